@@ -1,0 +1,169 @@
+"""What the NameNode asks of its key-value store, whichever engine stands behind it.
+
+The store is a log of transactions and the map that comes out when they are applied in order. A
+transaction names what it expects to find; whether it finds it is decided when its log entry is
+*applied*, never from memory when it is submitted (protocol.md 2.1, defect H1 of testing.md). So a
+compare-and-set holds even if the member that submitted it has been deposed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import msgspec
+
+from paxosblock.errors import StorageError
+
+ABSENT_REVISION = 0
+"""The revision of a key that is not there. Log entries count from 1."""
+
+TRANSACTION_BYTES_MAX = 8 << 20
+"""Longest encoded transaction, in bytes; `commit` refuses a longer one."""
+
+
+class Versioned(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A value and the index of the log entry that last wrote it (0: the key is absent)."""
+
+    value: bytes
+    revision: int
+
+    @property
+    def exists(self) -> bool:
+        return self.revision != ABSENT_REVISION
+
+
+ABSENT = Versioned(b"", ABSENT_REVISION)
+
+
+class Expect(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=0):
+    """Precondition: `key` was last written by entry `revision`; 0: `key` is absent."""
+
+    key: bytes
+    revision: int
+
+
+class ExpectEmpty(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
+    """Precondition: no key lies in [start, end), for instance an empty directory.
+
+    An `end` of `b""` means no upper bound, here and in `View.scan` and `delete_ranges`.
+    """
+
+    start: bytes
+    end: bytes
+
+
+class Transaction(
+    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False
+):
+    """Changes that happen together, or not at all if one precondition does not hold.
+
+    Preconditions look at the state before the transaction. Then `delete_ranges` are emptied,
+    `deletes` removed (an absent key is no error) and `puts` written, in this order: a key that is
+    put stays, and of two puts of one key the later stays. Every key put gets the index of this
+    transaction's log entry as its revision.
+    """
+
+    expect: tuple[Expect | ExpectEmpty, ...] = ()
+    puts: tuple[tuple[bytes, bytes], ...] = ()
+    deletes: tuple[bytes, ...] = ()
+    delete_ranges: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Committed(msgspec.Struct, frozen=True, gc=False):
+    """The transaction took effect as log entry `revision`, which no other transaction has."""
+
+    revision: int
+
+
+class Conflict(msgspec.Struct, frozen=True, gc=False):
+    """Nothing was changed: `key` has revision `found` where the transaction expected `expected`.
+
+    Of several preconditions that do not hold it is the first. For `ExpectEmpty`, `key` is the
+    first key in the range and `expected` is 0.
+    """
+
+    key: bytes
+    expected: int
+    found: int
+
+
+def prefix_range(prefix: bytes) -> tuple[bytes, bytes]:
+    """Return `(start, end)` of the range of all keys that begin with `prefix`."""
+    stem = prefix.rstrip(b"\xff")
+    return prefix, stem[:-1] + bytes((stem[-1] + 1,)) if stem else b""
+
+
+class View(Protocol):
+    """The applied state, to be read *without awaiting* between obtaining and using it.
+
+    A view is a window, not a snapshot: after an `await` it shows what was applied meanwhile, and
+    an iterator of `scan` taken before the `await` is invalid.
+    """
+
+    @property
+    def revision(self) -> int:
+        """Index of the last log entry applied."""
+
+    def get(self, key: bytes) -> Versioned:
+        """Return the value and revision of `key`; `ABSENT` when it is not there."""
+
+    def scan(
+        self, start: bytes, end: bytes, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        """Yield the keys in [start, end) with their values, in byte order or from the end.
+
+        `end` of `b""`: no upper bound. At most `limit` keys when it is given.
+        """
+
+
+class KeyValueStore(Protocol):
+    """A store that keeps what it has acknowledged. All methods belong to one event loop."""
+
+    async def start(self) -> None:
+        """Open the store and make what it held before visible.
+
+        Raises:
+            ConfigError: the folder is in use by another process.
+            CorruptionError: a file is damaged where it had been durable.
+            StorageError: the operating system refuses to read or write the folder.
+        """
+
+    async def close(self) -> None:
+        """Finish what was submitted, then release the folder. May be called twice."""
+
+    async def commit(self, transaction: Transaction) -> Committed | Conflict:
+        """Put the transaction in the log; return once it is durable and applied.
+
+        Cancelling the caller does not take the transaction back.
+
+        Raises:
+            InvalidRequestError: longer than `TRANSACTION_BYTES_MAX`; nothing was done.
+            OutcomeUnknownError: it was under way when the store failed, or the leader changed;
+                read through `barrier` of a working store to learn whether it happened.
+            StorageError: the store has failed before; nothing was done.
+            UnavailableError: this member does not lead; nothing was done.
+        """
+
+    async def barrier(self) -> View:
+        """Return a linearizable view: it shows all that was committed before the call, anywhere.
+
+        Raises:
+            StorageError: the store has failed.
+            UnavailableError: this member does not lead, or cannot reach a majority.
+        """
+
+    def view(self) -> View:
+        """Return this member's applied state, which may lag; for loops that check again later."""
+
+    def is_leader(self) -> bool:
+        """Tell whether this member believes that it leads; only an entry's outcome is proof."""
+
+    def leader(self) -> str | None:
+        """Return the address of the member believed to lead, None while nobody is known to."""
+
+    async def wait_leadership(self) -> None:
+        """Return once this member leads and has applied everything committed before its term."""
+
+    def failure(self) -> StorageError | None:
+        """Return why the store stopped working, None while it works; only a restart mends it."""
