@@ -1,0 +1,277 @@
+"""Step 4 of a chunk's way: the block's length is decided once.
+
+Each function is one compare-and-set on the block's record in the KV (PROTOCOL.md 2.3): it gets
+the record as it is when the change is applied and returns the next one, or a `Refused`. Nobody
+changes a record any other way.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+from paxosblock.protocol.invariants import invariant
+from paxosblock.protocol.messages import Finalize, Grant
+from paxosblock.protocol.types import (
+    FIRST_GENERATION,
+    NO_GENERATION,
+    BlockId,
+    BlockState,
+    Durability,
+    Generation,
+    StorageId,
+    WriterId,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRecord:
+    """The KV's record of one block (PROTOCOL.md 2.1).
+
+    `generation` is the highest allocated so far; `members` are the storages of the epoch
+    `writer_generation`; `length` (chunks) and `size_bytes` hold once FINALIZED; `base_length` is
+    the length at which the epoch started.
+    """
+
+    block: BlockId
+    state: BlockState
+    generation: Generation
+    writer_generation: Generation
+    members: tuple[StorageId, ...]
+    writer: WriterId
+    window: int
+    durability: Durability
+    base_length: int = 0
+    finalized_generation: Generation = NO_GENERATION
+    length: int = 0
+    size_bytes: int = 0
+    forced: bool = False
+
+    @property
+    def finalized(self) -> bool:
+        """Whether the length is decided."""
+        return self.state is BlockState.FINALIZED
+
+    def check_follows(self, before: BlockRecord) -> None:
+        """I8: what holds between two successive versions of a record."""
+        invariant(self.finalized_generation <= self.generation, "I8 fgs <= gs")
+        invariant(self.writer_generation <= self.generation, "I8 wgs <= gs")
+        invariant(self.generation >= before.generation, "I8 gs is monotone")
+        if self.members != before.members and not (before.finalized and self.finalized):
+            invariant(
+                self.writer_generation > before.writer_generation, "I8 R changes only with wgs"
+            )
+        if before.finalized and self.finalized and self.length != before.length:
+            invariant(
+                self.finalized_generation > before.finalized_generation, "I8 L changes only by K8"
+            )
+
+
+class Why(enum.Enum):
+    """Why a compare-and-set did not apply."""
+
+    FINALIZED = "finalized"
+    """The length is decided already; adopt it."""
+    NOT_FINALIZED = "not_finalized"
+    """The block is still being written or recovered."""
+    NEWER = "newer"
+    """A later generation was allocated; give way to it."""
+    NOT_WRITER = "not_writer"
+    """Somebody else may use this block's writer generation."""
+    BAD_LENGTH = "bad_length"
+    """The length asked for is not one the block can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The guard did not hold; `record` is what stands."""
+
+    why: Why
+    record: BlockRecord
+
+
+def add_block(
+    block: BlockId,
+    members: tuple[StorageId, ...],
+    writer: WriterId,
+    window: int,
+    durability: Durability,
+) -> BlockRecord:
+    """K1: the record of a new block, generation 0 belongs to `writer`."""
+    return BlockRecord(
+        block=block,
+        state=BlockState.UNDER_CONSTRUCTION,
+        generation=FIRST_GENERATION,
+        writer_generation=FIRST_GENERATION,
+        members=members,
+        writer=writer,
+        window=window,
+        durability=durability,
+    )
+
+
+def allocate_seal(record: BlockRecord, *, forced: bool = False) -> BlockRecord | Refused:
+    """K2: a fresh generation for a SEAL; the record says that a recovery is under way."""
+    if record.finalized:
+        return Refused(Why.FINALIZED, record)
+    return replace(
+        record,
+        generation=_next(record),
+        state=BlockState.UNDER_RECOVERY,
+        forced=record.forced or forced,
+    )
+
+
+def allocate_rebuild(
+    record: BlockRecord, writer: WriterId, generation: Generation
+) -> BlockRecord | Refused:
+    """K3: a fresh generation for the writer that holds `generation`."""
+    if record.finalized:
+        return Refused(Why.FINALIZED, record)
+    if record.state is not BlockState.UNDER_CONSTRUCTION:
+        return Refused(Why.NEWER, record)
+    if record.writer != writer or record.writer_generation != generation:
+        return Refused(Why.NOT_WRITER, record)
+    return replace(record, generation=_next(record))
+
+
+def allocate_append(record: BlockRecord) -> BlockRecord | Refused:
+    """K4: a fresh generation for an APPEND; the block stays FINALIZED until K7."""
+    if not record.finalized:
+        return Refused(Why.NOT_FINALIZED, record)
+    return replace(record, generation=_next(record))
+
+
+def finalize_by_recovery(
+    record: BlockRecord, base: Generation, generation: Generation, length: int, size_bytes: int
+) -> BlockRecord | Refused:
+    """K5: the SEAL of `generation` has its quorum. Only the latest generation may decide [M17]."""
+    if record.finalized:
+        return Refused(Why.FINALIZED, record)
+    if record.state is not BlockState.UNDER_RECOVERY or record.writer_generation != base:
+        return Refused(Why.NEWER, record)
+    if record.generation != generation:
+        return Refused(Why.NEWER, record)
+    return _finalized(record, length, size_bytes)
+
+
+def finalize_by_writer(
+    record: BlockRecord, writer: WriterId, generation: Generation, length: int, size_bytes: int
+) -> BlockRecord | Refused:
+    """K6: the writer closes with all members holding exactly `length` chunks.
+
+    It wins over recoveries that were only allocated: each of them would propose the same length
+    (A5). A repeated request finds the same record and succeeds again.
+    """
+    if record.writer != writer or record.writer_generation != generation:
+        return Refused(Why.FINALIZED if record.finalized else Why.NOT_WRITER, record)
+    if not record.finalized:
+        return _finalized(record, length, size_bytes)
+    same = (record.length, record.size_bytes) == (length, size_bytes)
+    return record if same else Refused(Why.FINALIZED, record)
+
+
+def install_rebuild(
+    record: BlockRecord,
+    base: Generation,
+    generation: Generation,
+    members: tuple[StorageId, ...],
+    length: int,
+) -> BlockRecord | Refused:
+    """K7 for a REBUILD: all of `members` accepted the log, the writer gets the generation [M12]."""
+    if record.finalized:
+        return Refused(Why.FINALIZED, record)
+    current = (
+        record.state is BlockState.UNDER_CONSTRUCTION
+        and record.writer_generation == base
+        and record.generation == generation
+    )
+    if not current:
+        return Refused(Why.NEWER, record)
+    return replace(record, writer_generation=generation, members=members, base_length=length)
+
+
+def install_append(
+    record: BlockRecord,
+    base: Generation,
+    generation: Generation,
+    members: tuple[StorageId, ...],
+    writer: WriterId,
+) -> BlockRecord | Refused:
+    """K7 for an APPEND: the block is open again, for `writer`, at its recorded length."""
+    if not record.finalized:
+        return Refused(Why.NOT_FINALIZED, record)
+    if record.writer_generation != base or record.generation != generation:
+        return Refused(Why.NEWER, record)
+    return replace(
+        record,
+        state=BlockState.UNDER_CONSTRUCTION,
+        writer_generation=generation,
+        members=members,
+        writer=writer,
+        base_length=record.length,
+    )
+
+
+def truncate(record: BlockRecord, length: int, size_bytes: int) -> BlockRecord | Refused:
+    """K8: decide a shorter length (or, K9, the same one after an APPEND that was given up).
+
+    `length` is in chunks: a cut inside a chunk is a cut before it and an append of what is kept.
+    """
+    if not record.finalized:
+        return Refused(Why.NOT_FINALIZED, record)
+    if not 0 <= length <= record.length or size_bytes > record.size_bytes:
+        return Refused(Why.BAD_LENGTH, record)
+    return _finalized(record, length, size_bytes)
+
+
+def add_replica(
+    record: BlockRecord, storage: StorageId, finalized_generation: Generation
+) -> BlockRecord | Refused:
+    """K12: one more member of a finalized block, which reported Finalized."""
+    if not record.finalized:
+        return Refused(Why.NOT_FINALIZED, record)
+    if record.finalized_generation != finalized_generation:
+        return Refused(Why.NEWER, record)
+    if storage in record.members:
+        return record
+    return replace(record, members=(*record.members, storage))
+
+
+def grant(record: BlockRecord) -> Grant:
+    """P6: what the writer of the installed config is told, now or when it asks again."""
+    return Grant(record.block, record.writer_generation, record.members, record.base_length)
+
+
+def finalize_message(record: BlockRecord, holders: tuple[StorageId, ...] = ()) -> Finalize:
+    """P5: what every member of a FINALIZED block is told, until it reports Finalized.
+
+    `holders` are storages that are known to hold the whole version.
+    """
+    invariant(record.finalized, "P5 Finalize follows the decision")
+    return Finalize(
+        block=record.block,
+        finalized_generation=record.finalized_generation,
+        epoch=record.writer_generation,
+        length=record.length,
+        size_bytes=record.size_bytes,
+        holders=holders,
+        window=record.window,
+        durability=record.durability,
+    )
+
+
+def _next(record: BlockRecord) -> Generation:
+    return Generation(record.generation + 1)
+
+
+def _finalized(record: BlockRecord, length: int, size_bytes: int) -> BlockRecord:
+    generation = _next(record)
+    return replace(
+        record,
+        state=BlockState.FINALIZED,
+        generation=generation,
+        finalized_generation=generation,
+        length=length,
+        size_bytes=size_bytes,
+    )

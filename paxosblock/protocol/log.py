@@ -1,0 +1,128 @@
+"""The log of a replica: the name of every chunk it holds, 12 bytes a chunk.
+
+A `ChunkLog` is a value: appending and truncating return a new one. Logs of the same history
+share one buffer, of which each sees its own length, so that appending a chunk costs the same
+whether it is the first or the ten-thousandth.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+from paxosblock.protocol.types import ChunkIndex, ChunkName
+
+_ENTRY = struct.Struct("<QI")  # end of the chunk in bytes of user data, CRC32C
+
+
+class ChunkLog:
+    """Immutable sequence of chunk names from chunk 0 on; compares and hashes by content."""
+
+    __slots__ = ("_buffer", "_count", "size_bytes")
+
+    def __init__(self, names: Iterable[ChunkName] = ()) -> None:
+        self._buffer = bytearray()
+        self._count = 0
+        self.size_bytes = 0
+        for name in names:
+            if name.index != self._count:
+                raise ValueError(f"chunk {name.index} does not follow chunk {self._count - 1}")
+            self._add(name.size_bytes, name.crc)
+
+    def _add(self, size_bytes: int, crc: int) -> None:
+        self.size_bytes += size_bytes
+        self._buffer += _ENTRY.pack(self.size_bytes, crc)
+        self._count += 1
+
+    @classmethod
+    def _view(cls, buffer: bytearray, count: int) -> ChunkLog:
+        log = cls.__new__(cls)
+        log._buffer = buffer
+        log._count = count
+        log.size_bytes = _ENTRY.unpack_from(buffer, (count - 1) * _ENTRY.size)[0] if count else 0
+        return log
+
+    def __len__(self) -> int:
+        """Number of chunks."""
+        return self._count
+
+    def __getitem__(self, index: int) -> ChunkName:
+        if not 0 <= index < self._count:
+            raise IndexError(f"no chunk {index} in a log of {self._count}")
+        end, crc = _ENTRY.unpack_from(self._buffer, index * _ENTRY.size)
+        return ChunkName(ChunkIndex(index), end - self.start_of(index), crc)
+
+    def __iter__(self) -> Iterator[ChunkName]:
+        return (self[index] for index in range(self._count))
+
+    def start_of(self, index: int) -> int:
+        """Offset in bytes of user data where chunk `index` starts, `len(self)` included."""
+        if index == 0:
+            return 0
+        end: int = _ENTRY.unpack_from(self._buffer, (index - 1) * _ENTRY.size)[0]
+        return end
+
+    def index_at(self, offset_bytes: int) -> int:
+        """Index of the chunk that holds byte `offset_bytes`, or `len(self)` past the end."""
+        low, high = 0, self._count
+        while low < high:
+            middle = (low + high) // 2
+            if self.start_of(middle + 1) <= offset_bytes:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def append(self, size_bytes: int, crc: int) -> ChunkLog:
+        """This log and one more chunk."""
+        shared = len(self._buffer) == self._count * _ENTRY.size
+        log = self._view(
+            self._buffer if shared else self._buffer[: self._count * _ENTRY.size], self._count
+        )
+        log._add(size_bytes, crc)
+        return log
+
+    def extend(self, names: Iterable[ChunkName]) -> ChunkLog:
+        """This log and `names`, which must follow its last chunk."""
+        log = self
+        for name in names:
+            if name.index != len(log):
+                raise ValueError(f"chunk {name.index} does not follow chunk {len(log) - 1}")
+            log = log.append(name.size_bytes, name.crc)
+        return log
+
+    def truncate(self, count: int) -> ChunkLog:
+        """The first `count` chunks."""
+        if not 0 <= count <= self._count:
+            raise ValueError(f"cannot truncate a log of {self._count} chunks to {count}")
+        return self._view(self._buffer, count)
+
+    def tail(self, window: int) -> tuple[ChunkName, ...]:
+        """Names of the last `window` chunks, or of all when there are fewer."""
+        return self.slice(max(0, self._count - window), self._count)
+
+    def slice(self, start: int, stop: int) -> tuple[ChunkName, ...]:
+        """Names of chunks `start` to `stop - 1`."""
+        return tuple(self[index] for index in range(start, stop))
+
+    def starts_with(self, other: ChunkLog) -> bool:
+        """Whether `other` is a prefix of this log (the same chunks, not only the same length)."""
+        size = other._count * _ENTRY.size
+        return other._count <= self._count and self._buffer[:size] == other._buffer[:size]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ChunkLog):
+            return NotImplemented
+        return self._count == other._count and self.starts_with(other)
+
+    def __hash__(self) -> int:
+        return hash(bytes(self._buffer[: self._count * _ENTRY.size]))
+
+    def __repr__(self) -> str:
+        shown = " ".join(f"{name.crc:08x}" for name in self.tail(4))
+        return f"<log {self._count} chunks {self.size_bytes} bytes …{shown}>"
+
+
+def empty_log() -> ChunkLog:
+    """A log without chunks, with a buffer of its own."""
+    return ChunkLog()

@@ -1,0 +1,250 @@
+"""Every message of the protocol (PROTOCOL.md section 2.2): frozen, slotted, compared by value.
+
+The bytes of a chunk travel beside `Write`, never inside a message of a recovery: a recovery names
+chunks by length and CRC32C (`ChunkName`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paxosblock.protocol.types import (
+    NO_GENERATION,
+    BlockId,
+    ChunkIndex,
+    ChunkName,
+    Durability,
+    Generation,
+    Reason,
+    ReplicaState,
+    StorageId,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Writer -> DataNode: make an empty replica of the first config (D1)."""
+
+    block: BlockId
+    window: int
+    durability: Durability
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """DataNode -> writer: the empty replica is on stable storage."""
+
+    block: BlockId
+    storage: StorageId
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Writer -> all members: vote for chunk `index` in the writer's generation (D2).
+
+    `acknowledged_count` is how many chunks all members have voted for, as the writer knows it.
+    `sync` asks that the chunk is on stable storage before the vote (hsync).
+    """
+
+    block: BlockId
+    generation: Generation
+    index: ChunkIndex
+    size_bytes: int
+    crc: int
+    acknowledged_count: int = 0
+    sync: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """DataNode -> writer: voted for chunk `index` and, as votes are in order, all below it."""
+
+    block: BlockId
+    generation: Generation
+    index: ChunkIndex
+    storage: StorageId
+    synced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NextGS:
+    """Proposer -> members of the base config: promise `generation`, tell your last vote (D3)."""
+
+    block: BlockId
+    generation: Generation
+    base: Generation
+    window: int
+    durability: Durability
+
+
+@dataclass(frozen=True, slots=True)
+class LastVote:
+    """DataNode -> proposer: the promise is durable, and this is what I hold.
+
+    `tail` names the last `window` chunks; `size_bytes` is the length of the whole log in bytes.
+    """
+
+    block: BlockId
+    generation: Generation
+    storage: StorageId
+    accepted_generation: Generation
+    epoch: Generation
+    length: int
+    size_bytes: int
+    weak: bool
+    state: ReplicaState
+    acknowledged_count: int
+    tail: tuple[ChunkName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryWrite:
+    """Proposer -> targets: accept the log of `length` chunks that ends with `tail` (D4, "Sync").
+
+    `members` are those of the `base` config: one of them keeps what it accepted since `base`;
+    anyone else takes a full copy. A target that lacks chunks fetches them from one of `holders`,
+    whose log was accepted in `chosen_generation` (or already in `generation`).
+    `finalized_generation` names the finalized version that an APPEND goes on from.
+    """
+
+    block: BlockId
+    generation: Generation
+    base: Generation
+    epoch: Generation
+    length: int
+    size_bytes: int
+    tail: tuple[ChunkName, ...]
+    chosen_generation: Generation
+    members: tuple[StorageId, ...]
+    holders: tuple[StorageId, ...]
+    window: int
+    durability: Durability
+    finalized_generation: Generation = NO_GENERATION
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryVote:
+    """DataNode -> proposer: the whole log is accepted at `generation`, durably ("Synced")."""
+
+    block: BlockId
+    generation: Generation
+    length: int
+    storage: StorageId
+
+
+@dataclass(frozen=True, slots=True)
+class Finalize:
+    """NameNode -> members: the KV decided `length` under `finalized_generation` (D5).
+
+    A replica that is shorter, or that is no replica of this version, fetches what it lacks from
+    one of `holders`.
+    """
+
+    block: BlockId
+    finalized_generation: Generation
+    epoch: Generation
+    length: int
+    size_bytes: int
+    holders: tuple[StorageId, ...]
+    window: int
+    durability: Durability
+
+
+@dataclass(frozen=True, slots=True)
+class Finalized:
+    """DataNode -> NameNode: holds exactly the decided chunks, durably, in `current/`."""
+
+    block: BlockId
+    finalized_generation: Generation
+    storage: StorageId
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """DataNode -> NameNode: fenced, but only `length` chunks are here; the rest must be copied."""
+
+    block: BlockId
+    finalized_generation: Generation
+    storage: StorageId
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Reader -> DataNode: tell the state of your replica (D6).
+
+    `sync` asks that what is reported is on stable storage first (an R2 read in memory mode).
+    """
+
+    block: BlockId
+    sync: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReply:
+    """DataNode -> reader: the registers of a replica in one line.
+
+    `weak` is set for replicas that may have lost votes and for all that were loaded after a
+    restart: neither may be counted for an unfinalized block. `finalized_generation` and
+    `finalized_length` name the finalized version that this log extends (-1 and 0 when none).
+    """
+
+    block: BlockId
+    storage: StorageId
+    max_generation: Generation
+    accepted_generation: Generation
+    epoch: Generation
+    state: ReplicaState
+    weak: bool
+    length: int
+    size_bytes: int
+    acknowledged_count: int
+    finalized_generation: Generation
+    finalized_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nack:
+    """DataNode -> anyone: refused, and this is why."""
+
+    block: BlockId
+    generation: Generation
+    storage: StorageId
+    reason: Reason
+    max_generation: Generation
+    accepted_generation: Generation
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """NameNode -> DataNode that is not a member: drop the replica (D7)."""
+
+    block: BlockId
+    up_to_generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """DataNode -> NameNode: no replica is left here."""
+
+    block: BlockId
+    storage: StorageId
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """NameNode -> the writer that asked: go on in `generation` from chunk `length`."""
+
+    block: BlockId
+    generation: Generation
+    members: tuple[StorageId, ...]
+    length: int
+
+
+Request = Create | Write | NextGS | RecoveryWrite | Finalize | Read | Delete
+"""What a DataNode is asked."""
+
+Reply = Created | Vote | LastVote | RecoveryVote | Finalized | Short | ReadReply | Deleted | Nack
+"""What a DataNode answers."""

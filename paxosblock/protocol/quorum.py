@@ -1,0 +1,34 @@
+"""The only place that counts (PROTOCOL.md section 2.11).
+
+A writer generation needs ALL members, so a recovery must meet only every write quorum (any one
+member) and every quorum of an R2 read: recovery_quorum(n) + read_quorum(n) > n.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class Tally(enum.Enum):
+    """State of a count while answers come in."""
+
+    REACHED = "reached"
+    POSSIBLE = "possible"
+    IMPOSSIBLE = "impossible"
+
+
+def read_quorum(member_count: int) -> int:
+    """q2: how many good answers an R2 read of a config of `member_count` needs."""
+    return member_count // 2 + 1
+
+
+def recovery_quorum(member_count: int) -> int:
+    """qr: how many promises (and, for a seal, votes) a recovery needs."""
+    return member_count - read_quorum(member_count) + 1
+
+
+def tally(yes_count: int, no_count: int, member_count: int, needed: int) -> Tally:
+    """Whether `needed` of `member_count` members said yes, still can, or cannot any more."""
+    if yes_count >= needed:
+        return Tally.REACHED
+    return Tally.POSSIBLE if member_count - no_count >= needed else Tally.IMPOSSIBLE

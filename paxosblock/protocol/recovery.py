@@ -1,0 +1,257 @@
+"""Step 3 of a chunk's way: a later generation takes over the highest votes of a quorum.
+
+A `Proposer` is one attempt with one generation that nobody else has. It promises, chooses once and
+writes; what fails is abandoned and tried again under a new generation, never re-chosen.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.invariants import invariant
+from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, RecoveryWrite
+from paxosblock.protocol.quorum import recovery_quorum
+from paxosblock.protocol.types import (
+    NO_GENERATION,
+    BlockId,
+    ChunkName,
+    Durability,
+    Generation,
+    Reason,
+    StorageId,
+)
+
+
+class Kind(enum.Enum):
+    """What a recovery generation is for."""
+
+    SEAL = "seal"
+    """End the block: votes of a quorum of the config, then the KV records the length (K5)."""
+    REBUILD = "rebuild"
+    """Let the same writer go on with other members: votes of ALL targets, then K7."""
+    APPEND = "append"
+    """Open a finalized block for a new writer: no phase 1, votes of ALL targets, then K7."""
+
+
+class Phase(enum.Enum):
+    """Where the proposer stands."""
+
+    PROMISING = "promising"
+    WRITING = "writing"
+    DECIDED = "decided"
+    ABANDONED = "abandoned"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The log a proposer writes: chosen once (P2, I4)."""
+
+    accepted_generation: Generation
+    length: int
+    size_bytes: int
+    tail: tuple[ChunkName, ...]
+    holders: tuple[StorageId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposer:
+    """One recovery attempt. `members` is the config of `base`; `targets` get the chosen log.
+
+    `forced` is an operator's word that no further member will ever answer (section 2.9).
+    """
+
+    block: BlockId
+    generation: Generation
+    kind: Kind
+    base: Generation
+    members: tuple[StorageId, ...]
+    targets: tuple[StorageId, ...]
+    window: int
+    durability: Durability
+    forced: bool = False
+    phase: Phase = Phase.PROMISING
+    replies: tuple[LastVote, ...] = ()
+    choice: Choice | None = None
+    votes: tuple[StorageId, ...] = ()
+    refusals: tuple[Nack, ...] = ()
+    finalized_generation: Generation = NO_GENERATION
+
+    @property
+    def epoch(self) -> Generation:
+        """The writer epoch the written log belongs to (P3)."""
+        return self.base if self.kind is Kind.SEAL else self.generation
+
+    @property
+    def votes_needed(self) -> int:
+        """P4: a quorum seals; a config is installed only when ALL of it has voted."""
+        if self.kind is Kind.SEAL:
+            return recovery_quorum(len(self.members))
+        return len(self.targets)
+
+
+def seal(record: BlockRecord) -> Proposer:
+    """P1 for a SEAL, with the record as K2 left it."""
+    return _proposer(record, Kind.SEAL, record.members)
+
+
+def rebuild(record: BlockRecord, targets: tuple[StorageId, ...]) -> Proposer:
+    """P1 for a REBUILD, with the record as K3 left it; `targets` is the config to install."""
+    return _proposer(record, Kind.REBUILD, targets)
+
+
+def append(record: BlockRecord, targets: tuple[StorageId, ...]) -> Proposer:
+    """P1 for an APPEND, with the record as K4 left it: its length is the choice, no phase 1."""
+    choice = Choice(
+        accepted_generation=record.finalized_generation,
+        length=record.length,
+        size_bytes=record.size_bytes,
+        tail=(),
+        holders=record.members,
+    )
+    return replace(
+        _proposer(record, Kind.APPEND, targets),
+        phase=Phase.WRITING,
+        choice=choice,
+        finalized_generation=record.finalized_generation,
+    )
+
+
+def _proposer(record: BlockRecord, kind: Kind, targets: tuple[StorageId, ...]) -> Proposer:
+    return Proposer(
+        block=record.block,
+        generation=record.generation,
+        kind=kind,
+        base=record.writer_generation,
+        members=record.members,
+        targets=targets,
+        window=record.window,
+        durability=record.durability,
+        forced=record.forced,
+    )
+
+
+def requests(proposer: Proposer) -> tuple[tuple[StorageId, NextGS | RecoveryWrite], ...]:
+    """P1, P4: what to send now, or again, and to whom; nothing once the attempt is over."""
+    match proposer.phase:
+        case Phase.PROMISING:
+            asked = NextGS(
+                proposer.block,
+                proposer.generation,
+                proposer.base,
+                proposer.window,
+                proposer.durability,
+            )
+            answered = tuple(reply.storage for reply in proposer.replies)
+            return tuple((member, asked) for member in proposer.members if member not in answered)
+        case Phase.WRITING:
+            write = recovery_write(proposer)
+            return tuple(
+                (target, write) for target in proposer.targets if target not in proposer.votes
+            )
+        case _:
+            return ()
+
+
+def recovery_write(proposer: Proposer) -> RecoveryWrite:
+    """P3: the one proposal of this generation."""
+    choice = proposer.choice
+    if choice is None:
+        raise ValueError("nothing is chosen yet")
+    return RecoveryWrite(
+        block=proposer.block,
+        generation=proposer.generation,
+        base=proposer.base,
+        epoch=proposer.epoch,
+        length=choice.length,
+        size_bytes=choice.size_bytes,
+        tail=choice.tail,
+        chosen_generation=choice.accepted_generation,
+        members=proposer.members,
+        holders=choice.holders,
+        window=proposer.window,
+        durability=proposer.durability,
+        finalized_generation=proposer.finalized_generation,
+    )
+
+
+def on_last_vote(proposer: Proposer, reply: LastVote) -> Proposer:
+    """P2: collect, and choose as soon as the answers suffice. Late answers change nothing."""
+    ours = reply.block == proposer.block and reply.generation == proposer.generation
+    known = any(reply.storage == other.storage for other in proposer.replies)
+    if proposer.phase is not Phase.PROMISING or not ours or known:
+        return proposer
+    if reply.storage not in proposer.members:
+        return proposer
+    proposer = replace(proposer, replies=(*proposer.replies, reply))
+    if not acceptable(proposer):
+        return proposer
+    invariant(proposer.choice is None, "I4 one choice per generation")
+    return replace(proposer, choice=choose(proposer), phase=Phase.WRITING)
+
+
+def acceptable(proposer: Proposer) -> bool:
+    """P2, section 2.9: a quorum that proves absence as well as presence.
+
+    Weak answers count for the promise and for what they hold, never for what they lack; so one
+    strong answer is needed, unless a later generation already decided or nobody is left to ask.
+    """
+    replies = proposer.replies
+    if len(replies) < recovery_quorum(len(proposer.members)):
+        return False
+    decided_before = max(reply.accepted_generation for reply in replies) > proposer.base
+    strong = any(not reply.weak for reply in replies)
+    everybody = len(replies) == len(proposer.members)
+    return decided_before or strong or everybody or proposer.forced
+
+
+def choose(proposer: Proposer) -> Choice:
+    """P2: the highest accepted generation first, then the longest log of that generation."""
+    highest = max(reply.accepted_generation for reply in proposer.replies)
+    voters = tuple(r for r in proposer.replies if r.accepted_generation == highest)
+    best = max(voters, key=lambda reply: reply.length)
+    for reply in voters:
+        invariant(
+            reply.weak or reply.length >= best.length - proposer.window,
+            "I4 a strong replica is at most a window behind",
+        )
+    acknowledged = max(reply.acknowledged_count for reply in proposer.replies)
+    invariant(best.length >= acknowledged, "I4 L >= every acknowledged count")
+    return Choice(
+        accepted_generation=highest,
+        length=best.length,
+        size_bytes=best.size_bytes,
+        tail=best.tail,
+        holders=tuple(r.storage for r in voters if r.length == best.length),
+    )
+
+
+def on_recovery_vote(proposer: Proposer, vote: RecoveryVote) -> Proposer:
+    """P4: DECIDED with a quorum (SEAL) or with all targets (REBUILD, APPEND)."""
+    if proposer.phase is not Phase.WRITING or proposer.choice is None:
+        return proposer
+    ours = vote.block == proposer.block and vote.generation == proposer.generation
+    fresh = vote.storage in proposer.targets and vote.storage not in proposer.votes
+    if not ours or not fresh or vote.length != proposer.choice.length:
+        return proposer
+    votes = (*proposer.votes, vote.storage)
+    phase = Phase.DECIDED if len(votes) >= proposer.votes_needed else Phase.WRITING
+    return replace(proposer, votes=votes, phase=phase)
+
+
+def on_nack(proposer: Proposer, nack: Nack) -> Proposer:
+    """P7: a higher generation is under way: stop and read the record.
+
+    Any other refusal is remembered for whoever reads the log; the member may answer better when it
+    is asked again.
+    """
+    if nack.block != proposer.block or nack.generation != proposer.generation:
+        return proposer
+    if proposer.phase not in (Phase.PROMISING, Phase.WRITING):
+        return proposer
+    overtaken = nack.reason in (Reason.FENCED, Reason.STALE)
+    if overtaken and nack.max_generation > proposer.generation:
+        return replace(proposer, phase=Phase.ABANDONED)
+    others = tuple(other for other in proposer.refusals if other.storage != nack.storage)
+    return replace(proposer, refusals=(*others, nack))

@@ -1,0 +1,46 @@
+"""HDFS's names for what a replica's registers say, as one table (PROTOCOL.md 3.1)."""
+
+from __future__ import annotations
+
+import enum
+
+from paxosblock.protocol.register import Replica
+from paxosblock.protocol.types import ReplicaState
+
+
+class HdfsReplicaState(enum.Enum):
+    """Replica states of seed 000, section 2.2."""
+
+    TEMPORARY = "temporary"
+    """Being copied here; answers nothing, removed at restart."""
+    RBW = "rbw"
+    """Being written."""
+    RWR = "rwr"
+    """Waiting to be recovered: its process restarted, its writer needs a new generation."""
+    RUR = "rur"
+    """Under recovery: a higher generation was promised than was accepted."""
+    FINALIZED = "finalized"
+    """Holds exactly a decided version."""
+
+
+#: (folder, promised more than accepted, restarted) -> name; PROTOCOL.md draws this table.
+TABLE: dict[tuple[ReplicaState, bool, bool], HdfsReplicaState] = {
+    (ReplicaState.TEMPORARY, False, False): HdfsReplicaState.TEMPORARY,
+    (ReplicaState.TEMPORARY, False, True): HdfsReplicaState.TEMPORARY,
+    (ReplicaState.TEMPORARY, True, False): HdfsReplicaState.TEMPORARY,
+    (ReplicaState.TEMPORARY, True, True): HdfsReplicaState.TEMPORARY,
+    (ReplicaState.RBW, False, False): HdfsReplicaState.RBW,
+    (ReplicaState.RBW, False, True): HdfsReplicaState.RWR,
+    (ReplicaState.RBW, True, False): HdfsReplicaState.RUR,
+    (ReplicaState.RBW, True, True): HdfsReplicaState.RUR,
+    (ReplicaState.FINALIZED, False, False): HdfsReplicaState.FINALIZED,
+    (ReplicaState.FINALIZED, False, True): HdfsReplicaState.FINALIZED,
+    (ReplicaState.FINALIZED, True, False): HdfsReplicaState.RUR,
+    (ReplicaState.FINALIZED, True, True): HdfsReplicaState.RUR,
+}
+
+
+def hdfs_state(replica: Replica) -> HdfsReplicaState:
+    """What HDFS would call this replica."""
+    promised = replica.max_generation > replica.accepted_generation
+    return TABLE[replica.state, promised, replica.restarted]

@@ -1,0 +1,71 @@
+"""Kinds of numbers and names, so that a type checker tells a generation from a chunk index."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import NewType
+
+BlockId = NewType("BlockId", int)
+Generation = NewType("Generation", int)
+ChunkIndex = NewType("ChunkIndex", int)
+StorageId = NewType("StorageId", str)
+"""One volume of one DataNode, for ever: a volume that lost its data comes back under a new id."""
+WriterId = NewType("WriterId", str)
+"""One instance of a writer, never reused."""
+
+FIRST_GENERATION = Generation(0)
+"""The first writer's. Every later generation is allocated by a compare-and-set in the KV."""
+NO_GENERATION = Generation(-1)
+"""Before the first: "was never finalized"."""
+
+
+class Durability(enum.Enum):
+    """What a vote means: on stable storage, or handed to the operating system."""
+
+    DISK = "disk"
+    MEMORY = "memory"
+
+
+class ReplicaState(enum.Enum):
+    """The folder a replica lives in: `tmp/`, `rbw/` or `current/`."""
+
+    TEMPORARY = "temporary"
+    RBW = "rbw"
+    FINALIZED = "finalized"
+
+
+class BlockState(enum.Enum):
+    """State of the block's record in the KV."""
+
+    UNDER_CONSTRUCTION = "under_construction"
+    UNDER_RECOVERY = "under_recovery"
+    FINALIZED = "finalized"
+
+
+class Reason(enum.Enum):
+    """Why an acceptor refused."""
+
+    FENCED = "fenced"
+    """A higher generation was promised, or the replica no longer takes writes."""
+    GAP = "gap"
+    """The chunk is not the next one, or chunks below it must be fetched first."""
+    NO_REPLICA = "no_replica"
+    """There is nothing here and there should be: the replica was lost."""
+    STALE = "stale"
+    """The replica belongs to another version of the block than the request."""
+    CORRUPT = "corrupt"
+    """Two values for one register, or bytes that do not match their checksum."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkName:
+    """What a chunk is called in votes: its place, its length in bytes and its CRC32C.
+
+    Recovery never carries user data; a DataNode that lacks a chunk fetches the bytes of this name
+    from a holder.
+    """
+
+    index: ChunkIndex
+    size_bytes: int
+    crc: int

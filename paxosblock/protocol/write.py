@@ -1,0 +1,214 @@
+"""Step 1 of a chunk's way: the client proposes chunk after chunk in a writer generation.
+
+There is no phase 1: the generation belongs to this writer alone. A chunk is acknowledged when ALL
+members have voted for it. Up to `window` chunks may be on the way; a window of 1 is the seed's own
+protocol.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+from paxosblock.protocol.invariants import invariant
+from paxosblock.protocol.messages import Create, Created, Grant, Vote, Write
+from paxosblock.protocol.types import (
+    FIRST_GENERATION,
+    BlockId,
+    ChunkIndex,
+    Durability,
+    Generation,
+    StorageId,
+)
+
+
+class WriterState(enum.Enum):
+    """Where the writer of a block stands."""
+
+    OPENING = "opening"
+    """Create is on its way to the members."""
+    OPEN = "open"
+    """Chunks may be sent."""
+    REBUILDING = "rebuilding"
+    """Something failed; a new generation, or the sealed length, is awaited."""
+    CLOSING = "closing"
+    """FinalizeBlock(b, length) is on its way."""
+    CLOSED = "closed"
+    """The recorded length is what was sent."""
+    SEALED = "sealed"
+    """A recovery ended the block; `acknowledged` is its length."""
+    FENCED = "fenced"
+    """Another writer owns the block now; what was sent last has an unknown outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """The proposer of one block's writer generations.
+
+    `voted[i]` and `synced[i]` count the chunks that `members[i]` voted for, and has on stable
+    storage, in `generation`.
+    """
+
+    block: BlockId
+    generation: Generation
+    members: tuple[StorageId, ...]
+    window: int
+    state: WriterState
+    created: tuple[bool, ...]
+    voted: tuple[int, ...]
+    synced: tuple[int, ...]
+    sent: int = 0
+    acknowledged: int = 0
+
+    @property
+    def acknowledged_synced(self) -> int:
+        """How many chunks are on stable storage at all members (hsync, W3)."""
+        return min(self.synced)
+
+    @property
+    def can_send(self) -> bool:
+        """W2: whether the window has room for one more chunk."""
+        return self.state is WriterState.OPEN and self.sent - self.acknowledged < self.window
+
+    @property
+    def can_close(self) -> bool:
+        """W6: a chunk in flight forbids it, a reader may have seen that chunk."""
+        return self.state is WriterState.OPEN and self.acknowledged == self.sent
+
+
+def open_writer(block: BlockId, members: tuple[StorageId, ...], window: int) -> Writer:
+    """W1: the writer of a new block; the shell sends `create_message` to all members."""
+    count = len(members)
+    return Writer(
+        block=block,
+        generation=FIRST_GENERATION,
+        members=members,
+        window=window,
+        state=WriterState.OPENING,
+        created=(False,) * count,
+        voted=(0,) * count,
+        synced=(0,) * count,
+    )
+
+
+def create_message(writer: Writer, durability: Durability) -> Create:
+    """What W1 sends to every member."""
+    return Create(writer.block, writer.window, durability)
+
+
+def on_created(writer: Writer, message: Created) -> Writer:
+    """W1: OPEN once all members have an empty replica on stable storage."""
+    if writer.state is not WriterState.OPENING or message.block != writer.block:
+        return writer
+    created = tuple(
+        done or member == message.storage
+        for done, member in zip(writer.created, writer.members, strict=True)
+    )
+    state = WriterState.OPEN if all(created) else WriterState.OPENING
+    return replace(writer, created=created, state=state)
+
+
+def send(writer: Writer, size_bytes: int, crc: int, *, sync: bool = False) -> tuple[Writer, Write]:
+    """W2: propose the next chunk. The same Write goes to all members."""
+    invariant(writer.can_send, "W2 a chunk is sent only when the window has room")
+    message = write_message(writer, writer.sent, size_bytes, crc, sync=sync)
+    return replace(writer, sent=writer.sent + 1), message
+
+
+def write_message(
+    writer: Writer, index: int, size_bytes: int, crc: int, *, sync: bool = False
+) -> Write:
+    """The Write of chunk `index`, to send or (A7, W5) to send again with the same bytes."""
+    return Write(
+        block=writer.block,
+        generation=writer.generation,
+        index=ChunkIndex(index),
+        size_bytes=size_bytes,
+        crc=crc,
+        acknowledged_count=writer.acknowledged,
+        sync=sync,
+    )
+
+
+def vote_is_sound(writer: Writer, vote: Vote) -> bool:
+    """I5: whether a member may have said this at all: nobody votes for a chunk never sent."""
+    return (
+        vote.generation != writer.generation
+        or vote.storage not in writer.members
+        or vote.index < writer.sent
+    )
+
+
+def on_vote(writer: Writer, vote: Vote) -> Writer:
+    """W3: acknowledged = what every member has voted for.
+
+    Votes of other generations, strangers and repeated votes change nothing (W5).
+    """
+    counts = vote.block == writer.block and vote.generation == writer.generation
+    if not counts or vote.storage not in writer.members or not vote_is_sound(writer, vote):
+        return writer
+    at = writer.members.index(vote.storage)
+    voted = _raised(writer.voted, at, vote.index + 1)
+    synced = _raised(writer.synced, at, vote.index + 1) if vote.synced else writer.synced
+    acknowledged = max(writer.acknowledged, min(voted))
+    invariant(acknowledged <= writer.sent, "I5 acknowledged <= sent")
+    return replace(writer, voted=voted, synced=synced, acknowledged=acknowledged)
+
+
+def _raised(counts: tuple[int, ...], at: int, count: int) -> tuple[int, ...]:
+    if counts[at] >= count:
+        return counts
+    return (*counts[:at], count, *counts[at + 1 :])
+
+
+def on_failure(writer: Writer) -> Writer:
+    """W4: a time-out, a Nack or a lost connection ends this generation for the writer.
+
+    The shell then asks for Rebuild(b, g, failed), or gives up with FinalizeBlock(b).
+    """
+    if writer.state in (WriterState.OPENING, WriterState.OPEN, WriterState.CLOSING):
+        return replace(writer, state=WriterState.REBUILDING)
+    return writer
+
+
+def on_grant(writer: Writer, grant: Grant) -> Writer:
+    """W5: go on in a later generation; the shell re-sends from chunk `grant.length`.
+
+    A Grant that does not come after the writer's generation, or that was not asked for, is old.
+    """
+    asked = writer.state in (WriterState.REBUILDING, WriterState.OPEN, WriterState.CLOSING)
+    if grant.block != writer.block or grant.generation <= writer.generation or not asked:
+        return writer
+    invariant(writer.acknowledged <= grant.length <= writer.sent, "I5 acknowledged <= L <= sent")
+    count = len(grant.members)
+    return replace(
+        writer,
+        generation=grant.generation,
+        members=grant.members,
+        state=WriterState.OPEN,
+        created=(True,) * count,
+        voted=(grant.length,) * count,
+        synced=(grant.length,) * count,
+        acknowledged=grant.length,
+        sent=grant.length,
+    )
+
+
+def close(writer: Writer) -> Writer:
+    """W6: the shell sends FinalizeBlock(b, generation, length=sent)."""
+    invariant(writer.can_close, "W6 close only when every chunk sent is acknowledged")
+    return replace(writer, state=WriterState.CLOSING)
+
+
+def on_finalized(writer: Writer, length: int, *, ours: bool = True) -> Writer:
+    """W6, W7: the record is FINALIZED with `length` chunks.
+
+    CLOSED when that is what was sent; SEALED when a recovery decided, then the next block starts
+    with chunk `length`; FENCED when the block belongs to another writer (`ours` is False).
+    """
+    if not ours:
+        return replace(writer, state=WriterState.FENCED)
+    invariant(writer.acknowledged <= length <= writer.sent, "I5 acknowledged <= L <= sent")
+    closed = writer.state is WriterState.CLOSING and length == writer.sent
+    state = WriterState.CLOSED if closed else WriterState.SEALED
+    return replace(writer, state=state, acknowledged=length)
