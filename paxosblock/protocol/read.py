@@ -13,7 +13,13 @@ from dataclasses import dataclass, replace
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import ReadReply
 from paxosblock.protocol.quorum import read_quorum
-from paxosblock.protocol.types import BlockId, Generation, ReplicaState, StorageId
+from paxosblock.protocol.types import (
+    NO_GENERATION,
+    BlockId,
+    Generation,
+    ReplicaState,
+    StorageId,
+)
 
 
 class Progress(enum.Enum):
@@ -22,7 +28,7 @@ class Progress(enum.Enum):
     WAITING = "waiting"
     """More answers; ask the members that have not said enough again."""
     DONE = "done"
-    """`length` is the answer."""
+    """`goal` is the answer."""
     STALE_RECORD = "stale_record"
     """A member has left the writer's generation: get the record again and start over."""
 
@@ -31,17 +37,17 @@ class Progress(enum.Enum):
 class QuorumRead:
     """R2 (quorum = floor(n/2)+1) or R1 (quorum = n) of one block under construction.
 
-    `lengths` are the latest good answers in chunks; `goal` is the length that a quorum must show,
-    -1 until a quorum has answered.
+    `answers` are the latest good answers: storage, chunks, bytes. `goal` is the length in chunks
+    that a quorum must show, -1 until a quorum has answered; `goal_bytes` is the same in bytes.
     """
 
     block: BlockId
     writer_generation: Generation
     members: tuple[StorageId, ...]
     quorum: int
-    lengths: tuple[tuple[StorageId, int], ...] = ()
+    answers: tuple[tuple[StorageId, int, int], ...] = ()
     goal: int = -1
-    length: int = -1
+    goal_bytes: int = 0
     progress: Progress = Progress.WAITING
 
 
@@ -73,27 +79,29 @@ def on_read_reply(read: QuorumRead, reply: ReadReply) -> QuorumRead:
         return read
     if not is_good(reply, read.writer_generation):
         return replace(read, progress=Progress.STALE_RECORD)
-    others = tuple(pair for pair in read.lengths if pair[0] != reply.storage)
-    known = dict(read.lengths).get(reply.storage, 0)
-    lengths = (*others, (reply.storage, max(known, reply.length)))
-    return _concluded(replace(read, lengths=lengths))
+    if any(answer[0] == reply.storage and answer[1] >= reply.length for answer in read.answers):
+        return read
+    others = tuple(answer for answer in read.answers if answer[0] != reply.storage)
+    answers = (*others, (reply.storage, reply.length, reply.size_bytes))
+    return _concluded(replace(read, answers=answers))
 
 
 def _concluded(read: QuorumRead) -> QuorumRead:
-    if len(read.lengths) < read.quorum:
+    if len(read.answers) < read.quorum:
         return read
-    found = tuple(length for _, length in read.lengths)
-    goal = read.goal if read.goal >= 0 else max(found)
-    if sum(length >= goal for length in found) >= read.quorum:
-        return replace(read, goal=goal, length=goal, progress=Progress.DONE)
-    return replace(read, goal=goal)
+    if read.goal < 0:
+        _, goal, goal_bytes = max(read.answers, key=lambda answer: answer[1])
+        read = replace(read, goal=goal, goal_bytes=goal_bytes)
+    if sum(length >= read.goal for _, length, _ in read.answers) >= read.quorum:
+        return replace(read, progress=Progress.DONE)
+    return read
 
 
 def to_ask(read: QuorumRead) -> tuple[StorageId, ...]:
     """Members that have not answered, or not yet with `goal` chunks."""
     if read.progress is not Progress.WAITING:
         return ()
-    known = dict(read.lengths)
+    known = {storage: length for storage, length, _ in read.answers}
     return tuple(member for member in read.members if known.get(member, -1) < max(read.goal, 0))
 
 
@@ -108,21 +116,49 @@ def relaxed_length(record: BlockRecord, reply: ReadReply, seen: int = 0) -> int 
     return max(seen, reply.acknowledged_count)
 
 
-def serves_finalized(record: BlockRecord, reply: ReadReply) -> bool:
-    """R-fin: whether this member serves chunks [0, length) of a FINALIZED record.
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What a reader may fetch: chunks [0, length) of a writer epoch.
 
-    It holds exactly this version; or extends it while an append is being set up; or (the block is
-    committed, nobody was told yet) it is a strong member of the epoch with enough chunks.
+    `finalized_generation` is NO_GENERATION while the block is not finalized.
     """
-    if not record.finalized or reply.storage not in record.members:
-        return False
-    version = (record.finalized_generation, record.length)
-    if reply.state is ReplicaState.FINALIZED and reply.accepted_generation == version[0]:
-        return reply.length == record.length
-    if (reply.finalized_generation, reply.finalized_length) == version:
-        return reply.length >= record.length
+
+    epoch: Generation
+    finalized_generation: Generation
+    length: int
+
+
+def finalized_version(record: BlockRecord) -> Version:
+    """The version that a FINALIZED record decided."""
+    return Version(record.writer_generation, record.finalized_generation, record.length)
+
+
+def unfinalized_version(read: QuorumRead) -> Version:
+    """The version that a quorum read found."""
+    return Version(read.writer_generation, NO_GENERATION, read.goal)
+
+
+def holds(version: Version, reply: ReadReply) -> bool:
+    """Whether a replica in this state serves the chunks of `version` ("bytes" and R-fin in 2.6).
+
+    Finalized: it is exactly this version; or extends it while an append is being set up; or (the
+    block is committed, nobody was told yet) it is a strong replica of the epoch with enough chunks.
+    Unfinalized: a strong replica of the same epoch with enough chunks.
+    """
+    if version.finalized_generation == NO_GENERATION:
+        return not reply.weak and reply.epoch == version.epoch and reply.length >= version.length
+    decided = version.finalized_generation
+    if reply.state is ReplicaState.FINALIZED and reply.accepted_generation == decided:
+        return reply.length == version.length
+    if (reply.finalized_generation, reply.finalized_length) == (decided, version.length):
+        return reply.length >= version.length
     in_epoch = (
-        reply.epoch == record.writer_generation
-        and record.writer_generation <= reply.accepted_generation <= record.finalized_generation
+        reply.epoch == version.epoch and version.epoch <= reply.accepted_generation <= decided
     )
-    return in_epoch and not reply.weak and reply.length >= record.length
+    return in_epoch and not reply.weak and reply.length >= version.length
+
+
+def serves_finalized(record: BlockRecord, reply: ReadReply) -> bool:
+    """R-fin: whether this storage is a member of the FINALIZED record and holds its version."""
+    member = record.finalized and reply.storage in record.members
+    return member and holds(finalized_version(record), reply)
