@@ -14,6 +14,9 @@ StorageId = NewType("StorageId", str)
 WriterId = NewType("WriterId", str)
 """One instance of a writer, never reused."""
 
+NO_WRITER = WriterId("")
+"""Nobody: a reader asks, or nobody may write."""
+
 FIRST_GENERATION = Generation(0)
 """The first writer's. Every later generation is allocated by a compare-and-set in the KV."""
 NO_GENERATION = Generation(-1)

@@ -1,0 +1,368 @@
+"""What the NameNode is asked: by clients (files, blocks, leases) and by DataNodes (reports).
+
+Each call is a request data class, an answer data class and a `Method` that names them.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from paxosblock.datanode_api import ReplicaSummary
+from paxosblock.methods import Done, Method
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.types import (
+    NO_WRITER,
+    BlockId,
+    Durability,
+    Generation,
+    StorageId,
+    WriterId,
+)
+
+NO_BLOCK = BlockId(0)
+NO_FILE = 0
+
+
+class Kind(enum.Enum):
+    """What a path names."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """A file or directory as `stat` and `list` show it.
+
+    `length` counts finalized blocks only while `open` (the file is being written); a reader learns
+    the rest from the DataNodes. Times are milliseconds since the epoch.
+    """
+
+    path: str
+    kind: Kind
+    file_id: int
+    length: int
+    replication: int
+    block_size: int
+    durability: Durability
+    open: bool
+    modified_ms: int
+    created_ms: int
+    owner: str
+    group: str
+    permission: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One storage of a block's config and where it is reached; `address` is "" while unknown."""
+
+    storage: StorageId
+    node: str
+    address: str
+    live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BlockView:
+    """A block's record (linearizable) with its members' addresses (soft state).
+
+    `offset` is where the block starts in its file, in bytes. `complete` says that at least
+    min_replication members reported the finalized version.
+    """
+
+    record: BlockRecord
+    members: tuple[Member, ...]
+    offset: int = 0
+    complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FileView:
+    """A file and its blocks in order."""
+
+    status: FileStatus
+    blocks: tuple[BlockView, ...]
+
+
+# --- namespace -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDirectories:
+    """`mkdir`; with `parents` missing ancestors are made and an existing directory is fine."""
+
+    path: str
+    parents: bool = True
+    permission: int = 0o755
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFile:
+    """Make an empty file that `writer` may write; its lease starts."""
+
+    path: str
+    writer: WriterId
+    overwrite: bool
+    replication: int
+    block_size: int
+    durability: Durability
+    parent_must_exist: bool = False
+    permission: int = 0o644
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PathRequest:
+    """A call about one path."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListDirectory:
+    """Entries of a directory in order of name, after `after`, at most `limit`."""
+
+    path: str
+    after: str = ""
+    limit: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One page; `more` says that another follows. Of a file: the file itself."""
+
+    entries: tuple[FileStatus, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """Move a file or directory; `overwrite` replaces an existing file (atomically)."""
+
+    source: str
+    destination: str
+    overwrite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePath:
+    """Delete a file, or a directory (with what is in it when `recursive`)."""
+
+    path: str
+    recursive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Whether there was anything to delete."""
+
+    existed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Fence the writer of a file, finalize its last block, close it (HDFS: recoverLease)."""
+
+    path: str
+
+
+# --- files being written, blocks -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AddBlock:
+    """K1. `file_id` NO_FILE makes a block without a file, for embedders.
+
+    `previous` is the file's last block as the writer knows it (NO_BLOCK for the first): a repeated
+    request after a lost reply gets the block that was added then. `excluded` are storages that
+    failed this writer.
+    """
+
+    file_id: int
+    writer: WriterId
+    previous: BlockId
+    window: int
+    excluded: tuple[StorageId, ...] = ()
+    replication: int = 3
+    durability: Durability = Durability.DISK
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizeBlock:
+    """K6: FinalizeBlock(b, length) by the writer of `generation`; `length` in chunks."""
+
+    block: BlockId
+    writer: WriterId
+    generation: Generation
+    length: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRequest:
+    """A call about one block; `writer` is who asks ("" for a reader)."""
+
+    block: BlockId
+    writer: WriterId = NO_WRITER
+
+
+@dataclass(frozen=True, slots=True)
+class CloseFile:
+    """End the writing of a file; waits until every block is complete."""
+
+    file_id: int
+    writer: WriterId
+
+
+@dataclass(frozen=True, slots=True)
+class RenewLeases:
+    """Keep the leases of these writers; sent well within the soft limit."""
+
+    writers: tuple[WriterId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """Writers among them that hold no lease any more: they were fenced or closed."""
+
+    lost: tuple[WriterId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BadReplica:
+    """A reader or DataNode found bytes that do not match their checksum."""
+
+    block: BlockId
+    storage: StorageId
+    reason: str
+
+
+# --- DataNodes -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StorageReport:
+    """One volume: identity and room in bytes; a failed one says why."""
+
+    storage: StorageId
+    capacity_bytes: int
+    free_bytes: int
+    used_bytes: int
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A DataNode presents itself; `incarnation` differs for every start of its process."""
+
+    node: str
+    address: str
+    incarnation: str
+    storages: tuple[StorageReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Alive; open streams count as load for placement."""
+
+    node: str
+    incarnation: str
+    storages: tuple[StorageReport, ...]
+    open_blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswer:
+    """`register` asks the DataNode to register and report its blocks again."""
+
+    register: bool
+    report: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BlockReport:
+    """All replicas of one storage (`full`), or those that changed since the last report."""
+
+    node: str
+    incarnation: str
+    storage: StorageId
+    full: bool
+    replicas: tuple[ReplicaSummary, ...]
+    deleted: tuple[BlockId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatusRequest:
+    """Ask for the state of the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One DataNode as the NameNode sees it."""
+
+    node: str
+    address: str
+    state: str
+    seconds_since_heartbeat: float
+    storages: tuple[StorageReport, ...]
+    open_blocks: int
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """`cluster status` and `admin report`."""
+
+    namenode: str
+    role: str
+    files: int
+    blocks: int
+    open_files: int
+    recoveries: int
+    datanodes: tuple[NodeStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VoteLine:
+    """One step of a block's recovery as it happened, for `explain` (kept in memory, bounded)."""
+
+    time_ms: int
+    generation: Generation
+    event: str
+    storage: StorageId
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockExplanation:
+    """A block's record, its HDFS state, and the vote history the NameNode remembers."""
+
+    view: BlockView
+    hdfs_state: str
+    path: str
+    history: tuple[VoteLine, ...]
+
+
+MKDIRS = Method("mkdirs", MakeDirectories, FileStatus)
+CREATE = Method("create", CreateFile, FileStatus)
+STAT = Method("stat", PathRequest, FileStatus)
+LIST = Method("list", ListDirectory, Listing)
+RENAME = Method("rename", Rename, FileStatus)
+DELETE = Method("delete", DeletePath, Deletion)
+TAKE_OVER = Method("take_over", TakeOver, FileStatus)
+GET_FILE = Method("get_file", PathRequest, FileView)
+ADD_BLOCK = Method("add_block", AddBlock, BlockView)
+FINALIZE_BLOCK = Method("finalize_block", FinalizeBlock, BlockView)
+SEAL_BLOCK = Method("seal_block", BlockRequest, BlockView)
+GET_BLOCK = Method("get_block", BlockRequest, BlockView)
+CLOSE_FILE = Method("close_file", CloseFile, FileStatus)
+RENEW_LEASES = Method("renew_leases", RenewLeases, Renewed)
+REPORT_BAD_REPLICA = Method("report_bad_replica", BadReplica, Done)
+REGISTER = Method("register", Register, Done)
+HEARTBEAT = Method("heartbeat", Heartbeat, HeartbeatAnswer)
+BLOCK_REPORT = Method("block_report", BlockReport, Done)
+CLUSTER_STATUS = Method("cluster_status", ClusterStatusRequest, ClusterStatus)
+EXPLAIN = Method("explain", BlockRequest, BlockExplanation)
