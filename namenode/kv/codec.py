@@ -1,0 +1,63 @@
+"""Transactions and snapshot slices as msgpack, typed: what does not fit the type is refused."""
+
+from __future__ import annotations
+
+import msgspec
+
+from paxosblock.errors import CorruptionError, InvalidRequestError
+from paxosblock.namenode.kv.interface import TRANSACTION_BYTES_MAX, Transaction, Versioned
+
+Items = list[tuple[bytes, Versioned]]
+
+_ENCODER = msgspec.msgpack.Encoder()
+_TRANSACTION = msgspec.msgpack.Decoder(Transaction)
+_ITEMS = msgspec.msgpack.Decoder(Items)
+
+
+def encode_transaction(transaction: Transaction) -> bytes:
+    """Return the transaction as a log entry's payload.
+
+    Raises:
+        InvalidRequestError: a field has the wrong type, or the whole is too long.
+    """
+    try:
+        payload = _ENCODER.encode(transaction)
+        # An entry that cannot be decoded would be durable before anybody noticed, and stop every
+        # later start; annotations alone do not keep a str out of a bytes field.
+        _TRANSACTION.decode(payload)
+    except (msgspec.MsgspecError, TypeError, OverflowError) as error:
+        raise InvalidRequestError(f"not a transaction: {error}") from error
+    if len(payload) > TRANSACTION_BYTES_MAX:
+        raise InvalidRequestError(
+            f"a transaction of {len(payload)} bytes is longer than {TRANSACTION_BYTES_MAX}"
+        )
+    return payload
+
+
+def decode_transaction(payload: bytes | memoryview) -> Transaction:
+    """Return the transaction of a log entry; it shares no memory with `payload`.
+
+    Raises:
+        CorruptionError: the bytes are not a transaction.
+    """
+    try:
+        return _TRANSACTION.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise CorruptionError(f"not a transaction: {error}") from error
+
+
+def encode_items(items: Items) -> bytes:
+    """Return one slice of a snapshot."""
+    return _ENCODER.encode(items)
+
+
+def decode_items(data: bytes | memoryview) -> Items:
+    """Return the items of one slice of a snapshot.
+
+    Raises:
+        CorruptionError: the bytes are not a slice.
+    """
+    try:
+        return _ITEMS.decode(data)
+    except msgspec.MsgspecError as error:
+        raise CorruptionError(f"not a slice of a snapshot: {error}") from error

@@ -1,0 +1,196 @@
+"""The engine with a single member: files, a state machine, and nobody to agree with.
+
+A commit goes: encode, queue, journal (whatever queued up during a sync goes with the next one),
+apply in order, answer. Disk work runs in threads, all else on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from paxosblock.errors import OutcomeUnknownError, StorageError, UnavailableError
+from paxosblock.namenode.kv.codec import decode_transaction, encode_transaction
+from paxosblock.namenode.kv.disk import Disk, OsDisk
+from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
+from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.storage import Limits, Storage, open_storage
+
+BATCH_BYTES = 4 << 20
+"""A batch takes no further transaction once it has reached this."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pending:
+    payload: bytes
+    transaction: Transaction
+    answer: asyncio.Future[Committed | Conflict]
+
+
+class SingleMemberStore:
+    """A durable `KeyValueStore` in one folder, for a cluster with one NameNode."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        address: str = "local",
+        disk: Disk | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Name the folder; nothing happens before `start`. `address` is what `leader` returns."""
+        self._folder = folder
+        self._address = address
+        self._disk = disk or OsDisk()
+        self._limits = limits or Limits()
+        self._machine = StateMachine()
+        self._queue: list[_Pending] = []
+        self._arrived = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kv-journal")
+        self._writing: asyncio.Task[None] | None = None
+        self._snapshotting: asyncio.Task[None] | None = None
+        self._closing = False
+        self._failure: StorageError | None = None
+
+    def __repr__(self) -> str:
+        state = "failed" if self._failure else "open" if self._open else "closed"
+        return f"SingleMemberStore({str(self._folder)!r}, {state}, {self._machine!r})"
+
+    async def start(self) -> None:
+        assert self._writing is None, "a store is started once"
+        loop = asyncio.get_running_loop()
+        opening = loop.run_in_executor(
+            self._thread, open_storage, self._disk, self._folder, self._limits
+        )
+        try:
+            storage = await opening
+        except OSError as error:
+            raise self._translated(error) from error
+        self._machine = storage.machine
+        self._writing = asyncio.create_task(self._write(storage))
+
+    async def close(self) -> None:
+        self._closing = True
+        self._arrived.set()
+        if self._writing is not None:
+            await self._writing
+        self._thread.shutdown()
+
+    async def commit(self, transaction: Transaction) -> Committed | Conflict:
+        self._check()
+        payload = encode_transaction(transaction)
+        answer: asyncio.Future[Committed | Conflict] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Pending(payload, decode_transaction(payload), answer))
+        self._arrived.set()
+        return await answer
+
+    async def barrier(self) -> View:
+        # A commit is answered after it was applied here, and nobody else can commit.
+        self._check()
+        return self._machine
+
+    def view(self) -> View:
+        return self._machine
+
+    def is_leader(self) -> bool:
+        return self._open and self._failure is None
+
+    def leader(self) -> str | None:
+        return self._address if self.is_leader() else None
+
+    async def wait_leadership(self) -> None:
+        self._check()
+
+    def failure(self) -> StorageError | None:
+        return self._failure
+
+    @property
+    def _open(self) -> bool:
+        return self._writing is not None and not self._closing
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise StorageError(self._failure.message)
+        if not self._open:
+            raise UnavailableError(f"the store {self._folder} is not open")
+
+    async def _write(self, storage: Storage) -> None:
+        """Move the queue through the journal into the state machine until the store closes."""
+        loop = asyncio.get_running_loop()
+        while await self._something_queued():
+            batch = self._take()
+            payloads = [pending.payload for pending in batch]
+            first = storage.next_index
+            try:
+                await loop.run_in_executor(self._thread, storage.append, payloads)
+            except OSError as error:
+                self._fail(batch, error)
+                break
+            self._apply(first, batch)
+            self._snapshot_if_due(storage)
+        if self._snapshotting is not None:
+            await self._snapshotting
+        await loop.run_in_executor(self._thread, storage.close)
+
+    async def _something_queued(self) -> bool:
+        while not self._queue and not self._closing:
+            self._arrived.clear()
+            await self._arrived.wait()
+        return bool(self._queue)
+
+    def _take(self) -> list[_Pending]:
+        size = count = 0
+        for pending in self._queue:
+            count += 1
+            size += len(pending.payload)
+            if size >= BATCH_BYTES:
+                break
+        batch, self._queue = self._queue[:count], self._queue[count:]
+        return batch
+
+    def _apply(self, first: int, batch: list[_Pending]) -> None:
+        for index, pending in enumerate(batch, first):
+            result = self._machine.apply(index, pending.transaction)
+            if not pending.answer.done():  # the caller was cancelled; the entry is in the log
+                pending.answer.set_result(result)
+
+    def _fail(self, batch: list[_Pending], error: OSError) -> None:
+        """Stop for good. Of `batch` any part may be on disk; the queue never got there."""
+        self._failure = self._translated(error)
+        log.error("the store stops: %s", self._failure)
+        unknown = f"{self._failure}; whether the transaction happened shows after a restart"
+        for pending in batch:
+            _refuse(pending, OutcomeUnknownError(unknown))
+        for pending in self._queue:
+            _refuse(pending, StorageError(self._failure.message))
+        self._queue.clear()
+
+    def _snapshot_if_due(self, storage: Storage) -> None:
+        running = self._snapshotting is not None and not self._snapshotting.done()
+        if storage.snapshot_due and not running:
+            storage.begin_snapshot()
+            self._snapshotting = asyncio.create_task(self._snapshot(storage))
+
+    async def _snapshot(self, storage: Storage) -> None:
+        snapshot = self._machine.snapshot()
+        try:
+            await asyncio.to_thread(storage.write_snapshot, snapshot)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._thread, storage.forget, snapshot.revision)
+        except OSError as error:
+            # The journal still has everything; the next snapshot is another chance.
+            log.warning("no snapshot of entry %d: %s", snapshot.revision, self._translated(error))
+
+    def _translated(self, error: OSError) -> StorageError:
+        reason = error.strerror or str(error)
+        return StorageError(f"{error.filename or self._folder}: {reason}")
+
+
+def _refuse(pending: _Pending, error: OutcomeUnknownError | StorageError) -> None:
+    if not pending.answer.done():
+        pending.answer.set_exception(error)

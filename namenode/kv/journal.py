@@ -1,0 +1,147 @@
+"""The journal: a log of opaque entries in checksummed segments, each append synced.
+
+It knows nothing of transactions. Its methods block and belong to one thread at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+from paxosblock.errors import CorruptionError
+from paxosblock.namenode.kv.disk import Disk, FileHandle, numbered, numbers, publish
+from paxosblock.namenode.kv.segment import (
+    HEADER_BYTES,
+    SALT_BYTES,
+    Segment,
+    encode_batch,
+    encode_header,
+    read_segment,
+)
+
+_KIND = "journal"
+
+log = logging.getLogger(__name__)
+
+
+def replay(disk: Disk, folder: Path, after: int) -> Iterator[tuple[int, memoryview]]:
+    """Yield (index, payload) of every entry later than `after`, in order; mend the torn tail.
+
+    When it ends, everything it yielded is durable: a process may die between write and sync, and
+    what is not yet durable must not be shown to anybody.
+
+    Raises:
+        CorruptionError: a segment is damaged, or one is missing.
+    """
+    firsts = numbers(disk.names(folder), _KIND)
+    earlier = [first for first in firsts if first <= after + 1]
+    if not earlier and (firsts or after > 0):
+        raise CorruptionError(f"{folder}: the journal's entries from {after + 1} on are missing")
+    chain = firsts[len(earlier) - 1 :] if earlier else []
+    for first, following in pairwise([*chain, None]):
+        assert first is not None, "None only ends the chain"
+        segment = _read(disk, folder, first, following)
+        skipped = max(0, after + 1 - first)
+        yield from enumerate(segment.entries[skipped:], first + skipped)
+
+
+def _read(disk: Disk, folder: Path, first: int, following: int | None) -> Segment:
+    path = numbered(folder, _KIND, first)
+    data = disk.read(path)
+    segment = read_segment(str(path), data)
+    torn_bytes = len(data) - segment.size_bytes
+    if segment.first_index != first:
+        raise CorruptionError(f"{path}: begins with entry {segment.first_index}, not {first}")
+    if following is None:
+        if torn_bytes:
+            log.warning("%s: cut off a torn tail of %d bytes", path, torn_bytes)
+        disk.cut(path, segment.size_bytes)
+    elif torn_bytes or segment.next_index != following:
+        # The next segment was begun only when this one was complete and durable.
+        raise CorruptionError(
+            f"{path}: damaged at offset {segment.size_bytes}: "
+            f"entries {segment.next_index} to {following - 1} are missing",
+            file=str(path),
+            offset=segment.size_bytes,
+        )
+    return segment
+
+
+class Journal:
+    """The writing end. A new segment begins at every start and after `segment_bytes`."""
+
+    def __init__(self, disk: Disk, folder: Path, next_index: int, segment_bytes: int) -> None:
+        """Begin a segment after the entries that `replay` found."""
+        self._disk = disk
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._next_index = next_index
+        self._failed = False
+        self._firsts = [first for first in self._on_disk() if first < next_index]
+        self._file = self._begin()
+
+    def __repr__(self) -> str:
+        return f"Journal(next_index={self._next_index}, segments={self._firsts})"
+
+    @property
+    def next_index(self) -> int:
+        return self._next_index
+
+    def append(self, entries: Sequence[bytes]) -> int:
+        """Append the entries as one batch; return how many bytes it took, once it is durable.
+
+        After an OSError nothing can be appended any more: the kernel may have dropped the pages
+        that it could not write, so that a second sync would succeed without them.
+        """
+        assert not self._failed, "a sync that failed is never retried"
+        try:
+            if self._size >= self._segment_bytes:
+                self._roll()
+            size = self._write(entries)
+        except OSError:
+            self._failed = True
+            raise
+        self._next_index += len(entries)
+        return size
+
+    def remove_through(self, index: int) -> None:
+        """Remove the segments that hold no entry later than `index`, except the open one."""
+        while len(self._firsts) > 1 and self._firsts[1] <= index + 1:
+            self._disk.remove(numbered(self._folder, _KIND, self._firsts.pop(0)))
+
+    def close(self) -> None:
+        """Close the file, with a last mark that all before it is durable."""
+        if not self._failed:
+            # Best effort: the mark only helps to recognise damage to the last batch.
+            with suppress(OSError):
+                self._write(())
+        self._disk.close(self._file)
+
+    def _write(self, entries: Sequence[bytes]) -> int:
+        # One batch at a time, each synced: all that lies before this one is durable.
+        batch = encode_batch(self._salt, self._size, self._next_index, entries)
+        self._disk.append(self._file, batch)
+        self._disk.sync(self._file)
+        self._size += len(batch)
+        return len(batch)
+
+    def _roll(self) -> None:
+        full = self._file
+        self._file = self._begin()
+        self._disk.close(full)
+
+    def _begin(self) -> FileHandle:
+        self._salt = os.urandom(SALT_BYTES)
+        header = encode_header(self._next_index, self._salt)
+        # A segment without entries has this name too; the new one takes its place.
+        file = publish(self._disk, numbered(self._folder, _KIND, self._next_index), [header])
+        self._firsts.append(self._next_index)
+        self._size = HEADER_BYTES
+        return file
+
+    def _on_disk(self) -> list[int]:
+        return numbers(self._disk.names(self._folder), _KIND)

@@ -1,0 +1,142 @@
+"""Snapshots: the whole map in one file, written aside and then named.
+
+    snapshot = header, slice, slice, ...        all integers big-endian
+    header   = "PBKSNAP1", revision u64, number of keys u64, crc32c of these u32
+    slice    = length u32, crc32c u32, msgpack of [[key, [value, revision]], ...]
+
+A slice's checksum goes on from the one before it, so slices cannot change places unnoticed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from paxosblock.checksum import crc32c
+from paxosblock.errors import CorruptionError
+from paxosblock.namenode.kv.codec import Items, decode_items, encode_items
+from paxosblock.namenode.kv.disk import Disk, numbered, numbers, publish
+from paxosblock.namenode.kv.state import Snapshot
+
+_KIND = "snapshot"
+_MAGIC = b"PBKSNAP1"
+_HEADER = struct.Struct(">8sQQ")
+_CRC = struct.Struct(">I")
+_SLICE = struct.Struct(">II")
+
+SLICE_BYTES = 64 << 10
+"""A slice is complete when its keys and values reach this. Encoding one holds the interpreter for
+well under a millisecond; writing it lets the event loop run."""
+
+
+def write_snapshot(disk: Disk, folder: Path, snapshot: Snapshot) -> int:
+    """Write the snapshot durably; blocks, so call it in a thread.
+
+    Returns:
+        The size of the file in bytes.
+    """
+    path = numbered(folder, _KIND, snapshot.revision)
+    size = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal size
+        for chunk in encode_snapshot(snapshot):
+            size += len(chunk)
+            yield chunk
+
+    disk.close(publish(disk, path, counted()))
+    return size
+
+
+def load_snapshot(disk: Disk, folder: Path) -> Snapshot:
+    """Return the newest snapshot in the folder, an empty one when there is none.
+
+    Raises:
+        CorruptionError: it does not match its checksums. An older one is no substitute: the
+            journal that would follow it is gone.
+    """
+    found = numbers(disk.names(folder), _KIND)
+    if not found:
+        return Snapshot(0, [], [])
+    path = numbered(folder, _KIND, found[-1])
+    snapshot = decode_snapshot(str(path), disk.read(path))
+    if snapshot.revision != found[-1]:
+        raise CorruptionError(f"{path}: is the snapshot of entry {snapshot.revision}")
+    return snapshot
+
+
+def remove_older(disk: Disk, folder: Path, revision: int) -> None:
+    """Remove snapshots before `revision`."""
+    for found in numbers(disk.names(folder), _KIND):
+        if found < revision:
+            disk.remove(numbered(folder, _KIND, found))
+
+
+def encode_snapshot(snapshot: Snapshot) -> Iterator[bytes]:
+    """Yield the file's header and slices."""
+    header = _HEADER.pack(_MAGIC, snapshot.revision, len(snapshot.keys))
+    checksum = crc32c(header)
+    yield header + _CRC.pack(checksum)
+    for items in _slices(snapshot):
+        data = encode_items(items)
+        checksum = crc32c(data, checksum)
+        yield _SLICE.pack(len(data), checksum) + data
+
+
+def decode_snapshot(name: str, data: bytes) -> Snapshot:
+    """Read a snapshot file; `name` is for messages.
+
+    Raises:
+        CorruptionError: damaged; says which file and offset.
+    """
+    header, offset = data[: _HEADER.size], _HEADER.size + _CRC.size
+    checksum = crc32c(header)
+    if len(data) < offset or data[_HEADER.size : offset] != _CRC.pack(checksum):
+        raise _damaged(name, 0)
+    magic, revision, count = _HEADER.unpack(header)
+    if magic != _MAGIC:
+        raise CorruptionError(f"{name}: not a snapshot of this version")
+    snapshot = Snapshot(revision, [], [])
+    while offset < len(data):
+        body, end = _read_slice(name, data, offset, checksum)
+        checksum = crc32c(body, checksum)
+        for key, value in decode_items(body):
+            snapshot.keys.append(key)
+            snapshot.values.append(value)
+        offset = end
+    if len(snapshot.keys) != count:
+        raise _damaged(name, offset)
+    return snapshot
+
+
+def _read_slice(name: str, data: bytes, offset: int, checksum: int) -> tuple[memoryview, int]:
+    with suppress(struct.error):
+        size, stored = _SLICE.unpack_from(data, offset)
+        start = offset + _SLICE.size
+        body = memoryview(data)[start : start + size]
+        if len(body) == size and crc32c(body, checksum) == stored:
+            return body, start + size
+    raise _damaged(name, offset)
+
+
+def _slices(snapshot: Snapshot) -> Iterator[Items]:
+    items: Items = []
+    size = 0
+    for key, value in zip(snapshot.keys, snapshot.values, strict=True):
+        items.append((key, value))
+        size += len(key) + len(value.value)
+        if size >= SLICE_BYTES:
+            yield items
+            items, size = [], 0
+    if items:
+        yield items
+
+
+def _damaged(name: str, offset: int) -> CorruptionError:
+    return CorruptionError(
+        f"{name}: damaged at offset {offset}; restore the folder from a copy",
+        file=name,
+        offset=offset,
+    )

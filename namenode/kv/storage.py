@@ -1,0 +1,116 @@
+"""The files of one store as a whole: lock, newest snapshot, journal after it. Blocking.
+
+folder/lock                     locked while a process has the store open
+folder/snapshot-<revision>      the map after that entry
+folder/journal-<first index>    entries from that one on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from paxosblock.errors import ConfigError, CorruptionError
+from paxosblock.namenode.kv.codec import decode_transaction
+from paxosblock.namenode.kv.disk import Disk, FileHandle, remove_drafts
+from paxosblock.namenode.kv.journal import Journal, replay
+from paxosblock.namenode.kv.snapshot import load_snapshot, remove_older, write_snapshot
+from paxosblock.namenode.kv.state import Snapshot, StateMachine
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long files may grow, in bytes.
+
+    A snapshot is due when the journal has grown by `snapshot_bytes`, or by the size of the last
+    snapshot if that is more: so snapshots never cost more writing than the journal does.
+    """
+
+    segment_bytes: int = 16 << 20
+    snapshot_bytes: int = 64 << 20
+
+
+class Storage:
+    """An opened folder. `append`, `forget` and `close` belong to one thread at a time.
+
+    `write_snapshot` may run beside them in another.
+    """
+
+    def __init__(self, disk: Disk, folder: Path, limits: Limits, lock: FileHandle) -> None:
+        """Load the folder, whose `lock` is held; `open_storage` is the way in."""
+        self._disk = disk
+        self._folder = folder
+        self._limits = limits
+        self._lock = lock
+        snapshot = load_snapshot(disk, folder)
+        self.machine = self._replayed(snapshot)
+        self._journal = Journal(disk, folder, self.machine.revision + 1, limits.segment_bytes)
+        self._journal_bytes = 0
+        self._snapshot_bytes = 0
+        # What a crash may have left between a snapshot and the removal of what it replaces.
+        remove_drafts(disk, folder)
+        self.forget(snapshot.revision)
+
+    def __repr__(self) -> str:
+        return f"Storage({str(self._folder)!r}, {self._journal!r})"
+
+    @property
+    def next_index(self) -> int:
+        """Index of the entry that will be appended next."""
+        return self._journal.next_index
+
+    @property
+    def snapshot_due(self) -> bool:
+        return self._journal_bytes >= max(self._limits.snapshot_bytes, self._snapshot_bytes)
+
+    def append(self, entries: Sequence[bytes]) -> None:
+        """Append the entries; they are durable when it returns. After an OSError: only `close`."""
+        self._journal_bytes += self._journal.append(entries)
+
+    def begin_snapshot(self) -> None:
+        """Count the journal's growth from now on toward the next snapshot."""
+        self._journal_bytes = 0
+
+    def write_snapshot(self, snapshot: Snapshot) -> None:
+        """Write the snapshot durably. An OSError leaves everything as it was."""
+        self._snapshot_bytes = write_snapshot(self._disk, self._folder, snapshot)
+
+    def forget(self, revision: int) -> None:
+        """Remove what the snapshot of `revision`, which is durable, makes superfluous."""
+        remove_older(self._disk, self._folder, revision)
+        self._journal.remove_through(revision)
+
+    def close(self) -> None:
+        """Close the files and release the folder."""
+        self._journal.close()
+        self._disk.close(self._lock)
+
+    def _replayed(self, snapshot: Snapshot) -> StateMachine:
+        machine = StateMachine(snapshot)
+        for index, payload in replay(self._disk, self._folder, snapshot.revision):
+            try:
+                machine.apply(index, decode_transaction(payload))
+            except CorruptionError as error:
+                raise CorruptionError(f"{self._folder}: entry {index}: {error}") from error
+        return machine
+
+
+def open_storage(disk: Disk, folder: Path, limits: Limits) -> Storage:
+    """Lock and load the folder, or create it; `machine` of the result is what it held.
+
+    Raises:
+        ConfigError: the folder is in use.
+        CorruptionError: a file is damaged where it had been durable.
+        OSError: the disk refuses.
+    """
+    disk.make_folder(folder)
+    try:
+        lock = disk.lock(folder / "lock")
+    except BlockingIOError as error:
+        raise ConfigError(f"{folder} is in use by another process") from error
+    try:
+        return Storage(disk, folder, limits, lock)
+    except BaseException:
+        disk.close(lock)
+        raise
