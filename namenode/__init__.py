@@ -1,0 +1,1 @@
+"""The NameNode: names, leases and generations of blocks; decides when a block is recovered."""

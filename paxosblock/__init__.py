@@ -1,0 +1,46 @@
+"""Files as replicated blocks, by consensus.
+
+::
+
+    from paxosblock import Client, LocalCluster
+
+    with LocalCluster(datanodes=3) as cluster, Client(cluster.url) as fs:
+        with fs.create("/greeting") as out:
+            out.write(b"hello")
+
+The names below are imported when they are first used, so that `import paxosblock` stays light.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from paxosblock.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from paxosblock.client import AsyncClient, Client
+    from paxosblock.cluster import LocalCluster
+    from paxosblock.errors import PaxosBlockError
+
+    __version__: str
+
+__all__ = ["AsyncClient", "Client", "LocalCluster", "PaxosBlockError", "__version__"]
+
+_lazy = lazy_names(
+    __name__,
+    {
+        "AsyncClient": "paxosblock.client",
+        "Client": "paxosblock.client",
+        "LocalCluster": "paxosblock.cluster",
+        "PaxosBlockError": "paxosblock.errors",
+        "__version__": "paxosblock.version",
+    },
+)
+
+
+def __getattr__(name: str) -> object:
+    return _lazy(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

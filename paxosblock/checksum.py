@@ -1,0 +1,17 @@
+"""CRC32C of chunks: the name of a chunk's bytes in every vote.
+
+The `crc32c` package runs at memory speed and takes any buffer without a copy; see
+docs/dependencies.md for what was considered instead.
+"""
+
+from __future__ import annotations
+
+import crc32c as _crc32c
+
+
+def crc32c(data: bytes | bytearray | memoryview, value: int = 0) -> int:
+    """CRC32C (Castagnoli) of `data`, an unsigned 32-bit integer; 0 for no bytes.
+
+    `value` is the CRC of the bytes before `data`, to checksum a buffer in pieces.
+    """
+    return int(_crc32c.crc32c(data, value))

@@ -1,0 +1,1 @@
+"""The `paxosblock` command: one file per family of verbs."""

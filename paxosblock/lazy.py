@@ -1,0 +1,25 @@
+"""Names that are imported when somebody asks for them (PEP 562).
+
+`import paxosblock` must stay light: `paxosblock --help` should not pay for a network stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+
+def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
+    """A module-level `__getattr__` for `package`.
+
+    `homes` maps each public name to the full name of the module that defines it. Asking for any
+    other name raises AttributeError, as a plain module would.
+    """
+
+    def get(name: str) -> object:
+        home = homes.get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(home), name)
+
+    return get
