@@ -1,0 +1,59 @@
+# Every target sets up what it needs; `make` alone lists them.
+.DEFAULT_GOAL := help
+SHELL := bash
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+SEED ?= 1
+SECONDS ?= 60
+
+.PHONY: help bootstrap demo test test-all lint format explore chaos bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
+
+bootstrap: $(STAMP) ## create .venv with the package and every development tool
+
+$(STAMP): pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "make: no Python 3.11 or newer found; install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; fi
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## a throw-away cluster: write a file, kill nodes on the way, verify every byte
+	$(BIN)/paxosblock demo
+
+test: $(STAMP) ## the fast tests; ends by itself within ten minutes
+	$(BIN)/pytest -q -m 'not slow' --session-timeout=600
+
+test-all: $(STAMP) ## all tests, the slow ones too
+	$(BIN)/pytest -q --session-timeout=3600
+
+lint: $(STAMP) ## style, types, import rules, house rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/test_layout.py tests/test_house_rules.py
+
+format: $(STAMP) ## rewrite the code in the house format
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+explore: $(STAMP) ## check the protocol in every order of messages, with larger bounds than the tests
+	$(BIN)/python -m tests.protocol.explore
+
+chaos: $(STAMP) ## kill real processes while files are written: SEED=1 SECONDS=60
+	$(BIN)/python -m tests.services.chaos --seed $(SEED) --seconds $(SECONDS)
+
+bench: $(STAMP) ## the benchmarks; prints the table of benchmarks/README.md
+	$(BIN)/python -m benchmarks
+
+clean: ## remove .venv, caches and build results
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Benchmarks: one module per question, each run by `python -m benchmarks.NAME`."""

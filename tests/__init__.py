@@ -1,0 +1,1 @@
+"""Tests: protocol (pure), simulation, formats on disk, services (real processes)."""

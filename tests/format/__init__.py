@@ -1,0 +1,1 @@
+"""The files on disk, byte for byte."""

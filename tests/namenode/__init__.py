@@ -1,0 +1,1 @@
+"""The NameNode's parts, one by one."""

@@ -1,0 +1,1 @@
+"""What a user does: install, command line, other programs."""

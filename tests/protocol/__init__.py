@@ -1,0 +1,1 @@
+"""The rules of PROTOCOL.md, one test per rule."""

@@ -1,0 +1,1 @@
+"""Races told as text."""

@@ -1,0 +1,1 @@
+"""Random schedules of the whole protocol, by seed."""

@@ -1,0 +1,47 @@
+"""Waiting for a condition. The only place in the tests that sleeps."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+POLL_S: Final = 0.01
+
+
+def wait_until(condition: Callable[[], T], timeout_s: float = 10.0, what: str = "") -> T:
+    """Call `condition` until it returns something true, and return that.
+
+    Raises AssertionError naming `what` (or the condition) and its last value after `timeout_s`.
+    Blocks the thread: use `wait_until_async` inside an event loop.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        if time.monotonic() >= deadline:
+            raise AssertionError(_failure(condition, what, timeout_s, value))
+        time.sleep(POLL_S)
+    return value
+
+
+async def wait_until_async(
+    condition: Callable[[], T | Awaitable[T]], timeout_s: float = 10.0, what: str = ""
+) -> T:
+    """Like `wait_until`, without blocking the loop; `condition` may be a coroutine function."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := await _value(condition())):
+        if time.monotonic() >= deadline:
+            raise AssertionError(_failure(condition, what, timeout_s, value))
+        await asyncio.sleep(POLL_S)
+    return value
+
+
+async def _value(result: T | Awaitable[T]) -> T:
+    return await result if isinstance(result, Awaitable) else result
+
+
+def _failure(condition: object, what: str, timeout_s: float, last: object) -> str:
+    name = what or getattr(condition, "__qualname__", repr(condition))
+    return f"waited {timeout_s:g} s for {name}; the last answer was {last!r}"
