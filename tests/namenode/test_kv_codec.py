@@ -1,0 +1,142 @@
+"""Log entries and snapshots as bytes: they come back as they were, and garbage is an error."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paxosblock.errors import CorruptionError, InvalidRequestError
+from paxosblock.namenode.kv.codec import decode_items, decode_transaction, encode_transaction
+from paxosblock.namenode.kv.interface import (
+    TRANSACTION_BYTES_MAX,
+    Expect,
+    ExpectEmpty,
+    Transaction,
+    Versioned,
+)
+from paxosblock.namenode.kv.snapshot import decode_snapshot, encode_snapshot
+from paxosblock.namenode.kv.state import Snapshot
+
+keys = st.binary(max_size=8)
+pairs = st.tuples(keys, keys)
+revisions = st.integers(0, 2**63)
+transactions = st.builds(
+    Transaction,
+    expect=st.lists(
+        st.builds(Expect, keys, revisions) | st.builds(ExpectEmpty, keys, keys), max_size=4
+    ).map(tuple),
+    puts=st.lists(pairs, max_size=4).map(tuple),
+    deletes=st.lists(keys, max_size=4).map(tuple),
+    delete_ranges=st.lists(pairs, max_size=4).map(tuple),
+)
+snapshots = st.builds(
+    lambda revision, items: Snapshot(
+        revision, list(items), [Versioned(value, 1) for value in items.values()]
+    ),
+    revisions,
+    st.dictionaries(keys, keys, max_size=6),
+)
+# Bytes that are msgpack, so that the types are tested and not only the framing.
+plausible = st.recursive(
+    st.integers(-(2**63), 2**64 - 1) | st.binary(max_size=4) | st.text(max_size=4) | st.none(),
+    lambda inner: st.lists(inner, max_size=5),
+).map(msgspec.msgpack.encode)
+hostile = st.binary(max_size=64) | plausible
+
+
+@given(transactions)
+def test_a_transaction_comes_back_as_it_was(transaction: Transaction) -> None:
+    assert decode_transaction(encode_transaction(transaction)) == transaction
+
+
+@given(hostile)
+def test_bytes_that_are_no_transaction_are_a_corruption_error(data: bytes) -> None:
+    try:
+        decoded = decode_transaction(data)
+    except CorruptionError:
+        return
+    assert decode_transaction(encode_transaction(decoded)) == decoded
+
+
+@given(transactions, st.data())
+def test_a_transaction_cut_short_is_a_corruption_error(
+    transaction: Transaction, data: st.DataObject
+) -> None:
+    payload = encode_transaction(transaction)
+    size = data.draw(st.integers(0, len(payload) - 1))
+    with pytest.raises(CorruptionError):
+        decode_transaction(payload[:size])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Transaction(puts=(cast(Any, ("text", b"v")),)),
+        Transaction(deletes=(cast(Any, 3),)),
+        Transaction(expect=(Expect(b"a", cast(Any, b"b")),)),
+        Transaction(expect=(Expect(b"a", 1 << 70),)),
+        Transaction(puts=cast(Any, ((b"a",),))),
+        Transaction(deletes=(cast(Any, object()),)),
+    ],
+)
+def test_a_transaction_that_could_not_be_read_again_is_refused(wrong: Transaction) -> None:
+    with pytest.raises(InvalidRequestError, match="not a transaction"):
+        encode_transaction(wrong)
+
+
+def test_a_transaction_that_is_too_long_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="longer than"):
+        encode_transaction(Transaction(puts=((b"a", bytes(TRANSACTION_BYTES_MAX)),)))
+
+
+@given(hostile)
+def test_bytes_that_are_no_slice_are_a_corruption_error(data: bytes) -> None:
+    try:
+        items = decode_items(data)
+    except CorruptionError:
+        return
+    assert all(isinstance(key, bytes) and isinstance(item, Versioned) for key, item in items)
+
+
+@given(snapshots)
+def test_a_snapshot_comes_back_as_it_was(snapshot: Snapshot) -> None:
+    assert decode_snapshot("snapshot", b"".join(encode_snapshot(snapshot))) == snapshot
+
+
+def test_a_snapshot_of_many_slices_comes_back_as_it_was() -> None:
+    keys = [b"%04d" % number for number in range(500)]
+    snapshot = Snapshot(500, keys, [Versioned(bytes(1000), index) for index in range(500)])
+    chunks = list(encode_snapshot(snapshot))
+    assert len(chunks) > 5
+    assert decode_snapshot("snapshot", b"".join(chunks)) == snapshot
+
+
+def test_slices_that_changed_places_are_a_corruption_error() -> None:
+    keys = [b"%04d" % number for number in range(500)]
+    header, first, second, *rest = encode_snapshot(
+        Snapshot(1, keys, [Versioned(bytes(1000), 1)] * 500)
+    )
+    with pytest.raises(CorruptionError, match="damaged at offset"):
+        decode_snapshot("snapshot", b"".join((header, second, first, *rest)))
+
+
+def test_every_flipped_bit_and_every_missing_byte_of_a_snapshot_is_a_corruption_error() -> None:
+    whole = b"".join(encode_snapshot(Snapshot(3, [b"a", b"b"], [Versioned(b"v", 3)] * 2)))
+    for bit in range(len(whole) * 8):
+        broken = bytearray(whole)
+        broken[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptionError, match=r"^folder/snapshot: "):
+            decode_snapshot("folder/snapshot", bytes(broken))
+    for size in range(len(whole)):
+        with pytest.raises(CorruptionError, match=r"^folder/snapshot: "):
+            decode_snapshot("folder/snapshot", whole[:size])
+
+
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_snapshot_are_a_corruption_error(data: bytes) -> None:
+    with pytest.raises(CorruptionError):
+        decode_snapshot("snapshot", data)

@@ -1,0 +1,165 @@
+"""The state machine of the key-value store: what each part of a transaction does."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paxosblock.namenode.kv.interface import (
+    ABSENT,
+    Committed,
+    Conflict,
+    Expect,
+    ExpectEmpty,
+    Transaction,
+    Versioned,
+    prefix_range,
+)
+from paxosblock.namenode.kv.state import StateMachine
+
+EVERYTHING = (b"", b"")
+
+
+def machine_with(*keys: bytes) -> StateMachine:
+    """A machine whose i-th key, from 1, was put with value b"v" by entry i."""
+    machine = StateMachine()
+    for index, key in enumerate(keys, 1):
+        machine.apply(index, Transaction(puts=((key, b"v"),)))
+    return machine
+
+
+def keys_of(machine: StateMachine, start: bytes, end: bytes) -> list[bytes]:
+    return [key for key, _ in machine.scan(start, end)]
+
+
+def test_a_put_key_carries_the_index_of_the_entry_that_wrote_it() -> None:
+    machine = machine_with(b"a", b"b")
+    assert machine.apply(7, Transaction(puts=((b"a", b"new"),))) == Committed(7)
+    assert machine.get(b"a") == Versioned(b"new", 7)
+    assert machine.get(b"b") == Versioned(b"v", 2)
+    assert machine.revision == 7
+
+
+def test_an_absent_key_reads_as_revision_zero() -> None:
+    assert machine_with(b"a").get(b"b") == ABSENT
+    assert not ABSENT.exists
+
+
+def test_a_compare_and_set_on_the_current_revision_is_committed() -> None:
+    machine = machine_with(b"a")
+    change = Transaction((Expect(b"a", 1),), ((b"a", b"new"),))
+    assert machine.apply(2, change) == Committed(2)
+
+
+@pytest.mark.parametrize("expected", [0, 2, 99])
+def test_a_compare_and_set_on_another_revision_is_a_conflict(expected: int) -> None:
+    machine = machine_with(b"a")
+    change = Transaction((Expect(b"a", expected),), ((b"a", b"new"),))
+    assert machine.apply(2, change) == Conflict(b"a", expected, 1)
+    assert machine.get(b"a") == Versioned(b"v", 1)
+
+
+def test_expecting_revision_zero_creates_a_key_once() -> None:
+    machine = StateMachine()
+    create = Transaction((Expect(b"a", 0),), ((b"a", b"v"),))
+    assert machine.apply(1, create) == Committed(1)
+    assert machine.apply(2, create) == Conflict(b"a", 0, 1)
+
+
+def test_a_deleted_key_counts_as_absent_again() -> None:
+    machine = machine_with(b"a")
+    machine.apply(2, Transaction(deletes=(b"a",)))
+    assert machine.apply(3, Transaction((Expect(b"a", 0),))) == Committed(3)
+
+
+def test_an_empty_range_is_empty_up_to_its_exclusive_end() -> None:
+    machine = machine_with(b"dir", b"dir0")
+    delete_directory = Transaction((ExpectEmpty(b"dir/", b"dir0"),), deletes=(b"dir",))
+    assert machine.apply(3, delete_directory) == Committed(3)
+    assert keys_of(machine, *EVERYTHING) == [b"dir0"]
+
+
+def test_a_range_that_holds_a_key_is_a_conflict_that_names_the_first() -> None:
+    machine = machine_with(b"dir", b"dir/y", b"dir/x")
+    delete_directory = Transaction((ExpectEmpty(b"dir/", b"dir0"),), deletes=(b"dir",))
+    assert machine.apply(4, delete_directory) == Conflict(b"dir/x", 0, 3)
+    assert machine.get(b"dir").exists
+
+
+def test_an_unbounded_range_reaches_the_last_key() -> None:
+    machine = machine_with(b"\xff\xff")
+    assert machine.apply(2, Transaction((ExpectEmpty(b"a", b""),))) == Conflict(b"\xff\xff", 0, 1)
+
+
+def test_one_failing_precondition_of_several_keeps_everything_as_it_was() -> None:
+    machine = machine_with(b"a", b"b")
+    before = list(machine.scan(*EVERYTHING))
+    change = Transaction(
+        expect=(Expect(b"a", 1), Expect(b"b", 9), Expect(b"c", 9)),
+        puts=((b"a", b"x"), (b"d", b"x")),
+        deletes=(b"b",),
+        delete_ranges=(EVERYTHING,),
+    )
+    assert machine.apply(3, change) == Conflict(b"b", 9, 2)
+    assert list(machine.scan(*EVERYTHING)) == before
+    assert machine.revision == 3
+
+
+def test_preconditions_see_the_state_before_the_transaction() -> None:
+    machine = machine_with(b"a")
+    move = Transaction((Expect(b"a", 1), Expect(b"b", 0)), ((b"b", b"v"),), (b"a",))
+    assert machine.apply(2, move) == Committed(2)
+    assert keys_of(machine, *EVERYTHING) == [b"b"]
+
+
+def test_a_put_survives_the_deletion_of_its_range_in_the_same_transaction() -> None:
+    machine = machine_with(b"d/a", b"d/b", b"e")
+    change = Transaction(puts=((b"d/a", b"kept"),), delete_ranges=(prefix_range(b"d/"),))
+    machine.apply(4, change)
+    assert list(machine.scan(*EVERYTHING)) == [
+        (b"d/a", Versioned(b"kept", 4)),
+        (b"e", Versioned(b"v", 3)),
+    ]
+
+
+def test_of_two_puts_of_one_key_the_later_stays() -> None:
+    machine = StateMachine()
+    machine.apply(1, Transaction(puts=((b"a", b"1"), (b"a", b"2"))))
+    assert machine.get(b"a").value == b"2"
+
+
+def test_deleting_an_absent_key_is_no_error() -> None:
+    assert StateMachine().apply(1, Transaction(deletes=(b"a",))) == Committed(1)
+
+
+def test_a_scan_is_ordered_limited_and_reversible() -> None:
+    machine = machine_with(b"c", b"a", b"d", b"b")
+    assert keys_of(machine, b"a", b"d") == [b"a", b"b", b"c"]
+    assert [key for key, _ in machine.scan(b"a", b"d", limit=2)] == [b"a", b"b"]
+    assert [key for key, _ in machine.scan(b"a", b"d", limit=2, reverse=True)] == [b"c", b"b"]
+    assert keys_of(machine, b"d", b"a") == []
+
+
+def test_an_entry_is_not_applied_twice() -> None:
+    machine = machine_with(b"a")
+    with pytest.raises(AssertionError):
+        machine.apply(1, Transaction())
+
+
+def test_a_snapshot_does_not_see_what_is_applied_later() -> None:
+    machine = machine_with(b"b", b"a")
+    snapshot = machine.snapshot()
+    machine.apply(3, Transaction(puts=((b"b", b"new"),), deletes=(b"a",)))
+    restored = StateMachine(snapshot)
+    assert restored.revision == 2
+    assert list(restored.scan(*EVERYTHING)) == [
+        (b"a", Versioned(b"v", 2)),
+        (b"b", Versioned(b"v", 1)),
+    ]
+
+
+@given(prefix=st.binary(max_size=3), key=st.binary(max_size=5))
+def test_a_prefix_range_holds_exactly_the_keys_with_the_prefix(prefix: bytes, key: bytes) -> None:
+    machine = machine_with(key)
+    assert (keys_of(machine, *prefix_range(prefix)) == [key]) == key.startswith(prefix)

@@ -1,0 +1,421 @@
+"""The single-member engine: transactions go in, survive, and come out as a simple model says."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from paxosblock.errors import (
+    ConfigError,
+    CorruptionError,
+    InvalidRequestError,
+    Outcome,
+    OutcomeUnknownError,
+    StorageError,
+    UnavailableError,
+)
+from paxosblock.namenode.kv.disk import FileHandle, OsDisk
+from paxosblock.namenode.kv.engine import SingleMemberStore
+from paxosblock.namenode.kv.interface import (
+    ABSENT,
+    Committed,
+    Conflict,
+    Expect,
+    ExpectEmpty,
+    KeyValueStore,
+    Transaction,
+    Versioned,
+)
+from paxosblock.namenode.kv.storage import Limits
+
+SMALL = Limits(segment_bytes=400, snapshot_bytes=1000)
+
+
+@asynccontextmanager
+async def opened(
+    folder: Path, disk: OsDisk | None = None, limits: Limits | None = None
+) -> AsyncIterator[SingleMemberStore]:
+    store = SingleMemberStore(folder, disk=disk, limits=limits)
+    await store.start()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def put(key: bytes, value: bytes = b"v") -> Transaction:
+    return Transaction(puts=((key, value),))
+
+
+class GatedDisk(OsDisk):
+    """A disk whose syncs wait while the gate is closed; `fails` makes the waiting one fail."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.at_gate = threading.Event()
+        self.syncs = 0
+        self.fails = False
+
+    def close_gate(self) -> None:
+        self.at_gate.clear()
+        self.gate.clear()
+
+    async def somebody_waits(self) -> None:
+        assert await asyncio.to_thread(self.at_gate.wait, 60)
+
+    def sync(self, file: FileHandle) -> None:
+        self.at_gate.set()
+        assert self.gate.wait(60)
+        if self.fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self.syncs += 1
+        super().sync(file)
+
+
+class FailingDisk(OsDisk):
+    """A disk that fails once `broken` is set, at the operation named."""
+
+    def __init__(self, operation: str, code: int) -> None:
+        self.operation = operation
+        self.code = code
+        self.broken = False
+        self.attempts = 0
+
+    def _check(self, operation: str) -> None:
+        if self.broken and operation == self.operation:
+            self.attempts += 1
+            raise OSError(self.code, os.strerror(self.code))
+
+    def append(self, file: FileHandle, data: bytes) -> None:
+        if self.broken and self.operation == "append":
+            super().append(file, data[: len(data) // 2])
+        self._check("append")
+        super().append(file, data)
+
+    def sync(self, file: FileHandle) -> None:
+        self._check("sync")
+        super().sync(file)
+
+    def create(self, path: Path) -> FileHandle:
+        if path.name.startswith("snapshot"):
+            self._check("snapshot")
+        return super().create(path)
+
+
+async def test_the_engine_is_a_key_value_store_and_always_leads(tmp_path: Path) -> None:
+    store: KeyValueStore = SingleMemberStore(tmp_path / "kv", address="10.0.0.1:9870")
+    assert store.leader() is None
+    await store.start()
+    await store.wait_leadership()
+    assert store.is_leader()
+    assert store.leader() == "10.0.0.1:9870"
+    await store.close()
+    assert not store.is_leader()
+
+
+async def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        assert await store.commit(put(b"a", b"1")) == Committed(1)
+        assert await store.commit(put(b"b", b"2")) == Committed(2)
+        assert await store.commit(Transaction((Expect(b"a", 9),))) == Conflict(b"a", 9, 1)
+    async with opened(tmp_path) as store:
+        view = await store.barrier()
+        assert list(view.scan(b"", b"")) == [(b"a", Versioned(b"1", 1)), (b"b", Versioned(b"2", 2))]
+        assert view.revision == 3
+        assert await store.commit(put(b"c")) == Committed(4)
+
+
+async def test_of_racing_compare_and_sets_exactly_one_is_committed(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.commit(put(b"a", b"start"))
+        claims = [Transaction((Expect(b"a", 1),), ((b"a", b"%d" % n),)) for n in range(20)]
+        results = await asyncio.gather(*map(store.commit, claims))
+        winners = [n for n, result in enumerate(results) if isinstance(result, Committed)]
+        assert len(winners) == 1
+        assert store.view().get(b"a").value == b"%d" % winners[0]
+
+
+async def test_transactions_that_arrive_during_a_sync_share_the_next_one(tmp_path: Path) -> None:
+    disk = GatedDisk()
+    async with opened(tmp_path, disk) as store:
+        before = disk.syncs
+        disk.close_gate()
+        commits = [asyncio.create_task(store.commit(put(b"%d" % n))) for n in range(50)]
+        await asyncio.sleep(0)
+        disk.gate.set()
+        results = await asyncio.gather(*commits)
+        assert results == [Committed(index) for index in range(1, 51)]
+        assert disk.syncs - before <= 2
+
+
+async def test_nothing_is_visible_or_answered_before_it_is_durable(tmp_path: Path) -> None:
+    disk = GatedDisk()
+    async with opened(tmp_path, disk) as store:
+        disk.close_gate()
+        commit = asyncio.create_task(store.commit(put(b"a")))
+        await disk.somebody_waits()
+        assert not commit.done()
+        assert (await store.barrier()).get(b"a") == ABSENT
+        disk.gate.set()
+        await commit
+        assert (await store.barrier()).get(b"a").exists
+
+
+async def test_a_cancelled_caller_does_not_disturb_the_others(tmp_path: Path) -> None:
+    disk = GatedDisk()
+    async with opened(tmp_path, disk) as store:
+        disk.close_gate()
+        cancelled = asyncio.create_task(store.commit(put(b"a")))
+        kept = asyncio.create_task(store.commit(put(b"b")))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        disk.gate.set()
+        assert await kept == Committed(2)
+        assert store.view().get(b"a") == Versioned(b"v", 1)
+
+
+async def test_closing_finishes_what_was_submitted(tmp_path: Path) -> None:
+    store = SingleMemberStore(tmp_path)
+    await store.start()
+    commits = [asyncio.create_task(store.commit(put(b"%d" % n))) for n in range(10)]
+    await asyncio.sleep(0)
+    await asyncio.gather(store.close(), store.close())
+    assert await asyncio.gather(*commits) == [Committed(index) for index in range(1, 11)]
+    with pytest.raises(UnavailableError, match="is not open"):
+        await store.commit(put(b"late"))
+    with pytest.raises(UnavailableError, match="is not open"):
+        await store.barrier()
+
+
+async def test_a_folder_is_open_in_one_store_at_a_time(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        second = SingleMemberStore(tmp_path)
+        with pytest.raises(ConfigError, match="in use by another process"):
+            await second.start()
+        await second.close()
+    async with opened(tmp_path) as store:
+        assert store.is_leader()
+
+
+async def test_a_snapshot_replaces_the_segments_before_it(tmp_path: Path) -> None:
+    async with opened(tmp_path, limits=SMALL) as store:
+        for number in range(200):
+            await store.commit(put(b"%d" % (number % 7), b"%d" % number))
+        expected = list(store.view().scan(b"", b""))
+    names = sorted(path.name for path in tmp_path.iterdir())
+    snapshots = [name for name in names if name.startswith("snapshot")]
+    segments = [name for name in names if name.startswith("journal")]
+    assert len(snapshots) == 1
+    assert 0 < len(segments) < 12
+    async with opened(tmp_path, limits=SMALL) as store:
+        assert list(store.view().scan(b"", b"")) == expected
+        assert store.view().revision == 200
+
+
+async def test_commits_go_on_while_a_snapshot_is_written(tmp_path: Path) -> None:
+    written = threading.Event()
+
+    class SlowSnapshots(OsDisk):
+        def create(self, path: Path) -> FileHandle:
+            if path.name.startswith("snapshot"):
+                assert written.wait(60)
+            return super().create(path)
+
+    async with opened(tmp_path, SlowSnapshots(), SMALL) as store:
+        for number in range(100):
+            await store.commit(put(b"%d" % number))
+        assert not list(tmp_path.glob("snapshot*"))
+        written.set()
+    assert len(list(tmp_path.glob("snapshot*"))) == 1
+    async with opened(tmp_path) as store:
+        assert store.view().revision == 100
+
+
+@pytest.mark.parametrize(
+    ("operation", "code"), [("append", errno.ENOSPC), ("sync", errno.EIO), ("append", errno.EIO)]
+)
+async def test_after_a_failed_write_the_outcome_is_unknown_and_the_store_stops(
+    tmp_path: Path, operation: str, code: int
+) -> None:
+    disk = FailingDisk(operation, code)
+    async with opened(tmp_path, disk) as store:
+        await store.commit(put(b"kept"))
+        disk.broken = True
+        with pytest.raises(OutcomeUnknownError, match=os.strerror(code)) as unknown:
+            await store.commit(put(b"unknown"))
+        assert unknown.value.outcome is Outcome.UNKNOWN
+        disk.broken = False  # the store does not try its luck again
+        with pytest.raises(StorageError, match=os.strerror(code)):
+            await store.commit(put(b"never"))
+        with pytest.raises(StorageError, match=os.strerror(code)):
+            await store.barrier()
+        failure = store.failure()
+        assert failure is not None
+        assert failure.outcome is Outcome.NEVER
+        assert not store.is_leader()
+        assert disk.attempts == 1
+    async with opened(tmp_path) as store:
+        assert store.view().get(b"kept").exists
+        assert not store.view().get(b"never").exists
+        assert await store.commit(put(b"after")) == Committed(store.view().revision)
+
+
+async def test_what_waited_behind_a_failed_write_never_happened(tmp_path: Path) -> None:
+    disk = GatedDisk()
+    async with opened(tmp_path, disk) as store:
+        await store.commit(put(b"a"))
+        disk.close_gate()
+        disk.fails = True
+        under_way = asyncio.create_task(store.commit(put(b"b")))
+        await disk.somebody_waits()
+        waiting = asyncio.create_task(store.commit(put(b"c")))
+        await asyncio.sleep(0)
+        disk.gate.set()
+        results = await asyncio.gather(under_way, waiting, return_exceptions=True)
+    assert [type(result) for result in results] == [OutcomeUnknownError, StorageError]
+    async with opened(tmp_path) as store:
+        assert not store.view().get(b"c").exists
+
+
+async def test_a_snapshot_that_finds_no_room_does_not_stop_the_store(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = FailingDisk("snapshot", errno.ENOSPC)
+    disk.broken = True
+    async with opened(tmp_path, disk, SMALL) as store:
+        for number in range(200):
+            await store.commit(put(b"%d" % number))
+    assert disk.attempts > 1
+    assert "no snapshot of entry" in caplog.text
+    assert not list(tmp_path.glob("snapshot*"))
+    async with opened(tmp_path) as store:
+        assert store.view().revision == 200
+
+
+async def test_a_transaction_that_is_none_is_refused_and_the_store_goes_on(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        with pytest.raises(InvalidRequestError):
+            await store.commit(Transaction(deletes=("text",)))  # type: ignore[arg-type]
+        assert await store.commit(put(b"a")) == Committed(1)
+
+
+@pytest.mark.parametrize("kind", ["journal", "snapshot"])
+async def test_a_flipped_byte_in_a_durable_file_is_refused_in_one_line(
+    tmp_path: Path, kind: str
+) -> None:
+    async with opened(tmp_path, limits=SMALL) as store:
+        for number in range(60):
+            await store.commit(put(b"%d" % number))
+    victim = min(tmp_path.glob(f"{kind}*"))
+    data = bytearray(victim.read_bytes())
+    data[60] ^= 1
+    victim.write_bytes(data)
+    store = SingleMemberStore(tmp_path)
+    with pytest.raises(CorruptionError, match=rf"^{victim}: damaged at offset \d+[^\n]*$"):
+        await store.start()
+    await store.close()
+
+
+async def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    store = SingleMemberStore(tmp_path / "file" / "kv")
+    with pytest.raises(StorageError, match="Not a directory"):
+        await store.start()
+    await store.close()
+
+
+class StoreAgainstModel(RuleBasedStateMachine):
+    """Random transactions and restarts; a dict says what must be there."""
+
+    keys = st.sampled_from([b"", b"a", b"a/", b"a/b", b"a/c", b"b", b"\xff"])
+    pairs = st.tuples(keys, keys)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.folder = TemporaryDirectory()
+        self.model: dict[bytes, Versioned] = {}
+        self.index = 0
+
+    @initialize()
+    def open(self) -> None:
+        self.store = SingleMemberStore(Path(self.folder.name), limits=SMALL)
+        self.runner.run(self.store.start())
+
+    @rule()
+    def restart(self) -> None:
+        self.runner.run(self.store.close())
+        self.open()
+
+    @rule(
+        expect=st.lists(st.tuples(keys, st.booleans()), max_size=2),
+        empty=st.lists(pairs, max_size=1),
+        puts=st.lists(st.tuples(keys, st.binary(max_size=40)), max_size=3).map(tuple),
+        deletes=st.lists(keys, max_size=2).map(tuple),
+        delete_ranges=st.lists(pairs, max_size=1).map(tuple),
+    )
+    def commit(
+        self,
+        expect: list[tuple[bytes, bool]],
+        empty: list[tuple[bytes, bytes]],
+        puts: tuple[tuple[bytes, bytes], ...],
+        deletes: tuple[bytes, ...],
+        delete_ranges: tuple[tuple[bytes, bytes], ...],
+    ) -> None:
+        self.index += 1
+        revisions = [(key, self._revision(key) + (0 if holds else 1)) for key, holds in expect]
+        result = self.runner.run(
+            self.store.commit(
+                Transaction(
+                    (*(Expect(*pair) for pair in revisions), *(ExpectEmpty(*r) for r in empty)),
+                    puts,
+                    deletes,
+                    delete_ranges,
+                )
+            )
+        )
+        holds = all(self._revision(key) == revision for key, revision in revisions)
+        if not holds or any(self._within(*each) for each in empty):
+            assert isinstance(result, Conflict)
+            return
+        assert result == Committed(self.index)
+        for each in delete_ranges:
+            for key in self._within(*each):
+                del self.model[key]
+        for key in deletes:
+            self.model.pop(key, None)
+        self.model |= {key: Versioned(value, self.index) for key, value in puts}
+
+    @invariant()
+    def the_store_shows_what_the_model_holds(self) -> None:
+        view = self.store.view()
+        assert list(view.scan(b"", b"")) == sorted(self.model.items(), key=lambda item: item[0])
+        assert view.revision == self.index
+
+    def teardown(self) -> None:
+        self.runner.run(self.store.close())
+        self.runner.close()
+        self.folder.cleanup()
+
+    def _revision(self, key: bytes) -> int:
+        return self.model[key].revision if key in self.model else 0
+
+    def _within(self, start: bytes, end: bytes) -> list[bytes]:
+        below: Callable[[bytes], bool] = (lambda key: key < end) if end else (lambda key: True)
+        return [key for key in self.model if start <= key and below(key)]
+
+
+TestStoreAgainstModel = StoreAgainstModel.TestCase
+TestStoreAgainstModel.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
