@@ -1,0 +1,255 @@
+"""Settings of a NameNode, a DataNode and a client.
+
+Read from a TOML file, then the environment, then flags; what comes later wins::
+
+    [namenode]
+    lease_soft_limit = "60s"            # or PAXOSBLOCK_NAMENODE_LEASE_SOFT_LIMIT=60s
+    block_size = "128MiB"
+
+A setting is called like its attribute without the unit: `lease_soft_limit_s` is `lease_soft_limit`.
+To add a setting, add a field: the loader reads everything it needs from the field's type.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar
+
+from paxosblock.errors import ConfigError
+from paxosblock.protocol.types import Durability
+from paxosblock.settings import (
+    Bytes,
+    BytesOrZero,
+    Count,
+    Seconds,
+    SecondsOrZero,
+    choice,
+    settings_of,
+)
+from paxosblock.units import KIB, MIB, format_size
+from paxosblock.wire import MAX_CHUNK_BYTES
+
+ENVIRONMENT_PREFIX: Final = "PAXOSBLOCK"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One section of the configuration. Raises ConfigError for values that make no sense."""
+
+    section: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for setting in settings_of(type(self)).values():
+            value = getattr(self, setting.attribute)
+            if not setting.kind.allows(value):
+                raise ConfigError(
+                    f"{setting.attribute} = {value!r}: expected {setting.kind.expected}"
+                )
+        self.check()
+
+    def check(self) -> None:
+        """Raise ConfigError when two settings contradict each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameNodeConfig(Config):
+    """How a NameNode behaves, and what new files and writers are told."""
+
+    section = "namenode"
+
+    heartbeat_interval_s: Seconds = 1.0
+    """How often DataNodes are asked to report that they live."""
+    datanode_stale_after_s: Seconds = 3.0
+    """Silence after which a DataNode is chosen last for new replicas and reads."""
+    datanode_dead_after_s: Seconds = 15.0
+    """Silence after which a DataNode's replicas count as lost."""
+    lease_soft_limit_s: Seconds = 60.0
+    """Silence of a writer after which another client may take over its file."""
+    lease_hard_limit_s: Seconds = 20 * 60.0
+    """Silence of a writer after which the NameNode itself closes its file."""
+    min_replication: Count = 1
+    """Finalized replicas that a block must have to be complete."""
+    replication: Count = 3
+    """Replicas of a new file's blocks where the client does not say."""
+    block_size_bytes: Bytes = 128 * MIB
+    """User bytes after which a writer starts the next block."""
+    chunk_size_bytes: Bytes = 512 * KIB
+    """User bytes of a full chunk: the unit of agreement."""
+    window: Count = 4
+    """Chunks of one block that a writer may have under way."""
+    max_chunks_per_block: Count = 16384
+    """Chunks after which a block is full, however small they are."""
+    recovery_timeout_s: Seconds = 5.0
+    """How long one attempt to recover a block may take."""
+    snapshot_every_entries: Count = 100_000
+    """Entries of the log between two snapshots of the key-value store."""
+
+    def check(self) -> None:
+        """Raise ConfigError when two settings contradict each other."""
+        _in_order(self, "datanode_stale_after_s", "datanode_dead_after_s")
+        _in_order(self, "lease_soft_limit_s", "lease_hard_limit_s")
+        _in_order(self, "min_replication", "replication")
+        _check_chunk_size(self)
+
+
+@dataclass(frozen=True, slots=True)
+class DataNodeConfig(Config):
+    """How a DataNode keeps and serves its replicas."""
+
+    section = "datanode"
+
+    heartbeat_interval_s: Seconds = 1.0
+    """How often the NameNodes hear that this node lives."""
+    block_report_interval_s: Seconds = 10 * 60.0
+    """How often the NameNodes get the whole list of replicas."""
+    sync_threads_per_volume: Count = 2
+    """Threads that wait for `fdatasync` on one volume."""
+    reserved_space_bytes: BytesOrZero = 64 * MIB
+    """Room on each volume that replicas leave free."""
+    max_read_bytes: Bytes = 4 * MIB
+    """Most bytes in one reply to a read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig(Config):
+    """How a client writes and reads, and how long it waits."""
+
+    section = "client"
+
+    chunk_size_bytes: Bytes = 512 * KIB
+    """User bytes of a full chunk: the unit of agreement."""
+    window: Count = 4
+    """Chunks of one block that may be under way; bounds the memory of a writer."""
+    block_size_bytes: Bytes = 128 * MIB
+    """User bytes after which the next block starts."""
+    replication: Count = 3
+    """Replicas of each block."""
+    durability: Annotated[Durability, choice(Durability)] = Durability.DISK
+    """What a vote for a chunk means."""
+    connect_timeout_s: Seconds = 2.0
+    """How long connecting to a node may take."""
+    vote_timeout_s: Seconds = 10.0
+    """How long a replica may take to vote before the block is recovered without it."""
+    rpc_timeout_s: Seconds = 10.0
+    """How long one control call may take."""
+    retry_for_s: SecondsOrZero = 30.0
+    """How long a verb repeats a request that may succeed later; 0 never repeats."""
+    prefetch_bytes: BytesOrZero = 8 * MIB
+    """Bytes a sequential reader fetches ahead."""
+
+    def check(self) -> None:
+        """Raise ConfigError when two settings contradict each other."""
+        _check_chunk_size(self)
+
+
+C = TypeVar("C", bound=Config)
+
+SECTIONS: Final[tuple[type[Config], ...]] = (NameNodeConfig, DataNodeConfig, ClientConfig)
+
+
+def load_config(
+    kind: type[C],
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+) -> C:
+    """The configuration of `kind` from `file`, `environment` (default: `os.environ`) and `flags`.
+
+    `flags` maps settings by name (`chunk_size`) to what the user wrote; None means not given. A
+    file may hold the sections of all kinds. Raises ConfigError, one line that names the place, for
+    an unreadable file, an unknown section or setting, and a value that is wrong.
+    """
+    environment = os.environ if environment is None else environment
+    settings = settings_of(kind)
+    values: dict[str, Any] = {}
+    for where, name, written in (
+        *_from_file(kind, file),
+        *_from_environment(kind, environment),
+        *_from_flags(flags or {}),
+    ):
+        if name not in settings:
+            _refuse(where, "setting", name, settings)
+        values[settings[name].attribute] = settings[name].read(written, where)
+    return kind(**values)
+
+
+def as_toml(config: Config) -> str:
+    """The section of a TOML file that `load_config` reads back as an equal configuration."""
+    lines = [f"[{config.section}]"]
+    for name, setting in settings_of(type(config)).items():
+        shown = setting.kind.show(getattr(config, setting.attribute))
+        lines.append(f"{name} = {shown}" if isinstance(shown, int) else f'{name} = "{shown}"')
+    return "\n".join(lines) + "\n"
+
+
+_Written = tuple[str, str, object]
+"""Where a setting was written, its name, and what was written."""
+
+
+def _from_file(kind: type[Config], file: Path | None) -> Iterator[_Written]:
+    if file is None:
+        return
+    document = _read_toml(file)
+    known = [section.section for section in SECTIONS]
+    for section in document:
+        if section not in known:
+            _refuse(f"{file}: [{section}]", "section", section, known)
+    table = document.get(kind.section, {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"{file}: {kind.section} = {table!r}: expected a section")
+    for name, written in table.items():
+        yield f"{file}: [{kind.section}] {name}", name, written
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}") from error
+    except ValueError as error:  # not TOML, or not UTF-8
+        raise ConfigError(f"{file}: {error}") from error
+
+
+def _from_environment(kind: type[Config], environment: Mapping[str, str]) -> Iterator[_Written]:
+    prefix = f"{ENVIRONMENT_PREFIX}_{kind.section.upper()}_"
+    for variable in sorted(environment):
+        if variable.startswith(prefix):
+            name = variable.removeprefix(prefix).lower()
+            yield variable, name, _from_text(environment[variable])
+
+
+def _from_flags(flags: Mapping[str, object]) -> Iterator[_Written]:
+    for name, written in flags.items():
+        if written is not None:
+            yield f"--{name.replace('_', '-')}", name, _from_text(written)
+
+
+def _from_text(written: object) -> object:
+    """What TOML would have read: the environment and flags have no types."""
+    return int(written) if isinstance(written, str) and written.isdecimal() else written
+
+
+def _refuse(where: str, what: str, name: str, known: Iterable[str]) -> NoReturn:
+    nearest = get_close_matches(name, known, n=1, cutoff=0.0)
+    raise ConfigError(f"{where}: unknown {what} {name!r}; did you mean {nearest[0]!r}?")
+
+
+def _in_order(config: Config, low: str, high: str) -> None:
+    if getattr(config, low) > getattr(config, high):
+        raise ConfigError(
+            f"{low} = {getattr(config, low)} is more than {high} = {getattr(config, high)}"
+        )
+
+
+def _check_chunk_size(config: NameNodeConfig | ClientConfig) -> None:
+    most = min(config.block_size_bytes, MAX_CHUNK_BYTES)
+    if config.chunk_size_bytes > most:
+        raise ConfigError(
+            f"chunk_size = {format_size(config.chunk_size_bytes)} is more than {format_size(most)},"
+            " the smaller of block_size and what one frame carries"
+        )

@@ -1,0 +1,124 @@
+"""Kinds of settings: what a user writes for one, and which values make sense.
+
+A configuration class gives each field one of the types below; `settings_of` reads them back.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, cast, get_args, get_type_hints
+
+from paxosblock.errors import ConfigError
+from paxosblock.units import format_duration, format_size, parse_duration, parse_size
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of setting, with the way from what a user writes to its value and back.
+
+    `suffix` ends the attribute's name and tells the unit of the value; users do not write it.
+    `parse` raises ConfigError for what it cannot read, `allows` says which values make sense.
+    """
+
+    suffix: str
+    expected: str
+    parse: Callable[[object], Any]
+    show: Callable[[Any], str | int]
+    allows: Callable[[Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting by the name users know, and the attribute that holds it."""
+
+    name: str
+    attribute: str
+    kind: Kind
+
+    def read(self, written: object, where: str) -> Any:
+        """The value of what a user wrote; ConfigError starting with `where` when it is wrong."""
+        wrong = f"{where} = {written!r}: expected {self.kind.expected}"
+        try:
+            value = self.kind.parse(written)
+        except ConfigError as error:
+            raise ConfigError(f"{wrong} ({error})") from error
+        if not self.kind.allows(value):
+            raise ConfigError(wrong)
+        return value
+
+
+def settings_of(config: type) -> Mapping[str, Setting]:
+    """The settings of a configuration class by name, in the order of its fields."""
+    found = {}
+    for attribute, hint in get_type_hints(config, include_extras=True).items():
+        kinds = [extra for extra in get_args(hint)[1:] if isinstance(extra, Kind)]
+        for kind in kinds:
+            name = attribute.removesuffix(kind.suffix)
+            found[name] = Setting(name, attribute, kind)
+    return found
+
+
+def choice(kind: type[enum.Enum]) -> Kind:
+    """The kind of a setting that is one member of an enum, written as the member's value."""
+    members = {str(member.value): member for member in kind}
+    return Kind(
+        suffix="",
+        expected="one of " + ", ".join(f'"{value}"' for value in members),
+        parse=lambda written: members.get(str(written)),
+        show=lambda member: str(member.value),
+        allows=lambda value: isinstance(value, kind),
+    )
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int  # True and False are ints to isinstance
+
+
+def _is_finite(value: object) -> bool:
+    return type(value) in {int, float} and math.isfinite(cast(float, value))
+
+
+_SECONDS: Final = Kind(
+    suffix="_s",
+    expected='a duration above zero, such as "60s"',
+    parse=lambda written: parse_duration(str(written)),
+    show=format_duration,
+    allows=lambda value: _is_finite(value) and value > 0,
+)
+_BYTES: Final = Kind(
+    suffix="_bytes",
+    expected='a size above zero, such as "512KiB"',
+    parse=lambda written: parse_size(str(written)),
+    show=format_size,
+    allows=lambda value: _is_whole(value) and value > 0,
+)
+_COUNT: Final = Kind(
+    suffix="",
+    expected="a whole number from 1 on",
+    parse=lambda written: written,
+    show=int,
+    allows=lambda value: _is_whole(value) and value > 0,
+)
+
+Seconds = Annotated[float, _SECONDS]
+SecondsOrZero = Annotated[
+    float,
+    replace(
+        _SECONDS,
+        expected='a duration, such as "60s" or "0s"',
+        allows=lambda value: _is_finite(value) and value >= 0,
+    ),
+]
+Bytes = Annotated[int, _BYTES]
+BytesOrZero = Annotated[
+    int,
+    replace(
+        _BYTES,
+        expected='a size, such as "512KiB" or "0B"',
+        allows=lambda value: _is_whole(value) and value >= 0,
+    ),
+]
+Count = Annotated[int, _COUNT]
