@@ -1,0 +1,182 @@
+"""Settings: where they come from, which one wins, and what a mistake is answered with."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from paxosblock.config import (
+    SECTIONS,
+    ClientConfig,
+    Config,
+    DataNodeConfig,
+    NameNodeConfig,
+    as_toml,
+    load_config,
+)
+from paxosblock.errors import ConfigError
+from paxosblock.protocol.types import Durability
+from paxosblock.settings import settings_of
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "node.toml"
+
+
+def test_without_file_environment_and_flags_the_defaults_hold() -> None:
+    assert load_config(DataNodeConfig, environment={}) == DataNodeConfig()
+
+
+def test_the_environment_wins_over_the_file_and_a_flag_wins_over_both(file: Path) -> None:
+    file.write_text('[client]\nwindow = 2\nreplication = 2\nblock_size = "64MiB"\n')
+    config = load_config(
+        ClientConfig,
+        file,
+        environment={"PAXOSBLOCK_CLIENT_WINDOW": "5", "PAXOSBLOCK_CLIENT_REPLICATION": "5"},
+        flags={"window": "7", "replication": None},
+    )
+    assert (config.window, config.replication, config.block_size_bytes) == (7, 5, 64 * 2**20)
+
+
+def test_a_node_reads_its_own_section_of_a_file_that_all_nodes_share(file: Path) -> None:
+    file.write_text('[namenode]\nheartbeat_interval = "2s"\n[datanode]\nmax_read = "1MiB"\n')
+    assert load_config(DataNodeConfig, file, {}) == DataNodeConfig(max_read_bytes=2**20)
+
+
+def test_a_choice_is_written_as_its_name() -> None:
+    config = load_config(ClientConfig, environment={}, flags={"durability": "memory"})
+    assert config.durability is Durability.MEMORY
+
+
+def test_variables_of_other_sections_and_programs_are_left_alone() -> None:
+    environment = {"PAXOSBLOCK_NAMENODES": "a:1", "PAXOSBLOCK_CLIENT_WINDOW": "9", "HOME": "/"}
+    assert load_config(NameNodeConfig, environment=environment) == NameNodeConfig()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        NameNodeConfig(window=7, lease_soft_limit_s=1.5),
+        DataNodeConfig(max_read_bytes=1000, reserved_space_bytes=0),
+        ClientConfig(durability=Durability.MEMORY, retry_for_s=0),
+    ],
+)
+def test_a_configuration_written_as_toml_reads_back_equal(config: Config, file: Path) -> None:
+    file.write_text(as_toml(config))
+    assert load_config(type(config), file, {}) == config
+
+
+@pytest.mark.parametrize("kind", SECTIONS)
+def test_every_field_can_be_set(kind: type[Config]) -> None:
+    settable = [setting.attribute for setting in settings_of(kind).values()]
+    assert settable == [field.name for field in fields(kind)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            '[client]\nchunk_sise = "1MiB"\n',
+            "[client] chunk_sise: unknown setting 'chunk_sise'; did you mean 'chunk_size'?",
+        ),
+        (
+            "[cleint]\nwindow = 4\n",
+            "[cleint]: unknown section 'cleint'; did you mean 'client'?",
+        ),
+        (
+            '[client]\nwindow = "4"\n',
+            "[client] window = '4': expected a whole number from 1 on",
+        ),
+        (
+            "[client]\nwindow = 0\n",
+            "[client] window = 0: expected a whole number from 1 on",
+        ),
+        (
+            "[client]\nwindow = true\n",
+            "[client] window = True: expected a whole number from 1 on",
+        ),
+        (
+            "[client]\nrpc_timeout = 10\n",
+            '[client] rpc_timeout = 10: expected a duration above zero, such as "60s"'
+            " (duration '10' has no unit: add one of us, ms, s, min, h, d)",
+        ),
+        (
+            '[client]\ndurability = "ram"\n',
+            '[client] durability = \'ram\': expected one of "disk", "memory"',
+        ),
+        ("client = 3\n", "client = 3: expected a section"),
+    ],
+)
+def test_a_mistake_in_the_file_is_one_line_that_names_the_place(
+    text: str, message: str, file: Path
+) -> None:
+    file.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        load_config(ClientConfig, file, {})
+    assert str(refused.value) == f"{file}: {message}"
+
+
+def test_a_mistake_in_the_environment_names_the_variable() -> None:
+    with pytest.raises(ConfigError, match=r"^PAXOSBLOCK_CLIENT_WINDOW = 'x': expected a whole"):
+        load_config(ClientConfig, environment={"PAXOSBLOCK_CLIENT_WINDOW": "x"})
+
+
+def test_a_mistake_in_a_flag_names_the_flag() -> None:
+    with pytest.raises(ConfigError, match=r"^--chunk-size = '0B': expected a size above zero"):
+        load_config(ClientConfig, environment={}, flags={"chunk_size": "0B"})
+
+
+@pytest.mark.parametrize("content", [b"[client\n", b"\xff\xfe"])
+def test_a_file_that_is_not_toml_is_an_error_that_names_the_file(
+    content: bytes, file: Path
+) -> None:
+    file.write_bytes(content)
+    with pytest.raises(ConfigError) as refused:
+        load_config(ClientConfig, file, {})
+    assert str(refused.value).startswith(f"{file}: ")
+
+
+def test_a_missing_file_is_an_error_that_names_the_file(file: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(ClientConfig, file, {})
+    assert str(refused.value) == f"{file}: No such file or directory"
+
+
+def test_a_program_cannot_build_a_configuration_that_makes_no_sense() -> None:
+    with pytest.raises(ConfigError, match=r"^vote_timeout_s = nan: expected a duration above zero"):
+        ClientConfig(vote_timeout_s=float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            {"datanode_stale_after": "20s"},
+            "datanode_stale_after_s = 20.0 is more than datanode_dead_after_s = 15.0",
+        ),
+        (
+            {"lease_hard_limit": "1s"},
+            "lease_soft_limit_s = 60.0 is more than lease_hard_limit_s = 1.0",
+        ),
+        ({"min_replication": 4}, "min_replication = 4 is more than replication = 3"),
+        (
+            {"chunk_size": "32MiB"},
+            "chunk_size = 32MiB is more than 16MiB, the smaller of block_size and what one frame"
+            " carries",
+        ),
+        (
+            {"block_size": "1KiB"},
+            "chunk_size = 512KiB is more than 1KiB, the smaller of block_size and what one frame"
+            " carries",
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(
+    flags: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(NameNodeConfig, environment={}, flags=flags)
+    assert str(refused.value) == message

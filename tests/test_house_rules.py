@@ -1,0 +1,238 @@
+"""House rules that no tool checks: each test names the rule, and a failure names the lines.
+
+Everything here reads source text; nothing is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+ROLES = ("client", "datanode", "namenode")
+PACKAGE = ("paxosblock", *ROLES)
+EVERYTHING = (*PACKAGE, "tests", "benchmarks")
+
+LONGEST_FUNCTION = 60
+LONGEST_FILE = 500
+
+PROTOCOL_IMPORTS = {
+    "__future__",
+    "bisect",
+    "collections.abc",
+    "dataclasses",
+    "enum",
+    "functools",
+    "itertools",
+    "struct",
+    "typing",
+}
+"""And itself. No clock, no disk, no network, no randomness: a pure core can do without."""
+
+KNOW_EVERY_ROLE = {"__init__.py", "__main__.py", "cluster.py"}
+"""Modules of `paxosblock/` that may import client, datanode and namenode."""
+
+MAY_SLEEP = "tests/waiting.py"
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Source:
+    """One Python file: its path from the repository's root, its text and its syntax tree."""
+
+    name: str
+    text: str
+    tree: ast.Module
+
+    def at(self, node: ast.stmt | ast.expr) -> str:
+        return f"{self.name}:{node.lineno}"
+
+    def nodes(self) -> Iterator[ast.AST]:
+        return ast.walk(self.tree)
+
+    def comments(self) -> Iterator[tuple[int, str]]:
+        """Line numbers and texts of the comments; a `#` inside a string is none."""
+        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+
+    def functions(self) -> Iterator[Function]:
+        return (node for node in self.nodes() if isinstance(node, Function))
+
+
+@cache
+def sources(*folders: str) -> tuple[Source, ...]:
+    """The Python files below `folders`; links are not followed, so no file is read twice."""
+    return tuple(
+        _read(path) for folder in folders for path in sorted((REPOSITORY / folder).rglob("*.py"))
+    )
+
+
+def _read(path: Path) -> Source:
+    text = path.read_text(encoding="utf-8")
+    return Source(path.relative_to(REPOSITORY).as_posix(), text, ast.parse(text))
+
+
+def imports(source: Source) -> Iterator[tuple[ast.stmt, str]]:
+    """Every import statement with the module it names."""
+    for node in source.nodes():
+        if isinstance(node, ast.Import):
+            yield from ((node, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node, node.module or "."
+
+
+def called(node: ast.AST) -> str:
+    """The dotted name that `node` calls, or "" when it is not a call of a name."""
+    return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+
+
+def is_within(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def texts() -> Iterator[Path]:
+    """Everything a reader of the repository may open."""
+    for folder in (*EVERYTHING, "docs"):
+        for pattern in ("*.py", "*.md", "*.toml", "*.txt"):
+            yield from sorted((REPOSITORY / folder).rglob(pattern))
+    yield from sorted(REPOSITORY.glob("*.md"))
+    yield from (REPOSITORY / name for name in ("pyproject.toml", "Makefile", ".ci/run"))
+
+
+def test_the_protocol_imports_only_what_a_pure_function_needs() -> None:
+    assert [
+        f"{source.at(node)} imports {module}"
+        for source in sources("paxosblock/protocol")
+        for node, module in imports(source)
+        if module not in PROTOCOL_IMPORTS and not is_within(module, "paxosblock.protocol")
+    ] == []
+
+
+def test_shared_modules_do_not_know_the_roles() -> None:
+    shared = [
+        source
+        for source in sources("paxosblock")
+        if not source.name.startswith("paxosblock/cli/")
+        and source.name.removeprefix("paxosblock/") not in KNOW_EVERY_ROLE
+    ]
+    assert [
+        f"{source.at(node)} imports {module}"
+        for source in shared
+        for node, module in imports(source)
+        if any(is_within(module, f"paxosblock.{role}") for role in ROLES)
+    ] == []
+
+
+def test_a_role_imports_no_other_role_even_inside_a_function() -> None:
+    assert [
+        f"{source.at(node)} imports {module}"
+        for role in ROLES
+        for source in sources(role)
+        for node, module in imports(source)
+        for other in ROLES
+        if other != role and is_within(module, f"paxosblock.{other}")
+    ] == []
+
+
+def test_roles_are_imported_by_their_full_name() -> None:
+    assert [
+        f"{source.at(node)} imports {module}"
+        for source in sources(*EVERYTHING)
+        for node, module in imports(source)
+        if any(is_within(module, role) for role in ROLES)
+    ] == []
+
+
+def test_a_function_fits_on_a_screen() -> None:
+    assert [
+        f"{source.at(function)} {function.name}: {length} lines"
+        for source in sources(*EVERYTHING)
+        for function in source.functions()
+        if (length := (function.end_lineno or 0) - function.lineno + 1) > LONGEST_FUNCTION
+    ] == []
+
+
+def test_a_file_of_the_package_has_one_subject() -> None:
+    assert [
+        f"{source.name}: {length} lines"
+        for source in sources(*PACKAGE)
+        if (length := len(source.text.splitlines())) > LONGEST_FILE
+    ] == []
+
+
+def test_every_test_can_fail() -> None:
+    assert [
+        f"{source.at(function)} {function.name}"
+        for source in sources("tests")
+        for function in source.functions()
+        if function.name.startswith("test_") and not any(map(_checks, ast.walk(function)))
+    ] == []
+
+
+def _checks(node: ast.AST) -> bool:
+    helper = called(node).rpartition(".")[2]
+    return isinstance(node, ast.Assert) or helper.startswith(
+        ("assert", "check", "raises", "fail", "wait_until")
+    )
+
+
+def test_tests_wait_for_conditions_and_never_sleep() -> None:
+    assert [
+        source.at(node)
+        for source in sources("tests")
+        if source.name != MAY_SLEEP
+        for node in source.nodes()
+        if isinstance(node, ast.Call) and _sleeps(node)
+    ] == []
+
+
+def _sleeps(call: ast.Call) -> bool:
+    """`asyncio.sleep(0)` waits for no time: it lets the other tasks have one turn."""
+    one_turn = [ast.unparse(argument) for argument in call.args] == ["0"]
+    return called(call) in {"time.sleep", "asyncio.sleep", "sleep"} and not one_turn
+
+
+def test_a_silenced_warning_says_why() -> None:
+    silence = re.compile(r"#\s*(?:type:\s*ignore|noqa)\b")
+    reasoned = re.compile(r"#\s*(?:type:\s*ignore\[[\w, -]+\]|noqa:\s*[A-Z0-9, ]+?)\s*[-#]\s*\w")
+    assert [
+        f"{source.name}:{number}"
+        for source in sources(*EVERYTHING)
+        for number, comment in source.comments()
+        if silence.search(comment) and not reasoned.search(comment)
+    ] == []
+
+
+def test_no_text_names_a_folder_of_somebodys_machine() -> None:
+    machine = re.compile(r"""(?<![\w.}])(?:/work|/root|/home/\w+|/Users/\w+)(?![\w|])""")
+    assert [
+        f"{path.relative_to(REPOSITORY)}:{number}"
+        for path in texts()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if machine.search(line)
+    ] == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    assert [
+        source.name for source in sources(*EVERYTHING) if not ast.get_docstring(source.tree)
+    ] == []
+
+
+def test_everything_public_in_the_package_says_what_it_is_for() -> None:
+    assert [
+        f"{source.at(node)} {node.name}"
+        for source in sources(*PACKAGE)
+        for node in source.tree.body
+        if isinstance(node, Function | ast.ClassDef)
+        and not node.name.startswith("_")
+        and not ast.get_docstring(node)
+    ] == []

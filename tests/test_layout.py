@@ -1,0 +1,82 @@
+"""The layout: four folders at the root, one import package, and a facade that stays light."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import paxosblock
+
+ROLES = ("client", "datanode", "namenode")
+
+
+@pytest.fixture(scope="module")
+def project(repository: Path) -> dict[str, Any]:
+    return tomllib.loads((repository / "pyproject.toml").read_text())
+
+
+def packages_on_disk(repository: Path) -> Iterator[str]:
+    for init in (repository / "paxosblock").rglob("__init__.py"):
+        yield ".".join(init.parent.relative_to(repository).parts)
+    for role in ROLES:
+        for init in (repository / role).rglob("__init__.py"):
+            yield ".".join(("paxosblock", *init.parent.relative_to(repository).parts))
+
+
+def imported_by(statement: str) -> set[str]:
+    """Top-level modules in memory after `statement` ran in a fresh interpreter."""
+    program = f"{statement}\nimport sys; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(run.stdout.split())
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_is_a_relative_link_beside_the_shared_modules(role: str, repository: Path) -> None:
+    assert (repository / "paxosblock" / role).readlink() == Path("..") / role
+
+
+def test_the_mapping_for_the_wheel_names_every_role(project: dict[str, Any]) -> None:
+    mapping = project["tool"]["setuptools"]["package-dir"]
+    assert mapping == {f"paxosblock.{role}": role for role in ROLES}
+
+
+def test_the_list_of_packages_is_what_is_on_disk(repository: Path, project: dict[str, Any]) -> None:
+    listed = project["tool"]["setuptools"]["packages"]
+    assert sorted(listed) == sorted(set(packages_on_disk(repository)))
+
+
+def test_every_folder_with_code_is_a_package(repository: Path) -> None:
+    folders = {
+        module.parent
+        for top in ("paxosblock", *ROLES, "tests", "benchmarks")
+        for module in (repository / top).rglob("*.py")
+    }
+    assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+
+
+def test_importing_the_facade_loads_no_network_stack_and_no_codec() -> None:
+    loaded = imported_by("import paxosblock")
+    assert (
+        loaded & {"aiohttp", "asyncio", "msgspec", "uvloop", "rich", "prometheus_client"} == set()
+    )
+
+
+def test_the_facade_names_what_it_can_load() -> None:
+    assert set(paxosblock.__all__) <= set(dir(paxosblock))
+
+
+def test_the_version_is_the_one_of_the_distribution(project: dict[str, Any]) -> None:
+    assert paxosblock.__version__ == project["project"]["version"]
+
+
+def test_asking_the_facade_for_something_else_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'paxosblock' has no attribute 'Klient'$"):
+        paxosblock.Klient  # noqa: B018 - the access is the test
