@@ -51,7 +51,7 @@ class PaxosBlockError(Exception):
     retriable: ClassVar[bool] = False
     http_status: ClassVar[int] = 500
 
-    def __init__(self, message: str, **details: str | int | bool) -> None:
+    def __init__(self, message: str, /, **details: str | int | bool) -> None:
         super().__init__(message)
         self.message = message
         self.details = details

@@ -61,7 +61,7 @@ class FrameKind(enum.IntEnum):
     CALL = 4
     """Its payload is a request of the stream's `MessageTable`."""
     REPLY = 5
-    """Its payload is an answer of the stream's `MessageTable`."""
+    """Its payload is an answer of the stream's `MessageTable`; `index` CHUNK frames follow it."""
     ERROR = 6
     """Its payload is `encode_error` of a `PaxosBlockError`."""
 
@@ -234,12 +234,17 @@ class MessageTable:
         """The payload for `message`.
 
         Raises:
-            ProtocolError: its type is not in the table.
+            ProtocolError: its type is not in the table, or it is too long for a frame.
         """
         name = type(message).__name__
         if name not in self._decoders:
             raise ProtocolError(f"{name} is no message of this stream")
-        return _ENCODER.encode((name, message))
+        payload = _ENCODER.encode((name, message))
+        if len(payload) > MAX_MESSAGE_BYTES:
+            raise ProtocolError(
+                f"{name} has {len(payload)} bytes, a message at most {MAX_MESSAGE_BYTES}"
+            )
+        return payload
 
     def decode(self, payload: Buffer) -> Any:
         """The message in `payload`, an instance of one of the table's types.

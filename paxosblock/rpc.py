@@ -1,0 +1,211 @@
+"""Control calls: `POST /rpc/<method>` with msgpack in both directions.
+
+A 200 carries the answer; every other status carries the msgpack of a `PaxosBlockError`. The header
+`X-Request-Id` names a call in the logs of both sides; calls made while a call is answered keep its
+name (`REQUEST_ID`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, Self, TypeVar
+
+import aiohttp
+import msgspec
+import yarl
+from aiohttp import web
+
+from paxosblock.errors import (
+    DeadlineError,
+    InvalidRequestError,
+    OutcomeUnknownError,
+    PaxosBlockError,
+    ProtocolError,
+    UnavailableError,
+)
+from paxosblock.wire import decode_error, encode_error
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+CONTENT_TYPE: Final = "application/msgpack"
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+REQUEST_ID: ContextVar[str] = ContextVar("paxosblock_request_id")
+"""The name of the call that is being answered."""
+
+_HEADERS: Final = {"Content-Type": CONTENT_TYPE}
+_REQUEST_ID_HEADER: Final = "X-Request-Id"
+_ENCODER = msgspec.msgpack.Encoder()
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    decoder: msgspec.msgpack.Decoder[Any]
+    handler: Callable[[Any], Awaitable[object]]
+
+
+class RpcRouter:
+    """The server's end: methods by name."""
+
+    def __init__(self) -> None:
+        self._methods: dict[str, _Registered] = {}
+
+    def register(
+        self, method: str, request_type: type[Q], handler: Callable[[Q], Awaitable[object]]
+    ) -> None:
+        """Let `handler` answer `POST /rpc/<method>`; it gets a `request_type`."""
+        assert method not in self._methods
+        self._methods[method] = _Registered(msgspec.msgpack.Decoder(request_type), handler)
+
+    def add_to(self, app: web.Application) -> None:
+        """Add the route of all methods to `app`; methods may be registered later."""
+        app.router.add_post("/rpc/{method}", self.handle)
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """The aiohttp handler of `/rpc/{method}`."""
+        method = request.match_info["method"]
+        request_id = request.headers.get(_REQUEST_ID_HEADER) or _new_request_id()
+        REQUEST_ID.set(request_id)
+        started = time.perf_counter()
+        status, body = await self._answer(method, request)
+        _log.debug(
+            "%s: %s %d in %.2f ms",
+            request_id,
+            method,
+            status,
+            (time.perf_counter() - started) * 1e3,
+        )
+        return web.Response(status=status, body=body, headers=_HEADERS)
+
+    async def _answer(self, method: str, request: web.Request) -> tuple[int, bytes]:
+        try:
+            registered = self._methods.get(method)
+            if registered is None:
+                raise ProtocolError(f"there is no control call {method!r} on this node")
+            message = _decode_request(method, registered, await _read_body(request))
+            return 200, _ENCODER.encode(await registered.handler(message))
+        except PaxosBlockError as error:
+            return error.http_status, encode_error(error)
+        except Exception:
+            _log.exception("%s: %s failed", REQUEST_ID.get(), method)
+            reason = f"internal error in {method}; the node's log tells more"
+            return 500, encode_error(OutcomeUnknownError(reason, request=REQUEST_ID.get()))
+
+
+def _decode_request(method: str, registered: _Registered, body: bytes) -> Any:
+    try:
+        return registered.decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise InvalidRequestError(f"malformed request of {method}: {error}") from error
+
+
+async def _read_body(request: web.Request) -> bytes:
+    """The body, up to our own limit: block reports are longer than aiohttp's."""
+    body = bytearray()
+    async for part in request.content.iter_any():
+        body += part
+        if len(body) > MAX_BODY_BYTES:
+            raise InvalidRequestError(f"the request has more than {MAX_BODY_BYTES} bytes")
+    return bytes(body)
+
+
+class RpcClient:
+    """The client's end: keeps connections open and turns every failure into one of our errors."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections; a later call opens new ones."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def call(
+        self, address: str, method: str, request: object, response_type: type[A], timeout_s: float
+    ) -> A:
+        """Ask the node at `address` (host:port); every error names it and the method.
+
+        Raises:
+            UnavailableError: the node cannot be reached; nothing was done.
+            OutcomeUnknownError: the connection broke after the request was sent.
+            DeadlineError: no answer within `timeout_s`; the request may have happened.
+            ProtocolError: something else than a paxosblock node answers there.
+            PaxosBlockError: what the node itself reported.
+        """
+        request_id = REQUEST_ID.get(None) or _new_request_id()
+        status, content_type, body = await self._exchange(
+            address, method, _ENCODER.encode(request), request_id, timeout_s
+        )
+        _log.debug("%s: %s of %s answered %d", request_id, method, address, status)
+        where = f"{method} of {address}"
+        if content_type != CONTENT_TYPE:
+            raise ProtocolError(
+                f"{where}: this is no paxosblock node (HTTP {status}, {content_type})",
+                address=address,
+            )
+        if status != 200:
+            error = decode_error(body)
+            error.add_note(f"{where}, request {request_id}")
+            raise error
+        try:
+            return msgspec.msgpack.decode(body, type=response_type)
+        except msgspec.DecodeError as error:
+            raise ProtocolError(f"{where}: malformed answer: {error}", address=address) from error
+
+    async def _exchange(
+        self, address: str, method: str, body: bytes, request_id: str, timeout_s: float
+    ) -> tuple[int, str, bytes]:
+        """The one place where aiohttp's errors become ours."""
+        where = f"{method} of {address}"
+        try:
+            async with self._open_session().post(
+                yarl.URL(f"http://{address}/rpc/{method}"),
+                data=body,
+                headers={**_HEADERS, _REQUEST_ID_HEADER: request_id},
+                timeout=aiohttp.ClientTimeout(total=timeout_s, connect=timeout_s / 2),
+                allow_redirects=False,
+            ) as response:
+                return response.status, response.content_type, await response.read()
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise UnavailableError(
+                f"{where}: cannot be reached: {error}", address=address
+            ) from error
+        except TimeoutError as error:
+            raise DeadlineError(f"{where}: no answer in {timeout_s} s", address=address) from error
+        except aiohttp.ClientResponseError as error:
+            raise ProtocolError(
+                f"{where}: this is no paxosblock node: {error.message}", address=address
+            ) from error
+        except (aiohttp.InvalidURL, ValueError) as error:
+            raise UnavailableError(f"{address!r} is not an address: write host:port") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise OutcomeUnknownError(
+                f"{where}: connection lost: {error}", address=address
+            ) from error
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
+            )
+        return self._session
+
+
+def _new_request_id() -> str:
+    return os.urandom(8).hex()

@@ -1,0 +1,222 @@
+"""The data stream: frames on a connection that began as an HTTP Upgrade.
+
+A client asks `GET /stream` with `Upgrade: paxosblock-stream/1` on a node's only port. After the
+`101` both ends speak frames (wire.py) and nothing else; the client sends its first frame when it
+has the `101`. `connection.py` is what each end does then; `calls.py` puts requests and replies on
+top. Here is how the two ends find each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import email.message
+import email.parser
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from aiohttp import web
+
+from paxosblock.connection import (
+    HIGH_WATER_BYTES,
+    FrameConnection,
+    FrameHandler,
+    tune_socket,
+)
+from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.wire import decode_error, encode_error
+
+__all__ = ["FrameConnection", "FrameHandler", "connect", "upgrade_handler"]
+
+UPGRADE: Final = "paxosblock-stream/1"
+STREAM_PATH: Final = "/stream"
+ERROR_TYPE: Final = "application/msgpack"
+SHUTDOWN_SECONDS: Final = 1.0
+MAX_HANDSHAKE_BYTES: Final = 16 * 1024
+
+
+# -- the server's end ---------------------------------------------------------------------------
+
+MakeHandler = Callable[[web.Request], FrameHandler]
+
+
+def upgrade_handler(
+    app: web.Application, make_handler: MakeHandler
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """The handler of `GET /stream`: `app.router.add_get(STREAM_PATH, upgrade_handler(app, ...))`.
+
+    `make_handler` makes the `FrameHandler` of a new connection; a `PaxosBlockError` that it raises
+    refuses the connection. When `app` shuts down, the open streams are closed.
+    """
+    connections: set[FrameConnection] = set()
+
+    async def upgrade(request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Upgrade", "").lower() != UPGRADE:
+            return web.Response(
+                status=426,
+                headers={"Upgrade": UPGRADE, "Connection": "Upgrade"},
+                text=f"{STREAM_PATH} speaks {UPGRADE} only\n",
+            )
+        try:
+            handler = make_handler(request)
+        except PaxosBlockError as error:
+            return web.Response(
+                status=error.http_status, body=encode_error(error), content_type=ERROR_TYPE
+            )
+        connection = FrameConnection(handler, _peer_of(request), on_lost=connections.discard)
+        connections.add(connection)
+        _take_over(request, connection)
+        return web.Response(status=101)  # for the access log; it finds the connection gone
+
+    async def close_all(_app: web.Application) -> None:
+        await close_connections(tuple(connections))
+
+    app.on_shutdown.append(close_all)
+    return upgrade
+
+
+def _peer_of(request: web.Request) -> str:
+    assert request.transport is not None
+    host, port, *_ = request.transport.get_extra_info("peername")
+    return f"{host}:{port}"
+
+
+def _take_over(request: web.Request, connection: FrameConnection) -> None:
+    """Move the request's transport from aiohttp to `connection`; to aiohttp it looks closed."""
+    http, transport = request.protocol, request.transport
+    assert transport is not None
+    # A uvloop transport chooses how to read when reading starts: buffered or not.
+    transport.pause_reading()
+    transport.set_protocol(connection)
+    connection.connection_made(transport)
+    http.transport = None
+    http.connection_lost(None)
+    transport.write(
+        f"HTTP/1.1 101 Switching Protocols\r\nUpgrade: {UPGRADE}\r\n"
+        "Connection: Upgrade\r\n\r\n".encode()
+    )
+    transport.resume_reading()
+
+
+async def close_connections(connections: tuple[FrameConnection, ...]) -> None:
+    """Close all; what a peer does not read within a second is dropped."""
+    for connection in connections:
+        connection.close()
+    closing = [asyncio.create_task(connection.wait_closed()) for connection in connections]
+    if closing:
+        await asyncio.wait(closing, timeout=SHUTDOWN_SECONDS)
+    for connection in connections:
+        connection.abort()
+    for task in closing:
+        await task
+
+
+# -- the client's end ---------------------------------------------------------------------------
+
+
+async def connect(
+    host: str,
+    port: int,
+    handler: FrameHandler,
+    *,
+    timeout_s: float = 5.0,
+    high_water_bytes: int = HIGH_WATER_BYTES,
+) -> FrameConnection:
+    """Open a data stream to the node at host:port.
+
+    Raises:
+        UnavailableError: nobody answers there within `timeout_s`; nothing was done.
+        ProtocolError: somebody answers, but not a node's data stream.
+        PaxosBlockError: the node refuses the connection and says why.
+    """
+    peer = f"{host}:{port}"
+    try:
+        async with asyncio.timeout(timeout_s):
+            sock = await _open_socket(host, port)
+            try:
+                await _send_upgrade(sock, peer)
+                tail = await _expect_switch(sock, peer)
+            except BaseException:
+                sock.close()
+                raise
+    except PaxosBlockError:
+        raise
+    except TimeoutError as error:
+        raise UnavailableError(f"{peer} did not answer within {timeout_s} s", peer=peer) from error
+    except OSError as error:
+        raise UnavailableError(f"{peer} cannot be reached: {error}", peer=peer) from error
+    connection = FrameConnection(handler, peer, high_water_bytes=high_water_bytes)
+    await asyncio.get_running_loop().create_connection(lambda: connection, sock=sock)
+    connection.feed(tail)
+    return connection
+
+
+async def _open_socket(host: str, port: int) -> socket.socket:
+    """A connected socket to the first of the host's addresses that answers."""
+    loop = asyncio.get_running_loop()
+    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    refused: OSError | None = None
+    for family, kind, protocol, _, address in addresses:
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            tune_socket(sock)
+            await loop.sock_connect(sock, address)
+        except OSError as error:
+            refused = error
+            sock.close()
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise refused or OSError("the name has no address")
+
+
+async def _send_upgrade(sock: socket.socket, peer: str) -> None:
+    request = (
+        f"GET {STREAM_PATH} HTTP/1.1\r\nHost: {peer}\r\n"
+        f"Upgrade: {UPGRADE}\r\nConnection: Upgrade\r\n\r\n"
+    )
+    await asyncio.get_running_loop().sock_sendall(sock, request.encode())
+
+
+async def _expect_switch(sock: socket.socket, peer: str) -> bytes:
+    """Read the answer to the upgrade; return what came after it (usually nothing)."""
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        more = await asyncio.get_running_loop().sock_recv(sock, 4096)
+        answer += more
+        if not more or len(answer) > MAX_HANDSHAKE_BYTES or not _may_be_http(answer):
+            raise ProtocolError(
+                f"{peer} is no paxosblock node: it answered {answer[:40]!r}", peer=peer
+            )
+    head, _, tail = answer.partition(b"\r\n\r\n")
+    status, _, lines = head.decode("latin-1").partition("\r\n")
+    headers = email.parser.HeaderParser().parsestr(lines)
+    if not status.startswith("HTTP/1.1 101"):
+        raise await _refusal(sock, peer, status, headers, tail)
+    if headers.get("Upgrade", "").lower() != UPGRADE:
+        raise ProtocolError(f"{peer} does not speak {UPGRADE}", peer=peer)
+    return tail
+
+
+def _may_be_http(answer: bytes) -> bool:
+    return answer[:5] == b"HTTP/"[: len(answer)]
+
+
+async def _refusal(
+    sock: socket.socket, peer: str, status: str, headers: email.message.Message, body: bytes
+) -> PaxosBlockError:
+    """The node's own reason when it gave one."""
+    length = headers.get("Content-Length", "")
+    if headers.get("Content-Type") == ERROR_TYPE and length.isdigit():
+        while len(body) < min(int(length), MAX_HANDSHAKE_BYTES):
+            more = await asyncio.get_running_loop().sock_recv(sock, 4096)
+            if not more:
+                break
+            body += more
+        with contextlib.suppress(ProtocolError):
+            return decode_error(body)
+    return ProtocolError(f"{peer} has no paxosblock data stream: {status}", peer=peer)
