@@ -1,0 +1,315 @@
+"""Changing blocks and the files they belong to. Each function decides one operation on a `Draft`.
+
+Which guard must hold is the business of `protocol.finalize` (K1 to K12); here its answer becomes
+the next record, or an error that says what to conclude.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from paxosblock.errors import (
+    FencedError,
+    InvalidRequestError,
+    NotFoundError,
+    NotReadyError,
+    PaxosBlockError,
+)
+from paxosblock.namenode import keys, tree
+from paxosblock.namenode.draft import Draft, Reads
+from paxosblock.namenode.records import (
+    RECOVERY_WRITER,
+    BlockEntry,
+    FileInode,
+    decode_entry,
+    decode_inode,
+)
+from paxosblock.namenode_api import NO_BLOCK, AddBlock, FinalizeBlock
+from paxosblock.protocol import finalize
+from paxosblock.protocol.finalize import BlockRecord, Refused, Why
+from paxosblock.protocol.types import BlockId, BlockState, StorageId, WriterId
+
+Rule = Callable[[BlockRecord], BlockRecord | Refused]
+"""One compare-and-set of `protocol.finalize`, all but the record filled in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A file was closed; the blocks of length zero were taken out of it."""
+
+    inode: FileInode
+    dropped: tuple[BlockEntry, ...] = ()
+
+
+def get(reads: Reads, block: BlockId) -> BlockEntry:
+    """K10: read a block's entry.
+
+    Raises:
+        NotFoundError: there is no such block.
+    """
+    found = reads.get(keys.block(block))
+    if not found.exists:
+        raise NotFoundError(f"block {block}: no such block", block=block)
+    return decode_entry(found.value)
+
+
+def file_and_path(reads: Reads, number: int) -> tuple[FileInode, str]:
+    """Return a file by its id, and its path.
+
+    Raises:
+        NotFoundError: it was deleted, or a directory above it was.
+    """
+    found = reads.get(keys.inode(number))
+    inode = decode_inode(found.value) if found.exists else None
+    path = None if inode is None else tree.path_of(reads, inode)
+    if path is None or not isinstance(inode, FileInode):
+        raise NotFoundError(f"file {number}: no such file; it may have been deleted", file=number)
+    return inode, path
+
+
+def open_file(reads: Reads, number: int, writer: WriterId) -> FileInode:
+    """Return a file that `writer` may write.
+
+    Raises:
+        NotFoundError: the file was deleted.
+        FencedError: the file is closed, or somebody else took it over.
+    """
+    inode, path = file_and_path(reads, number)
+    if not inode.open or inode.writer != writer:
+        raise _not_held(inode, path, writer)
+    return inode
+
+
+def already_added(reads: Reads, request: AddBlock) -> BlockEntry | None:
+    """The block that an earlier copy of this AddBlock made, None when it is the first.
+
+    Raises:
+        NotFoundError, FencedError: the writer does not hold the file.
+        InvalidRequestError: `previous` is not the file's last block, or is not finalized yet.
+    """
+    open_file(reads, request.file_id, request.writer)
+    last = tuple(block for _, block in _last_places(reads, request.file_id, 2))
+    if not last:
+        _check_previous(request, NO_BLOCK)
+        return None
+    entry = get(reads, last[0])
+    if last[0] == request.previous:
+        if not entry.record.finalized:
+            raise InvalidRequestError(
+                f"block {request.previous}: finalize it before the next block of the file is added",
+                block=request.previous,
+            )
+        return None
+    _check_previous(request, last[1] if len(last) > 1 else NO_BLOCK)
+    if entry.record.writer != request.writer or entry.record.finalized:
+        raise InvalidRequestError(
+            f"block {request.previous}: is not the last block of file {request.file_id} any more",
+            block=request.previous,
+        )
+    return entry
+
+
+def add(
+    draft: Draft, request: AddBlock, block: BlockId, members: tuple[StorageId, ...]
+) -> BlockEntry:
+    """K1: append a new block to a file. A repeated request gets the block of the first."""
+    if (present := already_added(draft, request)) is not None:
+        return present
+    last = _last_place(draft, request.file_id)
+    sequence = 0 if last is None else last[0] + 1
+    inode = open_file(draft, request.file_id, request.writer)
+    record = finalize.add_block(block, members, request.writer, request.window, inode.durability)
+    entry = BlockEntry(record, request.file_id, sequence)
+    draft.get(keys.place(request.file_id, sequence))
+    draft.put(keys.place(request.file_id, sequence), keys.pack_number(block))
+    draft.add_block(entry)
+    return entry
+
+
+def add_without_file(
+    draft: Draft, request: AddBlock, block: BlockId, members: tuple[StorageId, ...]
+) -> BlockEntry:
+    """K1 for an embedder: a block that belongs to no file."""
+    record = finalize.add_block(block, members, request.writer, request.window, request.durability)
+    entry = BlockEntry(record)
+    draft.add_block(entry)
+    return entry
+
+
+def change(draft: Draft, block: BlockId, rule: Rule) -> BlockEntry | Refused:
+    """Apply one rule K2 to K12 to a block's record. A rule that changes nothing commits nothing."""
+    before = get(draft, block)
+    after = rule(before.record)
+    if isinstance(after, Refused):
+        return after
+    entry = replace(before, record=after)
+    if after != before.record:
+        draft.replace_block(before, entry)
+    return entry
+
+
+def finalize_by_writer(draft: Draft, request: FinalizeBlock) -> BlockEntry:
+    """K6: the writer's length is the block's length.
+
+    Raises:
+        FencedError: a recovery decided another length, or the generation is not the writer's.
+    """
+
+    def rule(record: BlockRecord) -> BlockRecord | Refused:
+        return finalize.finalize_by_writer(
+            record, request.writer, request.generation, request.length, request.size_bytes
+        )
+
+    done = change(draft, request.block, rule)
+    if isinstance(done, Refused):
+        raise refusal(done)
+    return done
+
+
+def refusal(refused: Refused) -> PaxosBlockError:
+    """What a client may conclude from a compare-and-set that did not apply."""
+    record = refused.record
+    block = record.block
+    match refused.why:
+        case Why.FINALIZED:
+            return FencedError(
+                f"block {block}: was finalized with {record.length} chunks, "
+                f"{record.size_bytes} bytes",
+                block=block,
+                length=record.length,
+                size_bytes=record.size_bytes,
+            )
+        case Why.NOT_WRITER:
+            return FencedError(
+                f"block {block}: belongs to writer {record.writer} in generation "
+                f"{record.writer_generation}",
+                block=block,
+            )
+        case Why.NEWER:
+            return FencedError(
+                f"block {block}: generation {record.generation} was allocated meanwhile",
+                block=block,
+            )
+        case Why.NOT_FINALIZED:
+            return NotReadyError(f"block {block}: is not finalized yet", block=block)
+        case Why.BAD_LENGTH:
+            return InvalidRequestError(
+                f"block {block}: has {record.length} chunks, {record.size_bytes} bytes", block=block
+            )
+
+
+def fence(draft: Draft, path: str) -> FileInode:
+    """Take a file from its writer for recovery; a closed file stays as it is."""
+    inode = tree.find_inode(draft, path)
+    if not isinstance(inode, FileInode):
+        raise tree.is_directory(path)
+    return _fenced(draft, inode)
+
+
+def fence_writer(draft: Draft, number: int, writer: WriterId) -> FileInode | None:
+    """Take a file from the writer whose lease is over; None when it is not `writer`'s any more."""
+    found = draft.get(keys.inode(number))
+    if not found.exists:
+        return None
+    inode = decode_inode(found.value)
+    if not isinstance(inode, FileInode) or not inode.open or inode.writer != writer:
+        return None
+    return _fenced(draft, inode)
+
+
+def close(draft: Draft, number: int, writer: WriterId, now_ms: int) -> Closed:
+    """Close a file whose blocks are all decided; blocks of length zero leave it.
+
+    A repeated close by the same writer finds the file closed and succeeds again.
+
+    Raises:
+        NotFoundError: the file was deleted.
+        FencedError: somebody else took the file over.
+        InvalidRequestError: a block is not finalized.
+    """
+    inode, path = file_and_path(draft, number)
+    if not inode.open and inode.writer == writer:
+        return Closed(inode)
+    inode = open_file(draft, number, writer)
+    kept, dropped = _settled(draft, inode, path)
+    closed = msgspec.structs.replace(
+        inode,
+        open=False,
+        modified_ms=now_ms,
+        length=sum(entry.record.size_bytes for entry in kept),
+    )
+    for entry in dropped:
+        draft.delete(keys.place(number, entry.sequence))
+        draft.delete(keys.block(entry.record.block))
+    draft.put_inode(closed)
+    draft.delete(keys.open_file(number))
+    return Closed(closed, dropped)
+
+
+def unfinished(reads: Reads, number: int) -> tuple[BlockEntry, ...]:
+    """Return the blocks of a file whose length is not decided yet."""
+    entries = tree.block_entries(reads, number)
+    return tuple(entry for entry in entries if not entry.record.finalized)
+
+
+def _fenced(draft: Draft, inode: FileInode) -> FileInode:
+    if not inode.open or inode.writer == RECOVERY_WRITER:
+        return inode
+    fenced = msgspec.structs.replace(inode, writer=RECOVERY_WRITER)
+    draft.put_inode(fenced)
+    return fenced
+
+
+def _not_held(inode: FileInode, path: str, writer: WriterId) -> FencedError:
+    if not inode.open:
+        return FencedError(f"'{path}': was closed by {inode.writer}", path=path)
+    who = "recovery" if inode.writer == RECOVERY_WRITER else inode.writer
+    return FencedError(f"'{path}': {writer} was fenced, {who} holds the file now", path=path)
+
+
+def _settled(
+    draft: Draft, inode: FileInode, path: str
+) -> tuple[tuple[BlockEntry, ...], tuple[BlockEntry, ...]]:
+    """The blocks that stay and those of length zero, once all are decided."""
+    entries = tree.block_entries(draft, inode.number)
+    for entry in entries:
+        if not entry.record.finalized:
+            raise InvalidRequestError(
+                f"'{path}': block {entry.record.block} is not finalized "
+                f"({_name(entry.record.state)})",
+                path=path,
+                block=entry.record.block,
+            )
+    end = entries[-1].sequence + 1 if entries else 0
+    # A block that is added meanwhile must not end up in a closed file.
+    draft.expect_empty(keys.places(inode.number, end))
+    kept = tuple(entry for entry in entries if entry.record.length)
+    dropped = tuple(entry for entry in entries if not entry.record.length)
+    return kept, dropped
+
+
+def _name(state: BlockState) -> str:
+    return state.value.replace("_", " ")
+
+
+def _last_place(reads: Reads, file: int) -> tuple[int, BlockId] | None:
+    return next(iter(_last_places(reads, file, 1)), None)
+
+
+def _last_places(reads: Reads, file: int, count: int) -> tuple[tuple[int, BlockId], ...]:
+    """The last places of a file and their blocks, the last one first."""
+    return tuple(
+        (keys.place_sequence(key), tree.block_at(found))
+        for key, found in reads.scan(*keys.places(file), count, reverse=True)
+    )
+
+
+def _check_previous(request: AddBlock, expected: BlockId) -> None:
+    if request.previous != expected:
+        raise InvalidRequestError(
+            f"block {request.previous}: is not the last block of file {request.file_id}",
+            block=request.previous,
+        )

@@ -1,0 +1,347 @@
+"""Files, blocks and generations: the typed operations of the NameNode on its key-value store.
+
+Every operation reads a linearizable view, is decided by a plain function (`namespace.py`,
+`blocks.py`, `garbage.py`) without awaiting, and is committed as one transaction that expects what
+was read. If somebody was faster it is decided again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from paxosblock.errors import NotReadyError
+from paxosblock.namenode import blocks, garbage, keys, namespace, tree
+from paxosblock.namenode.blocks import Closed
+from paxosblock.namenode.draft import Draft
+from paxosblock.namenode.garbage import Swept
+from paxosblock.namenode.ids import IdPool, block_id, was_allocated
+from paxosblock.namenode.kv.interface import Committed, KeyValueStore
+from paxosblock.namenode.namespace import Context
+from paxosblock.namenode.paths import split
+from paxosblock.namenode.records import (
+    ROOT_ID,
+    BlockEntry,
+    ClusterRecord,
+    FileInode,
+    decode_cluster,
+    decode_inode,
+    encode,
+)
+from paxosblock.namenode_api import (
+    NO_FILE,
+    AddBlock,
+    CreateFile,
+    DeletePath,
+    Deletion,
+    FileStatus,
+    FinalizeBlock,
+    ListDirectory,
+    Listing,
+    MakeDirectories,
+    Rename,
+)
+from paxosblock.protocol import finalize
+from paxosblock.protocol.finalize import BlockRecord, Refused
+from paxosblock.protocol.types import BlockId, Generation, StorageId, WriterId
+
+ATTEMPTS = 100
+"""How often an operation is decided again before the caller is asked to come back later."""
+LIST_LIMIT = 1000
+
+COUNT_SLICE = 20_000
+"""Keys that are counted before others get a turn."""
+
+T = TypeVar("T")
+Request = TypeVar("Request")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much a catalog holds."""
+
+    files: int
+    blocks: int
+    open_files: int
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the epoch, for the times that people see."""
+    return time.time_ns() // 1_000_000
+
+
+def nobody_holds(_file: FileInode) -> bool:
+    """No lease is live."""
+    return False
+
+
+class Catalog:
+    """The NameNode's persistent state. Methods raise what the functions they run document."""
+
+    def __init__(self, store: KeyValueStore, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+        """Use a started `store`; `start` comes before anything else."""
+        self._store = store
+        self._clock_ms = clock_ms
+        self._files = IdPool(store, keys.FILE_COUNTER, ROOT_ID + 1)
+        self._blocks = IdPool(store, keys.BLOCK_COUNTER, 1)
+        self._cluster = ClusterRecord(0, 0)
+
+    async def start(self, new_tag: int) -> None:
+        """Learn which cluster this is; an empty store becomes a new one under `new_tag`."""
+
+        def decide(draft: Draft) -> ClusterRecord:
+            found = draft.get(keys.CLUSTER)
+            if found.exists:
+                return decode_cluster(found.value)
+            cluster = ClusterRecord(new_tag, self._clock_ms())
+            draft.put(keys.CLUSTER, encode(cluster))
+            draft.put_inode(namespace.root(cluster.created_ms))
+            return cluster
+
+        self._cluster = await self._change(decide)
+
+    # --- namespace -------------------------------------------------------------------------------
+
+    async def make_directories(self, request: MakeDirectories) -> FileStatus:
+        """`mkdir`."""
+        return await self._in_namespace(namespace.make_directories, request, request.path)
+
+    async def create(
+        self, request: CreateFile, held_by_other: Callable[[FileInode], bool] = nobody_holds
+    ) -> FileInode:
+        """Make an empty file for `request.writer`."""
+        return await self._in_namespace(namespace.create, request, request.path, held_by_other)
+
+    async def rename(
+        self, request: Rename, held_by_other: Callable[[FileInode], bool] = nobody_holds
+    ) -> FileStatus:
+        """Move a file or directory."""
+        return await self._in_namespace(namespace.rename, request, "/", held_by_other)
+
+    async def delete(self, request: DeletePath) -> Deletion:
+        """Unlink a file or directory; `sweep` frees what hung on it."""
+        return await self._in_namespace(namespace.delete, request, "/")
+
+    async def stat(self, path: str) -> FileStatus:
+        """What `path` names."""
+        view = await self._store.barrier()
+        return tree.status(view, path, tree.find_inode(view, path))
+
+    async def list(self, request: ListDirectory) -> Listing:
+        """One page of a directory in byte order of the names; of a file, the file itself."""
+        view = await self._store.barrier()
+        return tree.list_directory(view, request, LIST_LIMIT)
+
+    async def file_blocks(self, path: str) -> tuple[FileStatus, tuple[BlockEntry, ...]]:
+        """A file and its blocks in order, from one view."""
+        view = await self._store.barrier()
+        inode = tree.find_inode(view, path)
+        if not isinstance(inode, FileInode):
+            raise tree.is_directory(path)
+        return tree.status(view, path, inode), tree.block_entries(view, inode.number)
+
+    # --- files being written ---------------------------------------------------------------------
+
+    async def open_file(self, number: int, writer: WriterId) -> FileInode:
+        """A file that `writer` holds."""
+        return blocks.open_file(await self._store.barrier(), number, writer)
+
+    async def file(self, number: int) -> tuple[FileInode, str]:
+        """A file by its id, open or closed, and its path."""
+        return blocks.file_and_path(await self._store.barrier(), number)
+
+    async def unfinished(self, number: int) -> tuple[BlockEntry, ...]:
+        """The blocks of a file whose length is not decided yet."""
+        return blocks.unfinished(await self._store.barrier(), number)
+
+    async def blocks_of(self, number: int) -> tuple[BlockEntry, ...]:
+        """The blocks of a file by its id."""
+        return tree.block_entries(await self._store.barrier(), number)
+
+    async def fence(self, path: str) -> FileInode:
+        """Take a file from its writer, so that recovery can close it."""
+        return await self._change(lambda draft: blocks.fence(draft, path))
+
+    async def fence_writer(self, number: int, writer: WriterId) -> FileInode | None:
+        """Take a file from a writer whose lease is over; None when it is not theirs any more."""
+        return await self._change(lambda draft: blocks.fence_writer(draft, number, writer))
+
+    async def close_file(self, number: int, writer: WriterId) -> Closed:
+        """Close a file whose blocks are all decided."""
+        now_ms = self._clock_ms()
+        return await self._change(lambda draft: blocks.close(draft, number, writer, now_ms))
+
+    async def open_files(self) -> tuple[FileInode, ...]:
+        """All files that are being written, for the leases of a NameNode that starts."""
+        view = await self._store.barrier()
+        found = (
+            view.get(keys.inode(keys.number_of(key))) for key, _ in view.scan(*keys.OPEN_FILES)
+        )
+        inodes = (decode_inode(value.value) for value in found if value.exists)
+        return tuple(inode for inode in inodes if isinstance(inode, FileInode))
+
+    # --- blocks: K1 to K12 -----------------------------------------------------------------------
+
+    async def already_added(self, request: AddBlock) -> BlockEntry | None:
+        """The block that an earlier copy of this request made."""
+        if request.file_id == NO_FILE:
+            return None
+        return blocks.already_added(await self._store.barrier(), request)
+
+    async def add_block(self, request: AddBlock, members: tuple[StorageId, ...]) -> BlockEntry:
+        """K1: a new block at `members`, at the end of its file if it has one."""
+        block = block_id(self._cluster.block_tag, (await self._blocks.take())[0])
+        decide = blocks.add_without_file if request.file_id == NO_FILE else blocks.add
+        return await self._change(lambda draft: decide(draft, request, block, members))
+
+    async def allocate_seal(self, block: BlockId, *, forced: bool = False) -> BlockEntry | Refused:
+        """K2: a fresh generation for a recovery."""
+        return await self._rule(block, partial(finalize.allocate_seal, forced=forced))
+
+    async def allocate_rebuild(
+        self, block: BlockId, writer: WriterId, generation: Generation
+    ) -> BlockEntry | Refused:
+        """K3: a fresh generation for the writer of `generation`."""
+        return await self._rule(
+            block, lambda record: finalize.allocate_rebuild(record, writer, generation)
+        )
+
+    async def allocate_append(self, block: BlockId) -> BlockEntry | Refused:
+        """K4: a fresh generation to open a finalized block again."""
+        return await self._rule(block, finalize.allocate_append)
+
+    async def finalize_by_recovery(
+        self, block: BlockId, base: Generation, generation: Generation, length: int, size: int
+    ) -> BlockEntry | Refused:
+        """K5: the recovery of `generation` has its quorum for `length` chunks, `size` bytes."""
+        return await self._rule(
+            block,
+            lambda record: finalize.finalize_by_recovery(record, base, generation, length, size),
+        )
+
+    async def finalize_by_writer(self, request: FinalizeBlock) -> BlockEntry:
+        """K6: the writer's length is the block's."""
+        return await self._change(lambda draft: blocks.finalize_by_writer(draft, request))
+
+    async def install_rebuild(
+        self,
+        block: BlockId,
+        base: Generation,
+        generation: Generation,
+        members: tuple[StorageId, ...],
+        length: int,
+    ) -> BlockEntry | Refused:
+        """K7: all of `members` accepted the writer's new generation."""
+        return await self._rule(
+            block,
+            lambda record: finalize.install_rebuild(record, base, generation, members, length),
+        )
+
+    async def install_append(
+        self,
+        block: BlockId,
+        base: Generation,
+        generation: Generation,
+        members: tuple[StorageId, ...],
+        writer: WriterId,
+    ) -> BlockEntry | Refused:
+        """K7: all of `members` accepted the appender's generation."""
+        return await self._rule(
+            block,
+            lambda record: finalize.install_append(record, base, generation, members, writer),
+        )
+
+    async def truncate(self, block: BlockId, length: int, size_bytes: int) -> BlockEntry | Refused:
+        """K8: a shorter length of a finalized block (K9: the same one)."""
+        return await self._rule(block, lambda record: finalize.truncate(record, length, size_bytes))
+
+    async def get_block(self, block: BlockId) -> BlockEntry:
+        """K10: the block's record as it is now."""
+        return blocks.get(await self._store.barrier(), block)
+
+    async def block_path(self, entry: BlockEntry) -> str:
+        """Path of the file a block belongs to; "" when it has none any more."""
+        if entry.file == NO_FILE:
+            return ""
+        view = await self._store.barrier()
+        found = view.get(keys.inode(entry.file))
+        return (tree.path_of(view, decode_inode(found.value)) or "") if found.exists else ""
+
+    async def add_replica(
+        self, block: BlockId, storage: StorageId, finalized_generation: Generation
+    ) -> BlockEntry | Refused:
+        """K12: one more storage holds the finalized block."""
+        return await self._rule(
+            block, lambda record: finalize.add_replica(record, storage, finalized_generation)
+        )
+
+    def was_allocated(self, block: BlockId) -> bool:
+        """Tell whether `block` is, or was, one of this cluster's."""
+        return was_allocated(self._store.view(), self._cluster.block_tag, block)
+
+    # --- housekeeping ----------------------------------------------------------------------------
+
+    async def garbage(self, limit: int = 100) -> tuple[int, ...]:
+        """Ids of unlinked inodes that are still to be swept."""
+        return garbage.pending(await self._store.barrier(), limit)
+
+    async def sweep(self, number: int) -> Swept:
+        """One step of freeing what hangs on an unlinked inode."""
+        return await self._change(lambda draft: garbage.sweep(draft, number))
+
+    async def counts(self) -> Counts:
+        """How much there is; walks over all keys, for people only."""
+        files = await self._count(keys.ENTRIES, tree.names_file)
+        return Counts(
+            files=files,
+            blocks=await self._count(keys.BLOCKS),
+            open_files=await self._count(keys.OPEN_FILES),
+        )
+
+    async def _count(
+        self, span: keys.Range, wanted: Callable[[bytes], bool] = lambda value: True
+    ) -> int:
+        count, (start, end) = 0, span
+        while True:
+            page = list((await self._store.barrier()).scan(start, end, COUNT_SLICE))
+            count += sum(1 for _, found in page if wanted(found.value))
+            if len(page) < COUNT_SLICE:
+                return count
+            start = page[-1][0] + b"\0"
+            await asyncio.sleep(0)
+
+    # --- how an operation runs -------------------------------------------------------------------
+
+    async def _rule(
+        self, block: BlockId, rule: Callable[[BlockRecord], BlockRecord | Refused]
+    ) -> BlockEntry | Refused:
+        return await self._change(lambda draft: blocks.change(draft, block, rule))
+
+    async def _in_namespace(
+        self,
+        decide: Callable[[Draft, Request, Context], T],
+        request: Request,
+        path: str,
+        held_by_other: Callable[[FileInode], bool] = nobody_holds,
+    ) -> T:
+        """Run an operation that may make as many inodes as `path` has names."""
+        numbers = await self._files.take(len(split(path)))
+        now_ms = self._clock_ms()
+        return await self._change(
+            lambda draft: decide(draft, request, Context(iter(numbers), now_ms, held_by_other))
+        )
+
+    async def _change(self, decide: Callable[[Draft], T]) -> T:
+        for _ in range(ATTEMPTS):
+            # From here to the commit nothing else runs: what was read is what is committed on (H1).
+            draft = Draft(await self._store.barrier())
+            result = decide(draft)
+            if not draft.changes:
+                return result
+            if isinstance(await self._store.commit(draft.transaction()), Committed):
+                return result
+        raise NotReadyError("the catalog is contended: others changed the same records each time")

@@ -1,0 +1,111 @@
+"""The keys of the catalog. One letter tells the kind; numbers are big-endian, so they sort.
+
+::
+
+    c                          the cluster: ClusterRecord
+    n + name                   next number that was not reserved yet (8 bytes): "file", "block"
+    e + directory + name       entry of a directory -> id of a file or directory (8 bytes)
+    i + id                     Inode: FileInode or DirectoryInode
+    t + directory              when an entry of the directory last changed (8 bytes, ms)
+    f + file + sequence        the file's block at that place (8 bytes)
+    b + block                  BlockEntry
+    o + file                   the file is being written (empty value)
+    g + id                     an Inode that was unlinked and is still to be swept
+"""
+
+from __future__ import annotations
+
+import struct
+
+from paxosblock.namenode.kv.interface import prefix_range
+from paxosblock.protocol.types import BlockId
+
+Range = tuple[bytes, bytes]
+
+CLUSTER = b"c"
+FILE_COUNTER = b"nfile"
+BLOCK_COUNTER = b"nblock"
+ENTRIES: Range = prefix_range(b"e")
+BLOCKS: Range = prefix_range(b"b")
+OPEN_FILES: Range = prefix_range(b"o")
+GARBAGE: Range = prefix_range(b"g")
+
+_NUMBER = struct.Struct(">Q")
+_PLACE = struct.Struct(">cQI")
+_KEY = struct.Struct(">cQ")
+
+SEQUENCE_MAX = (1 << 32) - 1
+
+
+def pack_number(number: int) -> bytes:
+    """Encode an id or a time as a value."""
+    return _NUMBER.pack(number)
+
+
+def unpack_number(value: bytes) -> int:
+    """Decode what `pack_number` made."""
+    number: int = _NUMBER.unpack(value)[0]
+    return number
+
+
+def entry(directory: int, name: str) -> bytes:
+    """Key of the entry `name` of a directory."""
+    return _KEY.pack(b"e", directory) + name.encode()
+
+
+def entries(directory: int, after: str = "") -> Range:
+    """Range of the entries of a directory whose names are greater than `after`."""
+    start, end = prefix_range(_KEY.pack(b"e", directory))
+    return (start + after.encode() + b"\0" if after else start), end
+
+
+def entry_name(key: bytes) -> str:
+    """Name in the key of an entry."""
+    return key[_KEY.size :].decode()
+
+
+def inode(number: int) -> bytes:
+    """Key of a file's or directory's record."""
+    return _KEY.pack(b"i", number)
+
+
+def touched(directory: int) -> bytes:
+    """Key of the time at which an entry of the directory last changed."""
+    return _KEY.pack(b"t", directory)
+
+
+def place(file: int, sequence: int) -> bytes:
+    """Key of the block at place `sequence` of a file."""
+    return _PLACE.pack(b"f", file, sequence)
+
+
+def places(file: int, start: int = 0) -> Range:
+    """Range of the blocks of a file from place `start` on."""
+    return place(file, start), prefix_range(_KEY.pack(b"f", file))[1]
+
+
+def place_sequence(key: bytes) -> int:
+    """Place in the key of a file's block."""
+    sequence: int = _PLACE.unpack(key)[2]
+    return sequence
+
+
+def block(number: BlockId) -> bytes:
+    """Key of a block's record."""
+    return _KEY.pack(b"b", number)
+
+
+def open_file(file: int) -> bytes:
+    """Key that says that a file is being written."""
+    return _KEY.pack(b"o", file)
+
+
+def garbage(number: int) -> bytes:
+    """Key of an unlinked file or directory that is still to be swept."""
+    return _KEY.pack(b"g", number)
+
+
+def number_of(key: bytes) -> int:
+    """Id in a key of an inode, a block, an open file or a piece of garbage."""
+    number: int = _KEY.unpack(key)[1]
+    return number

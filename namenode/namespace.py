@@ -1,0 +1,286 @@
+"""Changing the namespace. Each function decides one operation on a `Draft`; nothing is awaited.
+
+What it reads with the draft (every entry on the way to a path) is a precondition of the commit, so
+an operation takes effect exactly as decided or is decided again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from paxosblock.errors import (
+    DirectoryNotEmptyError,
+    InvalidRequestError,
+    LeaseError,
+)
+from paxosblock.namenode import keys, paths, tree
+from paxosblock.namenode.draft import Draft
+from paxosblock.namenode.records import (
+    ROOT_ID,
+    DirectoryInode,
+    FileInode,
+    Inode,
+    encode,
+)
+from paxosblock.namenode_api import (
+    CreateFile,
+    DeletePath,
+    Deletion,
+    FileStatus,
+    MakeDirectories,
+    Rename,
+)
+
+DIRECTORY_PERMISSION = 0o755
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What an operation needs beside the store: new ids, the time, and who holds a lease.
+
+    `held_by_other(file)` tells whether somebody is writing an open file and still renews; the
+    caller binds the requester.
+    """
+
+    numbers: Iterator[int]
+    now_ms: int
+    held_by_other: Callable[[FileInode], bool]
+
+
+def make_directories(draft: Draft, request: MakeDirectories, context: Context) -> FileStatus:
+    """`mkdir`: one transaction makes all missing directories.
+
+    Raises:
+        ExistsError: a file is there; or anything is, and `parents` is not set.
+        NotFoundError: the parent is missing and `parents` is not set.
+        NotDirectoryError: the path goes through a file.
+    """
+    names = paths.split(request.path)
+    target, depth = tree.descend(draft, names)
+    if depth == len(names):
+        if not target.is_directory or not request.parents:
+            raise tree.exists(request.path)
+        return tree.status(
+            draft, request.path, tree.load(draft.peek(keys.inode(target.number)), request.path)
+        )
+    if not request.parents:
+        tree.find_directory(draft, names[:-1])
+    number = _make_missing(draft, names, context, request.owner, request.permission)
+    made = _directory(
+        number, 0, names[-1], context, owner=request.owner, permission=request.permission
+    )
+    return tree.status(draft, request.path, made)
+
+
+def create(draft: Draft, request: CreateFile, context: Context) -> FileInode:
+    """Make an empty file for `request.writer`; the caller starts its lease.
+
+    A repeated request finds the file that the first one made and returns it.
+
+    Raises:
+        IsDirectoryError: a directory is there.
+        ExistsError: a file is there and `overwrite` is not set.
+        LeaseError: a file is there that somebody else is writing.
+        NotFoundError: the parent is missing and `parent_must_exist`.
+        NotDirectoryError: the path goes through a file.
+    """
+    names = paths.split(request.path)
+    if not names:
+        raise tree.is_directory(request.path)
+    if request.parent_must_exist:
+        directory = tree.find_directory(draft, names[:-1])
+    else:
+        directory = _make_missing(draft, names[:-1], context, request.owner, DIRECTORY_PERMISSION)
+    if (present := tree.child(draft, directory, names[-1])) is not None:
+        if present.is_directory:
+            raise tree.is_directory(request.path)
+        before = _file(draft, present.number, request.path)
+        if before.open and before.writer == request.writer and _has_no_block(draft, before):
+            return before
+        if not request.overwrite:
+            raise tree.exists(request.path)
+        _replace_file(draft, before, request.path, context)
+    inode = _new_file(directory, names[-1], request, context)
+    _link(draft, inode, context)
+    draft.put(keys.open_file(inode.number), b"")
+    return inode
+
+
+def rename(draft: Draft, request: Rename, context: Context) -> FileStatus:
+    """Move a file or directory, in one step whatever hangs below it.
+
+    Raises:
+        InvalidRequestError: of the root, or into the directory that is moved.
+        NotFoundError: the source or the destination's parent is missing.
+        ExistsError: the destination is there (a file may be replaced with `overwrite`).
+        IsDirectoryError, NotDirectoryError: `overwrite` between a file and a directory.
+        LeaseError: the file to be replaced is being written by somebody else.
+    """
+    source, destination = paths.split(request.source), paths.split(request.destination)
+    if not source or not destination:
+        raise InvalidRequestError("'/': the root can be neither moved nor replaced", path="/")
+    inode = tree.find_inode(draft, request.source)
+    if source == destination:
+        return tree.status(draft, request.source, inode)
+    if destination[: len(source)] == source:
+        raise InvalidRequestError(
+            f"'{request.source}': cannot be moved below itself to '{request.destination}'",
+            path=request.source,
+        )
+    directory = tree.find_directory(draft, destination[:-1])
+    _make_way(draft, inode, directory, request, context)
+    _unlink_entry(draft, inode, context)
+    moved: Inode = msgspec.structs.replace(inode, parent=directory, name=destination[-1])
+    _link(draft, moved, context)
+    return tree.status(draft, request.destination, moved)
+
+
+def delete(draft: Draft, request: DeletePath, context: Context) -> Deletion:
+    """Unlink a file or directory at once; what hangs below is swept later (`garbage.py`).
+
+    Raises:
+        InvalidRequestError: of the root.
+        DirectoryNotEmptyError: the directory has entries and `recursive` is not set.
+    """
+    names = paths.split(request.path)
+    if not names:
+        raise InvalidRequestError("'/': the root cannot be deleted", path="/")
+    target, depth = tree.descend(draft, names)
+    if depth < len(names):
+        return Deletion(existed=False)
+    inode = tree.load(draft.get(keys.inode(target.number)), request.path)
+    if target.is_directory and not request.recursive:
+        _expect_no_entry(draft, target.number, request.path)
+    _unlink_entry(draft, inode, context)
+    discard(draft, inode)
+    return Deletion(existed=True)
+
+
+def discard(draft: Draft, inode: Inode) -> None:
+    """Take an inode that no entry names any more out of use and leave it to the sweep."""
+    draft.delete(keys.inode(inode.number))
+    draft.put(keys.garbage(inode.number), encode(inode))
+    if isinstance(inode, FileInode):
+        draft.delete(keys.open_file(inode.number))
+    else:
+        draft.delete(keys.touched(inode.number))
+
+
+def _make_missing(
+    draft: Draft, names: tuple[str, ...], context: Context, owner: str, permission: int
+) -> int:
+    """Make the directories on the way that are not there; return the id of the last."""
+    target, depth = tree.descend(draft, names)
+    if not target.is_directory:
+        raise tree.not_directory(paths.join(names[:depth]))
+    directory = target.number
+    for place, name in enumerate(names[depth:], depth + 1):
+        mode = permission if place == len(names) else DIRECTORY_PERMISSION
+        made = _directory(
+            next(context.numbers), directory, name, context, owner=owner, permission=mode
+        )
+        _link(draft, made, context)
+        directory = made.number
+    return directory
+
+
+def _directory(
+    number: int, parent: int, name: str, context: Context, *, owner: str, permission: int
+) -> DirectoryInode:
+    return DirectoryInode(
+        number=number,
+        parent=parent,
+        name=name,
+        created_ms=context.now_ms,
+        owner=owner,
+        group="",
+        permission=permission,
+    )
+
+
+def _new_file(directory: int, name: str, request: CreateFile, context: Context) -> FileInode:
+    return FileInode(
+        number=next(context.numbers),
+        parent=directory,
+        name=name,
+        created_ms=context.now_ms,
+        modified_ms=context.now_ms,
+        owner=request.owner,
+        group="",
+        permission=request.permission,
+        replication=request.replication,
+        block_size=request.block_size,
+        durability=request.durability,
+        writer=request.writer,
+    )
+
+
+def _link(draft: Draft, inode: Inode, context: Context) -> None:
+    draft.put_inode(inode)
+    draft.put(keys.entry(inode.parent, inode.name), tree.pack_target(inode))
+    _touch(draft, inode.parent, context)
+
+
+def _unlink_entry(draft: Draft, inode: Inode, context: Context) -> None:
+    draft.delete(keys.entry(inode.parent, inode.name))
+    _touch(draft, inode.parent, context)
+
+
+def _touch(draft: Draft, directory: int, context: Context) -> None:
+    # Not a precondition of anything, so that creates in one directory do not conflict.
+    draft.put(keys.touched(directory), keys.pack_number(context.now_ms))
+
+
+def _file(draft: Draft, number: int, path: str) -> FileInode:
+    inode = tree.load(draft.get(keys.inode(number)), path)
+    if not isinstance(inode, FileInode):
+        raise tree.is_directory(path)
+    return inode
+
+
+def _has_no_block(draft: Draft, inode: FileInode) -> bool:
+    return next(draft.scan(*keys.places(inode.number), 1), None) is None
+
+
+def _make_way(
+    draft: Draft, inode: Inode, directory: int, request: Rename, context: Context
+) -> None:
+    """Clear the destination of a rename, or say why not."""
+    name = paths.split(request.destination)[-1]
+    present = tree.child(draft, directory, name)
+    if present is None:
+        return
+    if not request.overwrite:
+        raise tree.exists(request.destination)
+    if present.is_directory:
+        raise tree.is_directory(request.destination)
+    if isinstance(inode, DirectoryInode):
+        raise tree.not_directory(request.destination)
+    before = _file(draft, present.number, request.destination)
+    _replace_file(draft, before, request.destination, context)
+
+
+def _replace_file(draft: Draft, before: FileInode, path: str, context: Context) -> None:
+    """Discard the file that a new one takes the name of."""
+    if before.open and context.held_by_other(before):
+        raise LeaseError(
+            f"'{path}': is being written by {before.writer}; take_over ends that",
+            path=path,
+            writer=before.writer,
+        )
+    discard(draft, before)
+
+
+def _expect_no_entry(draft: Draft, directory: int, path: str) -> None:
+    span = keys.entries(directory)
+    if next(draft.scan(*span, 1), None) is not None:
+        raise DirectoryNotEmptyError(f"'{path}': directory is not empty", path=path)
+    draft.expect_empty(span)
+
+
+def root(now_ms: int) -> DirectoryInode:
+    """The root directory of a new cluster."""
+    return DirectoryInode(ROOT_ID, ROOT_ID, "", now_ms, "", "", DIRECTORY_PERMISSION)

@@ -1,0 +1,112 @@
+"""What the catalog stores: typed values, encoded as msgpack maps so that fields can be added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from paxosblock.errors import CorruptionError
+from paxosblock.namenode_api import NO_FILE
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.types import NO_WRITER, Durability, WriterId
+
+ROOT_ID = 1
+"""The root directory's id. `NO_FILE` (0) is nobody's."""
+
+RECOVERY_WRITER = WriterId("namenode")
+"""Who holds a file whose writer was fenced: any NameNode may seal its blocks and close it."""
+
+
+class DirectoryInode(msgspec.Struct, frozen=True, tag="d", gc=False):
+    """A directory. Its entries are keys of their own; `parent` and `name` lead back to the root."""
+
+    number: int
+    parent: int
+    name: str
+    created_ms: int
+    owner: str
+    group: str
+    permission: int
+
+
+class FileInode(msgspec.Struct, frozen=True, tag="f", gc=False):
+    """A file. Its blocks are keys of their own.
+
+    `writer` may add blocks while `open`; of a closed file it is the one who closed it, so that a
+    repeated close is recognised. `length` (bytes) holds once closed.
+    """
+
+    number: int
+    parent: int
+    name: str
+    created_ms: int
+    modified_ms: int
+    owner: str
+    group: str
+    permission: int
+    replication: int
+    block_size: int
+    durability: Durability
+    writer: WriterId = NO_WRITER
+    open: bool = True
+    length: int = 0
+
+
+Inode = DirectoryInode | FileInode
+
+
+@dataclass(frozen=True, slots=True)
+class BlockEntry:
+    """A block's record and its place: `file` is NO_FILE for a block of an embedder."""
+
+    record: BlockRecord
+    file: int = NO_FILE
+    sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRecord:
+    """`block_tag` is the upper part of every block id of this cluster (see `ids.py`)."""
+
+    block_tag: int
+    created_ms: int
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_inode: msgspec.msgpack.Decoder[Inode] = msgspec.msgpack.Decoder(Inode)
+_entry = msgspec.msgpack.Decoder(BlockEntry)
+_cluster = msgspec.msgpack.Decoder(ClusterRecord)
+
+
+def encode(value: Inode | BlockEntry | ClusterRecord) -> bytes:
+    """Encode a record as the value of its key."""
+    return _encode(value)
+
+
+def decode_inode(value: bytes) -> Inode:
+    """Decode a file or directory."""
+    try:
+        return _inode.decode(value)
+    except msgspec.MsgspecError as error:
+        raise _damaged("file or directory", error) from error
+
+
+def decode_entry(value: bytes) -> BlockEntry:
+    """Decode a block's entry."""
+    try:
+        return _entry.decode(value)
+    except msgspec.MsgspecError as error:
+        raise _damaged("block", error) from error
+
+
+def decode_cluster(value: bytes) -> ClusterRecord:
+    """Decode the cluster's record."""
+    try:
+        return _cluster.decode(value)
+    except msgspec.MsgspecError as error:
+        raise _damaged("cluster", error) from error
+
+
+def _damaged(kind: str, error: msgspec.MsgspecError) -> CorruptionError:
+    return CorruptionError(f"a {kind} record of the catalog cannot be read: {error}")

@@ -1,0 +1,251 @@
+"""Reading the namespace: from a path to an inode and back, and what `stat` and `list` show.
+
+An entry's value tells the kind and the id of what it names, so that a path is walked without
+reading any inode. Renaming a directory changes its one entry: what is below hangs on its id.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from paxosblock.errors import (
+    ExistsError,
+    InvalidRequestError,
+    IsDirectoryError,
+    NotDirectoryError,
+    NotFoundError,
+)
+from paxosblock.namenode import keys, paths
+from paxosblock.namenode.draft import Reads
+from paxosblock.namenode.kv.interface import Versioned
+from paxosblock.namenode.records import (
+    ROOT_ID,
+    BlockEntry,
+    DirectoryInode,
+    FileInode,
+    Inode,
+    decode_entry,
+    decode_inode,
+)
+from paxosblock.namenode_api import FileStatus, Kind, ListDirectory, Listing
+from paxosblock.protocol.types import BlockId, Durability
+
+_TARGET = struct.Struct(">cQ")
+_DIRECTORY = b"d"
+_FILE = b"f"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an entry names."""
+
+    number: int
+    is_directory: bool
+
+
+ROOT_TARGET = Target(ROOT_ID, True)
+
+
+def pack_target(inode: Inode) -> bytes:
+    """Encode the value of the entry that names `inode`."""
+    kind = _DIRECTORY if isinstance(inode, DirectoryInode) else _FILE
+    return _TARGET.pack(kind, inode.number)
+
+
+def _unpack_target(value: bytes) -> Target:
+    kind, number = _TARGET.unpack(value)
+    return Target(number, kind == _DIRECTORY)
+
+
+def missing(path: str) -> NotFoundError:
+    """The error for a path that names nothing."""
+    return NotFoundError(f"'{path}': no such file or directory", path=path)
+
+
+def not_directory(path: str) -> NotDirectoryError:
+    """The error for a file where a directory is meant."""
+    return NotDirectoryError(f"'{path}': is a file, not a directory", path=path)
+
+
+def is_directory(path: str) -> IsDirectoryError:
+    """The error for a directory where a file is meant."""
+    return IsDirectoryError(f"'{path}': is a directory", path=path)
+
+
+def exists(path: str) -> ExistsError:
+    """The error for a path that is taken."""
+    return ExistsError(f"'{path}': exists already", path=path)
+
+
+def descend(reads: Reads, names: tuple[str, ...]) -> tuple[Target, int]:
+    """Follow `names` from the root as far as they exist: what is there, and how many did.
+
+    Raises:
+        NotDirectoryError: one of the names but the last names a file.
+    """
+    target = ROOT_TARGET
+    for depth, name in enumerate(names):
+        if not target.is_directory:
+            raise not_directory(paths.join(names[:depth]))
+        found = reads.get(keys.entry(target.number, name))
+        if not found.exists:
+            return target, depth
+        target = _unpack_target(found.value)
+    return target, len(names)
+
+
+def find(reads: Reads, path: str) -> Target:
+    """Return what `path` names.
+
+    Raises:
+        InvalidRequestError: it is no path.
+        NotFoundError: it names nothing.
+        NotDirectoryError: it goes through a file.
+    """
+    names = paths.split(path)
+    target, depth = descend(reads, names)
+    if depth < len(names):
+        raise missing(path)
+    return target
+
+
+def find_directory(reads: Reads, names: tuple[str, ...]) -> int:
+    """Return the id of an existing directory; errors like `find`."""
+    target, depth = descend(reads, names)
+    if depth < len(names):
+        raise missing(paths.join(names[: depth + 1]))
+    if not target.is_directory:
+        raise not_directory(paths.join(names))
+    return target.number
+
+
+def child(reads: Reads, directory: int, name: str) -> Target | None:
+    """Return what the entry `name` of a directory names, None when there is none."""
+    found = reads.get(keys.entry(directory, name))
+    return _unpack_target(found.value) if found.exists else None
+
+
+def load(found: Versioned, what: str) -> Inode:
+    """Decode an inode that was just read.
+
+    Raises:
+        NotFoundError: it is gone; `what` names it.
+    """
+    if not found.exists:
+        raise missing(what)
+    return decode_inode(found.value)
+
+
+def find_inode(reads: Reads, path: str) -> Inode:
+    """Return the inode that `path` names; errors like `find`."""
+    return load(reads.get(keys.inode(find(reads, path).number)), path)
+
+
+def path_of(reads: Reads, inode: Inode) -> str | None:
+    """Return the path of an inode, None when it or a directory above it was deleted."""
+    names: list[str] = []
+    while inode.number != ROOT_ID:
+        names.append(inode.name)
+        found = reads.get(keys.inode(inode.parent))
+        if not found.exists:
+            return None
+        inode = decode_inode(found.value)
+    return paths.join(tuple(reversed(names)))
+
+
+def names_file(value: bytes) -> bool:
+    """Whether the value of an entry names a file."""
+    return value.startswith(_FILE)
+
+
+def block_at(place: Versioned) -> BlockId:
+    """Return the block in the value of a file's place."""
+    return BlockId(keys.unpack_number(place.value))
+
+
+def block_ids(reads: Reads, file: int) -> tuple[BlockId, ...]:
+    """Return the blocks of a file in order."""
+    return tuple(block_at(found) for _, found in reads.scan(*keys.places(file)))
+
+
+def block_entries(reads: Reads, file: int) -> tuple[BlockEntry, ...]:
+    """Return the records of a file's blocks in order."""
+    return tuple(
+        decode_entry(reads.get(keys.block(block)).value) for block in block_ids(reads, file)
+    )
+
+
+def list_directory(reads: Reads, request: ListDirectory, limit_max: int) -> Listing:
+    """Return one page of a directory in byte order of the names; of a file, the file itself.
+
+    Raises:
+        InvalidRequestError: the path or the limit makes no sense.
+        NotFoundError, NotDirectoryError: like `find`.
+    """
+    if request.limit < 1:
+        raise InvalidRequestError(f"'{request.path}': a page has at least one entry")
+    target = find(reads, request.path)
+    if not target.is_directory:
+        return Listing((status(reads, request.path, find_inode(reads, request.path)),), False)
+    limit = min(request.limit, limit_max)
+    span = keys.entries(target.number, request.after)
+    found = list(reads.scan(*span, limit + 1))
+    stem = "" if request.path == paths.ROOT else request.path
+    page = tuple(
+        _entry_status(reads, f"{stem}/{keys.entry_name(key)}", value)
+        for key, value in found[:limit]
+    )
+    return Listing(page, len(found) > limit)
+
+
+def _entry_status(reads: Reads, path: str, entry: Versioned) -> FileStatus:
+    return status(
+        reads, path, load(reads.get(keys.inode(_unpack_target(entry.value).number)), path)
+    )
+
+
+def status(reads: Reads, path: str, inode: Inode) -> FileStatus:
+    """Return what `stat` shows of `inode`, which `path` names."""
+    if isinstance(inode, FileInode):
+        return _file_status(reads, path, inode)
+    touched = reads.get(keys.touched(inode.number))
+    return FileStatus(
+        path=path,
+        kind=Kind.DIRECTORY,
+        file_id=inode.number,
+        length=0,
+        replication=0,
+        block_size=0,
+        durability=Durability.DISK,
+        open=False,
+        modified_ms=keys.unpack_number(touched.value) if touched.exists else inode.created_ms,
+        created_ms=inode.created_ms,
+        owner=inode.owner,
+        group=inode.group,
+        permission=inode.permission,
+    )
+
+
+def _file_status(reads: Reads, path: str, inode: FileInode) -> FileStatus:
+    return FileStatus(
+        path=path,
+        kind=Kind.FILE,
+        file_id=inode.number,
+        length=_decided_bytes(reads, inode.number) if inode.open else inode.length,
+        replication=inode.replication,
+        block_size=inode.block_size,
+        durability=inode.durability,
+        open=inode.open,
+        modified_ms=inode.modified_ms,
+        created_ms=inode.created_ms,
+        owner=inode.owner,
+        group=inode.group,
+        permission=inode.permission,
+    )
+
+
+def _decided_bytes(reads: Reads, file: int) -> int:
+    """Length of a file that is being written: only what is decided counts."""
+    records = (entry.record for entry in block_entries(reads, file))
+    return sum(record.size_bytes for record in records if record.finalized)
