@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -26,9 +26,17 @@ def wait_until(condition: Callable[[], T], timeout_s: float = 10.0, what: str = 
     return value
 
 
+@overload
 async def wait_until_async(
-    condition: Callable[[], T | Awaitable[T]], timeout_s: float = 10.0, what: str = ""
-) -> T:
+    condition: Callable[[], Awaitable[T]], timeout_s: float = ..., what: str = ...
+) -> T: ...
+@overload
+async def wait_until_async(
+    condition: Callable[[], T], timeout_s: float = ..., what: str = ...
+) -> T: ...
+async def wait_until_async(
+    condition: Callable[[], Any], timeout_s: float = 10.0, what: str = ""
+) -> Any:
     """Like `wait_until`, without blocking the loop; `condition` may be a coroutine function."""
     deadline = time.monotonic() + timeout_s
     while not (value := await _value(condition())):
@@ -38,7 +46,7 @@ async def wait_until_async(
     return value
 
 
-async def _value(result: T | Awaitable[T]) -> T:
+async def _value(result: Any) -> Any:
     return await result if isinstance(result, Awaitable) else result
 
 

@@ -1,0 +1,75 @@
+"""Logs of a node: one line per event, `time level node message key=value ...`.
+
+The facts of an event go into `extra`, so that they stay apart from its words::
+
+    log.info("block recovered", extra=facts(block=7, generation=3))
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import Final, TextIO
+
+from paxosblock.errors import ConfigError
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+_FACTS: Final = "facts"
+
+
+def facts(**values: object) -> dict[str, dict[str, object]]:
+    """The `extra` of a log call: facts that are printed as `key=value` after the message."""
+    return {_FACTS: values}
+
+
+def set_up_logs(node: str, level: str = "info", stream: TextIO | None = None) -> None:
+    """Send what this process, which runs `node`, logs to `stream` (default: standard error).
+
+    `level` is one of `LEVELS`; anything else raises ConfigError.
+    """
+    if level not in LEVELS:
+        raise ConfigError(f"log level {level!r}: expected one of {', '.join(LEVELS)}")
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(LineFormatter(node))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+class LineFormatter(logging.Formatter):
+    """One line per event, whatever is in it: a line break in a fact cannot fake a second event."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self._node = node
+
+    def format(self, record: logging.LogRecord) -> str:
+        """`record` as one line; a traceback follows as the fact `traceback`, escaped."""
+        known: dict[str, object] = dict(getattr(record, _FACTS, {}))
+        if record.exc_info:
+            known["traceback"] = self.formatException(record.exc_info)
+        words = [
+            self._time(record),
+            record.levelname.lower(),
+            self._node,
+            _one_line(record.getMessage()),
+            *(f"{key}={_quoted(value)}" for key, value in known.items()),
+        ]
+        return " ".join(words)
+
+    @staticmethod
+    def _time(record: logging.LogRecord) -> str:
+        """UTC, to the millisecond, so that the lines of several nodes can be merged."""
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        return f"{seconds}.{int(record.msecs):03d}Z"
+
+
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else json.dumps(text)[1:-1]
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    plain = text.isprintable() and text and not set(text) & set(' "=')
+    return text if plain else json.dumps(text, ensure_ascii=not text.isprintable())

@@ -1,0 +1,57 @@
+"""What `GET /metrics` says: names, units and labels as a Prometheus server reads them."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from paxosblock.metrics import NodeMetrics
+
+
+def samples(metrics: NodeMetrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Every sample by name and labels, read back by Prometheus' own parser."""
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(metrics.render().decode())
+        for sample in family.samples
+    }
+
+
+def test_a_counter_is_named_by_role_and_ends_in_total() -> None:
+    metrics = NodeMetrics("datanode")
+    metrics.counter("chunks", "Chunks voted for.", ["answer"]).labels(answer="vote").inc(3)
+    assert samples(metrics)["paxosblock_datanode_chunks_total", (("answer", "vote"),)] == 3
+
+
+def test_an_observed_value_is_asked_for_at_each_look() -> None:
+    replicas: list[int] = []
+    metrics = NodeMetrics("datanode")
+    metrics.observe("replicas", "Replicas on this node.", lambda: len(replicas))
+    assert samples(metrics)["paxosblock_datanode_replicas", ()] == 0
+    replicas.append(1)
+    assert samples(metrics)["paxosblock_datanode_replicas", ()] == 1
+
+
+def test_a_latency_falls_into_buckets_from_100_us_to_5_s() -> None:
+    metrics = NodeMetrics("namenode")
+    metrics.latency("commit_seconds", "Time to commit.").observe(0.0015)
+    name = "paxosblock_namenode_commit_seconds"
+    seen = samples(metrics)
+    assert seen[f"{name}_bucket", (("le", "0.001"),)] == 0
+    assert seen[f"{name}_bucket", (("le", "0.002"),)] == 1
+    assert seen[f"{name}_sum", ()] == 0.0015
+    assert [label[0][1] for bucket, label in seen if bucket == f"{name}_bucket"][::14] == [
+        "0.0001",
+        "5.0",
+    ]
+
+
+def test_two_nodes_in_one_process_count_apart() -> None:
+    first, second = NodeMetrics("datanode"), NodeMetrics("datanode")
+    first.counter("reads", "Reads served.").inc()
+    second.counter("reads", "Reads served.")
+    assert samples(first)["paxosblock_datanode_reads_total", ()] == 1
+    assert samples(second)["paxosblock_datanode_reads_total", ()] == 0
+
+
+def test_the_node_tells_its_memory() -> None:
+    assert samples(NodeMetrics("datanode"))["process_resident_memory_bytes", ()] > 1_000_000
