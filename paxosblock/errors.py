@@ -12,7 +12,7 @@
     ├── InvalidRequestError (ValueError)          the request makes no sense; do not repeat it
     ├── LeaseError                                the file is being written by somebody else
     ├── FencedError                               a newer generation took over: outcome UNKNOWN
-    ├── OutcomeUnknownError                       no answer: the request may or may not have happened
+    ├── OutcomeUnknownError                       no answer: it may or may not have happened
     ├── DeadlineError (TimeoutError)              time ran out: outcome UNKNOWN
     ├── UnavailableError (ConnectionError)        no node answers; nothing was done
     ├── NotReadyError                             not yet (safe mode, block not complete): try again
@@ -188,9 +188,7 @@ def _tree(root: type[PaxosBlockError]) -> dict[str, type[PaxosBlockError]]:
     return found
 
 
-def from_wire(
-    code: str, message: str, details: dict[str, str | int | bool]
-) -> PaxosBlockError:
+def from_wire(code: str, message: str, details: dict[str, str | int | bool]) -> PaxosBlockError:
     """Build the error a peer reported; an unknown code becomes a plain `PaxosBlockError`."""
     kind = _tree(PaxosBlockError).get(code, PaxosBlockError)
     return kind(message, **details)
