@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING
 from paxosblock.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from paxosblock.client.filesystem import AsyncClient
+    from paxosblock.client.async_client import AsyncClient
     from paxosblock.client.sync import Client
 
-__all__ = ["AsyncClient", "Client"]
+    from paxosblock.client.receipt import FlushReceipt
+
+__all__ = ["AsyncClient", "Client", "FlushReceipt"]
 
 _lazy = lazy_names(
     __name__,
     {
-        "AsyncClient": "paxosblock.client.filesystem",
+        "AsyncClient": "paxosblock.client.async_client",
         "Client": "paxosblock.client.sync",
+        "FlushReceipt": "paxosblock.client.receipt",
     },
 )
 

@@ -127,6 +127,8 @@ class ClientConfig(Config):
     """Chunks of one block that may be under way; bounds the memory of a writer."""
     block_size_bytes: Bytes = 128 * MIB
     """User bytes after which the next block starts."""
+    max_chunks_per_block: Count = 16384
+    """Chunks after which the next block starts, however small they are."""
     replication: Count = 3
     """Replicas of each block."""
     durability: Annotated[Durability, choice(Durability)] = Durability.DISK
@@ -139,6 +141,8 @@ class ClientConfig(Config):
     """How long one control call may take."""
     retry_for_s: SecondsOrZero = 30.0
     """How long a verb repeats a request that may succeed later; 0 never repeats."""
+    lease_interval_s: Seconds = 1.0
+    """How often the leases of files being written are renewed; far below the soft limit."""
     prefetch_bytes: BytesOrZero = 8 * MIB
     """Bytes a sequential reader fetches ahead."""
 

@@ -1,0 +1,363 @@
+"""Step 1, the shell: runs `protocol.write` for one block against its DataNodes.
+
+The members of a block get the same frame: its header is packed once, its payload goes by reference.
+A chunk that is not acknowledged yet is kept, so that it can be sent again with the same bytes (S3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from paxosblock.client.chunks import Chunk
+from paxosblock.client.namenode import NameNodes
+from paxosblock.client.transport import DataConnection, DataConnections
+from paxosblock.datanode_api import Ask
+from paxosblock.errors import (
+    CorruptionError,
+    FencedError,
+    PaxosBlockError,
+    ProtocolError,
+)
+from paxosblock.namenode_api import (
+    FINALIZE_BLOCK,
+    SEAL_BLOCK,
+    BlockRequest,
+    BlockView,
+    FinalizeBlock,
+)
+from paxosblock.protocol import write
+from paxosblock.protocol.messages import Nack, Vote
+from paxosblock.protocol.types import BlockId, Generation, Reason, StorageId, WriterId
+from paxosblock.wire import Flags, FrameKind, Header
+
+_logger = logging.getLogger(__name__)
+
+
+class BlockFailed(Exception):
+    """W4: no more chunks for this block; `failed` are the storages to blame (none when fenced)."""
+
+    def __init__(self, block: BlockId, failed: tuple[StorageId, ...], reason: str) -> None:
+        super().__init__(f"block {block}: {reason}")
+        self.block = block
+        self.failed = failed
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """W7: how a recovery ended the block, and the chunks that the next block begins with."""
+
+    view: BlockView
+    rest: tuple[Chunk, ...]
+
+
+class _InFlight(NamedTuple):
+    chunk: Chunk
+    sent_at: float
+
+
+class _Waiter(NamedTuple):
+    goal: int
+    synced: bool
+    done: asyncio.Future[None]
+
+
+class BlockWriter:
+    """The writer of one block in its first generation.
+
+    `acknowledged_bytes` and `sent_bytes` count the block's bytes that all members voted for, and
+    that were sent to them.
+    """
+
+    def __init__(
+        self,
+        view: BlockView,
+        writer: WriterId,
+        namenodes: NameNodes,
+        *,
+        vote_timeout_s: float,
+    ) -> None:
+        """`view` is the answer of AddBlock; `open` comes next."""
+        self.view = view
+        self.acknowledged_bytes = 0
+        self.sent_bytes = 0
+        self._identity = writer
+        self._namenodes = namenodes
+        self._vote_timeout_s = vote_timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._writer = write.open_writer(view.record.block, view.record.members, view.record.window)
+        self._connections: dict[StorageId, DataConnection] = {}
+        self._in_flight: deque[_InFlight] = deque()
+        self._waiters: list[_Waiter] = []
+        self._failure: BlockFailed | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        writer = self._writer
+        return (
+            f"<BlockWriter block={writer.block} {writer.state.value} sent={writer.sent} "
+            f"acknowledged={writer.acknowledged}>"
+        )
+
+    @property
+    def block(self) -> BlockId:
+        """The block's id."""
+        return self._writer.block
+
+    @property
+    def generation(self) -> Generation:
+        """The writer's generation."""
+        return self._writer.generation
+
+    @property
+    def members(self) -> tuple[StorageId, ...]:
+        """The storages that vote."""
+        return self._writer.members
+
+    @property
+    def sent(self) -> int:
+        """How many chunks were sent."""
+        return self._writer.sent
+
+    @property
+    def acknowledged_synced(self) -> int:
+        """How many chunks all members have on stable storage."""
+        return self._writer.acknowledged_synced
+
+    # -- W1 -------------------------------------------------------------------------------------
+
+    async def open(self, connections: DataConnections) -> None:
+        """W1: connect to all members and make an empty replica at each.
+
+        Raises:
+            BlockFailed: at least one of them did not; `seal` comes next.
+        """
+        addresses = {member.storage: member.address for member in self.view.members}
+        answers = await asyncio.gather(
+            *(self._open_at(connections, at, addresses.get(at, "")) for at in self.members),
+            return_exceptions=True,
+        )
+        failed: list[StorageId] = []
+        for storage, error in zip(self.members, answers, strict=True):
+            if isinstance(error, PaxosBlockError):
+                failed.append(storage)
+                _logger.info("block %d: %s takes no replica: %s", self.block, storage, error)
+            elif error is not None:
+                raise error
+        if failed:
+            self._fail(tuple(failed), f"{', '.join(failed)} took no replica")
+        self._check()
+
+    async def _open_at(
+        self, connections: DataConnections, storage: StorageId, address: str
+    ) -> None:
+        connection = await connections.get(address)
+        create = write.create_message(self._writer, self.view.record.durability)
+        told = await connection.tell(Ask(storage, create=create), self._vote_timeout_s)
+        if told.created is None or told.created.storage != storage:
+            raise ProtocolError(f"{address} did not create block {self.block}: {told}")
+        connection.listen(self.block, _Member(self, storage))
+        self._connections[storage] = connection
+        self._writer = write.on_created(self._writer, told.created)
+
+    # -- W2 -------------------------------------------------------------------------------------
+
+    async def room(self) -> None:
+        """Wait until the window has room for one more chunk.
+
+        Raises:
+            BlockFailed: the block takes no more chunks.
+        """
+        self._check()
+        if not self._writer.can_send:
+            await self._reached(self._writer.sent - self._writer.window + 1, synced=False)
+
+    def send(self, chunk: Chunk) -> None:
+        """W2: propose the next chunk to all members; `room` was awaited before.
+
+        The bytes of the chunk must not change any more.
+        """
+        self._writer, message = write.send(
+            self._writer, chunk.size_bytes, chunk.crc, sync=chunk.sync
+        )
+        header = Header(
+            FrameKind.CHUNK,
+            Flags.SYNC if chunk.sync else 0,
+            chunk.size_bytes,
+            chunk.crc,
+            message.block,
+            message.generation,
+            message.index,
+            message.acknowledged_count,
+        ).pack()
+        self._in_flight.append(_InFlight(chunk, self._loop.time()))
+        self.sent_bytes += chunk.size_bytes
+        for connection in self._connections.values():
+            connection.send(header, chunk.data)
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._vote_timeout_s, self._look_at_the_clock)
+
+    # -- W3 -------------------------------------------------------------------------------------
+
+    async def settled(self, *, synced: bool = False) -> None:
+        """Wait until all members voted for every chunk sent (and, `synced`, have it on disk).
+
+        Raises:
+            BlockFailed: the block takes no more chunks, and some may be lost.
+        """
+        self._check()
+        await self._reached(self._writer.sent, synced=synced)
+
+    def _count(self, synced: bool) -> int:
+        return self._writer.acknowledged_synced if synced else self._writer.acknowledged
+
+    async def _reached(self, count: int, *, synced: bool) -> None:
+        if self._count(synced) >= count:
+            return
+        waiter = _Waiter(count, synced, self._loop.create_future())
+        self._waiters.append(waiter)
+        try:
+            await waiter.done
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def on_vote(self, storage: StorageId, header: Header) -> None:
+        """W3: a member voted."""
+        synced = bool(header.flags & Flags.SYNC)
+        vote = Vote(header.block, header.generation, header.index, storage, synced)
+        if not write.vote_is_sound(self._writer, vote):
+            self._fail((storage,), f"{storage} voted for a chunk that was never sent (I5)")
+            return
+        before = self._writer.acknowledged
+        self._writer = write.on_vote(self._writer, vote)
+        for _ in range(self._writer.acknowledged - before):
+            self.acknowledged_bytes += self._in_flight.popleft().chunk.size_bytes
+        for waiter in self._waiters:
+            if self._count(waiter.synced) >= waiter.goal and not waiter.done.done():
+                waiter.done.set_result(None)
+
+    # -- W4 -------------------------------------------------------------------------------------
+
+    def on_nack(self, storage: StorageId, nack: Nack) -> None:
+        """W4: a member refused. Being fenced is nobody's fault."""
+        failed = () if nack.reason is Reason.FENCED else (storage,)
+        self._fail(failed, f"{storage} refused a chunk: {nack.reason.value}")
+
+    def on_lost(self, storage: StorageId, error: PaxosBlockError) -> None:
+        """W4: a member's connection ended."""
+        self._fail((storage,), str(error))
+
+    def _look_at_the_clock(self) -> None:
+        """W4: one timer watches all chunks on the way; the oldest was sent first."""
+        self._timer = None
+        if not self._in_flight or self._failure is not None:
+            return
+        left_s = self._in_flight[0].sent_at + self._vote_timeout_s - self._loop.time()
+        if left_s > 0:
+            self._timer = self._loop.call_later(left_s, self._look_at_the_clock)
+            return
+        voted = zip(self.members, self._writer.voted, strict=True)
+        late = tuple(storage for storage, count in voted if count <= self._writer.acknowledged)
+        self._fail(late, f"no vote of {', '.join(late)} in {self._vote_timeout_s:g} s")
+
+    def _fail(self, failed: tuple[StorageId, ...], reason: str) -> None:
+        if self._failure is not None:
+            failed = tuple(dict.fromkeys((*self._failure.failed, *failed)))
+            reason = self._failure.reason
+        self._failure = BlockFailed(self.block, failed, reason)
+        self._writer = write.on_failure(self._writer)
+        for waiter in self._waiters:
+            if not waiter.done.done():
+                waiter.done.set_exception(self._failure)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    # -- W6, W7 ---------------------------------------------------------------------------------
+
+    async def close(self) -> BlockView:
+        """W6: wait for the votes, then record the length.
+
+        Raises:
+            BlockFailed: the votes did not come, or a recovery was faster; `seal` comes next.
+            FencedError: the block belongs to another writer.
+            PaxosBlockError: no NameNode could record it in time.
+        """
+        await self.settled()
+        if self._writer.can_close:
+            self._writer = write.close(self._writer)
+        view = await self._namenodes.call(
+            FINALIZE_BLOCK,
+            FinalizeBlock(
+                self.block, self._identity, self.generation, self._writer.sent, self.sent_bytes
+            ),
+        )
+        self._conclude(view)
+        return view
+
+    async def seal(self) -> Sealed:
+        """W7: have the block recovered, and take the length that was decided.
+
+        Raises:
+            FencedError: the block belongs to another writer.
+            CorruptionError: chunks are lost that all members had voted for.
+            PaxosBlockError: no NameNode could recover it in time.
+        """
+        self._writer = write.on_failure(self._writer)
+        self.release()
+        view = await self._namenodes.call(SEAL_BLOCK, BlockRequest(self.block, self._identity))
+        chunks = tuple(entry.chunk for entry in self._in_flight)
+        kept = view.record.length - self._writer.acknowledged
+        self._conclude(view)
+        self.acknowledged_bytes += sum(chunk.size_bytes for chunk in chunks[:kept])
+        self._in_flight.clear()
+        return Sealed(view, chunks[kept:])
+
+    def _conclude(self, view: BlockView) -> None:
+        """W6, W7: adopt the recorded length. Everybody was told the same bytes, so I5 holds of it
+        unless the cluster lost what it had acknowledged."""
+        record, writer = view.record, self._writer
+        ours = record.writer == self._identity
+        if ours and not record.finalized:
+            raise ProtocolError(f"the NameNode finalized block {self.block} but does not say so")
+        if ours and not writer.acknowledged <= record.length <= writer.sent:
+            raise CorruptionError(
+                f"block {self.block} was finalized with {record.length} chunks, but "
+                f"{writer.acknowledged} are acknowledged and {writer.sent} were sent",
+                block=self.block,
+            )
+        self._writer = write.on_finalized(writer, record.length, ours=ours)
+        self.release()
+        if not ours:
+            raise FencedError(f"block {self.block} has another writer now", block=self.block)
+
+    def release(self) -> None:
+        """Stop listening to the members; the connections stay open for other blocks."""
+        for connection in self._connections.values():
+            connection.ignore(self.block)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """Hears what one member says, and tells the writer who said it."""
+
+    writer: BlockWriter
+    storage: StorageId
+
+    def on_vote(self, header: Header) -> None:
+        self.writer.on_vote(self.storage, header)
+
+    def on_nack(self, nack: Nack) -> None:
+        self.writer.on_nack(self.storage, nack)
+
+    def on_lost(self, error: PaxosBlockError) -> None:
+        self.writer.on_lost(self.storage, error)

@@ -1,0 +1,46 @@
+"""Whether a block that was closed without a sync has reached stable storage."""
+
+from __future__ import annotations
+
+import asyncio
+
+from paxosblock.client.backoff import Backoff
+from paxosblock.client.session import Session
+from paxosblock.datanode_api import Ask
+from paxosblock.errors import DeadlineError, PaxosBlockError
+from paxosblock.namenode_api import BlockView, Member
+from paxosblock.protocol.messages import Read
+from paxosblock.protocol.quorum import read_quorum
+from paxosblock.protocol.types import ReplicaState
+
+
+async def finalized_on_disk(session: Session, view: BlockView) -> None:
+    """Wait until a majority of the block's members finalized it: that implies a sync (2.8).
+
+    Raises:
+        DeadlineError: they did not within the client's `retry_for`.
+    """
+    backoff = Backoff(session.config.retry_for_s)
+    while True:
+        answers = await asyncio.gather(
+            *(_is_finalized(session, view, member) for member in view.members)
+        )
+        if sum(answers) >= read_quorum(len(view.members)):
+            return
+        if backoff.exhausted:
+            raise DeadlineError(
+                f"block {view.record.block}: {sum(answers)} of {len(view.members)} members have "
+                "it on stable storage",
+                block=view.record.block,
+            )
+        await backoff.pause()
+
+
+async def _is_finalized(session: Session, view: BlockView, member: Member) -> bool:
+    try:
+        connection = await session.reading.get(member.address)
+        ask = Ask(member.storage, read=Read(view.record.block))
+        told = await connection.tell(ask, session.config.rpc_timeout_s)
+    except PaxosBlockError:
+        return False
+    return told.read_reply is not None and told.read_reply.state is ReplicaState.FINALIZED

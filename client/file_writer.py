@@ -1,0 +1,437 @@
+"""Files being written: blocks one after the other, through failures of DataNodes.
+
+A `BlockWriter` ends with the first failure. The file goes on: the block is sealed, what it kept is
+kept (W7), and the rest is sent again, byte for byte, as the first chunks of the next block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar
+
+from paxosblock.client.backoff import Backoff
+from paxosblock.client.block_writer import BlockFailed, BlockWriter
+from paxosblock.client.chunks import Buffer, Chunk, ChunkBuffer, chunk_of
+from paxosblock.client.durable import finalized_on_disk
+from paxosblock.client.receipt import FlushReceipt
+from paxosblock.client.session import Session
+from paxosblock.errors import (
+    CorruptionError,
+    FencedError,
+    InvalidRequestError,
+    LeaseError,
+    NoSpaceError,
+    PaxosBlockError,
+    UnavailableError,
+)
+from paxosblock.namenode_api import (
+    ADD_BLOCK,
+    CLOSE_FILE,
+    NO_BLOCK,
+    AddBlock,
+    BlockView,
+    CloseFile,
+    FileStatus,
+)
+from paxosblock.protocol.types import (
+    FIRST_GENERATION,
+    BlockId,
+    Durability,
+    Generation,
+    StorageId,
+    WriterId,
+)
+
+T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The last acknowledged chunk, for receipts."""
+
+    block: BlockId = NO_BLOCK
+    generation: Generation = FIRST_GENERATION
+    chunk: int = -1
+    replicas: tuple[StorageId, ...] = ()
+
+
+class AsyncFileWriter:
+    """A file that this client writes; made by `AsyncClient.create`.
+
+    What was written is safe once `hflush`, `hsync` or `close` has returned. Memory is bounded: at
+    most window x chunk size bytes are under way, and less than one chunk waits for more.
+
+    Leaving `async with` by an exception calls `abort`, which drops what was not flushed.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        status: FileStatus,
+        writer: WriterId,
+        *,
+        chunk_size_bytes: int,
+        window: int,
+    ) -> None:
+        """`status` is the answer of CreateFile for `writer`."""
+        self.status = status
+        self._session = session
+        self._writer = writer
+        self._window = window
+        self._buffer = ChunkBuffer(min(chunk_size_bytes, status.block_size))
+        self._lock = asyncio.Lock()
+        self._block: BlockWriter | None = None
+        self._previous = NO_BLOCK
+        self._pending: deque[Chunk] = deque()  # not sent in the current block
+        self._cut_bytes = 0  # became chunks
+        self._finished_bytes = 0  # of the blocks before the current one
+        self._unsynced: list[BlockView] = []  # closed blocks that may not be on disk yet
+        self._excluded: dict[StorageId, None] = {}
+        self._place = _Place()
+        self._patience: Backoff | None = None
+        self._progress = -1
+        self._fenced: FencedError | None = None
+        self._closed = False
+        session.leases.keep(writer, self._lease_lost)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        return f"<AsyncFileWriter {self.status.path!r} {state} at {self.tell()}>"
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` or `abort` was called."""
+        return self._closed
+
+    def tell(self) -> int:
+        """Bytes written so far, flushed or not."""
+        return self._cut_bytes + len(self._buffer)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            await self.close()
+        else:
+            await self.abort()
+
+    # -- what applications call -----------------------------------------------------------------
+
+    async def write(self, data: Buffer) -> int:
+        """Append `data`; return its length. Waits while the window is full.
+
+        Whole chunks of a `bytes` are sent by reference, anything else is copied once.
+
+        Raises:
+            FencedError: somebody took the file over; what was not flushed has an unknown outcome.
+            PaxosBlockError: the cluster cannot go on for now. `data` was taken as far as `tell`
+                says, nothing is lost, and a later call tries again.
+        """
+        async with self._lock:
+            self._check_usable()
+            for piece in self._buffer.cut(data):
+                self._enqueue(piece)
+                await self._push()
+            return memoryview(data).nbytes
+
+    async def hflush(self) -> FlushReceipt:
+        """Wait until all replicas voted for everything written: every reader will see it (W3).
+
+        Raises: as `write`.
+        """
+        async with self._lock:
+            self._check_usable()
+            if self._buffer:
+                self._enqueue(self._buffer.take())
+            await self._settle(synced=False)
+            return self._receipt(self.status.durability)
+
+    async def hsync(self) -> FlushReceipt:
+        """Like `hflush`, and everything written is on stable storage at all replicas.
+
+        With durability `memory` the last chunk asks for it; if nothing is buffered, an empty chunk
+        does. Blocks that were closed before count once a majority of their members finalized
+        them, which implies stable storage.
+
+        Raises: as `write`.
+        """
+        async with self._lock:
+            self._check_usable()
+            in_memory = self.status.durability is Durability.MEMORY
+            if self._buffer or (in_memory and self._has_unsynced_chunks()):
+                self._enqueue(self._buffer.take(), sync=in_memory)
+            await self._settle(synced=True)
+            while self._unsynced:
+                await finalized_on_disk(self._session, self._unsynced[0])
+                self._unsynced.pop(0)
+            return self._receipt(Durability.DISK)
+
+    async def close(self) -> None:
+        """Flush, record the length of the last block, and end the lease.
+
+        The file is closed for good when this returns. If it raises, the file is released all the
+        same: nothing more is sent, and the NameNode closes it when the lease expires, with at
+        least what was acknowledged.
+
+        Raises: as `write`.
+        """
+        async with self._lock:
+            if self._closed:
+                return
+            try:
+                self._check_usable()
+                if self._buffer:
+                    self._enqueue(self._buffer.take())
+                await self._settle(synced=False)
+                await self._close_block()
+                await self._close_file()
+            finally:
+                self._release()
+
+    async def abort(self) -> None:
+        """Give up: drop what was not flushed, keep what was acknowledged, and close the file.
+
+        The file ends as if the writer had died and its lease had expired, only at once. An error
+        is logged, not raised: the lease then expires by itself.
+        """
+        async with self._lock:
+            if self._closed:
+                return
+            try:
+                if self._fenced is None:
+                    if self._block is not None:
+                        await self._block.seal()
+                    await self._close_file()
+            except PaxosBlockError as error:
+                _logger.warning("%s: abandoned, but not closed: %s", self.status.path, error)
+            finally:
+                self._release()
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise InvalidRequestError(f"{self.status.path}: the file is closed")
+        self._check_fenced()
+
+    def _check_fenced(self) -> None:
+        if self._fenced is not None:
+            raise self._fenced
+
+    def _enqueue(self, piece: Buffer, *, sync: bool = False) -> None:
+        self._cut_bytes += len(piece)
+        self._pending.append(chunk_of(piece, sync=sync))
+
+    async def _close_file(self) -> None:
+        """End the lease; the NameNode answers when every block is complete."""
+        self.status = await self._fencing(
+            self._session.namenodes.call(CLOSE_FILE, CloseFile(self.status.file_id, self._writer))
+        )
+        if self.status.length != self._acknowledged:
+            raise CorruptionError(
+                f"{self.status.path}: closed with {self.status.length} bytes, but "
+                f"{self._acknowledged} are acknowledged",
+                path=self.status.path,
+            )
+
+    def _release(self) -> None:
+        self._closed = True
+        self._session.leases.drop(self._writer)
+        self._pending.clear()
+        self._unsynced.clear()
+        if self._block is not None:
+            self._block.release()
+            self._block = None
+
+    # -- blocks ---------------------------------------------------------------------------------
+
+    async def _push(self) -> None:
+        """Send all pending chunks, in as many blocks as it takes."""
+        while self._pending:
+            self._check_fenced()
+            try:
+                block = await self._block_with_room(self._pending[0].size_bytes)
+                await block.room()
+                block.send(self._pending.popleft())
+            except BlockFailed as failure:
+                await self._recover(failure)
+
+    async def _settle(self, *, synced: bool) -> None:
+        """Send all pending chunks and wait until they are acknowledged."""
+        while True:
+            await self._push()
+            if self._block is None:
+                return
+            try:
+                await self._block.settled(synced=synced)
+            except BlockFailed as failure:
+                await self._recover(failure)
+            else:
+                self._note(self._block)
+                return
+
+    async def _block_with_room(self, size_bytes: int) -> BlockWriter:
+        if self._block is not None and self._is_full(self._block, size_bytes):
+            await self._fencing(self._block.close())
+            self._finish(self._block)
+        if self._block is None:
+            self._block = await self._open_block()
+        return self._block
+
+    def _is_full(self, block: BlockWriter, size_bytes: int) -> bool:
+        fits = block.sent_bytes + size_bytes <= self.status.block_size
+        return block.sent >= self._session.config.max_chunks_per_block or (
+            block.sent > 0 and not fits
+        )
+
+    async def _open_block(self) -> BlockWriter:
+        """K1, W1: a new block whose members all have an empty replica."""
+        backoff = Backoff(self._session.config.retry_for_s)
+        while True:
+            self._check_fenced()
+            try:
+                return await self._try_to_open_block()
+            except NoSpaceError:
+                # Better a DataNode that failed before than none.
+                if backoff.exhausted:
+                    raise
+                self._excluded.clear()
+            except BlockFailed as failure:
+                if backoff.exhausted:
+                    raise UnavailableError(f"{self.status.path}: {failure.reason}") from failure
+            await backoff.pause()
+
+    async def _try_to_open_block(self) -> BlockWriter:
+        request = AddBlock(
+            self.status.file_id,
+            self._writer,
+            self._previous,
+            self._window,
+            tuple(self._excluded),
+            self.status.replication,
+            self.status.durability,
+        )
+        view = await self._fencing(self._session.namenodes.call(ADD_BLOCK, request))
+        block = BlockWriter(
+            view,
+            self._writer,
+            self._session.namenodes,
+            vote_timeout_s=self._session.config.vote_timeout_s,
+        )
+        try:
+            await block.open(self._session.writing)
+        except BlockFailed as failure:
+            self._exclude(failure)
+            await self._fencing(block.seal())
+            self._previous = block.block
+            raise
+        self._previous = block.block
+        return block
+
+    async def _close_block(self) -> None:
+        """W6 for the last block, whatever happens to its members."""
+        while self._block is not None:
+            try:
+                await self._fencing(self._block.close())
+            except BlockFailed as failure:
+                await self._recover(failure)
+                await self._settle(synced=False)
+            else:
+                self._finish(self._block)
+
+    async def _recover(self, failure: BlockFailed) -> None:
+        """W4, W7: seal the block; its undecided chunks go to the front of what is pending."""
+        block = self._block
+        if block is None:
+            raise failure
+        self._exclude(failure)
+        self._lose_patience(failure)
+        sealed = await self._fencing(block.seal())
+        self._pending.extendleft(reversed(sealed.rest))
+        self._place = _Place(
+            block.block,
+            sealed.view.record.finalized_generation,
+            sealed.view.record.length - 1,
+            tuple(at for at in block.members if at not in failure.failed),
+        )
+        self._finished_bytes += block.acknowledged_bytes
+        self._block = None
+        _logger.warning(
+            "%s: %s; sealed with %d chunks, %d go to the next block",
+            self.status.path,
+            failure,
+            sealed.view.record.length,
+            len(sealed.rest),
+        )
+
+    def _lose_patience(self, failure: BlockFailed) -> None:
+        """Blocks that fail without a byte of progress are not tried for ever."""
+        if self._patience is None or self._acknowledged > self._progress:
+            self._patience = Backoff(self._session.config.retry_for_s)
+            self._progress = self._acknowledged
+        elif self._patience.exhausted:
+            self._patience = None
+            raise UnavailableError(f"{self.status.path}: no block takes chunks: {failure.reason}")
+
+    def _exclude(self, failure: BlockFailed) -> None:
+        self._excluded |= dict.fromkeys(failure.failed)
+
+    def _finish(self, block: BlockWriter) -> None:
+        """The block is closed with everything that was sent in it."""
+        self._note(block)
+        self._finished_bytes += block.acknowledged_bytes
+        if self.status.durability is Durability.MEMORY and block.acknowledged_synced < block.sent:
+            self._unsynced.append(block.view)
+        self._block = None
+
+    # -- what is known --------------------------------------------------------------------------
+
+    @property
+    def _acknowledged(self) -> int:
+        """Bytes of the file that no failure can take away."""
+        return self._finished_bytes + (self._block.acknowledged_bytes if self._block else 0)
+
+    def _has_unsynced_chunks(self) -> bool:
+        return bool(self._pending) or (
+            self._block is not None and self._block.acknowledged_synced < self._block.sent
+        )
+
+    def _note(self, block: BlockWriter) -> None:
+        if block.sent:
+            self._place = _Place(block.block, block.generation, block.sent - 1, block.members)
+
+    def _receipt(self, durability: Durability) -> FlushReceipt:
+        at = self._place
+        return FlushReceipt(
+            at.block, at.generation, at.chunk, self._acknowledged, at.replicas, durability
+        )
+
+    # -- the lease ------------------------------------------------------------------------------
+
+    def _lease_lost(self) -> None:
+        self._fenced = self._fenced or self._fence("its lease is gone: somebody took it over")
+
+    async def _fencing(self, request: Awaitable[T]) -> T:
+        """The result of `request`; what tells that the file has another writer is remembered."""
+        try:
+            return await request
+        except (FencedError, LeaseError) as error:
+            self._fenced = self._fence(str(error))
+            raise self._fenced from error
+
+    def _fence(self, why: str) -> FencedError:
+        return FencedError(
+            f"{self.status.path}: {why}; what was not flushed has an unknown outcome",
+            path=self.status.path,
+        )

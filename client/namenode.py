@@ -1,0 +1,96 @@
+"""Calls on the NameNode: which node to ask, what may be asked again, when to give up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TypeVar
+
+from paxosblock.client.backoff import Backoff
+from paxosblock.errors import (
+    DeadlineError,
+    NotReadyError,
+    Outcome,
+    OutcomeUnknownError,
+    PaxosBlockError,
+    UnavailableError,
+)
+from paxosblock.methods import Method
+from paxosblock.rpc import RpcClient
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+_logger = logging.getLogger(__name__)
+
+_TRY_AGAIN = (UnavailableError, NotReadyError, OutcomeUnknownError, DeadlineError)
+"""Errors that say nothing about the request itself."""
+
+
+class NameNodes:
+    """The NameNodes of a cluster; the one that answered last is asked first."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        rpc: RpcClient,
+        *,
+        timeout_s: float,
+        retry_for_s: float,
+    ) -> None:
+        """A single call may take `timeout_s`, all tries of a request together `retry_for_s`."""
+        self._addresses = tuple(addresses)
+        self._rpc = rpc
+        self._timeout_s = timeout_s
+        self._retry_for_s = retry_for_s
+        self._current = 0
+
+    async def call(
+        self,
+        method: Method[Q, A],
+        request: Q,
+        *,
+        idempotent: bool = True,
+        retry_for_s: float | None = None,
+    ) -> A:
+        """Ask until a NameNode answers.
+
+        `idempotent` says that the request may arrive twice without harm: then it is sent again
+        also when the outcome of the last try is unknown.
+
+        Raises:
+            PaxosBlockError: what the NameNode answered, if asking again cannot help.
+            UnavailableError, NotReadyError: nobody could serve it in time; nothing was done.
+            OutcomeUnknownError, DeadlineError: it may or may not have been done.
+        """
+        patience_s = self._retry_for_s if retry_for_s is None else retry_for_s
+        backoff = Backoff(patience_s)
+        while True:
+            try:
+                return await self._ask_each(method, request, idempotent, backoff)
+            except _TRY_AGAIN as error:
+                if backoff.exhausted or not _may_repeat(error, idempotent):
+                    raise
+                _logger.debug("%s: %s; trying again", method.name, error)
+            await backoff.pause()
+
+    async def _ask_each(
+        self, method: Method[Q, A], request: Q, idempotent: bool, backoff: Backoff
+    ) -> A:
+        """Ask every NameNode once, beginning with the one that answered last."""
+        last: PaxosBlockError = UnavailableError("no NameNode is given")
+        for _ in self._addresses:
+            address = self._addresses[self._current]
+            timeout_s = max(0.05, min(self._timeout_s, backoff.left_s))
+            try:
+                return await self._rpc.call(address, method.name, request, method.answer, timeout_s)
+            except _TRY_AGAIN as error:
+                if not _may_repeat(error, idempotent):
+                    raise
+                last = error
+                self._current = (self._current + 1) % len(self._addresses)
+        raise last
+
+
+def _may_repeat(error: PaxosBlockError, idempotent: bool) -> bool:
+    return idempotent or error.outcome is Outcome.NEVER

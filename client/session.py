@@ -1,0 +1,21 @@
+"""What all files of one client share: connections, NameNodes, leases, settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paxosblock.client.leases import LeaseKeeper
+from paxosblock.client.namenode import NameNodes
+from paxosblock.client.transport import DataConnections
+from paxosblock.config import ClientConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """`writing` and `reading` are separate connections: a vote must not wait behind bulk data."""
+
+    config: ClientConfig
+    namenodes: NameNodes
+    writing: DataConnections
+    reading: DataConnections
+    leases: LeaseKeeper

@@ -1,0 +1,176 @@
+"""Data connections: one per DataNode, opened on demand, shared by all blocks of a client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import Any, Protocol
+
+import msgspec
+
+from paxosblock.calls import CallChannel, ChunkSink
+from paxosblock.control import split_address
+from paxosblock.datanode_api import (
+    STREAM_CALLS,
+    STREAM_REPLIES,
+    Ask,
+    Chunks,
+    ReadBytes,
+    Told,
+    Watch,
+)
+from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.protocol.messages import Nack
+from paxosblock.protocol.types import BlockId
+from paxosblock.stream import connect
+from paxosblock.wire import Buffer, FrameKind, Header, MessageTable, verify_payload
+
+_CALLS = MessageTable(STREAM_CALLS)
+_REPLIES = MessageTable(STREAM_REPLIES)
+_NACK = msgspec.msgpack.Decoder(Nack)
+
+
+class VoteListener(Protocol):
+    """Who hears what a DataNode says about the chunks of one block."""
+
+    def on_vote(self, header: Header) -> None:
+        """It voted; the SYNC flag says that the chunk is on stable storage."""
+
+    def on_nack(self, nack: Nack) -> None:
+        """It refused."""
+
+    def on_lost(self, error: PaxosBlockError) -> None:
+        """Nothing more will be heard: the connection ended."""
+
+
+class DataConnection:
+    """The data stream to one DataNode: chunks out, votes in, and calls."""
+
+    def __init__(self, address: str) -> None:
+        """Not connected yet; `connect` is called once."""
+        self.address = address
+        self._channel = CallChannel(_CALLS, _REPLIES, self)
+        self._listeners: dict[BlockId, VoteListener] = {}
+        self._lost: PaxosBlockError | None = None
+
+    async def connect(self, timeout_s: float) -> None:
+        """Raises UnavailableError or ProtocolError when there is no DataNode at the address."""
+        host, port = split_address(self.address)
+        self._channel.connection = await connect(host, port, self._channel, timeout_s=timeout_s)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._lost is not None or self._channel.connection.closed
+
+    def listen(self, block: BlockId, listener: VoteListener) -> None:
+        """Tell `listener` about the votes for `block` from now on.
+
+        Raises:
+            OutcomeUnknownError: the connection is lost already.
+        """
+        if self._lost is not None:
+            raise self._lost
+        self._listeners[block] = listener
+
+    def ignore(self, block: BlockId) -> None:
+        """Nobody wants to hear about the block any more."""
+        self._listeners.pop(block, None)
+
+    def send(self, header: bytes, payload: Buffer) -> None:
+        """Send a chunk frame, by reference; `on_lost` tells when it cannot arrive."""
+        self._channel.connection.send(header, payload)
+
+    async def tell(self, ask: Ask | Watch, timeout_s: float) -> Told:
+        """A protocol message and its answer.
+
+        Raises:
+            PaxosBlockError: no answer, or an error of the DataNode.
+        """
+        told = await self._call(ask, timeout_s)
+        if not isinstance(told, Told):
+            raise ProtocolError(f"{self.address} answered {type(told).__name__}")
+        return told
+
+    async def fetch(self, request: ReadBytes, sink: ChunkSink, timeout_s: float) -> Chunks:
+        """Chunks of a block; when this returns, all of them went to `sink`, unverified.
+
+        Raises:
+            PaxosBlockError: no answer, an error of the DataNode, or one that `sink` raised.
+        """
+        chunks = await self._call(request, timeout_s, sink)
+        if not isinstance(chunks, Chunks):
+            raise ProtocolError(f"{self.address} answered {type(chunks).__name__}")
+        return chunks
+
+    async def _call(self, request: object, timeout_s: float, sink: ChunkSink | None = None) -> Any:
+        return await self._channel.call(request, timeout_s=timeout_s, sink=sink)
+
+    async def close(self) -> None:
+        """Close; calls that wait fail."""
+        self._channel.connection.close()
+        await self._channel.connection.wait_closed()
+
+    def vote_received(self, header: Header, payload: memoryview) -> None:
+        """A VOTE or NACK frame arrived; of a block that nobody writes any more it is old news."""
+        listener = self._listeners.get(header.block)
+        if header.kind is FrameKind.VOTE:
+            if listener is not None:
+                listener.on_vote(header)
+            return
+        verify_payload(header, payload)
+        try:
+            nack = _NACK.decode(payload)
+        except msgspec.DecodeError as error:
+            raise ProtocolError(f"{self.address} sent a malformed Nack: {error}") from error
+        if listener is not None:
+            listener.on_nack(nack)
+
+    def connection_lost(self, error: PaxosBlockError) -> None:
+        """Every block that is written through this connection hears of it at once."""
+        self._lost = error
+        listeners, self._listeners = self._listeners, {}
+        for listener in listeners.values():
+            listener.on_lost(error)
+
+
+class DataConnections:
+    """One connection per DataNode address; a lost one is replaced when it is asked for again."""
+
+    def __init__(self, connect_timeout_s: float) -> None:
+        self._connect_timeout_s = connect_timeout_s
+        self._open: dict[str, DataConnection] = {}
+        self._connecting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._closed = False
+
+    async def get(self, address: str) -> DataConnection:
+        """The connection to the DataNode at `address` (host:port).
+
+        Raises:
+            UnavailableError: nobody answers there, or nobody knows where the DataNode is ("").
+            ProtocolError: somebody else answers.
+        """
+        if not address:
+            raise UnavailableError("the DataNode's address is not known")
+        connection = self._open.get(address)
+        if connection is not None and not connection.closed:
+            return connection
+        async with self._connecting[address]:
+            connection = self._open.get(address)
+            if connection is None or connection.closed:
+                connection = await self._connect(address)
+            return connection
+
+    async def _connect(self, address: str) -> DataConnection:
+        if self._closed:
+            raise UnavailableError("the client is closed")
+        connection = DataConnection(address)
+        await connection.connect(self._connect_timeout_s)
+        self._open[address] = connection
+        return connection
+
+    async def close(self) -> None:
+        """Close all of them."""
+        self._closed = True
+        connections, self._open = list(self._open.values()), {}
+        await asyncio.gather(*(connection.close() for connection in connections))
