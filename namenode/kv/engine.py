@@ -122,20 +122,24 @@ class SingleMemberStore:
     async def _write(self, storage: Storage) -> None:
         """Move the queue through the journal into the state machine until the store closes."""
         loop = asyncio.get_running_loop()
-        while await self._something_queued():
-            batch = self._take()
-            payloads = [pending.payload for pending in batch]
-            first = storage.next_index
-            try:
-                await loop.run_in_executor(self._thread, storage.append, payloads)
-            except OSError as error:
-                self._fail(batch, error)
-                break
+        try:
+            while self._failure is None and await self._something_queued():
+                await self._write_batch(storage, self._take())
+            if self._snapshotting is not None:
+                await self._snapshotting
+        finally:
+            await loop.run_in_executor(self._thread, storage.close)
+
+    async def _write_batch(self, storage: Storage, batch: list[_Pending]) -> None:
+        first = storage.next_index
+        payloads = [pending.payload for pending in batch]
+        try:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._thread, storage.append, payloads)
             self._apply(first, batch)
             self._snapshot_if_due(storage)
-        if self._snapshotting is not None:
-            await self._snapshotting
-        await loop.run_in_executor(self._thread, storage.close)
+        except Exception as error:  # our own mistake must not leave callers waiting, either
+            self._fail(batch, error)
 
     async def _something_queued(self) -> bool:
         while not self._queue and not self._closing:
@@ -159,10 +163,11 @@ class SingleMemberStore:
             if not pending.answer.done():  # the caller was cancelled; the entry is in the log
                 pending.answer.set_result(result)
 
-    def _fail(self, batch: list[_Pending], error: OSError) -> None:
+    def _fail(self, batch: list[_Pending], error: Exception) -> None:
         """Stop for good. Of `batch` any part may be on disk; the queue never got there."""
         self._failure = self._translated(error)
-        log.error("the store stops: %s", self._failure)
+        unexpected = None if isinstance(error, OSError) else error
+        log.error("the store stops: %s", self._failure, exc_info=unexpected)
         unknown = f"{self._failure}; whether the transaction happened shows after a restart"
         for pending in batch:
             _refuse(pending, OutcomeUnknownError(unknown))
@@ -186,9 +191,12 @@ class SingleMemberStore:
             # The journal still has everything; the next snapshot is another chance.
             log.warning("no snapshot of entry %d: %s", snapshot.revision, self._translated(error))
 
-    def _translated(self, error: OSError) -> StorageError:
-        reason = error.strerror or str(error)
-        return StorageError(f"{error.filename or self._folder}: {reason}")
+    def _translated(self, error: Exception) -> StorageError:
+        match error:
+            case OSError(filename=filename, strerror=str(reason)):
+                return StorageError(f"{filename or self._folder}: {reason}")
+            case _:
+                return StorageError(f"{self._folder}: {error!r}")
 
 
 def _refuse(pending: _Pending, error: OutcomeUnknownError | StorageError) -> None:

@@ -94,7 +94,7 @@ class Journal:
     def append(self, entries: Sequence[bytes]) -> int:
         """Append the entries as one batch; return how many bytes it took, once it is durable.
 
-        After an OSError nothing can be appended any more: the kernel may have dropped the pages
+        After an error nothing can be appended any more: the kernel may have dropped the pages
         that it could not write, so that a second sync would succeed without them.
         """
         assert not self._failed, "a sync that failed is never retried"
@@ -102,7 +102,7 @@ class Journal:
             if self._size >= self._segment_bytes:
                 self._roll()
             size = self._write(entries)
-        except OSError:
+        except BaseException:
             self._failed = True
             raise
         self._next_index += len(entries)

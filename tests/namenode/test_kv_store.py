@@ -289,6 +289,24 @@ async def test_what_waited_behind_a_failed_write_never_happened(tmp_path: Path) 
         assert not store.view().get(b"c").exists
 
 
+async def test_an_error_nobody_expected_leaves_no_caller_waiting(tmp_path: Path) -> None:
+    class Buggy(OsDisk):
+        broken = False
+
+        def sync(self, file: FileHandle) -> None:
+            if self.broken:
+                raise RuntimeError("a mistake")
+            super().sync(file)
+
+    disk = Buggy()
+    async with opened(tmp_path, disk) as store:
+        disk.broken = True
+        with pytest.raises(OutcomeUnknownError, match="a mistake"):
+            await store.commit(put(b"a"))
+        with pytest.raises(StorageError, match="a mistake"):
+            await store.commit(put(b"b"))
+
+
 async def test_a_snapshot_that_finds_no_room_does_not_stop_the_store(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -309,6 +327,33 @@ async def test_a_transaction_that_is_none_is_refused_and_the_store_goes_on(tmp_p
         with pytest.raises(InvalidRequestError):
             await store.commit(Transaction(deletes=("text",)))  # type: ignore[arg-type]
         assert await store.commit(put(b"a")) == Committed(1)
+
+
+async def test_a_torn_tail_is_cut_off_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(tmp_path) as store:
+        await store.commit(put(b"a"))
+    (segment,) = tmp_path.glob("journal-*")
+    size = segment.stat().st_size
+    segment.write_bytes(segment.read_bytes() + b"torn")
+    async with opened(tmp_path) as store:
+        assert store.view().get(b"a").exists
+    assert f"{segment}: cut off a torn tail of 4 bytes" in caplog.text
+    assert segment.stat().st_size == size
+
+
+async def test_a_start_removes_drafts_and_what_the_snapshot_replaces(tmp_path: Path) -> None:
+    async with opened(tmp_path, limits=SMALL) as store:
+        for number in range(60):
+            await store.commit(put(b"%d" % (number % 7)))
+    superfluous = ["journal-" + "0" * 19 + "1", "snapshot-" + "0" * 19 + "2", "snapshot-9.tmp"]
+    for name in superfluous:
+        assert not (tmp_path / name).exists()
+        (tmp_path / name).write_bytes(b"left by a crash")
+    async with opened(tmp_path) as store:
+        assert store.view().revision == 60
+    assert not [name for name in superfluous if (tmp_path / name).exists()]
 
 
 @pytest.mark.parametrize("kind", ["journal", "snapshot"])
