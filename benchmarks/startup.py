@@ -1,0 +1,73 @@
+"""How long a command takes to start: `python -m benchmarks.startup`.
+
+The goals: `paxosblock --help` in 150 ms, `paxosblock fs ls` in 300 ms, both as a user waits for
+them: a new process, from its start to its end. The bare interpreter is measured in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paxosblock.cluster import LocalCluster
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A command, and the milliseconds it may take (0: no goal)."""
+
+    name: str
+    command: tuple[str, ...]
+    goal_ms: int = 0
+
+
+def questions(namenodes: str) -> tuple[Question, ...]:
+    """What is measured, against a cluster at `namenodes`."""
+    python = sys.executable
+    cli = (python, "-m", "paxosblock")
+    return (
+        Question("python -c pass", (python, "-c", "pass")),
+        Question("paxosblock --help", (*cli, "--help"), 150),
+        Question("paxosblock fs --help", (*cli, "fs", "--help"), 150),
+        Question("paxosblock fs ls /", (*cli, "fs", "ls", "--namenodes", namenodes, "/"), 300),
+    )
+
+
+def measure_ms(command: Sequence[str], rounds: int) -> list[float]:
+    """Milliseconds of `rounds` runs in order of length, after one that warms the file cache."""
+    times = []
+    for _ in range(rounds + 1):
+        started = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        times.append((time.perf_counter() - started) * 1e3)
+    return sorted(times[1:])
+
+
+def main() -> None:
+    """Print one line for each question."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20, help="runs of each command")
+    rounds = parser.parse_args().rounds
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
+        f"Python {platform.python_version()}, {rounds} runs each"
+    )
+    with LocalCluster() as cluster:
+        for question in questions(",".join(cluster.addresses)):
+            times = measure_ms(question.command, rounds)
+            goal = f"   goal {question.goal_ms} ms" if question.goal_ms else ""
+            print(
+                f"{question.name:<22} p50 {statistics.median(times):6.1f} ms"
+                f"   max {times[-1]:6.1f} ms{goal}"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""`paxosblock cluster`: a cluster on this machine that goes on after the command has ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from paxosblock.cli.group import DashGroup, Entry, LocalVerb
+from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.text import human_size
+from paxosblock.cluster import LocalCluster
+from paxosblock.cluster_folder import ClusterFolder, Role
+from paxosblock.namenode_api import ClusterStatus, NodeStatus
+from paxosblock.node_process import Node
+
+_HERE = "paxosblock.cli.cluster"
+DEFAULT_FOLDER = "paxosblock-cluster"
+
+cluster = DashGroup(
+    "cluster",
+    short_help="Run a cluster on this machine: up, down, status.",
+    help="""Run a cluster on this machine: one process for each node.
+
+\b
+  paxosblock cluster up --path ./data
+  paxosblock cluster status --path ./data
+  paxosblock cluster down --path ./data      # files stay in ./data, up finds them again
+
+Logs are in PATH/logs. For a cluster that vanishes with your program use paxosblock.LocalCluster.
+""",
+    entries={
+        "up": Entry(_HERE, "Start a cluster, or start it again."),
+        "down": Entry(_HERE, "Stop its nodes; the files stay."),
+        "status": Entry(_HERE, "Show its nodes."),
+    },
+)
+
+_folder = click.option(
+    "--path",
+    default=DEFAULT_FOLDER,
+    show_default=True,
+    type=click.Path(file_okay=False),
+    help="The folder the cluster lives in.",
+)
+
+
+@click.command(cls=LocalVerb)
+@click.option("--datanodes", type=click.IntRange(1), help="How many.  [default: 3]")
+@click.option("--namenodes", type=click.IntRange(1), default=1, help="How many: 1 in this version.")
+@click.option("--volumes", type=click.IntRange(1), default=1, help="Per DataNode.  [default: 1]")
+@click.option(
+    "--base-port",
+    type=click.IntRange(0, 65535),
+    default=9870,
+    show_default=True,
+    help="The NameNode's port, the DataNodes' follow; 0: any free ports.",
+)
+@_folder
+@click.pass_obj
+def up(
+    session: Session,
+    *,
+    datanodes: int | None,
+    namenodes: int,
+    volumes: int,
+    base_port: int,
+    path: str,
+) -> None:
+    """Start a cluster in the background, in a new folder or one that has been up before.
+
+    \b
+      $ paxosblock cluster up
+      namenode-0    up    127.0.0.1:9870    process 4711
+      datanode-0    up    127.0.0.1:9871    process 4712
+      ...
+      export PAXOSBLOCK_NAMENODES=127.0.0.1:9870
+
+    A folder remembers its nodes and their ports. Returns when every node is ready.
+    """
+    known = ClusterFolder(Path(path)).read()
+    count = datanodes or (known.count(Role.DATANODE) if known else 3)
+    local = LocalCluster(
+        count, namenodes, path, base_port=base_port, volumes=volumes, die_with_parent=False
+    )
+    local.start()
+    for node in local.nodes:
+        _tell(session, node)
+    session.say(f"export PAXOSBLOCK_NAMENODES={','.join(local.addresses)}")
+
+
+@click.command(cls=LocalVerb)
+@_folder
+@click.pass_obj
+def down(session: Session, path: str) -> None:
+    """Stop the nodes of a cluster. What it stores stays in its folder.
+
+    \b
+      $ paxosblock cluster down
+      4 nodes stopped
+    """
+    local = LocalCluster.at(path)
+    running = sum(node.alive for node in local.nodes)
+    if not running:
+        raise UserError(path, "its cluster is not running")
+    clean = local.close()
+    forced = "" if clean else ", some by force: they did not end in time"
+    session.say(f"{running} nodes stopped{forced}", {"stopped": running, "clean": clean})
+
+
+@click.command(cls=LocalVerb)
+@_folder
+@click.pass_obj
+def status(session: Session, path: str) -> None:
+    """Show the nodes of a cluster: their processes, and what the NameNode says of them.
+
+    \b
+      $ paxosblock cluster status
+      namenode-0    up    127.0.0.1:9870    process 4711    12 files (1 being written), 14 blocks
+      datanode-0    up    127.0.0.1:9871    process 4712    live, 14 blocks, 1.2 G used, 80 G free
+
+    Exit code 1 when a node is down, or when the NameNode does not count it as live.
+    """
+    local = LocalCluster.at(path)
+    seen = local.status() if local.namenode.alive else None
+    reports = {node.address: node for node in seen.datanodes} if seen else {}
+    for node in local.nodes:
+        if node is local.namenode:
+            _tell(session, node, seen, _namenode_words(seen) if seen else "")
+        else:
+            report = reports.get(node.address)
+            _tell(session, node, report, _datanode_words(report) if report else "")
+        live = node is local.namenode or _is_live(reports.get(node.address))
+        session.failures += not (node.alive and live)
+
+
+def _is_live(report: NodeStatus | None) -> bool:
+    return report is not None and report.state == "live"
+
+
+def _tell(
+    session: Session, node: Node, report: ClusterStatus | NodeStatus | None = None, words: str = ""
+) -> None:
+    pid = node.pid
+    columns = [
+        f"{node.name:<13}",
+        "up  " if pid else "down",
+        f"{node.address:<17}",
+        f"process {pid}" if pid else "",
+        words,
+    ]
+    fact = {"name": node.name, "address": node.address, "process": pid, "report": report}
+    session.say(" ".join(columns).rstrip(), fact)
+
+
+def _namenode_words(seen: ClusterStatus) -> str:
+    return f"{seen.files} files ({seen.open_files} being written), {seen.blocks} blocks"
+
+
+def _datanode_words(report: NodeStatus) -> str:
+    used = sum(volume.used_bytes for volume in report.storages)
+    free = sum(volume.free_bytes for volume in report.storages)
+    failed = [f"{volume.storage}: {volume.failed}" for volume in report.storages if volume.failed]
+    words = f"{report.state}, {report.blocks} blocks, {human_size(used)} used"
+    return ", ".join([words, f"{human_size(free)} free", *failed])

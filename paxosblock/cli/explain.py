@@ -1,0 +1,165 @@
+"""`paxosblock explain`: what the replicas of a block have promised and voted for, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import click
+
+from paxosblock.cli.group import Verb
+from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.text import table
+from paxosblock.control import call
+from paxosblock.datanode_api import LIST_REPLICAS, ListReplicas, Replicas, ReplicaSummary
+from paxosblock.errors import PaxosBlockError
+from paxosblock.namenode_api import (
+    EXPLAIN,
+    GET_FILE,
+    BlockExplanation,
+    BlockRequest,
+    Member,
+    PathRequest,
+    VoteLine,
+)
+from paxosblock.protocol.types import BlockId
+
+_HEAD = ("storage", "node", "state", "promised", "accepted", "chunks", "bytes", "last chunk")
+_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLine:
+    """A member of a block's config, and what its DataNode says; `problem` when it says nothing."""
+
+    member: Member
+    replica: ReplicaSummary | None
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockStory:
+    """All that is known of a block, as `--json` prints it."""
+
+    explanation: BlockExplanation
+    replicas: tuple[ReplicaLine, ...]
+
+
+@click.command(cls=Verb)
+@click.argument("words", nargs=-1, required=True, metavar="PATH|BLOCK...")
+@click.pass_obj
+def explain(session: Session, words: tuple[str, ...]) -> None:
+    """Show the blocks of a file, or one block by its number, replica by replica.
+
+    \b
+      $ paxosblock explain /logs/a.log
+      block 7 of /logs/a.log: finalized (COMPLETE), 12 chunks, 6291456 bytes
+        written in generation 0, length decided in generation 1
+        storage  node        state      promised  accepted  chunks  bytes    last chunk
+        S-3f...  datanode-0  finalized  1         1         12      6291456  11 (524288 bytes, ...)
+        votes:
+          +0.0 ms  generation 1  fenced  S-3f...  last vote: chunk 11
+
+    promised: the highest generation the replica was asked to obey; accepted: the generation its
+    chunks were voted for in. Below them the steps of its recoveries, as the NameNode remembers.
+    """
+
+    def show(word: str) -> None:
+        for block in _blocks(session, word):
+            story = _story(session, block)
+            if session.json:
+                session.tell(story)
+            else:
+                for line in _lines(story):
+                    session.say(line)
+
+    session.for_each(words, show)
+
+
+def _blocks(session: Session, word: str) -> tuple[BlockId, ...]:
+    if word.isascii() and word.isdigit():
+        return (BlockId(int(word)),)
+    path = session.path(word)
+    view = session.call(GET_FILE, PathRequest(path))
+    if not view.blocks:
+        raise UserError(path, "has no blocks: nothing was written to it yet")
+    return tuple(block.record.block for block in view.blocks)
+
+
+def _story(session: Session, block: BlockId) -> BlockStory:
+    explanation = session.call(EXPLAIN, BlockRequest(block))
+    lines = (_replica_line(block, member) for member in explanation.view.members)
+    return BlockStory(explanation, tuple(lines))
+
+
+def _replica_line(block: BlockId, member: Member) -> ReplicaLine:
+    if not member.address:
+        return ReplicaLine(member, None, "its DataNode is not known")
+    try:
+        answer = call(member.address, LIST_REPLICAS, ListReplicas(), _TIMEOUT_S)
+    except PaxosBlockError as error:
+        return ReplicaLine(member, None, str(error))
+    replica = _find(answer, block, member)
+    return ReplicaLine(member, replica, "" if replica else "it has no replica of this block")
+
+
+def _find(answer: Replicas, block: BlockId, member: Member) -> ReplicaSummary | None:
+    for replica in answer.replicas:
+        if replica.state.block == block and replica.storage == member.storage:
+            return replica
+    return None
+
+
+def _lines(story: BlockStory) -> Iterator[str]:
+    yield from _record_lines(story.explanation)
+    rows = [_row(line) for line in story.replicas]
+    yield from (f"  {line}" for line in table(_HEAD, rows))
+    history = story.explanation.history
+    if history:
+        yield "  votes:"
+        yield from (f"    {line}" for line in history_lines(history))
+
+
+def _record_lines(explanation: BlockExplanation) -> Iterator[str]:
+    record = explanation.view.record
+    of_file = f" of {explanation.path}" if explanation.path else ""
+    state = f"{record.state.value} ({explanation.hdfs_state})"
+    size = f", {record.length} chunks, {record.size_bytes} bytes" if record.finalized else ""
+    yield f"block {record.block}{of_file}: {state}{size}"
+    decided = f", length decided in generation {record.finalized_generation}"
+    yield (
+        f"  written in generation {record.writer_generation}"
+        + (decided if record.finalized else f", generation {record.generation} is the latest")
+    )
+
+
+def _row(line: ReplicaLine) -> tuple[str, ...]:
+    member, replica = line.member, line.replica
+    if replica is None:
+        return (member.storage, member.node, line.problem, "", "", "", "", "")
+    state, last = replica.state, replica.last
+    return (
+        member.storage,
+        member.node,
+        replica.hdfs_state + (" (weak)" if state.weak else ""),
+        str(state.max_generation),
+        str(state.accepted_generation),
+        str(state.length),
+        str(state.size_bytes),
+        f"{last.index} ({last.size_bytes} bytes, crc {last.crc:08x})" if last else "-",
+    )
+
+
+def history_lines(history: tuple[VoteLine, ...]) -> list[str]:
+    """The steps of recoveries, times from the first one on."""
+    rows = [
+        (
+            f"+{step.time_ms - history[0].time_ms} ms",
+            f"generation {step.generation}",
+            step.event,
+            step.storage,
+            step.detail,
+        )
+        for step in history
+    ]
+    return table(("time", "", "step", "storage", ""), rows)

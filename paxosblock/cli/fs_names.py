@@ -1,0 +1,339 @@
+"""The verbs of `paxosblock fs` that only ask the NameNode: ls, mkdir, rm, mv, stat."""
+
+from __future__ import annotations
+
+import re
+import stat as unix
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import click
+
+from paxosblock.cli.group import Verb
+from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.text import human_size
+from paxosblock.errors import NotFoundError
+from paxosblock.namenode_api import (
+    DELETE,
+    LIST,
+    MKDIRS,
+    RENAME,
+    STAT,
+    DeletePath,
+    FileStatus,
+    Kind,
+    ListDirectory,
+    MakeDirectories,
+    PathRequest,
+    Rename,
+)
+
+
+def status_of(session: Session, path: str) -> FileStatus:
+    """What `path` names; raises NotFoundError."""
+    return session.call(STAT, PathRequest(path))
+
+
+def is_directory(session: Session, path: str) -> bool:
+    """Whether `path` is an existing directory."""
+    try:
+        return status_of(session, path).kind is Kind.DIRECTORY
+    except NotFoundError:
+        return False
+
+
+def join(directory: str, name: str) -> str:
+    """The path of an entry."""
+    return f"{directory.rstrip('/')}/{name}"
+
+
+def base_name(path: str) -> str:
+    """The last part of a path."""
+    return path.rstrip("/").rpartition("/")[2]
+
+
+# --- ls ------------------------------------------------------------------------------------------
+
+
+@click.command(cls=Verb)
+@click.option("-R", "recursive", is_flag=True, help="Directories below, too.")
+@click.option("-h", "human", is_flag=True, help="Sizes as 1.5 K, 256 M.")
+@click.option("-d", "itself", is_flag=True, help="A directory itself, not what is in it.")
+@click.option("-C", "only_paths", is_flag=True, help="Paths only.")
+@click.option("-t", "by_time", is_flag=True, help="Newest first.")
+@click.option("-S", "by_size", is_flag=True, help="Largest first.")
+@click.option("-r", "reverse", is_flag=True, help="Turn the order around.")
+@click.argument("paths", nargs=-1)
+@click.pass_obj
+def ls(
+    session: Session,
+    *,
+    recursive: bool,
+    human: bool,
+    itself: bool,
+    only_paths: bool,
+    by_time: bool,
+    by_size: bool,
+    reverse: bool,
+    paths: tuple[str, ...],
+) -> None:
+    """List a directory (default: /), or show a file.
+
+    \b
+      $ paxosblock fs ls /logs
+      Found 1 items
+      -rw-r--r--   3 ada staff       1024 2025-03-01 12:00 /logs/a.log
+
+    Type and permission, replicas, owner, group, bytes, last change, path. The length of a file that
+    is being written counts its finished blocks.
+    """
+    order = _order(by_time, by_size)
+
+    def show(written: str) -> None:
+        path = session.path(written)
+        status = status_of(session, path)
+        if status.kind is Kind.FILE or itself:
+            return _print_entries(session, [status], human, only_paths)
+        for entries in _pages(session, path, recursive, order, reverse):
+            if not (recursive or only_paths) and entries:
+                session.say(f"Found {len(entries)} items")
+            _print_entries(session, entries, human, only_paths)
+        return None
+
+    session.for_each(paths or ("/",), show)
+
+
+def _order(by_time: bool, by_size: bool) -> Callable[[FileStatus], tuple[int, str]]:
+    if by_size:
+        return lambda entry: (-entry.length, entry.path)
+    if by_time:
+        return lambda entry: (-entry.modified_ms, entry.path)
+    return lambda entry: (0, entry.path)
+
+
+def _pages(
+    session: Session,
+    path: str,
+    recursive: bool,
+    order: Callable[[FileStatus], tuple[int, str]],
+    reverse: bool,
+) -> Iterator[list[FileStatus]]:
+    """The entries of a directory, then those of the directories in it, depth first as hdfs does."""
+    entries = sorted(list_all(session, path), key=order, reverse=reverse)
+    if not recursive:
+        yield entries
+        return
+    for entry in entries:
+        yield [entry]
+        if entry.kind is Kind.DIRECTORY:
+            yield from _pages(session, entry.path, recursive, order, reverse)
+
+
+def list_all(session: Session, path: str) -> Iterator[FileStatus]:
+    """Every entry of a directory, page by page."""
+    after, more = "", True
+    while more:
+        page = session.call(LIST, ListDirectory(path, after))
+        yield from page.entries
+        more = page.more and bool(page.entries)
+        after = base_name(page.entries[-1].path) if page.entries else ""
+
+
+def _print_entries(
+    session: Session, entries: list[FileStatus], human: bool, only_paths: bool
+) -> None:
+    if session.json:
+        for entry in entries:
+            session.tell(entry)
+    elif only_paths:
+        for entry in entries:
+            session.say(entry.path)
+    else:
+        for line in listing(entries, human):
+            session.say(line)
+
+
+def listing(entries: list[FileStatus], human: bool) -> list[str]:
+    """Lines as `hdfs dfs -ls` prints them: columns as wide as their longest value."""
+    rows = [
+        (
+            mode(entry) + " ",
+            str(entry.replication) if entry.kind is Kind.FILE else "-",
+            entry.owner or "-",
+            entry.group or "-",
+            human_size(entry.length) if human else str(entry.length),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.modified_ms / 1000)),
+            entry.path,
+        )
+        for entry in entries
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(5)] if rows else []
+    return [
+        f"{mode_text}{replicas:>{max(3, widths[1])}} {owner:<{widths[2]}} {group:<{widths[3]}} "
+        f"{size:>{max(10, widths[4])}} {changed} {path}"
+        for mode_text, replicas, owner, group, size, changed, path in rows
+    ]
+
+
+def mode(entry: FileStatus) -> str:
+    """Such as "drwxr-xr-x"."""
+    kind = unix.S_IFDIR if entry.kind is Kind.DIRECTORY else unix.S_IFREG
+    return unix.filemode(kind | entry.permission)
+
+
+# --- mkdir, rm, mv -------------------------------------------------------------------------------
+
+
+@click.command(cls=Verb)
+@click.option("-p", "parents", is_flag=True, help="Make missing parents; existing is fine.")
+@click.argument("paths", nargs=-1, required=True)
+@click.pass_obj
+def mkdir(session: Session, parents: bool, paths: tuple[str, ...]) -> None:
+    """Make directories.
+
+    \b
+      $ paxosblock fs mkdir -p /logs/2025/03
+
+    Prints nothing when it is done.
+    """
+
+    def make(written: str) -> None:
+        request = MakeDirectories(session.path(written), parents=parents, owner=user())
+        session.tell(session.call(MKDIRS, request))
+
+    session.for_each(paths, make)
+
+
+@click.command(cls=Verb)
+@click.option("-r", "-R", "recursive", is_flag=True, help="Directories with what is in them.")
+@click.option("-f", "force", is_flag=True, help="What does not exist is no failure.")
+@click.option("-skipTrash", "skip_trash", is_flag=True, help="Accepted: there is no trash.")
+@click.argument("paths", nargs=-1, required=True)
+@click.pass_obj
+def rm(
+    session: Session, recursive: bool, force: bool, skip_trash: bool, paths: tuple[str, ...]
+) -> None:
+    """Delete files, and directories with -r. There is no trash: deleted is deleted.
+
+    \b
+      $ paxosblock fs rm -r /logs/2024
+      Deleted /logs/2024
+    """
+
+    def remove(written: str) -> None:
+        path = session.path(written)
+        try:
+            _check_deletable(session, path, recursive)
+        except NotFoundError:
+            if not force:
+                raise
+            return
+        session.call(DELETE, DeletePath(path, recursive=recursive))
+        session.say(f"Deleted {path}", {"deleted": path})
+
+    session.for_each(paths, remove)
+
+
+def _check_deletable(session: Session, path: str, recursive: bool) -> None:
+    """As hdfs: without -r a directory is refused, even an empty one."""
+    if status_of(session, path).kind is Kind.DIRECTORY and not recursive:
+        raise UserError(path, "is a directory (delete it with -r)")
+
+
+@click.command(cls=Verb)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("destination")
+@click.pass_obj
+def mv(session: Session, sources: tuple[str, ...], destination: str) -> None:
+    """Rename a file or directory, or move several into an existing directory.
+
+    \b
+      $ paxosblock fs mv /logs/a.log /archive/
+
+    Never replaces an existing file. Prints nothing when it is done.
+    """
+    target = session.path(destination)
+    inside = target_is_directory(session, target, destination, len(sources))
+
+    def move(written: str) -> None:
+        source = session.path(written)
+        wanted = join(target, base_name(source)) if inside else target
+        session.tell(session.call(RENAME, Rename(source, wanted)))
+
+    session.for_each(sources, move)
+
+
+def target_is_directory(session: Session, target: str, written: str, count: int) -> bool:
+    """Whether sources go *into* the target and keep their names.
+
+    Raises:
+        UserError: they must, and it is no directory.
+    """
+    if is_directory(session, target):
+        return True
+    if count > 1 or written.endswith("/"):
+        raise UserError(written, "no such directory")
+    return False
+
+
+# --- stat ----------------------------------------------------------------------------------------
+
+
+@click.command(cls=Verb)
+@click.argument("words", nargs=-1, required=True, metavar="[FORMAT] PATH...")
+@click.pass_obj
+def stat(session: Session, words: tuple[str, ...]) -> None:
+    """Show facts about files and directories, as FORMAT says (default: %y).
+
+    \b
+      $ paxosblock fs stat "%F %b bytes, %r replicas, %n" /logs/a.log
+      regular file 1024 bytes, 3 replicas, a.log
+
+    \b
+    %b bytes        %F type           %n name        %o block size   %r replicas
+    %u owner        %g group          %a mode (octal)                %A mode (symbolic)
+    %y changed, UTC %Y the same in ms %%  a percent sign
+
+    With --json everything, also the durability and whether the file is being written.
+    """
+    has_format = "%" in words[0] and not words[0].startswith("/")
+    template, paths = (words[0], words[1:]) if has_format else ("%y", words)
+    if not paths:
+        raise click.UsageError("Missing argument 'PATH...'.")
+
+    def show(written: str) -> None:
+        status = status_of(session, session.path(written))
+        session.say(formatted(template, status), status)
+
+    session.for_each(paths, show)
+
+
+def formatted(template: str, status: FileStatus) -> str:
+    """`template` with its %-letters filled in; unknown ones stay."""
+    changed = datetime.fromtimestamp(status.modified_ms // 1000, UTC)
+    values = {
+        "b": str(status.length),
+        "F": "directory" if status.kind is Kind.DIRECTORY else "regular file",
+        "n": base_name(status.path),
+        "o": str(status.block_size),
+        "r": str(status.replication),
+        "u": status.owner,
+        "g": status.group,
+        "a": f"{status.permission:o}",
+        "A": mode(status)[1:],
+        "y": changed.strftime("%Y-%m-%d %H:%M:%S"),
+        "Y": str(status.modified_ms),
+        "%": "%",
+    }
+    return re.sub("%(.)", lambda match: values.get(match[1], match[0]), template)
+
+
+def user() -> str:
+    """Who runs this command, as new files and directories will say."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

@@ -1,0 +1,144 @@
+"""Groups of commands that are imported when they are asked for, and verbs that fail in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import click
+
+from paxosblock.cli.session import Session
+from paxosblock.errors import PaxosBlockError
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command of a group: the module that defines it under its own name, and what it does.
+
+    The summary stands here too so that `--help` need not import the command.
+    """
+
+    module: str
+    summary: str
+
+
+class LazyGroup(click.Group):
+    """Imports the module of a command when the command is used."""
+
+    def __init__(self, *args: Any, entries: Mapping[str, Entry], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.entries = entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order of the table."""
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; a leading dash is taken as `hdfs dfs -ls` would write it."""
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None
+        command = getattr(import_module(entry.module), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
+
+
+class DashGroup(LazyGroup):
+    """Takes its commands with a leading dash too, as `hdfs dfs -ls` writes them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Strip the dash of the first word that is a command."""
+        for index, word in enumerate(args):
+            if word.startswith("-") and word[1:] in self.entries:
+                args = [*args[:index], word[1:], *args[index + 1 :]]
+                break
+            if not word.startswith("-"):
+                break
+        return super().parse_args(ctx, args)
+
+
+class Verb(click.Command):
+    """A command whose expected failures are one line each and exit code 1."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += self.shared_options()
+
+    @staticmethod
+    def shared_options() -> list[click.Parameter]:
+        """Options that every verb of this kind has."""
+        return common_options()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; tell a failure as `verb: 'path': reason`."""
+        session = ctx.find_object(Session)
+        assert session is not None
+        session.verb = ctx.info_name or ""
+        try:
+            result = super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except (PaxosBlockError, OSError) as error:
+            session.tell_failure(error)
+        if session.failures:
+            ctx.exit(1)
+        return result
+
+
+class LocalVerb(Verb):
+    """A verb that is not about the cluster of --namenodes."""
+
+    @staticmethod
+    def shared_options() -> list[click.Parameter]:
+        """Without --namenodes."""
+        return output_options()
+
+
+def common_options() -> list[click.Parameter]:
+    """Options that stand before or after a verb."""
+    namenodes = click.Option(
+        ["--namenodes"],
+        metavar="HOST:PORT[,...]",
+        expose_value=False,
+        callback=_keep("namenodes"),
+        help="Where the cluster is; else PAXOSBLOCK_NAMENODES, else 127.0.0.1:9870.",
+    )
+    return [namenodes, *output_options()]
+
+
+def output_options() -> list[click.Parameter]:
+    """How to tell results and failures."""
+    return [
+        click.Option(
+            ["--json"],
+            is_flag=True,
+            default=None,
+            expose_value=False,
+            callback=_keep("json"),
+            help="One JSON object per line instead of text.",
+        ),
+        click.Option(
+            ["--debug"],
+            is_flag=True,
+            default=None,
+            expose_value=False,
+            callback=_keep("debug"),
+            help="Show the traceback of a failure.",
+        ),
+    ]
+
+
+def _keep(attribute: str) -> Any:
+    def callback(ctx: click.Context, option: click.Parameter, value: Any) -> Any:
+        if value is not None:
+            setattr(ctx.ensure_object(Session), attribute, value)
+        return value
+
+    return callback

@@ -1,0 +1,116 @@
+"""The `paxosblock` command. Every family of verbs is a module that is imported when it is used."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from paxosblock.cli.group import Entry, LazyGroup, common_options
+from paxosblock.cli.session import Session
+
+ENTRIES = {
+    "demo": Entry("paxosblock.cli.demo", "Write a real file, kill nodes, verify every byte."),
+    "cluster": Entry("paxosblock.cli.cluster", "Run a cluster on this machine: up, down, status."),
+    "fs": Entry("paxosblock.cli.fs", "Files, with the verbs and flags of `hdfs dfs`."),
+    "explain": Entry("paxosblock.cli.explain", "Show a block's generations and votes by replica."),
+    "namenode": Entry("paxosblock.cli.nodes", "Run one NameNode."),
+    "datanode": Entry("paxosblock.cli.nodes", "Run one DataNode."),
+}
+_BENCH = Entry("paxosblock.cli.bench", "Run the benchmarks (in a checkout of the repository).")
+
+HELP = """Files as replicated blocks, by consensus.
+
+\b
+A first round:
+  paxosblock cluster up                  # one NameNode and three DataNodes, in the background
+  paxosblock fs put notes.txt /notes.txt
+  paxosblock fs cat /notes.txt
+  paxosblock explain /notes.txt          # who voted for what
+  paxosblock cluster down
+
+Every command has a --help with an example. Exit codes: 0 done, 1 failed, 2 wrong usage.
+"""
+
+
+def _entries() -> dict[str, Entry]:
+    has_benchmarks = importlib.util.find_spec("benchmarks") is not None
+    return ENTRIES | ({"bench": _BENCH} if has_benchmarks else {})
+
+
+def _version(ctx: click.Context, option: click.Parameter, value: bool) -> None:
+    if value:
+        from paxosblock.version import __version__
+
+        click.echo(f"paxosblock {__version__}")
+        ctx.exit()
+
+
+root = LazyGroup(
+    "paxosblock",
+    entries=_entries(),
+    help=HELP,
+    params=[
+        *common_options(),
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_version,
+            help="Show the version.",
+        ),
+    ],
+)
+
+
+def main() -> NoReturn:
+    """The console script: run the command line of this process and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code. Nothing leaves here as an exception."""
+    session = Session()
+    try:
+        result = root.main(list(arguments), "paxosblock", standalone_mode=False, obj=session)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return 2
+    except click.UsageError as error:
+        click.echo(_usage_line(error), err=True)
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # Whoever read our output has gone, as in `cat | head`. Nothing is left to flush at exit.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except Exception as error:
+        return _tell_bug(session, error)
+
+
+def _usage_line(error: click.UsageError) -> str:
+    where = error.ctx.command_path if error.ctx else "paxosblock"
+    message = " ".join(error.format_message().split())
+    return f"{where.rpartition(' ')[2]}: {message} Try '{where} --help'."
+
+
+def _tell_bug(session: Session, error: Exception) -> int:
+    if session.debug:
+        traceback.print_exception(error, file=sys.stderr)
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    hint = "" if session.debug else " (run again with --debug for the traceback)"
+    verb = session.verb or "paxosblock"
+    click.echo(f"{verb}: this is a bug in paxosblock: {what}{hint}", err=True)
+    return 1

@@ -1,0 +1,130 @@
+"""What one run of the command knows: where the cluster is, how to speak, what went wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+import msgspec
+
+from paxosblock.errors import PaxosBlockError
+from paxosblock.methods import Method
+
+if TYPE_CHECKING:
+    from paxosblock.client import Client
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+T = TypeVar("T")
+
+DEFAULT_NAMENODES = "127.0.0.1:9870"
+SCHEME = "paxosblock://"
+
+
+class UserError(PaxosBlockError):
+    """What a user asked for makes no sense; `path` is the argument that is wrong."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"'{path}': {reason}", path=path)
+
+
+@dataclass
+class Session:
+    """Settings of this run, and the cluster it talks to."""
+
+    namenodes: str | None = None
+    json: bool = False
+    debug: bool = False
+    verb: str = ""
+    failures: int = 0
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """host:port of the NameNodes: the flag, else the environment, else the default."""
+        from paxosblock.client.url import NAMENODES_VARIABLE, cluster_addresses
+
+        chosen = self.namenodes or os.environ.get(NAMENODES_VARIABLE) or DEFAULT_NAMENODES
+        return cluster_addresses(chosen)
+
+    def path(self, written: str) -> str:
+        """The absolute path that a user wrote, plain or as a URL (which then names the cluster).
+
+        Raises:
+            UserError: it does not begin with "/".
+            ConfigError: a URL that is none.
+        """
+        path = written
+        if written.startswith(SCHEME):
+            from paxosblock.client.url import parse_url
+
+            url = parse_url(written)
+            self.namenodes, path = ",".join(url.namenodes), url.path
+        if not path.startswith("/"):
+            raise UserError(written, "not an absolute path: it must start with '/'")
+        return path.rstrip("/") or "/"
+
+    def call(self, method: Method[Q, A], request: Q) -> A:
+        """Ask the NameNode, without the weight of the whole client."""
+        from paxosblock.control import call_any
+
+        return call_any(self.addresses, method, request)
+
+    def client(self) -> Client:
+        """A client of the cluster, for bytes."""
+        from paxosblock.client import Client
+
+        return Client(SCHEME + ",".join(self.addresses))
+
+    def say(self, text: str, fact: object = None) -> None:
+        """One line for people; for machines the fact behind it, when there is one."""
+        if not self.json:
+            click.echo(text)
+        elif fact is not None:
+            self.tell(fact)
+
+    def tell(self, fact: object) -> None:
+        """One line of JSON, with --json only."""
+        if self.json:
+            click.echo(msgspec.json.encode(fact))
+
+    def for_each(self, items: Iterable[T], action: Callable[[T], None]) -> None:
+        """Do it for every argument; one that fails is told and does not stop the others."""
+        for item in items:
+            try:
+                action(item)
+            except BrokenPipeError:
+                raise
+            except (PaxosBlockError, OSError) as error:
+                self.tell_failure(error, item if isinstance(item, str) else None)
+
+    def tell_failure(self, error: PaxosBlockError | OSError, path: str | None = None) -> None:
+        """One line on standard error; the run ends with exit code 1."""
+        self.failures += 1
+        about = path_of(error) or path
+        if self.debug:
+            traceback.print_exception(error, file=sys.stderr)
+        if self.json:
+            fact = {"verb": self.verb, "path": about, "reason": reason_of(error)}
+            fact |= {"error": type(error).__name__}
+            click.echo(msgspec.json.encode(fact), err=True)
+            return
+        parts = [self.verb, f"'{about}'" if about else "", reason_of(error)]
+        click.echo(": ".join(part for part in parts if part), err=True)
+
+
+def path_of(error: PaxosBlockError | OSError) -> str | None:
+    """The path an error is about, when it says so."""
+    named = error.details.get("path") if isinstance(error, PaxosBlockError) else error.filename
+    return None if named is None else str(named)
+
+
+def reason_of(error: PaxosBlockError | OSError) -> str:
+    """Why, in one line, without the path: errors about a path begin with it in quotes."""
+    if not isinstance(error, PaxosBlockError):
+        return (error.strerror or str(error)).lower()
+    return " ".join(str(error).removeprefix(f"'{path_of(error)}': ").split())

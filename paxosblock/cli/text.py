@@ -1,0 +1,27 @@
+"""Numbers and tables as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+_UNITS: Final = "KMGTPE"
+
+
+def human_size(size_bytes: int) -> str:
+    """As hdfs prints it: "512", "1.5 K", "256 M"."""
+    if size_bytes < 1024:
+        return str(size_bytes)
+    power = min((size_bytes.bit_length() - 1) // 10, len(_UNITS))
+    number = f"{size_bytes / 1024**power:.1f}".removesuffix(".0")
+    return f"{number} {_UNITS[power - 1]}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of left-aligned columns, two spaces apart."""
+    lines = [head, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return [
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]

@@ -1,0 +1,174 @@
+"""The folder a local cluster lives in: what it remembers between two commands.
+
+::
+
+    cluster.json        members, ports, settings
+    config.toml         the settings as the nodes read them
+    logs/NAME.log       what a node said
+    run/NAME.json       the process a node was last started as
+    NAME/               a node's own files
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from paxosblock.errors import ConfigError, StorageError
+from paxosblock.process import ProcessId
+
+Settings = Mapping[str, Mapping[str, str | int]]
+"""Settings by section and name as in the TOML file: `{"namenode": {"lease_soft_limit": "2s"}}`."""
+
+
+class Role(enum.Enum):
+    """What a node does; also the command that runs it."""
+
+    NAMENODE = "namenode"
+    DATANODE = "datanode"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node of the cluster.
+
+    `listen` is host:port, port 0 until the node was first started. `volumes` counts the folders a
+    DataNode keeps replicas in.
+    """
+
+    role: Role
+    name: str
+    listen: str
+    volumes: int = 1
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Names of the node's folders; its address file is in the first."""
+        if self.role is Role.NAMENODE:
+            return (self.name,)
+        return tuple(f"{self.name}/volume-{number}" for number in range(self.volumes))
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What `cluster.json` holds."""
+
+    members: tuple[Member, ...]
+    settings: dict[str, dict[str, str | int]]
+    version: int = 1
+
+    def count(self, role: Role) -> int:
+        """How many members have this role."""
+        return sum(member.role is role for member in self.members)
+
+    def replacing(self, member: Member) -> Membership:
+        """The same with `member` in the place of the one of its name."""
+        members = tuple(member if old.name == member.name else old for old in self.members)
+        return replace(self, members=members)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFolder:
+    """Reads and writes the files of a cluster's folder."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The configuration file of the nodes."""
+        return self.path / "config.toml"
+
+    def log(self, name: str) -> Path:
+        """Where the node `name` writes what it has to say."""
+        return self.path / "logs" / f"{name}.log"
+
+    def volumes(self, member: Member) -> tuple[Path, ...]:
+        """The folders of a member."""
+        return tuple(self.path / folder for folder in member.folders)
+
+    def prepare(self, membership: Membership) -> None:
+        """Make the folders and files that nodes need to start.
+
+        Raises:
+            StorageError: the operating system refuses.
+        """
+        try:
+            for member in membership.members:
+                for volume in self.volumes(member):
+                    volume.mkdir(parents=True, exist_ok=True)
+            for name in ("logs", "run"):
+                (self.path / name).mkdir(exist_ok=True)
+            _write_whole(self.config, _toml(membership.settings).encode())
+            self.write(membership)
+        except OSError as error:
+            raise StorageError(f"cannot make a cluster in {self.path}: {error.strerror}") from error
+
+    def read(self) -> Membership | None:
+        """The cluster that lives here, None when there is none.
+
+        Raises:
+            ConfigError: `cluster.json` is not one.
+        """
+        file = self.path / "cluster.json"
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=Membership)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise ConfigError(f"{file} does not describe a cluster: {error}") from error
+
+    def write(self, membership: Membership) -> None:
+        """Remember the cluster."""
+        encoded = msgspec.json.format(msgspec.json.encode(membership), indent=2)
+        _write_whole(self.path / "cluster.json", encoded + b"\n")
+
+    def read_process(self, name: str) -> ProcessId | None:
+        """The process that the node `name` runs as; None when it has ended since."""
+        try:
+            process = msgspec.json.decode(self._process_file(name).read_bytes(), type=ProcessId)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+        return process if process.alive else None
+
+    def write_process(self, name: str, process: ProcessId) -> None:
+        """Remember the process of a node that was started."""
+        _write_whole(self._process_file(name), msgspec.json.encode(process))
+
+    def forget_process(self, name: str) -> None:
+        """The node was stopped."""
+        self._process_file(name).unlink(missing_ok=True)
+
+    def _process_file(self, name: str) -> Path:
+        return self.path / "run" / f"{name}.json"
+
+
+def last_words(log: Path, start: int = 0, most_bytes: int = 4096) -> str:
+    """The end of a log, of what was written from byte `start` on."""
+    with contextlib.suppress(FileNotFoundError), open(log, "rb") as file:
+        file.seek(max(start, file.seek(0, os.SEEK_END) - most_bytes))
+        return file.read().decode(errors="replace").strip()
+    return ""
+
+
+def _toml(settings: Settings) -> str:
+    lines = []
+    for section, values in settings.items():
+        lines.append(f"[{section}]")
+        # A text or whole number is the same in JSON and in TOML.
+        lines += [
+            f"{name} = {msgspec.json.encode(value).decode()}" for name, value in values.items()
+        ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Replace a file so that a reader sees the old one or the new one."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.write_bytes(data)
+    scratch.replace(path)

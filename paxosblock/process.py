@@ -1,0 +1,134 @@
+"""Operating-system processes of nodes: started, recognised again, signalled, ended.
+
+A process is named by its number *and* its start, so that a pid file that outlived its process is
+never taken for whoever got the number next. Linux only: `/proc`, pidfd and `PR_SET_PDEATHSIG`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from paxosblock.errors import StorageError
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """One process, for ever: its number, its start in clock ticks after boot, and the boot."""
+
+    pid: int
+    started: int
+    boot: str
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs (a stopped process does, one that only waits to be reaped not)."""
+        return identify(self.pid) == self
+
+    def send(self, number: signal.Signals) -> bool:
+        """Send a signal; False when the process is gone. Never reaches another process."""
+        with _pidfd(self) as descriptor:
+            if descriptor is None:
+                return False
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, number)
+            return True
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until it has ended; False when it still runs after `timeout_s`."""
+        with _pidfd(self) as descriptor:
+            if descriptor is None:
+                return True
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            return bool(poll.poll(timeout_s * 1000))
+
+
+def identify(pid: int) -> ProcessId | None:
+    """The process that has this number now, None when there is none or it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name in parentheses may contain anything; what follows it is plain: proc(5).
+    state, *fields = stat[stat.rindex(")") + 2 :].split()
+    if state in "ZX":
+        return None
+    return ProcessId(pid, int(fields[18]), _boot_id())
+
+
+@cache
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@contextlib.contextmanager
+def _pidfd(process: ProcessId) -> Iterator[int | None]:
+    """A descriptor that is this very process or None: checked after it was opened."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        yield None
+        return
+    try:
+        yield descriptor if process.alive else None
+    finally:
+        os.close(descriptor)
+
+
+@cache
+def _spawner() -> ThreadPoolExecutor:
+    # PR_SET_PDEATHSIG fires when the *thread* that started the child ends. So one thread, which
+    # lives as long as this process, starts all of them, whichever thread asks for it.
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="paxosblock-spawner")
+
+
+def spawn(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start `command` with its output appended to `log`, in a process group of its own, so that a
+    Ctrl-C at the terminal is for whoever started it.
+
+    Raises:
+        StorageError: the log cannot be written or the command cannot be run.
+    """
+    try:
+        with open(log, "ab") as output:
+            return (
+                _spawner()
+                .submit(
+                    subprocess.Popen,
+                    list(command),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                )
+                .result()
+            )
+    except OSError as error:
+        raise StorageError(f"cannot start {command[0]}: {error}") from error
+
+
+def die_with(parent: int) -> None:
+    """Ask the kernel to SIGKILL this process when the process `parent`, which started it, ends.
+
+    Even a stopped process dies so. When `parent` has ended already this exits at once.
+    """
+    import ctypes  # noqa: PLC0415 - only nodes of a throw-away cluster pay for it
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
+        raise StorageError(f"prctl: {os.strerror(ctypes.get_errno())}")
+    # The parent may have ended before the kernel knew what to do then.
+    if os.getppid() != parent:
+        sys.exit(1)
