@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml
 	@if [ -z "$(PYTHON)" ]; then \
 		echo "make: no Python 3.11 or newer found; install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; fi
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 demo: $(STAMP) ## a throw-away cluster: write a file, kill nodes on the way, verify every byte
