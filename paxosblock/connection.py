@@ -11,7 +11,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
 from paxosblock.wire import (
@@ -181,10 +181,9 @@ class FrameConnection(asyncio.BufferedProtocol):
         await self._closed.wait()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=self._high_water_bytes)
-        tune_socket(transport.get_extra_info("socket"))
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._transport.set_write_buffer_limits(high=self._high_water_bytes)
+        tune_socket(self._transport.get_extra_info("socket"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._error is None:

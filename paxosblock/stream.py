@@ -64,9 +64,11 @@ def upgrade_handler(
             return web.Response(
                 status=error.http_status, body=encode_error(error), content_type=ERROR_TYPE
             )
-        connection = FrameConnection(handler, _peer_of(request), on_lost=connections.discard)
-        connections.add(connection)
-        _take_over(request, connection)
+        transport = request.transport
+        if transport is not None:
+            connection = FrameConnection(handler, _peer_of(transport), on_lost=connections.discard)
+            connections.add(connection)
+            _take_over(request, transport, connection)
         return web.Response(status=101)  # for the access log; it finds the connection gone
 
     async def close_all(_app: web.Application) -> None:
@@ -76,16 +78,16 @@ def upgrade_handler(
     return upgrade
 
 
-def _peer_of(request: web.Request) -> str:
-    assert request.transport is not None
-    host, port, *_ = request.transport.get_extra_info("peername")
+def _peer_of(transport: asyncio.Transport) -> str:
+    host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
     return f"{host}:{port}"
 
 
-def _take_over(request: web.Request, connection: FrameConnection) -> None:
+def _take_over(
+    request: web.Request, transport: asyncio.Transport, connection: FrameConnection
+) -> None:
     """Move the request's transport from aiohttp to `connection`; to aiohttp it looks closed."""
-    http, transport = request.protocol, request.transport
-    assert transport is not None
+    http = request.protocol
     # A uvloop transport chooses how to read when reading starts: buffered or not.
     transport.pause_reading()
     transport.set_protocol(connection)

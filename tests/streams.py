@@ -1,0 +1,87 @@
+"""A server with a data stream, and simple handlers, for the tests of the stream."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from paxosblock.connection import FrameConnection
+from paxosblock.errors import PaxosBlockError
+from paxosblock.protocol.types import BlockId, ChunkIndex
+from paxosblock.stream import connect, upgrade_handler
+from paxosblock.wire import FrameKind, Header
+
+HOST = "127.0.0.1"
+
+
+@dataclass
+class Recorder:
+    """A handler that keeps copies of what comes."""
+
+    frames: asyncio.Queue[tuple[Header, bytes]] = field(default_factory=asyncio.Queue)
+    lost: PaxosBlockError | None = None
+
+    def payload_buffer(self, header: Header) -> memoryview | None:
+        return None
+
+    def frame_received(
+        self, connection: FrameConnection, header: Header, frame: memoryview
+    ) -> None:
+        self.frames.put_nowait((header, bytes(frame)))
+
+    def payload_received(
+        self, connection: FrameConnection, header: Header, payload: memoryview
+    ) -> None:
+        raise AssertionError("no buffer was given")
+
+    def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None:
+        self.lost = error
+
+
+class Echo(Recorder):
+    """A server's handler that sends every frame back as it came."""
+
+    def frame_received(
+        self, connection: FrameConnection, header: Header, frame: memoryview
+    ) -> None:
+        connection.send(bytes(frame))
+
+
+@asynccontextmanager
+async def node(make_handler: Callable[[web.Request], Any]) -> AsyncIterator[int]:
+    """A server with a data stream; gives its port."""
+    app = web.Application()
+    app.router.add_get("/stream", upgrade_handler(app, make_handler))
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, HOST, 0)
+        await site.start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def stream_to(port: int, handler: Any) -> AsyncIterator[FrameConnection]:
+    connection = await connect(HOST, port, handler)
+    try:
+        yield connection
+    finally:
+        connection.close()
+        await connection.wait_closed()
+
+
+def chunk(payload: bytes, index: int = 0) -> bytes:
+    header = Header.of(FrameKind.CHUNK, payload, index=ChunkIndex(index), block=BlockId(7))
+    return header.pack() + payload
+
+
+def some_bytes(size: int, seed: int = 0) -> bytes:
+    return random.Random(seed).randbytes(size)

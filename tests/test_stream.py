@@ -1,0 +1,302 @@
+"""The data stream (connection.py, stream.py), on asyncio's own loop and on uvloop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from dataclasses import dataclass, field
+
+import pytest
+from aiohttp import web
+
+from paxosblock import connection as connection_module
+from paxosblock.connection import FrameConnection
+from paxosblock.errors import (
+    AccessError,
+    OutcomeUnknownError,
+    ProtocolError,
+    UnavailableError,
+)
+from paxosblock.stream import connect
+from paxosblock.wire import HEADER_BYTES, MAX_CHUNK_BYTES, FrameKind, Header, verify_payload
+from tests.loops import on_both_loops
+from tests.streams import HOST, Echo, Recorder, chunk, node, some_bytes, stream_to
+from tests.waiting import wait_until_async
+
+# -- frames -------------------------------------------------------------------------------------
+
+
+@on_both_loops
+async def test_frames_of_all_sizes_come_back_whole_and_in_order() -> None:
+    sizes = [
+        0,
+        1,
+        1024,
+        65_487,
+        65_488,
+        65_489,
+        300_000,
+        5,
+        5,
+        1 << 20,
+        0,
+        300_000,
+        MAX_CHUNK_BYTES,
+    ]
+    sent = [chunk(some_bytes(size, seed=index), index) for index, size in enumerate(sizes)]
+    client = Recorder()
+    async with node(lambda _request: Echo()) as port, stream_to(port, client) as connection:
+        for frame in sent:
+            connection.send(frame[:HEADER_BYTES], frame[HEADER_BYTES:])
+            await connection.drain()
+        for index, frame in enumerate(sent):
+            header, got = await client.frames.get()
+            assert (header.index, got) == (index, frame)
+
+
+@pytest.mark.parametrize("piece", [1, 47, 48, 49, 1000, 70_000])
+async def test_frames_are_found_however_the_bytes_are_cut(piece: int) -> None:
+    sizes = [0, 3, 0, 200, 1] if piece < 48 else [0, 3, 70_000, 0, 200_000, 200_000, 60_000, 1]
+    sent = [chunk(some_bytes(size), index) for index, size in enumerate(sizes)]
+    recorder = Recorder()
+    receiver = FrameConnection(recorder, "peer")
+    data = b"".join(sent)
+    for begin in range(0, len(data), piece):
+        receiver.feed(data[begin : begin + piece])
+    assert [recorder.frames.get_nowait()[1] for _ in sizes] == sent
+    receiver.connection_lost(None)
+
+
+@dataclass
+class IntoOneBuffer(Recorder):
+    """A handler that has all chunks put side by side into one buffer of its own."""
+
+    buffer: bytearray = field(default_factory=lambda: bytearray(4 << 20))
+    filled: int = 0
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    chunks: int = 0
+
+    def payload_buffer(self, header: Header) -> memoryview | None:
+        if header.kind is not FrameKind.CHUNK:
+            return None
+        return memoryview(self.buffer)[self.filled :]
+
+    def payload_received(
+        self, connection: FrameConnection, header: Header, payload: memoryview
+    ) -> None:
+        verify_payload(header, payload)
+        self.filled += len(payload)
+        self.chunks += 1
+        if self.chunks == 5:
+            self.done.set()
+
+
+async def test_a_handler_may_have_payloads_put_where_it_needs_them() -> None:
+    payloads = [some_bytes(size, size) for size in (10, 1 << 20, 70_000, 1, 1 << 20)]
+    client = IntoOneBuffer()
+    async with node(lambda _request: Echo()) as port, stream_to(port, client) as connection:
+        for payload in payloads:
+            connection.send(chunk(payload))
+        connection.send_frame(Header(FrameKind.VOTE))
+        await client.done.wait()
+        assert client.buffer[: client.filled] == b"".join(payloads)
+        assert (await client.frames.get())[0].kind is FrameKind.VOTE
+
+
+async def test_a_sender_waits_while_the_receiver_is_slow() -> None:
+    servers: list[FrameConnection] = []
+
+    class Slow(Recorder):
+        def frame_received(
+            self, connection: FrameConnection, header: Header, frame: memoryview
+        ) -> None:
+            servers.append(connection)
+            connection.pause_reading()
+
+    big = chunk(bytes(MAX_CHUNK_BYTES))
+    async with node(lambda _request: Slow()) as port, stream_to(port, Recorder()) as connection:
+        connection.send(chunk(b"stop reading"))
+        for _ in range(4):
+            connection.send(big)
+        waiting = asyncio.create_task(connection.drain())
+        await asyncio.sleep(0)
+        connection.abort()
+        with pytest.raises(OutcomeUnknownError, match="aborted here"):
+            await waiting
+    assert servers
+
+
+async def test_a_large_buffer_is_given_back_when_the_connection_is_quiet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "IDLE_SECONDS", 0.02)
+    client = Recorder()
+    async with node(lambda _request: Echo()) as port, stream_to(port, client) as connection:
+        connection.send(chunk(bytes(1 << 20)))
+        await client.frames.get()
+        assert len(connection.get_buffer(-1)) > 1 << 20
+        await wait_until_async(lambda: len(connection.get_buffer(-1)) == 1 << 16)
+        connection.send(chunk(bytes(1 << 20)))
+        assert len((await client.frames.get())[1]) == HEADER_BYTES + (1 << 20)
+
+
+# -- how a connection begins and ends -----------------------------------------------------------
+
+
+async def test_a_plain_get_is_told_to_upgrade() -> None:
+    async with node(lambda _request: Echo()) as port:
+        reader, writer = await asyncio.open_connection(HOST, port)
+        writer.write(b"GET /stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 426 ")
+        assert b"Upgrade: paxosblock-stream/1" in answer
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_refusal_reaches_the_client_as_the_error_it_was() -> None:
+    def refuse(_request: web.Request) -> Echo:
+        raise AccessError("no ticket")
+
+    async with node(refuse) as port:
+        with pytest.raises(AccessError, match="no ticket"):
+            await connect(HOST, port, Recorder())
+
+
+async def test_nobody_listening_is_unavailable() -> None:
+    with socket.socket() as unused:
+        unused.bind((HOST, 0))
+        port = unused.getsockname()[1]
+        with pytest.raises(UnavailableError, match=rf"^{HOST}:{port} cannot be reached: "):
+            await connect(HOST, port, Recorder())
+
+
+async def test_a_peer_that_never_answers_is_unavailable() -> None:
+    with socket.socket() as silent:
+        silent.bind((HOST, 0))
+        silent.listen()
+        port = silent.getsockname()[1]
+        with pytest.raises(UnavailableError, match=rf"{port} did not answer within 0\.05 s"):
+            await connect(HOST, port, Recorder(), timeout_s=0.05)
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", r"is no paxosblock node: it answered b'SSH-2.0-"),
+        (b"", r"is no paxosblock node: it answered b''"),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n", r"no paxosblock data stream: HTTP/1.1 404 Not Found"),
+        (b"HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\n\r\n", r"does not speak paxosblock-stream/1"),
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 4000, r"is no paxosblock node: it answered"),
+    ],
+    ids=["ssh", "nothing", "not-found", "websocket", "endless"],
+)
+@on_both_loops
+async def test_a_stranger_on_the_port_is_named(answer: bytes, found: str) -> None:
+    finished = asyncio.Event()
+
+    async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+        await writer.wait_closed()
+        finished.set()
+
+    server = await asyncio.start_server(stranger, HOST, 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        with pytest.raises(ProtocolError, match=rf"^{HOST}:{port} .*{found}"):
+            await connect(HOST, port, Recorder())
+        await finished.wait()
+
+
+@on_both_loops
+async def test_a_server_that_shuts_down_closes_its_streams() -> None:
+    client, server = Recorder(), Recorder()
+    async with node(lambda _request: server) as port:
+        connection = await connect(HOST, port, client)
+        connection.send(chunk(b"one"))
+        await server.frames.get()
+    await connection.wait_closed()
+    assert "closed by the peer" in str(client.lost)
+    assert "closed here" in str(server.lost)
+
+
+@on_both_loops
+async def test_a_closed_connection_takes_nothing_more() -> None:
+    async with node(lambda _request: Echo()) as port, stream_to(port, Recorder()) as connection:
+        connection.close()
+        connection.send(chunk(b"too late"))
+        with pytest.raises(OutcomeUnknownError, match="closed here"):
+            await connection.drain()
+
+
+# -- garbage ------------------------------------------------------------------------------------
+
+
+@on_both_loops
+async def test_a_peer_that_breaks_the_protocol_is_told_why() -> None:
+    server, client = Recorder(), Recorder()
+    async with node(lambda _request: server) as port, stream_to(port, client) as connection:
+        connection.send(b"x" * 48)
+        await connection.wait_closed()
+    assert isinstance(client.lost, ProtocolError)
+    assert "bad magic" in str(client.lost)
+    assert str(server.lost) == str(client.lost)
+
+
+@on_both_loops
+async def test_a_handlers_own_bug_costs_one_connection_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Buggy(Recorder):
+        def frame_received(
+            self, connection: FrameConnection, header: Header, frame: memoryview
+        ) -> None:
+            raise ZeroDivisionError
+
+    client = Recorder()
+    async with node(lambda _request: Buggy()) as port, stream_to(port, client) as connection:
+        connection.send(chunk(b"a"))
+        await connection.wait_closed()
+    assert "internal error" in str(client.lost)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def garbage(seed: int) -> bytes:
+    """Random bytes, cut frames, flipped bits and giant lengths."""
+    choose = random.Random(seed)
+    frame = bytearray(chunk(choose.randbytes(choose.randrange(3000))))
+    match seed % 4:
+        case 0:
+            return choose.randbytes(choose.randrange(1, 5000))
+        case 1:
+            return bytes(frame[: choose.randrange(1, len(frame))])
+        case 2:
+            frame[choose.randrange(HEADER_BYTES)] ^= 1 << choose.randrange(8)
+            return bytes(frame)
+        case _:
+            giant = Header(FrameKind.CHUNK, payload_length=choose.randrange(1 << 24, 1 << 32))
+            return bytes(frame) + giant.pack() + choose.randbytes(100)
+
+
+@on_both_loops
+async def test_a_server_survives_garbage() -> None:
+    handlers: list[Recorder] = []
+
+    def make_handler(_request: web.Request) -> Recorder:
+        handlers.append(Echo() if handlers == [] else Recorder())
+        return handlers[-1]
+
+    survivor = Recorder()
+    async with node(make_handler) as port, stream_to(port, survivor) as good:
+        for seed in range(80):
+            connection = await connect(HOST, port, Recorder())
+            connection.send(garbage(seed))
+            connection.close()
+            await connection.wait_closed()
+            good.send(chunk(b"still there", seed))
+            assert (await survivor.frames.get())[0].index == seed
+        assert survivor.lost is None
+    assert all(handler.lost is not None for handler in handlers)
