@@ -7,6 +7,8 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -47,14 +49,21 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 """
 
 
-def committer(folder: Path, file_bytes_max: int = 0) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextmanager
+def committer(folder: Path, file_bytes_max: int = 0) -> Iterator[subprocess.Popen[str]]:
+    """Run the program above; a test that ends early does not wait for it."""
+    process = subprocess.Popen(
         [sys.executable, "-c", COMMIT_FOR_EVER, str(folder), str(file_bytes_max)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def acknowledged_by(lines: list[str]) -> dict[bytes, Versioned]:
@@ -122,7 +131,6 @@ def test_a_second_process_on_the_folder_is_refused_and_the_first_goes_on(tmp_pat
         assert second.returncode == 1
         assert errors == f"ConfigError: {tmp_path} is in use by another process\n"
         assert first.stdout.readline()
-        first.kill()
 
 
 @pytest.mark.parametrize("damage", ["journal", "snapshot"])
@@ -131,7 +139,6 @@ def test_a_process_refuses_a_damaged_folder_in_one_line(tmp_path: Path, damage: 
         assert process.stdout is not None
         while not list(tmp_path.glob("snapshot-*[0-9]")):
             assert process.stdout.readline()
-        process.kill()
     victim = max(tmp_path.glob(f"{damage}-*[0-9]"))
     data = bytearray(victim.read_bytes())
     data[20] ^= 0x10
