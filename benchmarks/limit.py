@@ -1,0 +1,311 @@
+"""The practical limit of this machine: the data path's task with bare blocking sockets.
+
+One sender and three receiver processes on loopback. A chunk travels as a header of 16 bytes and
+its payload; a receiver checks its CRC32C, appends it to a file with `pwrite` and answers with 8
+bytes, after `fdatasync` when asked to. No consensus, no event loop, no error handling: what is left
+out here is what paxosblock adds, and a benchmark of paxosblock states its ratio to this.
+
+`python -m benchmarks.limit` prints a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from paxosblock.checksum import crc32c
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+FILE_BYTES: Final = 128 * MIB
+"""A receiver begins a new file after so many bytes, as a DataNode begins a new block."""
+WARM_UP_BYTES: Final = 32 * MIB
+SOCKET_BUFFER_BYTES: Final = 4 * MIB
+
+_HEADER = struct.Struct("<IIII")  # payload bytes, crc, index, 1 to sync
+_ACK = struct.Struct("<II")  # index, 0
+_ASK = struct.Struct("<QQ")  # offset, bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLimit:
+    """Throughput of user bytes (counted once, not per replica), and the time from sending a chunk
+    to its last ack."""
+
+    chunk_bytes: int
+    window: int
+    sync: bool
+    replicas: int
+    total_bytes: int
+    mib_per_s: float
+    p50_us: float
+    p99_us: float
+    p999_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimit:
+    """Throughput of `sendfile` from the page cache into a buffer, checksums checked."""
+
+    chunk_bytes: int
+    window: int
+    total_bytes: int
+    mib_per_s: float
+
+
+def measure_write_limit(
+    chunk_bytes: int,
+    window: int,
+    sync: bool,
+    total_bytes: int,
+    replicas: int = 3,
+    *,
+    folder: Path | None = None,
+) -> WriteLimit:
+    """Send `total_bytes` in chunks to `replicas` receivers, at most `window` chunks unanswered.
+
+    Files go to a new directory in `folder` (the system's temporary one when None), removed after.
+    """
+    with _peers("receive", replicas, folder) as sockets:
+        payload = memoryview(os.urandom(chunk_bytes))
+        warm_up = WARM_UP_BYTES if not sync else min(WARM_UP_BYTES, 50 * chunk_bytes)
+        _send_chunks(sockets, payload, max(2 * window, warm_up // chunk_bytes), window, sync)
+        count = max(window, total_bytes // chunk_bytes)
+        started = time.perf_counter()
+        times = _send_chunks(sockets, payload, count, window, sync)
+        elapsed = time.perf_counter() - started
+    times.sort()
+    return WriteLimit(
+        chunk_bytes,
+        window,
+        sync,
+        replicas,
+        count * chunk_bytes,
+        count * chunk_bytes / MIB / elapsed,
+        percentile_us(times, 0.5),
+        percentile_us(times, 0.99),
+        percentile_us(times, 0.999),
+    )
+
+
+def measure_round_trip(
+    chunk_bytes: int = KIB,
+    sync: bool = False,
+    count: int = 3000,
+    replicas: int = 3,
+    *,
+    folder: Path | None = None,
+) -> WriteLimit:
+    """One chunk at a time: the latency of the seed's protocol when nothing else costs time."""
+    return measure_write_limit(chunk_bytes, 1, sync, count * chunk_bytes, replicas, folder=folder)
+
+
+def measure_read_limit(
+    chunk_bytes: int, total_bytes: int, window: int = 4, folder: Path | None = None
+) -> ReadLimit:
+    """Read `total_bytes` from one sender, asking for `window` chunks ahead."""
+    with _peers("serve", 1, folder) as (sock,):
+        _read_chunks(sock, chunk_bytes, FILE_BYTES // chunk_bytes, window)
+        count = max(window, total_bytes // chunk_bytes)
+        started = time.perf_counter()
+        _read_chunks(sock, chunk_bytes, count, window)
+        elapsed = time.perf_counter() - started
+    size = count * chunk_bytes
+    return ReadLimit(chunk_bytes, window, size, size / MIB / elapsed)
+
+
+def percentile_us(ordered_s: Sequence[float], share: float) -> float:
+    """The value below which `share` of the ascending seconds lie, in microseconds."""
+    return ordered_s[min(len(ordered_s) - 1, int(len(ordered_s) * share))] * 1e6
+
+
+# -- this process -------------------------------------------------------------------------------
+
+
+def _send_chunks(
+    sockets: Sequence[socket.socket], payload: memoryview, count: int, window: int, sync: bool
+) -> list[float]:
+    """Seconds from sending each chunk to its last ack."""
+    sent_at: list[float] = []
+    times: list[float] = []
+    for index in range(count):
+        header = _HEADER.pack(len(payload), crc32c(payload), index, sync)
+        sent_at.append(time.perf_counter())
+        for sock in sockets:
+            _send_all(sock, header, payload)
+        if index >= window - 1:
+            _await_acks(sockets, len(times))
+            times.append(time.perf_counter() - sent_at[len(times)])
+    while len(times) < count:
+        _await_acks(sockets, len(times))
+        times.append(time.perf_counter() - sent_at[len(times)])
+    return times
+
+
+def _send_all(sock: socket.socket, header: bytes, payload: memoryview) -> None:
+    sent = sock.sendmsg([header, payload]) - len(header)
+    assert sent >= 0
+    if sent < len(payload):
+        sock.sendall(payload[sent:])
+
+
+def _await_acks(sockets: Sequence[socket.socket], index: int) -> None:
+    for sock in sockets:
+        ack = sock.recv(_ACK.size, socket.MSG_WAITALL)
+        assert _ACK.unpack(ack) == (index, 0)
+
+
+def _read_chunks(sock: socket.socket, chunk_bytes: int, count: int, window: int) -> None:
+    buffer = memoryview(bytearray(chunk_bytes))
+    chunks_per_file = FILE_BYTES // chunk_bytes
+    asked = 0
+    for index in range(count):
+        while asked < min(count, index + window):
+            sock.sendall(_ASK.pack(asked % chunks_per_file * chunk_bytes, chunk_bytes))
+            asked += 1
+        assert sock.recv_into(buffer, chunk_bytes, socket.MSG_WAITALL) == chunk_bytes
+        crc32c(buffer)
+
+
+@contextlib.contextmanager
+def _peers(role: str, count: int, folder: Path | None) -> Iterator[list[socket.socket]]:
+    """Sockets to `count` new processes in `role`, which end with the block."""
+    with tempfile.TemporaryDirectory(dir=folder) as directory, contextlib.ExitStack() as stack:
+        sockets = []
+        for number in range(count):
+            process = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.limit", role, f"{directory}/{number}"],
+                stdout=subprocess.PIPE,
+                cwd=Path(__file__).parent.parent,
+            )
+            stack.enter_context(process)
+            stack.callback(process.terminate)
+            sockets.append(stack.enter_context(_connect(process)))
+        yield sockets
+
+
+def _connect(process: subprocess.Popen[bytes]) -> socket.socket:
+    assert process.stdout is not None
+    port = int(process.stdout.readline())
+    sock = socket.socket()
+    _tune(sock)
+    sock.connect(("127.0.0.1", port))
+    return sock
+
+
+def _tune(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+# -- the other processes ------------------------------------------------------------------------
+
+
+def _accept() -> socket.socket:
+    """Tell the port on standard output, then wait for the one connection."""
+    with socket.socket() as listener:
+        _tune(listener)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        sys.stdout.write(f"{listener.getsockname()[1]}\n")
+        sys.stdout.flush()
+        sock, _ = listener.accept()
+    _tune(sock)
+    return sock
+
+
+def _receive(path: Path) -> None:
+    """Write what comes to files at `path` until the sender is gone."""
+    sock = _accept()
+    buffer = memoryview(bytearray(64 * KIB))
+    file, position = _new_file(path), 0
+    while header := sock.recv(_HEADER.size, socket.MSG_WAITALL):
+        size, crc, index, sync = _HEADER.unpack(header)
+        if size > len(buffer):
+            buffer = memoryview(bytearray(size))
+        payload = buffer[:size]
+        assert sock.recv_into(payload, size, socket.MSG_WAITALL) == size
+        assert crc32c(payload) == crc
+        if position + size > FILE_BYTES:
+            os.close(file)
+            file, position = _new_file(path), 0
+        os.pwrite(file, payload, position)
+        position += size
+        if sync:
+            os.fdatasync(file)
+        sock.sendall(_ACK.pack(index, 0))
+
+
+def _new_file(path: Path) -> int:
+    path.unlink(missing_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _serve(path: Path) -> None:
+    """Send the parts of a file that are asked for until the reader is gone."""
+    file = _new_file(path)
+    for _ in range(FILE_BYTES // MIB):
+        os.write(file, os.urandom(MIB))
+    sock = _accept()
+    while ask := sock.recv(_ASK.size, socket.MSG_WAITALL):
+        offset, left = _ASK.unpack(ask)
+        while left:
+            sent = os.sendfile(sock.fileno(), file, offset, left)
+            offset, left = offset + sent, left - sent
+
+
+# -- the table ----------------------------------------------------------------------------------
+
+
+def _print_table(folder: Path | None) -> None:
+    out = sys.stdout.write
+    out("chunk      window  durability  MiB/s   p50 us   p99 us  p99.9 us   (3 receivers)\n")
+    for sync in (False, True):
+        _print_row(measure_round_trip(sync=sync, count=1000 if sync else 3000, folder=folder))
+        for chunk_bytes in (64 * KIB, 256 * KIB, 512 * KIB, MIB):
+            for window in (1, 4, 8):
+                total = 256 * MIB if sync else 512 * MIB
+                _print_row(measure_write_limit(chunk_bytes, window, sync, total, folder=folder))
+    for chunk_bytes in (64 * KIB, 256 * KIB, MIB):
+        read = measure_read_limit(chunk_bytes, 2048 * MIB, folder=folder)
+        out(f"{chunk_bytes // KIB:5} KiB  {read.window:6}  read       {read.mib_per_s:6.0f}\n")
+
+
+def _print_row(row: WriteLimit) -> None:
+    durability = "disk" if row.sync else "memory"
+    sys.stdout.write(
+        f"{row.chunk_bytes // KIB:5} KiB  {row.window:6}  {durability:10} {row.mib_per_s:6.0f} "
+        f"{row.p50_us:8.0f} {row.p99_us:8.0f} {row.p999_us:8.0f}\n"
+    )
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Print the table; the other roles are for the processes that it starts."""
+    parser = argparse.ArgumentParser(description="the bare-socket limit of this machine")
+    parser.add_argument("role", nargs="?", choices=["table", "receive", "serve"], default="table")
+    parser.add_argument("path", nargs="?", type=Path, help="folder (table) or file for the bytes")
+    arguments = parser.parse_args()
+    match arguments.role:
+        case "receive":
+            _receive(arguments.path)
+        case "serve":
+            _serve(arguments.path)
+        case _:
+            _print_table(arguments.path)
+
+
+if __name__ == "__main__":
+    main()
