@@ -29,6 +29,7 @@ from paxosblock.namenode.records import (
     ClusterRecord,
     FileInode,
     decode_cluster,
+    decode_entry,
     decode_inode,
     encode,
 )
@@ -150,9 +151,17 @@ class Catalog:
         """A file that `writer` holds."""
         return blocks.open_file(await self._store.barrier(), number, writer)
 
-    async def file(self, number: int) -> tuple[FileInode, str]:
-        """A file by its id, open or closed, and its path."""
-        return blocks.file_and_path(await self._store.barrier(), number)
+    async def holder(self, number: int) -> FileInode | None:
+        """A file that is being written; None when it is closed or was deleted."""
+        found = (await self._store.barrier()).get(keys.inode(number))
+        inode = decode_inode(found.value) if found.exists else None
+        return inode if isinstance(inode, FileInode) and inode.open else None
+
+    async def file_status(self, number: int) -> FileStatus:
+        """What `stat` shows of a file, by its id."""
+        view = await self._store.barrier()
+        inode, path = blocks.file_and_path(view, number)
+        return tree.status(view, path, inode)
 
     async def unfinished(self, number: int) -> tuple[BlockEntry, ...]:
         """The blocks of a file whose length is not decided yet."""
@@ -192,9 +201,14 @@ class Catalog:
             return None
         return blocks.already_added(await self._store.barrier(), request)
 
-    async def add_block(self, request: AddBlock, members: tuple[StorageId, ...]) -> BlockEntry:
+    async def next_block(self) -> BlockId:
+        """An id for a new block, never used before."""
+        return block_id(self._cluster.block_tag, (await self._blocks.take())[0])
+
+    async def add_block(
+        self, request: AddBlock, block: BlockId, members: tuple[StorageId, ...]
+    ) -> BlockEntry:
         """K1: a new block at `members`, at the end of its file if it has one."""
-        block = block_id(self._cluster.block_tag, (await self._blocks.take())[0])
         decide = blocks.add_without_file if request.file_id == NO_FILE else blocks.add
         return await self._change(lambda draft: decide(draft, request, block, members))
 
@@ -263,6 +277,12 @@ class Catalog:
         """K10: the block's record as it is now."""
         return blocks.get(await self._store.barrier(), block)
 
+    async def block_entries(self, wanted: tuple[BlockId, ...]) -> tuple[BlockEntry | None, ...]:
+        """The entries of several blocks from one view; None for those that are gone."""
+        view = await self._store.barrier()
+        found = (view.get(keys.block(block)) for block in wanted)
+        return tuple(decode_entry(value.value) if value.exists else None for value in found)
+
     async def block_path(self, entry: BlockEntry) -> str:
         """Path of the file a block belongs to; "" when it has none any more."""
         if entry.file == NO_FILE:
@@ -284,6 +304,12 @@ class Catalog:
         return was_allocated(self._store.view(), self._cluster.block_tag, block)
 
     # --- housekeeping ----------------------------------------------------------------------------
+
+    async def block_page(self, after: BlockId, limit: int) -> tuple[BlockEntry, ...]:
+        """Blocks in order of their ids, from the first one greater than `after` on."""
+        view = await self._store.barrier()
+        start, end = keys.block(BlockId(after + 1)), keys.BLOCKS[1]
+        return tuple(decode_entry(found.value) for _, found in view.scan(start, end, limit))
 
     async def garbage(self, limit: int = 100) -> tuple[int, ...]:
         """Ids of unlinked inodes that are still to be swept."""

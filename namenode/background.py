@@ -1,0 +1,46 @@
+"""Work that nobody waits for: kept, logged when it fails, ended with the node."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from paxosblock.errors import PaxosBlockError
+from paxosblock.logs import facts
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Background:
+    """The tasks of one node."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Run `work`; a failure is logged unless somebody awaits the task and handles it."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def close(self) -> None:
+        """Cancel what is still running and wait for its end."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, PaxosBlockError):
+            _log.warning("gave up: %s", error, extra=facts(work=task.get_name()))
+        else:
+            _log.error("failed", exc_info=error, extra=facts(work=task.get_name()))

@@ -1,0 +1,122 @@
+"""Ends the writing of files: for their writers, for `take_over`, and when a lease is over.
+
+A file held by `RECOVERY_WRITER` is on its way to be closed. Whatever stops that (too few members
+answer, the NameNode restarts) leaves it exactly so, and the housekeeper tries again (H4, H5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from paxosblock.errors import NotReadyError
+from paxosblock.logs import facts
+from paxosblock.namenode.background import Background
+from paxosblock.namenode.catalog import Catalog
+from paxosblock.namenode.finalizer import Finalizer
+from paxosblock.namenode.leases import Expired, Leases
+from paxosblock.namenode.records import RECOVERY_WRITER, BlockEntry, FileInode
+from paxosblock.namenode.recoverer import Recoverer
+from paxosblock.namenode.replicas import Replicas
+from paxosblock.protocol.types import WriterId
+
+_log = logging.getLogger(__name__)
+
+
+class Closer:
+    """Closes files once their blocks are complete."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        leases: Leases,
+        recoverer: Recoverer,
+        finalizer: Finalizer,
+        replicas: Replicas,
+        background: Background,
+        min_replication: int,
+        wait_s: float,
+    ) -> None:
+        """`wait_s` bounds how long a close waits for members to report their replicas."""
+        self._catalog = catalog
+        self._leases = leases
+        self._recoverer = recoverer
+        self._finalizer = finalizer
+        self._replicas = replicas
+        self._background = background
+        self._min_replication = min_replication
+        self._wait_s = wait_s
+        self._recovering: dict[int, asyncio.Task[FileInode]] = {}
+
+    async def close(self, number: int, writer: WriterId) -> FileInode:
+        """Close a file for its writer. Repeating it is harmless.
+
+        Raises:
+            NotFoundError, FencedError, InvalidRequestError: as `blocks.close`.
+            NotReadyError: a block is not complete yet; the file stays open, ask again.
+        """
+        for entry in await self._catalog.blocks_of(number):
+            if entry.record.finalized and entry.record.length:
+                await self._wait_complete(entry)
+        closed = await self._catalog.close_file(number, writer)
+        self._leases.release(number)
+        for entry in closed.dropped:
+            self._finalizer.delete_everywhere(entry)
+        inode = closed.inode
+        _log.info("file closed", extra=facts(file=number, writer=writer, length_bytes=inode.length))
+        return inode
+
+    async def take_over(self, path: str, now_s: float) -> FileInode:
+        """Fence the writer of a file, finalize its blocks, close it. A closed file stays as it is.
+
+        Raises:
+            NotFoundError, IsDirectoryError: there is no such file.
+            NotReadyError: its last block cannot be recovered yet. The writer is fenced all the
+                same, and the NameNode goes on trying.
+        """
+        before = await self._catalog.fence(path)
+        if not before.open:
+            return before
+        self._leases.open(RECOVERY_WRITER, before.number, now_s)
+        return await self.recover(before.number)
+
+    async def expire(self, expired: Expired, now_s: float) -> None:
+        """Recover a file whose writer is gone."""
+        fenced = await self._catalog.fence_writer(expired.file, expired.writer)
+        if fenced is None:  # closed or deleted meanwhile
+            self._leases.release(expired.file)
+            return
+        self._leases.open(RECOVERY_WRITER, expired.file, now_s)
+        await self.recover(expired.file)
+
+    async def recover(self, number: int) -> FileInode:
+        """Finalize all blocks of a fenced file and close it; joins one that is under way."""
+        task = self._recovering.get(number)
+        if task is None:
+            task = self._background.start(self._recover(number), f"recovery of file {number}")
+            self._recovering[number] = task
+            task.add_done_callback(lambda _: self._recovering.pop(number, None))
+        return await asyncio.shield(task)
+
+    async def _recover(self, number: int) -> FileInode:
+        _log.info("file is being recovered", extra=facts(file=number))
+        for entry in await self._catalog.unfinished(number):
+            await self._recoverer.finalize(entry.record.block)
+        return await self.close(number, RECOVERY_WRITER)
+
+    async def _wait_complete(self, entry: BlockEntry) -> None:
+        record = entry.record
+        if self._replicas.is_complete(record, self._min_replication):
+            return
+        self._finalizer.spread(record)
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await self._replicas.wait_complete(record, self._min_replication)
+        except TimeoutError:
+            holders = len(self._replicas.holders(record))
+            raise NotReadyError(
+                f"block {record.block}: {holders} of {len(record.members)} members have reported "
+                f"it finalized, {self._min_replication} needed to close the file",
+                block=record.block,
+            ) from None

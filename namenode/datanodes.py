@@ -1,0 +1,209 @@
+"""Which DataNodes there are, where, how alive and how full: soft state from their own reports.
+
+Time is an argument: seconds on a clock that does not go back.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from paxosblock.errors import InvalidRequestError
+from paxosblock.logs import facts
+from paxosblock.namenode.placement import Candidate
+from paxosblock.namenode_api import Heartbeat, Member, Register, StorageReport
+from paxosblock.protocol.types import StorageId
+
+_log = logging.getLogger(__name__)
+
+
+class Liveness(enum.Enum):
+    """How recently a DataNode was heard of."""
+
+    LIVE = "live"
+    STALE = "stale"
+    """Chosen last for new replicas and reads."""
+    DEAD = "dead"
+    """Its replicas count as unreachable until it is heard of again."""
+
+
+@dataclass(slots=True)
+class DataNode:
+    """One DataNode as it last described itself. `placed` counts blocks given to it since then."""
+
+    node: str
+    address: str
+    incarnation: str
+    storages: dict[StorageId, StorageReport]
+    heard_s: float
+    open_blocks: int = 0
+    placed: dict[StorageId, int] = field(default_factory=dict)
+    reported: set[StorageId] = field(default_factory=set)
+    registered_s: float = 0.0
+    last_seen_as: Liveness = Liveness.LIVE
+
+
+class DataNodes:
+    """The registry of one NameNode."""
+
+    def __init__(self, stale_after_s: float, dead_after_s: float) -> None:
+        """Start knowing nobody."""
+        self._stale_after_s = stale_after_s
+        self._dead_after_s = dead_after_s
+        self._nodes: dict[str, DataNode] = {}
+        self._homes: dict[StorageId, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[DataNode]:
+        return iter(self._nodes.values())
+
+    def register(self, request: Register, now_s: float) -> None:
+        """Learn a DataNode, or that it came back under a new incarnation or address.
+
+        Raises:
+            InvalidRequestError: one of its storages belongs to another live DataNode: a volume that
+                was copied must come back under a new id (F9).
+        """
+        for report in request.storages:
+            self._check_home(request.node, report.storage, now_s)
+        for report in request.storages:
+            if (home := self.home(report.storage)) is not None:
+                del home.storages[report.storage]
+        if (before := self._nodes.get(request.node)) is not None:
+            for storage in before.storages:
+                del self._homes[storage]
+        node = DataNode(
+            node=request.node,
+            address=request.address,
+            incarnation=request.incarnation,
+            storages=_by_id(request.storages),
+            heard_s=now_s,
+            registered_s=now_s,
+        )
+        self._nodes[request.node] = node
+        self._homes |= dict.fromkeys(node.storages, request.node)
+        _log.info(
+            "DataNode registered",
+            extra=facts(
+                datanode=node.node,
+                address=node.address,
+                incarnation=node.incarnation,
+                storages=",".join(node.storages),
+            ),
+        )
+
+    def heartbeat(self, request: Heartbeat, now_s: float) -> bool:
+        """Note that a DataNode lives; False when it has to register first."""
+        node = self._nodes.get(request.node)
+        if node is None or node.incarnation != request.incarnation:
+            return False
+        node.heard_s = now_s
+        node.open_blocks = request.open_blocks
+        known = _by_id(request.storages)
+        if known.keys() != node.storages.keys():
+            return False
+        node.storages = known
+        node.placed.clear()
+        return True
+
+    def is_current(self, node: str, incarnation: str) -> bool:
+        """Whether this is the process that registered last under that name."""
+        known = self._nodes.get(node)
+        return known is not None and known.incarnation == incarnation
+
+    def note_full_report(self, storage: StorageId) -> None:
+        """All replicas of a storage were reported since its DataNode registered."""
+        if (home := self.home(storage)) is not None:
+            home.reported.add(storage)
+
+    def has_reported(self, storage: StorageId) -> bool:
+        """Whether what this storage holds is known since its DataNode registered."""
+        home = self.home(storage)
+        return home is not None and storage in home.reported
+
+    def must_report(self, name: str, now_s: float) -> bool:
+        """Whether a DataNode should send full reports: the ones of its start did not come."""
+        node = self._nodes[name]
+        late = now_s - node.registered_s >= self._stale_after_s
+        return late and not node.reported.issuperset(node.storages)
+
+    def watch(self, now_s: float) -> None:
+        """Log which DataNodes fell silent since the last look."""
+        for node in self._nodes.values():
+            seen_as = self.liveness(node, now_s)
+            if seen_as is not node.last_seen_as:
+                node.last_seen_as = seen_as
+                _log.info("DataNode is %s", seen_as.value, extra=facts(datanode=node.node))
+
+    def liveness(self, node: DataNode, now_s: float) -> Liveness:
+        """How recently `node` was heard of."""
+        silence_s = now_s - node.heard_s
+        if silence_s >= self._dead_after_s:
+            return Liveness.DEAD
+        return Liveness.STALE if silence_s >= self._stale_after_s else Liveness.LIVE
+
+    def home(self, storage: StorageId) -> DataNode | None:
+        """The DataNode that a storage was last seen in."""
+        name = self._homes.get(storage)
+        return None if name is None else self._nodes[name]
+
+    def address(self, storage: StorageId) -> str:
+        """Where a storage is reached; "" while unknown."""
+        home = self.home(storage)
+        return home.address if home else ""
+
+    def is_reachable(self, storage: StorageId, now_s: float) -> bool:
+        """Whether there is hope that a message to this storage arrives."""
+        home = self.home(storage)
+        return home is not None and self.liveness(home, now_s) is not Liveness.DEAD
+
+    def member(self, storage: StorageId, now_s: float) -> Member:
+        """A storage as clients are told of it; only a live one (not stale) is `live`."""
+        home = self.home(storage)
+        if home is None:
+            return Member(storage, node="", address="", live=False)
+        live = self.liveness(home, now_s) is Liveness.LIVE
+        failed = home.storages[storage].failed
+        return Member(storage, home.node, home.address, live and not failed)
+
+    def candidates(self, block_size: int, now_s: float) -> tuple[Candidate, ...]:
+        """All storages, for `placement.place`."""
+        return tuple(
+            Candidate(
+                storage=report.storage,
+                node=node.node,
+                free_bytes=report.free_bytes,
+                load=node.open_blocks + sum(node.placed.values()),
+                pending_bytes=node.placed.get(report.storage, 0) * block_size,
+                live=self.liveness(node, now_s) is not Liveness.DEAD,
+                stale=self.liveness(node, now_s) is Liveness.STALE,
+                failed=bool(report.failed),
+            )
+            for node in self._nodes.values()
+            for report in node.storages.values()
+        )
+
+    def note_placed(self, storages: tuple[StorageId, ...]) -> None:
+        """Count a block that these storages will hear of from its writer."""
+        for storage in storages:
+            if (home := self.home(storage)) is not None:
+                home.placed[storage] = home.placed.get(storage, 0) + 1
+
+    def _check_home(self, node: str, storage: StorageId, now_s: float) -> None:
+        home = self.home(storage)
+        if home is None or home.node == node:
+            return
+        if self.liveness(home, now_s) is not Liveness.DEAD:
+            raise InvalidRequestError(
+                f"storage {storage} of DataNode {node} is in use by DataNode {home.node}",
+                storage=storage,
+                node=home.node,
+            )
+
+
+def _by_id(reports: tuple[StorageReport, ...]) -> dict[StorageId, StorageReport]:
+    return {report.storage: report for report in reports}

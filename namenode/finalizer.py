@@ -1,0 +1,143 @@
+"""Step 4 seen from the NameNode: the length is in the catalog (K6); now the members learn it (P5).
+
+Every member is told until it reports Finalized. One that lacks chunks fetches them from those that
+reported already. A member that stays away is left alone after a while: its next block report, or
+the audit, starts again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from paxosblock.errors import PaxosBlockError
+from paxosblock.namenode.acceptors import Acceptors
+from paxosblock.namenode.alarms import Alarms
+from paxosblock.namenode.background import Background
+from paxosblock.namenode.catalog import Catalog
+from paxosblock.namenode.history import History, describe
+from paxosblock.namenode.records import BlockEntry
+from paxosblock.namenode.replicas import Replicas
+from paxosblock.namenode_api import FinalizeBlock
+from paxosblock.protocol.finalize import BlockRecord, finalize_message
+from paxosblock.protocol.messages import Delete, Finalized, Nack
+from paxosblock.protocol.types import BlockId, Generation, Reason, StorageId
+
+PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+"""Between one Finalize and the next to the same member; after the last it is left alone."""
+DELETES_AT_ONCE = 32
+
+
+class Finalizer:
+    """Tells members what was decided, and storages that hold leftovers to drop them."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        acceptors: Acceptors,
+        replicas: Replicas,
+        history: History,
+        alarms: Alarms,
+        background: Background,
+    ) -> None:
+        """Use these parts of the node."""
+        self._catalog = catalog
+        self._acceptors = acceptors
+        self._replicas = replicas
+        self._history = history
+        self._alarms = alarms
+        self._background = background
+        self._spreading: dict[tuple[BlockId, StorageId], Generation] = {}
+        self._deleting = asyncio.Semaphore(DELETES_AT_ONCE)
+
+    async def finalize_by_writer(self, request: FinalizeBlock) -> BlockEntry:
+        """K6, and P5 behind it. Raises what `blocks.finalize_by_writer` documents."""
+        entry = await self._catalog.finalize_by_writer(request)
+        self.spread(entry.record)
+        return entry
+
+    def spread(self, record: BlockRecord) -> None:
+        """P5: bring every member that has not reported yet to the decided version."""
+        holders = self._replicas.holders(record)
+        for member in record.members:
+            if member not in holders:
+                self.tell(record, member)
+
+    def tell(self, record: BlockRecord, member: StorageId) -> None:
+        """P5 for one member, unless that is under way."""
+        key, generation = (record.block, member), record.finalized_generation
+        if self._spreading.get(key) == generation:
+            return
+        self._spreading[key] = generation
+        name = f"Finalize of block {record.block} at {member}"
+        task = self._background.start(self._keep_telling(record, member), name)
+        task.add_done_callback(lambda _: self._told(key, generation))
+
+    def delete(self, block: BlockId, storage: StorageId, up_to: Generation) -> None:
+        """D7: drop a replica. If that fails, the next block report finds it again."""
+        name = f"Delete of block {block} at {storage}"
+        self._background.start(self._delete(block, storage, up_to), name)
+
+    def delete_everywhere(self, entry: BlockEntry) -> None:
+        """The block left the catalog: its members drop their replicas."""
+        record = entry.record
+        self._replicas.forget_block(record.block)
+        for member in record.members:
+            self.delete(record.block, member, record.generation)
+
+    def copy_again(self, record: BlockRecord, storage: StorageId, why: str) -> None:
+        """The replica at `storage` is damaged: replace it by a copy from another holder.
+
+        Nothing is dropped while no other member is known to hold the block.
+        """
+        self._alarms.ring(f"damaged replica: {why}", block=record.block, storage=storage)
+        self._replicas.forget(record.block, storage)
+        if record.finalized and self._replicas.holders(record):
+            name = f"repair of block {record.block} at {storage}"
+            self._background.start(self._replace(record, storage), name)
+
+    async def _replace(self, record: BlockRecord, storage: StorageId) -> None:
+        await self._delete(record.block, storage, record.finalized_generation)
+        self.tell(record, storage)
+
+    async def _keep_telling(self, record: BlockRecord, member: StorageId) -> None:
+        for pause_s in PAUSES_S:
+            holders = self._replicas.holders(record)
+            if member in holders or await self._is_told(record, member, holders):
+                return
+            await asyncio.sleep(pause_s)
+
+    async def _is_told(
+        self, record: BlockRecord, member: StorageId, holders: tuple[StorageId, ...]
+    ) -> bool:
+        """Ask once; True when there is nothing more to ask of this member."""
+        try:
+            answer = await self._acceptors.ask(member, finalize_message(record, holders))
+        except PaxosBlockError as error:
+            self._note(record, "not finalized yet", str(error), member)
+            return False
+        self._note(record, *describe(answer), member)
+        match answer:
+            case Finalized():
+                self._replicas.note(record.block, member, record.finalized_generation)
+                return True
+            case Nack(reason=Reason.CORRUPT):
+                self.copy_again(record, member, "another log than the decided one")
+                return True
+            case Nack() if answer.max_generation > record.finalized_generation:
+                return True  # a later version of the block is being made
+            case _:
+                return False  # it lacks chunks: again, once somebody holds all of them
+
+    async def _delete(self, block: BlockId, storage: StorageId, up_to: Generation) -> None:
+        async with self._deleting:
+            answer = await self._acceptors.ask(storage, Delete(block, up_to))
+        event, detail = describe(answer)
+        self._history.add(block, up_to, event, storage, detail)
+
+    def _told(self, key: tuple[BlockId, StorageId], generation: Generation) -> None:
+        if self._spreading.get(key) == generation:
+            del self._spreading[key]
+
+    def _note(self, record: BlockRecord, event: str, detail: str, member: StorageId) -> None:
+        self._history.add(record.block, record.finalized_generation, event, member, detail)

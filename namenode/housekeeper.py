@@ -1,0 +1,140 @@
+"""What a NameNode does unasked: expired leases, deleted trees, members that lag behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from paxosblock.errors import PaxosBlockError
+from paxosblock.logs import facts
+from paxosblock.namenode.background import Background
+from paxosblock.namenode.catalog import Catalog
+from paxosblock.namenode.closer import Closer
+from paxosblock.namenode.datanodes import DataNodes
+from paxosblock.namenode.finalizer import Finalizer
+from paxosblock.namenode.leases import Expired, Leases
+from paxosblock.namenode.replicas import Replicas
+from paxosblock.namenode_api import NO_BLOCK
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.types import StorageId
+
+AUDIT_PAGE = 500
+AUDIT_INTERVAL_S = 30.0
+RETRY_S = 5.0
+"""Pause before the recovery of a file that failed is tried again."""
+
+_log = logging.getLogger(__name__)
+
+
+class Housekeeper:
+    """The loops of one NameNode. Each survives any error of its work: it is logged, and tried
+    again at the next turn.
+    """
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        leases: Leases,
+        datanodes: DataNodes,
+        replicas: Replicas,
+        closer: Closer,
+        finalizer: Finalizer,
+        background: Background,
+        clock_s: Callable[[], float],
+    ) -> None:
+        """Use these parts of the node; `clock_s` is the clock of its leases and DataNodes."""
+        self._catalog = catalog
+        self._leases = leases
+        self._datanodes = datanodes
+        self._replicas = replicas
+        self._closer = closer
+        self._finalizer = finalizer
+        self._background = background
+        self._clock_s = clock_s
+        self._garbage = asyncio.Event()
+        self._expiring: dict[int, float] = {}
+
+    def start(self, interval_s: float) -> None:
+        """Start the loops; the quick ones look every `interval_s`."""
+        self._garbage.set()  # an earlier process may have left some
+        loops: tuple[tuple[str, Callable[[], Awaitable[None]], float], ...] = (
+            ("leases", self.check_leases, interval_s),
+            ("sweep", self.sweep, 0),
+            ("audit", self.audit, AUDIT_INTERVAL_S),
+        )
+        for name, work, pause_s in loops:
+            self._background.start(self._for_ever(name, work, pause_s), name)
+
+    def garbage_waits(self) -> None:
+        """Something was unlinked."""
+        self._garbage.set()
+
+    async def check_leases(self) -> None:
+        """Have files closed whose writers are gone; those that failed, again after `RETRY_S`."""
+        now_s = self._clock_s()
+        self._datanodes.watch(now_s)
+        for expired in self._leases.expired(now_s):
+            if now_s >= self._expiring.get(expired.file, now_s):
+                self._expiring[expired.file] = now_s + RETRY_S
+                self._background.start(self._expire(expired), f"expiry of file {expired.file}")
+
+    async def sweep(self) -> None:
+        """Wait for garbage and sweep all of it, one small transaction after the other."""
+        await self._garbage.wait()
+        self._garbage.clear()
+        try:
+            while numbers := await self._catalog.garbage():
+                for number in numbers:
+                    await self._sweep_one(number)
+        except PaxosBlockError:
+            self._garbage.set()
+            raise
+
+    async def audit(self) -> None:
+        """Tell members again that should hold a decided block and have not reported it."""
+        after = NO_BLOCK
+        while page := await self._catalog.block_page(after, AUDIT_PAGE):
+            for entry in page:
+                self._audit_one(entry.record)
+            after = page[-1].record.block
+            await asyncio.sleep(0)
+
+    async def _expire(self, expired: Expired) -> None:
+        await self._closer.expire(expired, self._clock_s())
+        self._expiring.pop(expired.file, None)
+
+    async def _sweep_one(self, number: int) -> None:
+        done = False
+        while not done:
+            swept = await self._catalog.sweep(number)
+            for entry in swept.blocks:
+                self._finalizer.delete_everywhere(entry)
+            done = swept.done
+
+    def _audit_one(self, record: BlockRecord) -> None:
+        if not record.finalized:
+            return
+        holders = self._replicas.holders(record)
+        for member in record.members:
+            if member not in holders and self._should_hold(member):
+                self._finalizer.tell(record, member)
+
+    def _should_hold(self, member: StorageId) -> bool:
+        reachable = self._datanodes.is_reachable(member, self._clock_s())
+        return reachable and self._datanodes.has_reported(member)
+
+    async def _for_ever(
+        self, name: str, work: Callable[[], Awaitable[None]], pause_s: float
+    ) -> None:
+        while True:
+            try:
+                await work()
+            except PaxosBlockError as error:
+                _log.warning("%s: %s", name, error)
+                await asyncio.sleep(RETRY_S)
+            except Exception:
+                _log.exception("failed", extra=facts(work=name))
+                await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(pause_s)

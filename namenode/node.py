@@ -1,0 +1,118 @@
+"""The parts of one NameNode, put together. Which part needs which can be read off here."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable
+
+from paxosblock.config import NameNodeConfig
+from paxosblock.namenode.acceptors import Acceptors, RpcAcceptors
+from paxosblock.namenode.alarms import Alarms
+from paxosblock.namenode.background import Background
+from paxosblock.namenode.catalog import Catalog, wall_clock_ms
+from paxosblock.namenode.closer import Closer
+from paxosblock.namenode.datanodes import DataNodes
+from paxosblock.namenode.finalizer import Finalizer
+from paxosblock.namenode.history import History
+from paxosblock.namenode.housekeeper import Housekeeper
+from paxosblock.namenode.ids import TAG_BITS
+from paxosblock.namenode.kv.interface import KeyValueStore
+from paxosblock.namenode.leases import Leases
+from paxosblock.namenode.recoverer import Recoverer
+from paxosblock.namenode.replicas import Replicas
+from paxosblock.namenode.reports import Reports
+from paxosblock.namenode.views import Views
+from paxosblock.rpc import RpcClient
+
+
+class NameNode:
+    """One NameNode on a started store, without a face to the network (`server.py`)."""
+
+    def __init__(
+        self,
+        name: str,
+        config: NameNodeConfig,
+        store: KeyValueStore,
+        clock_s: Callable[[], float],
+        acceptors: Callable[[DataNodes], Acceptors],
+    ) -> None:
+        """`clock_s` must not go back; `acceptors` makes the way to the DataNodes it is given."""
+        self._store = store
+        self.name = name
+        self.config = config
+        self.clock_s = clock_s
+        self.background = Background()
+        self.alarms = Alarms()
+        self.history = History(wall_clock_ms)
+        self.catalog = Catalog(store)
+        self.leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
+        self.datanodes = DataNodes(config.datanode_stale_after_s, config.datanode_dead_after_s)
+        self.replicas = Replicas()
+        reach = acceptors(self.datanodes)
+        self.finalizer = Finalizer(
+            catalog=self.catalog,
+            acceptors=reach,
+            replicas=self.replicas,
+            history=self.history,
+            alarms=self.alarms,
+            background=self.background,
+        )
+        self.recoverer = Recoverer(
+            self.catalog,
+            reach,
+            self.history,
+            self.background,
+            timeout_s=config.recovery_timeout_s,
+            finalized=self.finalizer.spread,
+            jitter=random.Random(),
+        )
+        self.closer = Closer(
+            catalog=self.catalog,
+            leases=self.leases,
+            recoverer=self.recoverer,
+            finalizer=self.finalizer,
+            replicas=self.replicas,
+            background=self.background,
+            min_replication=config.min_replication,
+            wait_s=config.recovery_timeout_s,
+        )
+        self.reports = Reports(
+            catalog=self.catalog,
+            datanodes=self.datanodes,
+            replicas=self.replicas,
+            finalizer=self.finalizer,
+            alarms=self.alarms,
+        )
+        self.views = Views(self.datanodes, self.replicas, config.min_replication, clock_s)
+        self.housekeeper = Housekeeper(
+            catalog=self.catalog,
+            leases=self.leases,
+            datanodes=self.datanodes,
+            replicas=self.replicas,
+            closer=self.closer,
+            finalizer=self.finalizer,
+            background=self.background,
+            clock_s=clock_s,
+        )
+
+    @property
+    def failure(self) -> str:
+        """Why the node does not work any more; "" while it does."""
+        failure = self._store.failure()
+        return "" if failure is None else str(failure)
+
+    async def start(self) -> None:
+        """Learn the cluster, give open files fresh leases, begin to keep house."""
+        await self.catalog.start(secrets.randbelow((1 << TAG_BITS) - 1) + 1)
+        self.leases.restore(await self.catalog.open_files(), self.clock_s())
+        self.housekeeper.start(self.config.heartbeat_interval_s)
+
+    async def close(self) -> None:
+        """End all work. What was under way is taken up by the next start."""
+        await self.background.close()
+
+
+def over_rpc(client: RpcClient, timeout_s: float) -> Callable[[DataNodes], Acceptors]:
+    """Reach DataNodes through control calls; one question waits at most `timeout_s`."""
+    return lambda datanodes: RpcAcceptors(client, datanodes, timeout_s)

@@ -1,0 +1,103 @@
+"""Where a new block goes: a pure choice among what the DataNodes last said.
+
+Each member is on another node; live nodes come before stale ones, idle before busy ones, and ties
+are broken by a hash of the block's seed, so that the same situation is always placed the same way
+and different blocks still spread. A DataNode's free bytes leave its own reserve out already.
+
+HDFS lets a write begin on fewer nodes than asked for, and so do we: a choice of at least
+`min_replication` members is taken. The file's own replication stays what was asked for, so that
+whoever re-replicates later knows what is missing.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from dataclasses import dataclass
+
+from paxosblock.errors import NoSpaceError
+from paxosblock.protocol.types import StorageId
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One storage as placement sees it.
+
+    `load` counts blocks that are open on its node; `pending_bytes` is room promised to blocks that
+    were placed here since the DataNode last told its free bytes.
+    """
+
+    storage: StorageId
+    node: str
+    free_bytes: int
+    load: int = 0
+    pending_bytes: int = 0
+    live: bool = True
+    stale: bool = False
+    failed: bool = False
+
+    @property
+    def room_bytes(self) -> int:
+        """What is left for another block."""
+        return self.free_bytes - self.pending_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be placed. A node with an `excluded` storage has failed this writer: not again."""
+
+    replication: int
+    min_replication: int
+    block_size: int
+    excluded: tuple[StorageId, ...] = ()
+    seed: int = 0
+
+
+def place(wish: Wish, candidates: tuple[Candidate, ...]) -> tuple[StorageId, ...]:
+    """Choose storages on different nodes, the best first.
+
+    Returns:
+        `replication` of them, or fewer but at least `min_replication`.
+
+    Raises:
+        NoSpaceError: there are fewer; the message says what was wrong with the others.
+    """
+    excluded = {c.node for c in candidates if c.storage in wish.excluded}
+    reasons = {c.storage: _objection(wish, c, excluded) for c in candidates}
+    usable = [c for c in candidates if not reasons[c.storage]]
+    usable.sort(key=lambda c: _rank(wish, c))
+    best: dict[str, StorageId] = {}
+    for candidate in usable:
+        best.setdefault(candidate.node, candidate.storage)
+    chosen = tuple(best.values())[: wish.replication]
+    if len(chosen) < max(1, wish.min_replication):
+        raise _too_few(wish, len(chosen), Counter(r for r in reasons.values() if r))
+    return chosen
+
+
+def _objection(wish: Wish, candidate: Candidate, excluded_nodes: set[str]) -> str:
+    if not candidate.live:
+        return "dead"
+    if candidate.failed:
+        return "failed"
+    if candidate.node in excluded_nodes:
+        return "excluded by the writer"
+    if candidate.room_bytes < wish.block_size:
+        return "full"
+    return ""
+
+
+def _rank(wish: Wish, candidate: Candidate) -> tuple[bool, int, int, StorageId]:
+    tie = zlib.crc32(f"{wish.seed}/{candidate.storage}".encode())
+    return candidate.stale, candidate.load, tie, candidate.storage
+
+
+def _too_few(wish: Wish, found: int, reasons: Counter[str]) -> NoSpaceError:
+    others = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+    known = f"storages not used: {others}" if others else "no other storage is known"
+    return NoSpaceError(
+        f"no place for a block of {wish.block_size} bytes: found {found} of "
+        f"{wish.replication} replicas, {max(1, wish.min_replication)} needed; {known}",
+        found=found,
+        needed=max(1, wish.min_replication),
+    )

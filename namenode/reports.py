@@ -1,0 +1,138 @@
+"""Block reports: what DataNodes say they hold, against what the catalog says they should."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from paxosblock.datanode_api import ReplicaSummary
+from paxosblock.errors import NotFoundError, NotReadyError
+from paxosblock.logs import facts
+from paxosblock.namenode.alarms import Alarms
+from paxosblock.namenode.catalog import Catalog
+from paxosblock.namenode.datanodes import DataNodes
+from paxosblock.namenode.finalizer import Finalizer
+from paxosblock.namenode.records import BlockEntry
+from paxosblock.namenode.replicas import Finding, Replicas, Verdict, judge
+from paxosblock.namenode_api import BlockReport
+from paxosblock.protocol.types import BlockId, StorageId
+
+SLICE = 256
+"""Replicas that are judged before others get a turn."""
+
+_log = logging.getLogger(__name__)
+
+
+class Reports:
+    """Judges reports and has the finalizer act on them."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        datanodes: DataNodes,
+        replicas: Replicas,
+        finalizer: Finalizer,
+        alarms: Alarms,
+    ) -> None:
+        """Use these parts of the node."""
+        self._catalog = catalog
+        self._datanodes = datanodes
+        self._replicas = replicas
+        self._finalizer = finalizer
+        self._alarms = alarms
+
+    async def take(self, report: BlockReport) -> None:
+        """Take in one report.
+
+        Raises:
+            NotReadyError: it comes from a process that is not registered: register first.
+        """
+        self._check_sender(report)
+        for start in range(0, len(report.replicas), SLICE):
+            await self._take_slice(report.replicas[start : start + SLICE])
+            await asyncio.sleep(0)
+        for block in report.deleted:
+            self._replicas.forget(block, report.storage)
+        if report.full:
+            await self._take_missing(report)
+            self._datanodes.note_full_report(report.storage)
+        _log.debug(
+            "block report",
+            extra=facts(storage=report.storage, full=report.full, replicas=len(report.replicas)),
+        )
+
+    async def damaged(self, block: BlockId, storage: StorageId, why: str) -> None:
+        """Somebody met bytes that do not match their checksum.
+
+        Raises:
+            NotFoundError: there is no such block, or the storage is no member of it.
+        """
+        record = (await self._catalog.get_block(block)).record
+        if storage not in record.members:
+            raise NotFoundError(f"block {block}: storage {storage} is no member", block=block)
+        self._finalizer.copy_again(record, storage, why)
+
+    def _check_sender(self, report: BlockReport) -> None:
+        current = self._datanodes.is_current(report.node, report.incarnation)
+        home = self._datanodes.home(report.storage)
+        if not current or home is None or home.node != report.node:
+            raise NotReadyError(
+                f"DataNode {report.node} must register before it reports storage {report.storage}",
+                node=report.node,
+            )
+
+    async def _take_slice(self, summaries: tuple[ReplicaSummary, ...]) -> None:
+        entries = await self._catalog.block_entries(
+            tuple(summary.state.block for summary in summaries)
+        )
+        for summary, entry in zip(summaries, entries, strict=True):
+            self._take_one(summary, entry)
+
+    def _take_one(self, summary: ReplicaSummary, entry: BlockEntry | None) -> None:
+        block, storage = summary.state.block, summary.storage
+        record = entry.record if entry else None
+        finding = judge(record, self._catalog.was_allocated(block), summary)
+        if finding.verdict is not Verdict.HOLDS:
+            self._replicas.forget(block, storage)
+        match finding.verdict:
+            case Verdict.FINE:
+                pass
+            case Verdict.HOLDS:
+                self._take_holder(summary)
+            case Verdict.FINALIZE:
+                assert record is not None, "only a member of a block is told to finalize it"
+                self._finalizer.tell(record, storage)
+            case Verdict.DELETE:
+                self._finalizer.delete(block, storage, finding.up_to)
+            case Verdict.ALARM:
+                self._ring(finding, summary)
+
+    def _take_holder(self, summary: ReplicaSummary) -> None:
+        state, crc = summary.state, summary.last.crc if summary.last else None
+        if not self._replicas.note(state.block, summary.storage, state.accepted_generation, crc):
+            self._alarms.ring(
+                "I7 equal generations and different bytes",
+                block=state.block,
+                storage=summary.storage,
+            )
+
+    def _ring(self, finding: Finding, summary: ReplicaSummary) -> None:
+        self._alarms.ring(
+            finding.why,
+            block=summary.state.block,
+            storage=summary.storage,
+            promised=summary.state.max_generation,
+            accepted=summary.state.accepted_generation,
+            length=summary.state.length,
+        )
+
+    async def _take_missing(self, report: BlockReport) -> None:
+        """Blocks the storage held, and does not name any more: lost, unless they just came."""
+        named = tuple(summary.state.block for summary in report.replicas)
+        missing = self._replicas.forget_missing(report.storage, named)
+        for start in range(0, len(missing), SLICE):
+            for entry in await self._catalog.block_entries(missing[start : start + SLICE]):
+                if entry and entry.record.finalized and report.storage in entry.record.members:
+                    self._finalizer.tell(entry.record, report.storage)
+            await asyncio.sleep(0)

@@ -1,0 +1,304 @@
+"""Answers the calls of `namenode_api`: checks a request, has the parts do it, shows the result."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from paxosblock.errors import LeaseError
+from paxosblock.logs import facts
+from paxosblock.methods import Done, Method
+from paxosblock.namenode import checks
+from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.placement import Wish, place
+from paxosblock.namenode.records import BlockEntry, FileInode
+from paxosblock.namenode_api import (
+    ADD_BLOCK,
+    BLOCK_REPORT,
+    CLOSE_FILE,
+    CLUSTER_STATUS,
+    CREATE,
+    DELETE,
+    EXPLAIN,
+    FINALIZE_BLOCK,
+    GET_BLOCK,
+    GET_FILE,
+    HEARTBEAT,
+    LIST,
+    MKDIRS,
+    NO_FILE,
+    REGISTER,
+    RENAME,
+    RENEW_LEASES,
+    REPORT_BAD_REPLICA,
+    SEAL_BLOCK,
+    STAT,
+    TAKE_OVER,
+    AddBlock,
+    BadReplica,
+    BlockExplanation,
+    BlockReport,
+    BlockRequest,
+    BlockView,
+    CloseFile,
+    ClusterStatus,
+    ClusterStatusRequest,
+    CreateFile,
+    DeletePath,
+    Deletion,
+    FileStatus,
+    FileView,
+    FinalizeBlock,
+    Heartbeat,
+    HeartbeatAnswer,
+    ListDirectory,
+    Listing,
+    MakeDirectories,
+    PathRequest,
+    Register,
+    Rename,
+    Renewed,
+    RenewLeases,
+    TakeOver,
+)
+from paxosblock.protocol.types import WriterId
+from paxosblock.rpc import RpcRouter
+
+_log = logging.getLogger(__name__)
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class Service:
+    """One method per call; what each raises is documented where it is done."""
+
+    def __init__(self, node: NameNode) -> None:
+        """Answer for `node`."""
+        self._node = node
+
+    def add_to(self, router: RpcRouter) -> None:
+        """Register every call."""
+
+        def answer(method: Method[Q, A], handler: Callable[[Q], Awaitable[A]]) -> None:
+            router.register(method.name, method.request, handler)
+
+        answer(MKDIRS, self.mkdirs)
+        answer(CREATE, self.create)
+        answer(STAT, self.stat)
+        answer(LIST, self.list)
+        answer(RENAME, self.rename)
+        answer(DELETE, self.delete)
+        answer(TAKE_OVER, self.take_over)
+        answer(GET_FILE, self.get_file)
+        answer(ADD_BLOCK, self.add_block)
+        answer(FINALIZE_BLOCK, self.finalize_block)
+        answer(SEAL_BLOCK, self.seal_block)
+        answer(GET_BLOCK, self.get_block)
+        answer(CLOSE_FILE, self.close_file)
+        answer(RENEW_LEASES, self.renew_leases)
+        answer(REPORT_BAD_REPLICA, self.report_bad_replica)
+        answer(REGISTER, self.register)
+        answer(HEARTBEAT, self.heartbeat)
+        answer(BLOCK_REPORT, self.block_report)
+        answer(CLUSTER_STATUS, self.cluster_status)
+        answer(EXPLAIN, self.explain)
+
+    # --- namespace -------------------------------------------------------------------------------
+
+    async def mkdirs(self, request: MakeDirectories) -> FileStatus:
+        """Make directories."""
+        checks.check_directory(request)
+        made = await self._node.catalog.make_directories(request)
+        _log.info("mkdirs", extra=facts(path=request.path))
+        return made
+
+    async def create(self, request: CreateFile) -> FileStatus:
+        """Make an empty file and start its writer's lease."""
+        checks.check_create(request)
+        inode = await self._node.catalog.create(request, self._held_by_other_than(request.writer))
+        self._node.leases.open(request.writer, inode.number, self._node.clock_s())
+        if request.overwrite:
+            self._node.housekeeper.garbage_waits()
+        _log.info(
+            "create", extra=facts(path=request.path, file=inode.number, writer=request.writer)
+        )
+        return await self._node.catalog.file_status(inode.number)
+
+    async def stat(self, request: PathRequest) -> FileStatus:
+        """Show a file or directory."""
+        return await self._node.catalog.stat(request.path)
+
+    async def list(self, request: ListDirectory) -> Listing:
+        """Show a page of a directory."""
+        return await self._node.catalog.list(request)
+
+    async def rename(self, request: Rename) -> FileStatus:
+        """Move a file or directory."""
+        moved = await self._node.catalog.rename(request, self._is_held)
+        if request.overwrite:
+            self._node.housekeeper.garbage_waits()
+        _log.info("rename", extra=facts(source=request.source, destination=request.destination))
+        return moved
+
+    async def delete(self, request: DeletePath) -> Deletion:
+        """Unlink a file or directory; what hung on it is swept behind the scenes."""
+        deletion = await self._node.catalog.delete(request)
+        if deletion.existed:
+            self._node.housekeeper.garbage_waits()
+            _log.info("delete", extra=facts(path=request.path, recursive=request.recursive))
+        return deletion
+
+    async def take_over(self, request: TakeOver) -> FileStatus:
+        """Fence a file's writer, finalize its last block, close it."""
+        inode = await self._node.closer.take_over(request.path, self._node.clock_s())
+        _log.info("take over", extra=facts(path=request.path, file=inode.number))
+        return await self._node.catalog.file_status(inode.number)
+
+    async def get_file(self, request: PathRequest) -> FileView:
+        """Show a file and its blocks."""
+        status, entries = await self._node.catalog.file_blocks(request.path)
+        return FileView(status, self._node.views.blocks(entries))
+
+    # --- files being written, blocks -------------------------------------------------------------
+
+    async def add_block(self, request: AddBlock) -> BlockView:
+        """K1: place a new block."""
+        checks.check_add_block(request)
+        entry = await self._node.catalog.already_added(request)
+        if entry is None:
+            entry = await self._place(request)
+        return self._node.views.block(entry)
+
+    async def finalize_block(self, request: FinalizeBlock) -> BlockView:
+        """K6: FinalizeBlock(b, length)."""
+        checks.check_finalize(request, self._node.config)
+        entry = await self._node.finalizer.finalize_by_writer(request)
+        _log.info(
+            "finalize block",
+            extra=facts(block=request.block, writer=request.writer, length=request.length),
+        )
+        return self._node.views.block(entry)
+
+    async def seal_block(self, request: BlockRequest) -> BlockView:
+        """K11: FinalizeBlock(b). For the block's writer, or for anybody once its lease is over."""
+        entry = await self._node.catalog.get_block(request.block)
+        if not entry.record.finalized:
+            await self._check_may_seal(entry, request.writer)
+            entry = await self._node.recoverer.finalize(request.block)
+        return self._node.views.block(entry)
+
+    async def get_block(self, request: BlockRequest) -> BlockView:
+        """K10: show a block."""
+        return self._node.views.block(await self._node.catalog.get_block(request.block))
+
+    async def close_file(self, request: CloseFile) -> FileStatus:
+        """End the writing of a file."""
+        await self._node.closer.close(request.file_id, request.writer)
+        return await self._node.catalog.file_status(request.file_id)
+
+    async def renew_leases(self, request: RenewLeases) -> Renewed:
+        """Keep leases."""
+        return Renewed(self._node.leases.renew(request.writers, self._node.clock_s()))
+
+    async def report_bad_replica(self, request: BadReplica) -> Done:
+        """Have a damaged replica replaced."""
+        await self._node.reports.damaged(request.block, request.storage, request.reason)
+        return Done()
+
+    # --- DataNodes -------------------------------------------------------------------------------
+
+    async def register(self, request: Register) -> Done:
+        """Learn a DataNode."""
+        checks.check_register(request)
+        self._node.datanodes.register(request, self._node.clock_s())
+        return Done()
+
+    async def heartbeat(self, request: Heartbeat) -> HeartbeatAnswer:
+        """Note that a DataNode lives."""
+        now_s = self._node.clock_s()
+        if not self._node.datanodes.heartbeat(request, now_s):
+            return HeartbeatAnswer(register=True)
+        report = self._node.datanodes.must_report(request.node, now_s)
+        return HeartbeatAnswer(register=False, report=report)
+
+    async def block_report(self, request: BlockReport) -> Done:
+        """Take in what a storage holds."""
+        await self._node.reports.take(request)
+        return Done()
+
+    # --- people ----------------------------------------------------------------------------------
+
+    async def cluster_status(self, _: ClusterStatusRequest) -> ClusterStatus:
+        """Show the cluster."""
+        counts = await self._node.catalog.counts()
+        return ClusterStatus(
+            namenode=self._node.name,
+            role="leader",
+            files=counts.files,
+            blocks=counts.blocks,
+            open_files=counts.open_files,
+            recoveries=self._node.recoverer.running,
+            datanodes=self._node.views.datanodes(),
+        )
+
+    async def explain(self, request: BlockRequest) -> BlockExplanation:
+        """Show what happened to a block."""
+        entry = await self._node.catalog.get_block(request.block)
+        return BlockExplanation(
+            view=self._node.views.block(entry),
+            hdfs_state=self._node.views.hdfs_state(entry),
+            path=await self._node.catalog.block_path(entry),
+            history=self._node.history.of(request.block),
+        )
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def _is_held(self, inode: FileInode) -> bool:
+        return self._node.leases.is_live(inode.writer, self._node.clock_s())
+
+    def _held_by_other_than(self, writer: WriterId) -> Callable[[FileInode], bool]:
+        return lambda inode: inode.writer != writer and self._is_held(inode)
+
+    async def _place(self, request: AddBlock) -> BlockEntry:
+        """Choose members for a new block and make it."""
+        node, config = self._node, self._node.config
+        replication, block_size = request.replication, config.block_size_bytes
+        if request.file_id != NO_FILE:
+            inode = await node.catalog.open_file(request.file_id, request.writer)
+            replication, block_size = inode.replication, inode.block_size
+        block = await node.catalog.next_block()
+        wish = Wish(
+            replication=replication,
+            min_replication=config.min_replication,
+            block_size=block_size,
+            excluded=request.excluded,
+            seed=block,
+        )
+        members = place(wish, node.datanodes.candidates(block_size, node.clock_s()))
+        entry = await node.catalog.add_block(request, block, members)
+        node.datanodes.note_placed(entry.record.members)
+        _log.info(
+            "add block",
+            extra=facts(
+                block=entry.record.block,
+                file=request.file_id,
+                writer=request.writer,
+                members=",".join(entry.record.members),
+            ),
+        )
+        return entry
+
+    async def _check_may_seal(self, entry: BlockEntry, writer: WriterId) -> None:
+        """A11: safety does not depend on this, the writer's progress does."""
+        if entry.file == NO_FILE or entry.record.writer == writer:
+            return
+        holder = await self._node.catalog.holder(entry.file)
+        if holder is not None and self._is_held(holder):
+            raise LeaseError(
+                f"block {entry.record.block}: is being written by {holder.writer}; "
+                "take_over ends that",
+                block=entry.record.block,
+                writer=holder.writer,
+            )
