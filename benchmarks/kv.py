@@ -106,10 +106,7 @@ async def snapshot_under_load(folder: Path, keys: int, seconds: float) -> None:
     busy = await longest_pause(measure(store, 16, seconds))
     await store.close()
     say(f"{keys} keys: restart {restart:.2f} s; longest pause of the loop with 16 clients:")
-    say(
-        f"    without snapshots {quiet * 1000:.1f} ms, with snapshots all the time",
-    )
-    say(f"    {busy * 1000:.1f} ms")
+    say(f"    {quiet * 1000:.1f} ms without snapshots, {busy * 1000:.1f} ms with them")
 
 
 async def run(options: argparse.Namespace) -> None:

@@ -100,6 +100,13 @@ def test_a_batch_inside_a_torn_payload_is_no_evidence_of_damage() -> None:
     assert read_segment("journal", data[: ends[1] - 1]).size_bytes == ends[0]
 
 
+def test_a_whole_batch_of_another_segment_is_no_part_of_this_one() -> None:
+    """A file system may give back blocks that belonged to an older segment."""
+    data, ends = segment_of([[b"first"]])
+    stale = encode_batch(b"othersal", len(data), 12, [b"stale"])
+    assert read_segment("journal", data + stale).size_bytes == ends[0]
+
+
 def test_a_batch_whose_index_leaves_a_gap_is_refused() -> None:
     data = encode_header(1, SALT)
     data += encode_batch(SALT, len(data), 2, [b"x"])

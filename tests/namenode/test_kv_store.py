@@ -224,6 +224,22 @@ async def test_a_snapshot_replaces_the_segments_before_it(tmp_path: Path) -> Non
         assert store.view().revision == 200
 
 
+async def test_a_snapshot_is_due_only_when_the_journal_has_grown_again(tmp_path: Path) -> None:
+    snapshots = []
+
+    class Counting(OsDisk):
+        def create(self, path: Path) -> FileHandle:
+            if path.name.startswith("snapshot"):
+                snapshots.append(path.name)
+            return super().create(path)
+
+    async with opened(tmp_path, Counting(), SMALL) as store:
+        for _ in range(200):
+            await store.commit(put(b"k"))
+    batch_bytes = 36 + 4 + 11
+    assert 3 <= len(snapshots) <= 200 * batch_bytes // SMALL.snapshot_bytes
+
+
 async def test_commits_go_on_while_a_snapshot_is_written(tmp_path: Path) -> None:
     written = threading.Event()
 
