@@ -1,0 +1,76 @@
+"""How the demo is told: a timeline as it happens, the votes, and what was verified."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import click
+
+from paxosblock.cli.demo_input import Source, build, measure
+from paxosblock.cli.demo_story import Event, Report, Stage, first_file, now_ms, second_file
+from paxosblock.cli.explain import history_lines
+from paxosblock.cli.progress import Advance, progress_bar
+from paxosblock.cli.session import Session
+from paxosblock.client import Client
+from paxosblock.cluster import LocalCluster
+from paxosblock.namenode_api import BlockExplanation
+
+
+class Show:
+    """One demo on standard output."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._started_ms = now_ms()
+        self._report = Report(self._tell_event)
+
+    def source(self, chosen: str | None, size_bytes: int, scratch: Path) -> Source:
+        """The file to write, and its digest."""
+        path = Path(chosen) if chosen else scratch / "source"
+        if not chosen:
+            with self._bar("collecting files", size_bytes) as advance:
+                build(path, size_bytes, advance)
+        source = measure(path)
+        what = chosen or "files of this Python installation"
+        self._report.mark(f"source: {source.size_bytes} bytes of {what}, sha256 {source.digest}")
+        return source
+
+    def play(self, source: Source, path: str | None) -> bool:
+        """Run everything; whether all of it was verified."""
+        with LocalCluster(path=path) as cluster, Client(cluster.url) as client:
+            count = len(cluster.datanodes)
+            self._report.mark(f"1 NameNode and {count} DataNodes are up at {cluster.url}")
+            with self._bar("writing", source.size_bytes) as advance:
+                stage = Stage(cluster, client, source, self._report, advance)
+                first_file(stage)
+            second_file(stage)
+            self._report.mark("all read back")
+        return self._tell_result()
+
+    def _bar(self, what: str, size_bytes: int) -> AbstractContextManager[Advance]:
+        return progress_bar(what, size_bytes, wanted=not self._session.json)
+
+    def _tell_event(self, event: Event) -> None:
+        since_ms = event.time_ms - self._started_ms
+        fact = {"time_ms": round(since_ms, 3), "event": event.what}
+        self._session.say(f"{since_ms:>10.1f} ms  {event.what}", fact)
+
+    def _tell_result(self) -> bool:
+        for explanation in self._report.recovered:
+            self._tell_votes(explanation)
+        for check in self._report.checks:
+            self._session.say(f"{'ok    ' if check.holds else 'FAILED'}  {check.claim}", check)
+        verified = self._report.verified
+        took_s = (now_ms() - self._started_ms) / 1000
+        words = "every byte was verified" if verified else "NOT everything is as it should be"
+        fact = {"verified": verified, "seconds": round(took_s, 3)}
+        self._session.say(f"{words}, in {took_s:.1f} s", fact)
+        return verified
+
+    def _tell_votes(self, explanation: BlockExplanation) -> None:
+        record = explanation.view.record
+        title = f"votes of block {record.block} of {explanation.path}:"
+        self._session.say(click.style(title, bold=True), explanation)
+        for line in history_lines(explanation.history) if not self._session.json else ():
+            self._session.say(f"  {line}")

@@ -1,0 +1,269 @@
+"""What the demo does, step by step: real processes, real signals, real bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final
+
+from paxosblock.cli.demo_input import PIECE_BYTES, Source, digest_of_start, pieces
+from paxosblock.client import Client
+from paxosblock.cluster import LocalCluster
+from paxosblock.control import call_any
+from paxosblock.errors import UnavailableError
+from paxosblock.namenode_api import EXPLAIN, BlockExplanation, BlockRequest, VoteLine
+from paxosblock.node_process import Node
+from paxosblock.protocol.types import BlockId, StorageId
+
+FIRST: Final = "/demo/first"
+SECOND: Final = "/demo/second"
+ACKNOWLEDGED_BYTES: Final = 4 * 1024 * 1024
+"""The second file's writer is killed once so much of it is acknowledged."""
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, in milliseconds since the epoch."""
+
+    time_ms: float
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One claim that was verified, or found to be false."""
+
+    claim: str
+    holds: bool
+
+
+@dataclass
+class Report:
+    """What happened and what is true, as it becomes known."""
+
+    on_event: Callable[[Event], None]
+    events: list[Event] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    recovered: list[BlockExplanation] = field(default_factory=list)
+
+    def mark(self, what: str, time_ms: float | None = None) -> float:
+        """Add an event that happened now, or when it says; returns its time."""
+        event = Event(now_ms() if time_ms is None else time_ms, what)
+        self.events.append(event)
+        self.on_event(event)
+        return event.time_ms
+
+    def check(self, claim: str, holds: bool) -> None:
+        """Add a claim."""
+        self.checks.append(Check(claim, holds))
+
+    @property
+    def verified(self) -> bool:
+        """Whether every claim holds."""
+        return bool(self.checks) and all(check.holds for check in self.checks)
+
+
+def now_ms() -> float:
+    """Wall-clock time, which all processes of a machine share."""
+    return time.time_ns() / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where the demo plays."""
+
+    cluster: LocalCluster
+    client: Client
+    source: Source
+    report: Report
+    advance: Advance
+
+    def send(self, out: Any, file: BinaryIO, size_bytes: int) -> None:
+        """Write the next bytes of the source."""
+        for piece in pieces(file, size_bytes):
+            out.write(piece)
+            self.advance(len(piece))
+
+    def node_of(self, storage: StorageId) -> Node:
+        """The DataNode that owns a storage."""
+        for seen in self.cluster.status().datanodes:
+            if any(volume.storage == storage for volume in seen.storages):
+                return next(at for at in self.cluster.datanodes if at.address == seen.address)
+        raise UnavailableError(f"no DataNode owns the storage {storage}")
+
+    def explain(self, block: BlockId) -> BlockExplanation:
+        """A block's record and the history of its recovery."""
+        return call_any(self.cluster.addresses, EXPLAIN, BlockRequest(block))
+
+
+# --- the first file: a DataNode is killed, a second process follows ------------------------------
+
+
+def first_file(stage: Stage) -> None:
+    """Write the source while somebody follows and a DataNode dies; compare every byte."""
+    report, source = stage.report, stage.source
+    out = stage.client.create(FIRST)
+    with _role("follow", stage.cluster.url, FIRST) as follower:
+        report.mark(f"writing {FIRST}; a second process follows it")
+        with out, open(source.path, "rb") as file:
+            stage.send(out, file, source.size_bytes * 4 // 10)
+            victim = _kill_in_mid_write(stage, out, file)
+            stage.send(out, file, source.size_bytes * 3 // 10)
+            restart = threading.Thread(target=_start_again, args=(stage, victim))
+            restart.start()
+            stage.send(out, file, source.size_bytes)
+        report.mark(f"{FIRST} closed")
+        seen = _last_word(follower)
+    report.mark("the follower has seen the end")
+    restart.join()
+    written = (source.size_bytes, source.digest)
+    report.check(
+        f"the follower saw all {source.size_bytes} bytes of {FIRST} as they were written",
+        (seen["length"], seen["digest"]) == written,
+    )
+    report.check(
+        f"{FIRST} reads back as the {source.size_bytes} bytes that were written",
+        _read_back(stage.client, FIRST) == written,
+    )
+
+
+def _kill_in_mid_write(stage: Stage, out: Any, file: BinaryIO) -> Node:
+    """SIGKILL a DataNode while chunks are on their way to it, and wait for the next receipt."""
+    report = stage.report
+    before = out.hflush()
+    victim = stage.node_of(before.replicas[0])
+    stage.send(out, file, PIECE_BYTES)
+    killed_ms = report.mark(f"{victim.name} gets SIGKILL in mid-write (block {before.block})")
+    victim.kill()
+    stage.send(out, file, PIECE_BYTES)
+    after = out.hflush()
+    next_ms = now_ms()
+    explanation = stage.explain(before.block)
+    report.recovered.append(explanation)
+    _tell_recovery(report, explanation.history, killed_ms)
+    report.mark(
+        f"the next chunks are acknowledged, in block {after.block}: "
+        f"{next_ms - killed_ms:.0f} ms after the kill",
+        next_ms,
+    )
+    report.check(
+        f"the writer went on in another block ({before.block}, then {after.block})",
+        after.block != before.block and after.length > before.length,
+    )
+    return victim
+
+
+def _tell_recovery(report: Report, history: tuple[VoteLine, ...], killed_ms: float) -> None:
+    """Times of the NameNode's own record: its clock is ours."""
+    if history:
+        first, last = history[0], _decision(history)
+        after_ms = first.time_ms - killed_ms
+        report.mark(
+            f"detected by the client, recovery started: {after_ms:.0f} ms after the kill",
+            first.time_ms,
+        )
+        took_ms = last.time_ms - first.time_ms
+        report.mark(f"sealed ({last.detail} chunks): recovery took {took_ms} ms", last.time_ms)
+
+
+def _decision(history: tuple[VoteLine, ...]) -> VoteLine:
+    return next((step for step in history if step.event == "recovered"), history[-1])
+
+
+def _start_again(stage: Stage, node: Node) -> None:
+    started_ms = stage.report.mark(f"{node.name} is started again")
+    node.start()
+    stage.cluster.wait_registered([node])
+    stage.report.mark(f"{node.name} is back after {now_ms() - started_ms:.0f} ms")
+
+
+def _read_back(client: Client, path: str) -> tuple[int, str]:
+    digest, length = hashlib.sha256(), 0
+    with client.open(path) as file:
+        while piece := file.read(PIECE_BYTES):
+            digest.update(piece)
+            length += len(piece)
+    return length, digest.hexdigest()
+
+
+# --- the second file: its writer is killed, we take over -----------------------------------------
+
+
+def second_file(stage: Stage) -> None:
+    """Kill the writer of a file; what it was told to be safe must be there after a take-over."""
+    report, source = stage.report, stage.source
+    acknowledged = _kill_the_writer(stage, min(ACKNOWLEDGED_BYTES, source.size_bytes // 2))
+    started_ms = now_ms()
+    stage.client.take_over(SECOND)
+    report.mark(f"{SECOND} taken over and closed in {now_ms() - started_ms:.0f} ms")
+    length, digest = _read_back(stage.client, SECOND)
+    report.check(
+        f"{SECOND} has all {acknowledged} bytes that its writer was told to be safe ({length})",
+        length >= acknowledged,
+    )
+    report.check(
+        f"the {length} bytes of {SECOND} are those that were written",
+        digest == digest_of_start(source.path, length),
+    )
+    view = stage.client.locations(SECOND)
+    report.recovered.append(stage.explain(view[-1].record.block))
+
+
+def _kill_the_writer(stage: Stage, enough_bytes: int) -> int:
+    """Let a second process write until so much is acknowledged, SIGKILL it, count its receipts."""
+    acknowledged = 0
+    with _role("write", stage.cluster.url, SECOND, str(stage.source.path)) as writer:
+        stage.report.mark(f"writing {SECOND} in a second process")
+        for receipt in _words(writer):
+            acknowledged = receipt["length"]
+            if acknowledged >= enough_bytes:
+                break
+        writer.kill()
+        killed_ms = stage.report.mark(f"the writer of {SECOND} gets SIGKILL")
+        for receipt in _words(writer):
+            acknowledged = receipt["length"]
+    stage.report.mark(f"it had {acknowledged} bytes acknowledged", killed_ms)
+    return acknowledged
+
+
+# --- second processes ----------------------------------------------------------------------------
+
+
+@contextmanager
+def _role(role: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "paxosblock.cli.demo_roles", role, *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _words(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        yield json.loads(line)
+
+
+def _last_word(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """What a process says at its end.
+
+    Raises:
+        UnavailableError: it failed; the message quotes it.
+    """
+    said = list(_words(process))
+    if said:
+        return said[-1]
+    assert process.stderr is not None
+    reason = process.stderr.read().strip().splitlines()[-1:]
+    raise UnavailableError(f"the second process failed: {' '.join(reason)}")

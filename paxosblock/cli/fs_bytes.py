@@ -1,0 +1,258 @@
+"""The verbs of `paxosblock fs` that carry bytes: put, get, cat, head, tail."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import click
+
+from paxosblock.cli.fs_names import base_name, join, status_of, target_is_directory
+from paxosblock.cli.group import Verb
+from paxosblock.cli.progress import progress_bar
+from paxosblock.cli.session import Session, UserError
+from paxosblock.errors import NotFoundError, PaxosBlockError
+from paxosblock.namenode_api import Kind
+from paxosblock.protocol.types import Durability
+
+if TYPE_CHECKING:
+    from paxosblock.client import Client
+
+PIECE_BYTES: Final = 4 * 1024 * 1024
+END_BYTES: Final = 1024
+"""What head and tail show."""
+COPYING: Final = "._COPYING_"
+"""Ends the name of a file that is not complete yet, as with hdfs."""
+STREAM: Final = "-"
+"""Standard input or output in the place of a local file."""
+
+
+# --- put -----------------------------------------------------------------------------------------
+
+
+@click.command(cls=Verb)
+@click.option("-f", "force", is_flag=True, help="Replace a file that exists.")
+@click.option(
+    "-d", "directly", is_flag=True, help="Write to the destination itself from the start."
+)
+@click.option("--replication", type=click.IntRange(1), help="Replicas of each block.")
+@click.option(
+    "--durability",
+    type=click.Choice([level.value for level in Durability]),
+    help="What acknowledged means: on stable storage, or handed to the operating systems.",
+)
+@click.argument("sources", nargs=-1, required=True, metavar="LOCAL...")
+@click.argument("destination")
+@click.pass_obj
+def put(
+    session: Session,
+    *,
+    force: bool,
+    directly: bool,
+    replication: int | None,
+    durability: str | None,
+    sources: tuple[str, ...],
+    destination: str,
+) -> None:
+    """Copy local files into the cluster; - is standard input.
+
+    \b
+      $ paxosblock fs put a.log b.log /logs/     # into a directory, under their own names
+      $ journalctl -f | paxosblock fs put -d - /logs/journal
+
+    The file appears under its name when it is complete; with -d at once, so that others can follow
+    it while it grows. Prints nothing when it is done.
+    """
+    target = session.path(destination)
+    inside = target_is_directory(session, target, destination, len(sources))
+    with session.client() as client:
+
+        def copy(source: str) -> None:
+            if source == STREAM and inside:
+                raise UserError(destination, "is a directory: standard input needs a file name")
+            wanted = join(target, base_name(os.path.abspath(source))) if inside else target
+            _check_free(session, wanted, force)
+            with (
+                _local_source(source) as (stream, size_bytes),
+                progress_bar(wanted, size_bytes, wanted=not session.json) as advance,
+                _published(client, wanted, force, directly) as path,
+                client.create(
+                    path,
+                    overwrite=True,
+                    replication=replication,
+                    durability=durability and Durability(durability),
+                    parent_must_exist=True,
+                ) as out,
+            ):
+                for piece in _pieces(stream):
+                    out.write(piece)
+                    if directly and source == STREAM:
+                        out.hflush()
+                    advance(len(piece))
+
+        session.for_each(sources, copy)
+
+
+def _check_free(session: Session, path: str, force: bool) -> None:
+    """Refuse before anything is copied."""
+    with contextlib.suppress(NotFoundError):
+        status = status_of(session, path)
+        if status.kind is Kind.DIRECTORY:
+            raise UserError(path, "is a directory")
+        if not force:
+            raise UserError(path, "file exists (replace it with -f)")
+
+
+@contextlib.contextmanager
+def _local_source(source: str) -> Iterator[tuple[BinaryIO, int | None]]:
+    """A local file or standard input, and its length where that is known."""
+    if source == STREAM:
+        yield sys.stdin.buffer, None
+        return
+    if os.path.isdir(source):
+        raise UserError(source, "is a directory (put copies files)")
+    with open(source, "rb") as stream:
+        yield stream, os.fstat(stream.fileno()).st_size
+
+
+@contextlib.contextmanager
+def _published(client: Client, wanted: str, force: bool, directly: bool) -> Iterator[str]:
+    """The path to write to. What was written becomes `wanted`, or vanishes when writing fails."""
+    if directly:
+        yield wanted
+        return
+    scratch = wanted + COPYING
+    try:
+        yield scratch
+        client.rename(scratch, wanted, overwrite=force)
+    except BaseException:
+        with contextlib.suppress(PaxosBlockError):
+            client.delete(scratch)
+        raise
+
+
+def _pieces(stream: BinaryIO) -> Iterator[bytes]:
+    """What there is to read, as it comes: of a pipe not more than it holds now."""
+    read = getattr(stream, "read1", stream.read)
+    while piece := read(PIECE_BYTES):
+        yield piece
+
+
+# --- get -----------------------------------------------------------------------------------------
+
+
+@click.command(cls=Verb)
+@click.option("-f", "force", is_flag=True, help="Replace a local file that exists.")
+@click.argument("words", nargs=-1, required=True, metavar="PATH... [LOCAL]")
+@click.pass_obj
+def get(session: Session, *, force: bool, words: tuple[str, ...]) -> None:
+    """Copy files to this machine; the last argument is where to, - is standard output.
+
+    \b
+      $ paxosblock fs get /logs/a.log /logs/b.log backup/
+      $ paxosblock fs get /logs/a.log - | wc -l
+
+    A local file appears under its name when it is complete. Prints nothing when it is done.
+    """
+    sources, destination = (words[:-1], words[-1]) if len(words) > 1 else (words, ".")
+    inside = destination != STREAM and os.path.isdir(destination)
+    if not inside and len(sources) > 1 and destination != STREAM:
+        raise UserError(destination, "no such directory")
+    with session.client() as client:
+
+        def copy(written: str) -> None:
+            path = session.path(written)
+            local = os.path.join(destination, base_name(path)) if inside else destination
+            with client.open(path) as file, _local_target(local, force) as out:
+                quiet = session.json or local == STREAM
+                with progress_bar(local, file.length, wanted=not quiet) as advance:
+                    while piece := file.read(PIECE_BYTES):
+                        out.write(piece)
+                        advance(len(piece))
+
+        session.for_each(sources, copy)
+
+
+@contextlib.contextmanager
+def _local_target(local: str, force: bool) -> Iterator[BinaryIO]:
+    """Where the bytes go; the local file appears when all of them have come."""
+    if local == STREAM:
+        yield sys.stdout.buffer
+        return
+    if os.path.isdir(local):
+        raise UserError(local, "is a directory")
+    if os.path.lexists(local) and not force:
+        raise UserError(local, "file exists (replace it with -f)")
+    scratch = Path(local + COPYING)
+    try:
+        with open(scratch, "wb") as out:
+            yield out
+        scratch.replace(local)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+
+
+# --- cat, head, tail -----------------------------------------------------------------------------
+
+
+@click.command(cls=Verb)
+@click.argument("paths", nargs=-1, required=True)
+@click.pass_obj
+def cat(session: Session, paths: tuple[str, ...]) -> None:
+    """Write files to standard output, one after the other.
+
+    \b
+      $ paxosblock fs cat /logs/a.log /logs/b.log | sort
+
+    Of a file that is being written: everything acknowledged when it is opened.
+    """
+    with session.client() as client:
+
+        def copy(written: str) -> None:
+            with client.open(session.path(written)) as file:
+                while piece := file.read(PIECE_BYTES):
+                    sys.stdout.buffer.write(piece)
+
+        session.for_each(paths, copy)
+
+
+@click.command(cls=Verb)
+@click.argument("path")
+@click.pass_obj
+def head(session: Session, path: str) -> None:
+    """Write the first kilobyte of a file.
+
+    \b
+      $ paxosblock fs head /logs/a.log
+    """
+    with session.client() as client, client.open(session.path(path)) as file:
+        sys.stdout.buffer.write(file.pread(0, END_BYTES))
+
+
+@click.command(cls=Verb)
+@click.option("-f", "follow", is_flag=True, help="Go on as the file grows, until it is closed.")
+@click.argument("path")
+@click.pass_obj
+def tail(session: Session, *, follow: bool, path: str) -> None:
+    """Write the last kilobyte of a file.
+
+    \b
+      $ paxosblock fs tail -f /logs/a.log
+
+    With -f every byte follows as soon as it is decided; ends when the writer closes the file.
+    """
+    name = session.path(path)
+    with session.client() as client:
+        with client.open(name) as file:
+            start = max(0, file.length - END_BYTES)
+            if not follow:
+                sys.stdout.buffer.write(file.pread(start, END_BYTES))
+                return
+        for piece in client.follow(name, offset=start):
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()

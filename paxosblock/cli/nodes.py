@@ -1,0 +1,152 @@
+"""`paxosblock namenode` and `paxosblock datanode`: one node in this process, until SIGTERM."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from paxosblock.cli.group import LocalVerb
+from paxosblock.cli.session import Session
+from paxosblock.errors import ConfigError
+from paxosblock.logs import LEVELS
+
+
+def _node_options(default_port: int) -> Callable[[Any], Any]:
+    """What both kinds of nodes are told."""
+    options = (
+        click.option(
+            "--listen",
+            default=f"127.0.0.1:{default_port}",
+            show_default=True,
+            metavar="HOST:PORT",
+            help="Port 0: any free one; the real address is written to PATH/address.",
+        ),
+        click.option("--id", "node_id", help="The node's name.  [default: this machine's name]"),
+        click.option(
+            "--config",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="Settings, a TOML file. PAXOSBLOCK_<SECTION>_<NAME> in the environment wins.",
+        ),
+        click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True),
+        click.option("--die-with", type=int, hidden=True),
+    )
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+@click.command(cls=LocalVerb)
+@_node_options(default_port=9870)
+@click.option(
+    "--path",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The node's folder.",
+)
+@click.pass_obj
+def namenode(
+    session: Session,
+    *,
+    listen: str,
+    node_id: str | None,
+    config: Path | None,
+    log_level: str,
+    die_with: int | None,
+    path: Path,
+) -> None:
+    """Run a NameNode: it knows the files, their blocks and who may write them.
+
+    \b
+      $ paxosblock namenode --path /var/lib/paxosblock/namenode --listen 0.0.0.0:9870
+
+    Logs to standard error. Closes at SIGTERM or Ctrl-C.
+    """
+    from paxosblock.config import NameNodeConfig, load_config
+    from paxosblock.loop import run
+    from paxosblock.namenode.server import serve
+
+    name = _set_up(node_id, log_level, die_with)
+    settings = load_config(NameNodeConfig, config)
+    run(serve(settings, listen=listen, path=path, node_id=name))
+
+
+@click.command(cls=LocalVerb)
+@_node_options(default_port=9864)
+@click.option(
+    "--path",
+    "paths",
+    required=True,
+    multiple=True,
+    metavar="DIR[,DIR...]",
+    help="A volume's folder; several, or several times, for several volumes.",
+)
+@click.option(
+    "--namenodes",
+    envvar="PAXOSBLOCK_NAMENODES",
+    required=True,
+    metavar="HOST:PORT[,...]",
+    help="The NameNodes, also from PAXOSBLOCK_NAMENODES.",
+)
+@click.pass_obj
+def datanode(
+    session: Session,
+    *,
+    listen: str,
+    node_id: str | None,
+    config: Path | None,
+    log_level: str,
+    die_with: int | None,
+    paths: tuple[str, ...],
+    namenodes: str,
+) -> None:
+    """Run a DataNode: it keeps replicas of blocks and votes for their chunks.
+
+    \b
+      $ paxosblock datanode --namenodes nn:9870 --path /disk1/pxb --path /disk2/pxb
+
+    Logs to standard error. Closes at SIGTERM or Ctrl-C.
+    """
+    from paxosblock.client.url import cluster_addresses
+    from paxosblock.config import DataNodeConfig, load_config
+    from paxosblock.datanode.server import serve
+    from paxosblock.loop import run
+
+    name = _set_up(node_id, log_level, die_with)
+    settings = load_config(DataNodeConfig, config)
+    run(
+        serve(
+            settings,
+            listen=listen,
+            paths=_folders(paths),
+            namenodes=cluster_addresses(namenodes),
+            node_id=name,
+        )
+    )
+
+
+def _set_up(node_id: str | None, log_level: str, die_with: int | None) -> str:
+    """What comes before everything else; returns the node's name."""
+    if die_with is not None:
+        from paxosblock.process import die_with as follow_to_the_end
+
+        follow_to_the_end(die_with)
+    from paxosblock.logs import set_up_logs
+
+    name = node_id or socket.gethostname()
+    set_up_logs(name, log_level)
+    return name
+
+
+def _folders(paths: tuple[str, ...]) -> tuple[Path, ...]:
+    folders = tuple(Path(part) for path in paths for part in path.split(",") if part)
+    if not folders or len(set(folders)) < len(folders):
+        raise ConfigError(f"--path {','.join(paths)}: name each volume's folder once")
+    return folders

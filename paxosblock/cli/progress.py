@@ -1,0 +1,38 @@
+"""A progress bar on standard error, when somebody is there to see it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+
+Advance = Callable[[int], None]
+"""Tell the bar that so many more bytes are done."""
+
+
+@contextlib.contextmanager
+def progress_bar(what: str, total_bytes: int | None, *, wanted: bool = True) -> Iterator[Advance]:
+    """A bar for `total_bytes` (None: nobody knows); silent when it is not wanted or no terminal."""
+    if not (wanted and sys.stderr.isatty()):
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=total_bytes)
+        yield lambda count: progress.advance(task, count)

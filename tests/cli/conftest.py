@@ -1,0 +1,88 @@
+"""One real cluster for all tests of the command, and a way to run it in this process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from paxosblock.cli.main import run
+from paxosblock.cluster import LocalCluster
+
+if TYPE_CHECKING:
+    from paxosblock.client import Client
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+Paxosblock = Callable[..., Result]
+
+
+@pytest.fixture
+def paxosblock(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Paxosblock:
+    """Run the command in this process: `paxosblock("fs", "ls", "/")`."""
+    monkeypatch.delenv("PAXOSBLOCK_NAMENODES", raising=False)
+
+    def command(*arguments: str | os.PathLike[str]) -> Result:
+        capfd.readouterr()
+        code = run([os.fspath(argument) for argument in arguments])
+        captured = capfd.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    return command
+
+
+def start(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
+    """The command as a process of its own, with pipes."""
+    command = [sys.executable, "-m", "paxosblock", *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LocalCluster]:
+    """One NameNode and three DataNodes, for all tests that only use files."""
+    with LocalCluster(datanodes=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    """A client of the shared cluster."""
+    from paxosblock.client import Client  # noqa: PLC0415
+
+    with Client(cluster.url) as client:
+        yield client
+
+
+@pytest.fixture
+def fs(
+    cluster: LocalCluster, paxosblock: Paxosblock, monkeypatch: pytest.MonkeyPatch
+) -> Paxosblock:
+    """Run a verb of `paxosblock fs` on the shared cluster: `fs("ls", "/")`."""
+
+    def command(*arguments: str | os.PathLike[str]) -> Result:
+        monkeypatch.setenv("PAXOSBLOCK_NAMENODES", ",".join(cluster.addresses))
+        return paxosblock("fs", *arguments)
+
+    return command
+
+
+@pytest.fixture
+def folder(client: Client, request: pytest.FixtureRequest) -> str:
+    """A new directory in the shared cluster, named after the test."""
+    path = f"/{request.node.name.replace('[', '-').replace(']', '')[:200]}"
+    client.mkdirs(path)
+    return path

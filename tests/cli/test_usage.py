@@ -1,0 +1,191 @@
+"""What the command says without a cluster: help, wrong usage, nobody there, bugs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from paxosblock.cli import main as command_line
+from paxosblock.cli.group import LazyGroup
+from paxosblock.version import __version__
+from tests.cli.conftest import Paxosblock
+
+
+def groups(group: LazyGroup, *words: str) -> Iterator[tuple[tuple[str, ...], LazyGroup]]:
+    yield words, group
+    for name, command in commands(group):
+        if isinstance(command, LazyGroup):
+            yield from groups(command, *words, name)
+
+
+def commands(group: LazyGroup) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield name, command
+
+
+ALL_GROUPS = dict(groups(command_line.root))
+ALL_VERBS = [
+    (*words, name)
+    for words, group in ALL_GROUPS.items()
+    for name, command in commands(group)
+    if not isinstance(command, LazyGroup) and name != "bench"
+]
+
+
+@pytest.fixture
+def closed_port() -> Iterator[str]:
+    """An address where nobody listens, and nobody else can."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("words", ALL_GROUPS, ids=" ".join)
+def test_help_of_a_group_lists_its_commands(paxosblock: Paxosblock, words: tuple[str, ...]) -> None:
+    result = paxosblock(*words, "--help")
+    assert (result.code, result.err) == (0, "")
+    assert all(f"  {name} " in result.out for name in ALL_GROUPS[words].entries)
+
+
+@pytest.mark.parametrize("verb", ALL_VERBS, ids=" ".join)
+def test_help_of_a_verb_shows_an_example(paxosblock: Paxosblock, verb: tuple[str, ...]) -> None:
+    result = paxosblock(*verb, "--help")
+    assert (result.code, result.err) == (0, "")
+    assert f"$ paxosblock {' '.join(verb)}" in result.out
+
+
+def test_help_does_not_import_what_the_verbs_need() -> None:
+    script = (
+        "import sys; from paxosblock.cli.main import run; code = run(['fs', '--help']);"
+        "print(code, [name for name in ('aiohttp', 'asyncio', 'rich') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", script]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert out.splitlines()[-1] == "0 []"
+
+
+def test_the_version_is_told(paxosblock: Paxosblock) -> None:
+    assert paxosblock("--version").out == f"paxosblock {__version__}\n"
+
+
+def test_no_command_shows_the_help_as_wrong_usage(paxosblock: Paxosblock) -> None:
+    result = paxosblock()
+    assert result.code == 2
+    assert "Usage: paxosblock" in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("nonsense",), "paxosblock: No such command 'nonsense'. Try 'paxosblock --help'.\n"),
+        (("fs", "lss"), "fs: No such command 'lss'."),
+        (("fs", "ls", "--wrong"), "ls: No such option '--wrong'."),
+        (("fs", "rm"), "rm: Missing argument 'PATHS...'. Try 'paxosblock fs rm --help'.\n"),
+        (("fs", "stat", "%b"), "stat: Missing argument 'PATH...'."),
+        (("fs", "put", "only-one"), "put: Missing argument 'LOCAL...'."),
+        (("cluster", "up", "--datanodes", "0"), "up: Invalid value for '--datanodes':"),
+        (("demo", "--size", "12"), "demo: Invalid value for '--size': size '12' has no unit"),
+        (("demo", "--size", "1MiB"), "demo: Invalid value for '--size': the demo needs at least"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(
+    paxosblock: Paxosblock, words: tuple[str, ...], line: str
+) -> None:
+    result = paxosblock(*words)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(line)
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["ls", "-ls", "stat", "cat", "rm"])
+def test_a_cluster_that_is_not_there_is_one_line(
+    paxosblock: Paxosblock, closed_port: str, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAXOSBLOCK_CLIENT_RETRY_FOR", "0s")
+    result = paxosblock("--namenodes", closed_port, "fs", verb, "/x")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith(f"{verb.removeprefix('-')}: '/x': ")
+    assert closed_port in result.err
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("namenodes", "reason"),
+    [("host:port", "'port' is no port"), ("http://host:1", "starts with paxosblock://")],
+)
+def test_an_address_that_is_none_is_one_line(
+    paxosblock: Paxosblock, namenodes: str, reason: str
+) -> None:
+    result = paxosblock("fs", "ls", "--namenodes", namenodes, "/")
+    assert result.code == 1
+    assert result.err.startswith("ls: ")
+    assert reason in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_something_that_does_not_speak_our_protocol_is_one_line(paxosblock: Paxosblock) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = "{}:{}".format(*server.getsockname())
+        answer = f"import socket; c, _ = socket.socket(fileno={server.fileno()}).accept();"
+        answer += "c.recv(4096); c.sendall(b'SSH-2.0-OpenSSH\\r\\n'); c.close()"
+        command = [sys.executable, "-c", answer]
+        with subprocess.Popen(command, pass_fds=[server.fileno()]):
+            result = paxosblock("fs", "ls", "--namenodes", address, "/")
+    assert result.code == 1
+    assert result.err.startswith(f"ls: '/': {address} does not speak HTTP")
+    assert result.err.count("\n") == 1
+
+
+def test_a_relative_path_is_refused(paxosblock: Paxosblock) -> None:
+    result = paxosblock("fs", "ls", "logs")
+    assert result.code == 1
+    assert result.err == "ls: 'logs': not an absolute path: it must start with '/'\n"
+
+
+def test_with_json_a_failure_is_one_object(paxosblock: Paxosblock) -> None:
+    result = paxosblock("fs", "ls", "--json", "logs")
+    assert result.code == 1
+    assert json.loads(result.err) == {
+        "verb": "ls",
+        "path": "logs",
+        "reason": "not an absolute path: it must start with '/'",
+        "error": "UserError",
+    }
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_bug_is_one_line_and_a_traceback_with_debug(
+    paxosblock: Paxosblock, monkeypatch: pytest.MonkeyPatch, debug: bool
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("nobody\nthought of this")
+
+    monkeypatch.setattr("paxosblock.cli.session.Session.call", fail)
+    result = paxosblock(*(["--debug"] if debug else []), "fs", "ls", "/")
+    assert result.code == 1
+    *traceback, line = result.err.splitlines()
+    assert line.startswith("ls: this is a bug in paxosblock: RuntimeError: nobody thought of this")
+    assert bool(traceback) == debug
+
+
+def test_a_signal_of_the_keyboard_ends_it_with_130() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = "{}:{}".format(*server.getsockname())
+        command = [sys.executable, "-m", "paxosblock", "fs", "ls", "--namenodes", address, "/"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            with server.accept()[0] as connection:
+                connection.recv(1)  # it waits for our answer now
+                process.send_signal(signal.SIGINT)
+                _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err.strip() == ""
