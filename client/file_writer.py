@@ -223,6 +223,7 @@ class AsyncFileWriter:
     def _check_usable(self) -> None:
         if self._closed:
             raise InvalidRequestError(f"{self.status.path}: the file is closed")
+        self._patience = None
         self._check_fenced()
 
     def _check_fenced(self) -> None:
@@ -381,7 +382,6 @@ class AsyncFileWriter:
             self._patience = Backoff(self._session.config.retry_for_s)
             self._progress = self._acknowledged
         elif self._patience.exhausted:
-            self._patience = None
             raise UnavailableError(f"{self.status.path}: no block takes chunks: {failure.reason}")
 
     def _exclude(self, failure: BlockFailed) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -24,6 +24,8 @@ from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.types import BlockId
 from paxosblock.stream import connect
 from paxosblock.wire import Buffer, FrameKind, Header, MessageTable, verify_payload
+
+SUSPECT_FOR_S: Final = 10.0
 
 _CALLS = MessageTable(STREAM_CALLS)
 _REPLIES = MessageTable(STREAM_REPLIES)
@@ -141,7 +143,16 @@ class DataConnections:
         self._connect_timeout_s = connect_timeout_s
         self._open: dict[str, DataConnection] = {}
         self._connecting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._suspects: dict[str, float] = {}
         self._closed = False
+
+    def suspect(self, address: str) -> None:
+        """A DataNode failed or was slow: ask others first for a while."""
+        self._suspects[address] = asyncio.get_running_loop().time() + SUSPECT_FOR_S
+
+    def is_suspected(self, address: str) -> bool:
+        """Whether the DataNode failed or was slow not long ago."""
+        return self._suspects.get(address, 0.0) > asyncio.get_running_loop().time()
 
     async def get(self, address: str) -> DataConnection:
         """The connection to the DataNode at `address` (host:port).

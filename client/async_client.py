@@ -1,0 +1,287 @@
+"""`AsyncClient`: a cluster's files and blocks, for programs that run on asyncio."""
+
+from __future__ import annotations
+
+import builtins
+import uuid
+from collections.abc import AsyncIterator, Iterable
+from types import TracebackType
+from typing import Self
+
+from paxosblock.client.file_reader import AsyncFileReader
+from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.follow import follower
+from paxosblock.client.glob import glob
+from paxosblock.client.leases import LeaseKeeper
+from paxosblock.client.length import Consistency, consistency_of, snapshot
+from paxosblock.client.namenode import NameNodes
+from paxosblock.client.session import Session
+from paxosblock.client.transport import DataConnections
+from paxosblock.client.url import cluster_addresses
+from paxosblock.config import ClientConfig, load_config
+from paxosblock.errors import InvalidRequestError, NotFoundError
+from paxosblock.namenode_api import (
+    CREATE,
+    DELETE,
+    LIST,
+    MKDIRS,
+    RENAME,
+    STAT,
+    TAKE_OVER,
+    CreateFile,
+    DeletePath,
+    FileStatus,
+    ListDirectory,
+    MakeDirectories,
+    PathRequest,
+    Rename,
+    TakeOver,
+)
+from paxosblock.protocol.types import Durability, WriterId
+from paxosblock.rpc import RpcClient
+from paxosblock.wire import MAX_CHUNK_BYTES
+
+
+class AsyncClient:
+    """A client of one cluster.
+
+    Make it inside a running event loop and use it there; it opens connections when they are
+    needed, and closes them with `close` or at the end of `async with`. A file that is still being
+    written then is left to its lease: the NameNode closes it with what was acknowledged.
+
+    Every method raises a `PaxosBlockError`; see `paxosblock.errors` for what each one tells.
+    """
+
+    def __init__(
+        self, cluster: str | Iterable[str] | None = None, config: ClientConfig | None = None
+    ) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            cluster: `paxosblock://host:port[,host:port]`, or addresses of NameNodes; None takes
+                the environment variable PAXOSBLOCK_NAMENODES.
+            config: None takes the environment's PAXOSBLOCK_CLIENT_* over the defaults.
+
+        Raises:
+            ConfigError: the cluster is not told, or not understood.
+        """
+        self.addresses = cluster_addresses(cluster)
+        self.config = load_config(ClientConfig) if config is None else config
+        self._rpc = RpcClient()
+        namenodes = NameNodes(
+            self.addresses,
+            self._rpc,
+            timeout_s=self.config.rpc_timeout_s,
+            retry_for_s=self.config.retry_for_s,
+        )
+        self._session = Session(
+            self.config,
+            namenodes,
+            DataConnections(self.config.connect_timeout_s),
+            DataConnections(self.config.connect_timeout_s),
+            LeaseKeeper(namenodes, self.config.lease_interval_s),
+        )
+
+    def __repr__(self) -> str:
+        return f"<AsyncClient paxosblock://{','.join(self.addresses)}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections. Files that are open fail when they are used again."""
+        await self._session.leases.close()
+        await self._session.writing.close()
+        await self._session.reading.close()
+        await self._rpc.close()
+
+    # -- files ----------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        path: str,
+        *,
+        overwrite: bool = False,
+        replication: int | None = None,
+        block_size: int | None = None,
+        durability: Durability | str | None = None,
+        chunk_size: int | None = None,
+        window: int | None = None,
+        parent_must_exist: bool = False,
+        permission: int = 0o644,
+    ) -> AsyncFileWriter:
+        """Make a file and write it: `async with await fs.create(path) as out`.
+
+        Args:
+            overwrite: replace a file that is there.
+            replication: DataNodes that get each block.
+            block_size, chunk_size: in bytes; a chunk is what the DataNodes vote on.
+            durability: "disk" (a vote means stable storage) or "memory" (of several machines).
+            window: chunks that may be under way; 1 is the seed's own protocol.
+            parent_must_exist: do not make missing directories.
+
+            What is None is taken from the client's configuration.
+
+        Raises:
+            ExistsError: the file exists and `overwrite` is not set.
+            LeaseError: somebody else is writing it.
+            InvalidRequestError: a number or a name makes no sense.
+        """
+        config = self.config
+        block_size = config.block_size_bytes if block_size is None else block_size
+        chunk_size = config.chunk_size_bytes if chunk_size is None else chunk_size
+        window = config.window if window is None else window
+        _check_sizes(block_size, chunk_size, window)
+        writer = new_writer()
+        status = await self._session.namenodes.call(
+            CREATE,
+            CreateFile(
+                path,
+                writer,
+                overwrite,
+                config.replication if replication is None else replication,
+                block_size,
+                config.durability if durability is None else durability_of(durability),
+                parent_must_exist,
+                permission,
+            ),
+        )
+        return AsyncFileWriter(
+            self._session, status, writer, chunk_size_bytes=chunk_size, window=window
+        )
+
+    async def open(
+        self, path: str, *, consistency: Consistency | str = Consistency.QUORUM
+    ) -> AsyncFileReader:
+        """Read a file: `async with await fs.open(path) as f`.
+
+        All that was acknowledged to any writer before this was called is there, also if the file
+        is still being written.
+
+        Args:
+            consistency: how the length of a last block under construction is read: "quorum" (R2)
+                or "all" (R1, the seed's read: every replica must answer).
+
+        Raises:
+            NotFoundError, IsDirectoryError: there is no file at `path`.
+            UnavailableError: too few replicas of the last block answer.
+        """
+        found = await snapshot(self._session, path, consistency_of(consistency))
+        return AsyncFileReader(self._session, path, found)
+
+    def follow(self, path: str, offset: int = 0) -> AsyncIterator[bytes]:
+        """The bytes of a file from `offset` on, as they are written, until it is closed.
+
+        What is delivered is linearizable: it is acknowledged, or will be kept all the same. Blocks
+        that follow and DataNodes that fail make no difference.
+
+        Raises:
+            NotFoundError: there is no such file, or it was deleted or replaced meanwhile.
+            InvalidRequestError: a negative offset.
+        """
+        return follower(self._session, path, offset).run()
+
+    async def take_over(self, path: str) -> int:
+        """Fence the writer of a file, close the file and return its length in bytes.
+
+        Nothing that was acknowledged is lost; the old writer hears a FencedError. A file that is
+        closed already stays as it is. (HDFS: recoverLease)
+        """
+        status = await self._session.namenodes.call(TAKE_OVER, TakeOver(path))
+        return status.length
+
+    # -- names ----------------------------------------------------------------------------------
+
+    async def stat(self, path: str) -> FileStatus:
+        """What a path names. `length` counts only finalized blocks while the file is `open`."""
+        return await self._session.namenodes.call(STAT, PathRequest(path))
+
+    async def exists(self, path: str) -> bool:
+        """Whether there is a file or directory at `path`."""
+        try:
+            await self.stat(path)
+        except NotFoundError:
+            return False
+        return True
+
+    async def list(self, path: str) -> builtins.list[FileStatus]:
+        """The entries of a directory in order of name; of a file: the file itself."""
+        return [entry async for entry in self.scan(path)]
+
+    async def scan(self, path: str) -> AsyncIterator[FileStatus]:
+        """Like `list`, page by page, for directories of any size."""
+        after, more = "", True
+        while more:
+            page = await self._session.namenodes.call(LIST, ListDirectory(path, after))
+            for entry in page.entries:
+                yield entry
+            more = page.more and bool(page.entries)
+            after = page.entries[-1].path.rpartition("/")[2] if page.entries else ""
+
+    async def glob(self, pattern: str) -> builtins.list[FileStatus]:
+        """Files and directories that match a pattern of `*`, `?` and `[...]` in each name, and of
+        `**` for any number of directories; in order of path."""
+        return [entry async for entry in glob(self, pattern)]
+
+    async def mkdirs(
+        self, path: str, *, parents: bool = True, permission: int = 0o755
+    ) -> FileStatus:
+        """Make a directory. With `parents` also those above, and one that exists is fine.
+
+        Raises:
+            ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
+            OutcomeUnknownError: without `parents`: no answer came; it may have been made.
+        """
+        request = MakeDirectories(path, parents, permission)
+        return await self._session.namenodes.call(MKDIRS, request, idempotent=parents)
+
+    async def rename(self, source: str, destination: str, *, overwrite: bool = False) -> FileStatus:
+        """Move a file or directory in one step; `overwrite` replaces a file that is there.
+
+        Raises:
+            NotFoundError, ExistsError: no source; or a destination that is there already.
+            OutcomeUnknownError: no answer came; it may have been moved.
+        """
+        request = Rename(source, destination, overwrite)
+        return await self._session.namenodes.call(RENAME, request, idempotent=False)
+
+    async def delete(self, path: str, *, recursive: bool = False) -> bool:
+        """Delete a file, or a directory (with all that is in it when `recursive`).
+
+        Returns whether there was anything to delete.
+
+        Raises:
+            DirectoryNotEmptyError: the directory has entries and `recursive` is not set.
+            OutcomeUnknownError: no answer came; it may have been deleted.
+        """
+        request = DeletePath(path, recursive)
+        answer = await self._session.namenodes.call(DELETE, request, idempotent=False)
+        return answer.existed
+
+
+def new_writer() -> WriterId:
+    """The name of one instance of a writer, never reused."""
+    return WriterId(uuid.uuid4().hex)
+
+
+def durability_of(name: Durability | str) -> Durability:
+    """The durability called `name`. Raises InvalidRequestError when there is none."""
+    try:
+        return Durability(name)
+    except ValueError:
+        raise InvalidRequestError(f"durability {name!r}: write 'disk' or 'memory'") from None
+
+
+def _check_sizes(block_size: int, chunk_size: int, window: int) -> None:
+    if block_size < 1 or window < 1:
+        raise InvalidRequestError(f"block size {block_size}, window {window}: at least 1 is needed")
+    if not 1 <= chunk_size <= MAX_CHUNK_BYTES:
+        raise InvalidRequestError(f"chunk size {chunk_size}: 1 to {MAX_CHUNK_BYTES} bytes")

@@ -1,0 +1,241 @@
+"""Step 5, the shell: fetches the bytes of one block from whichever replica can serve them.
+
+Every chunk's checksum is verified before its bytes are given to anybody. A replica that fails, is
+slow or is damaged is left for the next one; a damaged one is reported to the NameNode.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass
+from typing import Any, Final
+
+from paxosblock.client.backoff import Backoff
+from paxosblock.client.session import Session
+from paxosblock.datanode_api import Chunks, ReadBytes
+from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.namenode_api import (
+    GET_BLOCK,
+    REPORT_BAD_REPLICA,
+    BadReplica,
+    BlockRequest,
+    BlockView,
+    Member,
+)
+from paxosblock.protocol.read import QuorumRead, Version, finalized_version, unfinalized_version
+from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.wire import Header, verify_payload
+
+_logger = logging.getLogger(__name__)
+
+SLOW_AFTER_S: Final = 2.0
+"""A replica that has not served a request by then is left for another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What may be read of one block: `size_bytes` of `version`, from `offset` of the file on."""
+
+    block: BlockId
+    version: Version
+    offset: int
+    size_bytes: int
+    members: tuple[Member, ...]
+
+    @property
+    def end(self) -> int:
+        """Offset in the file of the first byte after it."""
+        return self.offset + self.size_bytes
+
+
+def finalized_extent(view: BlockView) -> Extent:
+    """All of a finalized block (R-fin)."""
+    record = view.record
+    version = finalized_version(record)
+    return Extent(record.block, version, view.offset, record.size_bytes, view.members)
+
+
+def unfinalized_extent(view: BlockView, read: QuorumRead) -> Extent:
+    """As much of a block under construction as a quorum read found (R2)."""
+    version = unfinalized_version(read)
+    return Extent(view.record.block, version, view.offset, read.goal_bytes, view.members)
+
+
+class BlockReader:
+    """Reads ranges of one extent. Several fetches may run at once."""
+
+    def __init__(self, session: Session, extent: Extent) -> None:
+        self.extent = extent
+        self.chunk_bytes = session.config.chunk_size_bytes
+        """Size of the chunks as far as is known: requests that fit it fetch nothing twice."""
+        self._session = session
+        self._corrupt: dict[StorageId, CorruptionError] = {}
+        self._order = random.sample(extent.members, len(extent.members))
+
+    async def fetch(self, start: int, into: memoryview) -> None:
+        """Fill `into` with the block's bytes from `start` on; all of it lies in the extent.
+
+        Raises:
+            CorruptionError: every replica is damaged; all were reported.
+            UnavailableError: no replica served the bytes within the client's `retry_for`.
+            NotFoundError: the block was deleted meanwhile.
+        """
+        target = _Target(self.extent.block, start, into)
+        backoff = Backoff(self._session.config.retry_for_s)
+        while True:
+            error = await self._try_all(target)
+            if error is None:
+                return
+            if self._corrupt and len(self._corrupt) == len(self._order):
+                raise error
+            if backoff.exhausted:
+                raise UnavailableError(
+                    f"block {self.extent.block}: no replica serves it: {error}",
+                    block=self.extent.block,
+                ) from error
+            await backoff.pause()
+            await self._refresh()
+
+    async def _try_all(self, target: _Target) -> PaxosBlockError | None:
+        """Ask one replica after the other; None when the target is complete, else why not."""
+        error: PaxosBlockError | None = None
+        for member in self._candidates():
+            try:
+                await self._read_from(member, target)
+            except CorruptionError as corruption:
+                error = corruption
+                await self._report(member, corruption)
+            except PaxosBlockError as failure:
+                error = failure
+                self._session.reading.suspect(member.address)
+                _logger.info("block %d: %s: %s", target.block, member.storage, failure)
+            else:
+                return None
+        return error or UnavailableError(f"block {target.block} has no replica to read")
+
+    def _candidates(self) -> list[Member]:
+        """Sound members, those first that nothing speaks against."""
+        suspected = self._session.reading.is_suspected
+        sound = [member for member in self._order if member.storage not in self._corrupt]
+        return sorted(sound, key=lambda at: (suspected(at.address), not at.live))
+
+    async def _read_from(self, member: Member, target: _Target) -> None:
+        connection = await self._session.reading.get(member.address)
+        timeout_s = min(SLOW_AFTER_S, self._session.config.rpc_timeout_s)
+        while not target.complete:
+            sink = _Sink(target, self.extent.version)
+            request = ReadBytes(
+                target.block, member.storage, self.extent.version, target.position, target.left
+            )
+            await connection.fetch(request, sink, timeout_s)
+            if not sink.advanced:
+                raise ProtocolError(f"{member.address} serves no more of block {target.block}")
+            self.chunk_bytes = sink.chunk_bytes or self.chunk_bytes
+
+    async def _report(self, member: Member, error: CorruptionError) -> None:
+        """Tell the NameNode, once for each replica; the read goes on whether it hears or not."""
+        if member.storage in self._corrupt:
+            return
+        self._corrupt[member.storage] = error
+        _logger.warning("block %d: bad replica at %s: %s", self.extent.block, member.storage, error)
+        report = BadReplica(self.extent.block, member.storage, str(error))
+        try:
+            await self._session.namenodes.call(REPORT_BAD_REPLICA, report, retry_for_s=0)
+        except PaxosBlockError as failure:
+            _logger.warning("block %d: not reported: %s", self.extent.block, failure)
+
+    async def _refresh(self) -> None:
+        """Get the record again: the block may have been finalized, or have other members."""
+        view = await self._session.namenodes.call(GET_BLOCK, BlockRequest(self.extent.block))
+        old = self.extent
+        version = old.version
+        if view.record.finalized:
+            if view.record.size_bytes < old.size_bytes:
+                raise UnavailableError(f"block {old.block} was cut meanwhile", block=old.block)
+            version = finalized_version(view.record)
+        self.extent = Extent(old.block, version, old.offset, old.size_bytes, view.members)
+        self._order = random.sample(view.members, len(view.members))
+
+
+class _Target:
+    """Bytes of a block that somebody waits for: from `position` on they are still missing."""
+
+    def __init__(self, block: BlockId, start: int, into: memoryview) -> None:
+        self.block = block
+        self.start = start
+        self.stop = start + len(into)
+        self.position = start
+        self.into = into
+
+    @property
+    def left(self) -> int:
+        """Bytes that are missing."""
+        return self.stop - self.position
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+        return self.position >= self.stop
+
+    def place(self, offset: int, size_bytes: int) -> memoryview | None:
+        """Where a chunk at `offset` of the block belongs, if all of it is wanted."""
+        if offset < self.position or offset + size_bytes > self.stop:
+            return None
+        return self.into[offset - self.start : offset - self.start + size_bytes]
+
+    def accept(self, offset: int, payload: memoryview) -> None:
+        """A verified chunk; what is not in its place yet is copied there."""
+        end = offset + len(payload)
+        if self.place(offset, len(payload)) is None and end > self.position:
+            stop = min(end, self.stop)
+            wanted = payload[self.position - offset : stop - offset]
+            self.into[self.position - self.start : stop - self.start] = wanted
+        self.position = max(self.position, min(end, self.stop))
+
+
+class _Sink:
+    """Takes the chunks of one reply, each in its turn, each verified."""
+
+    def __init__(self, target: _Target, version: Version) -> None:
+        self.chunk_bytes = 0
+        self._target = target
+        self._version = version
+        self._begin = target.position
+        self._index = 0
+        self._offset = 0
+
+    @property
+    def advanced(self) -> bool:
+        """Whether the reply brought any byte that was wanted."""
+        return self._target.position > self._begin
+
+    def reply_received(self, reply: Any, count: int) -> None:
+        """`Chunks`: where the first chunk belongs."""
+        if not isinstance(reply, Chunks) or reply.count != count:
+            raise ProtocolError(f"{count} chunks follow {reply}")
+        begins_right = reply.offset <= self._target.position and (reply.first or not reply.offset)
+        if not begins_right or reply.first + count > self._version.length:
+            raise ProtocolError(f"{reply} is no answer to {self._version}")
+        self._index, self._offset = reply.first, reply.offset
+
+    def payload_buffer(self, header: Header) -> memoryview | None:
+        """Straight to its final place, when it is wanted as a whole."""
+        self._check(header)
+        return self._target.place(self._offset, header.payload_length)
+
+    def chunk_received(self, header: Header, payload: memoryview) -> None:
+        """One chunk, in its place or in a buffer lent by the connection."""
+        self._check(header)
+        verify_payload(header, payload)
+        self._target.accept(self._offset, payload)
+        self._index += 1
+        self._offset += header.payload_length
+        self.chunk_bytes = max(self.chunk_bytes, header.payload_length)
+
+    def _check(self, header: Header) -> None:
+        if header.block != self._target.block or header.index != self._index:
+            raise CorruptionError(
+                f"chunk {header.index} of block {header.block} came for chunk {self._index} of "
+                f"block {self._target.block}"
+            )

@@ -1,0 +1,103 @@
+"""`follow`: the bytes of a file while it is being written, without opening it again.
+
+Every byte that is delivered was found by a quorum read (R2) or stands in a finalized block, so
+no failure takes it back. While nothing is written, the members of the last block are asked to
+answer when they have more (`Watch`); nobody is asked in a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from paxosblock.client.backoff import Backoff
+from paxosblock.client.block_reader import Extent, finalized_extent, unfinalized_extent
+from paxosblock.client.length import quorum_length
+from paxosblock.client.prefetch import Blocks, Prefetcher
+from paxosblock.client.session import Session
+from paxosblock.errors import InvalidRequestError, NotFoundError
+from paxosblock.namenode_api import GET_FILE, BlockView, FileView, PathRequest
+from paxosblock.protocol.read import Progress
+from paxosblock.protocol.types import BlockState
+
+WAIT_MS: Final = 10_000
+"""How long members may wait for more before they answer that there is none."""
+LONGEST_PAUSE_S: Final = 0.2
+"""Between looks at a file whose last block is finalized and that has no next one yet."""
+
+
+@dataclass(slots=True)
+class Follower:
+    """Where the follower of a file stands: the next byte to deliver is `position`."""
+
+    session: Session
+    path: str
+    position: int
+    _file_id: int | None = field(default=None, init=False)
+
+    async def run(self) -> AsyncIterator[bytes]:
+        """All bytes from `position` on, until the file is closed.
+
+        Raises:
+            NotFoundError: the file does not exist, or was deleted or replaced meanwhile.
+            UnavailableError: blocks could not be read for the client's `retry_for`.
+        """
+        backoff = self._backoff()
+        while True:
+            view = await self._look()
+            before = self.position
+            decided = [finalized_extent(each) for each in view.blocks if each.record.finalized]
+            async for data in self._deliver(decided):
+                yield data
+            if not view.status.open:
+                return
+            if view.blocks and view.blocks[-1].record.state is BlockState.UNDER_CONSTRUCTION:
+                async for data in self._watch(view.blocks[-1], decided):
+                    yield data
+            if self.position > before:
+                backoff = self._backoff()
+            await backoff.pause()
+
+    def _backoff(self) -> Backoff:
+        """Short pauses; a file that is open may be quiet for ever."""
+        return Backoff(give_up_s=float("inf"), longest_s=LONGEST_PAUSE_S)
+
+    async def _look(self) -> FileView:
+        view = await self.session.namenodes.call(GET_FILE, PathRequest(self.path))
+        if self._file_id not in (None, view.status.file_id):
+            raise NotFoundError(f"'{self.path}': was replaced by another file", path=self.path)
+        self._file_id = view.status.file_id
+        return view
+
+    async def _watch(self, block: BlockView, decided: list[Extent]) -> AsyncIterator[bytes]:
+        """Deliver what is added to a block under construction, until its record changes."""
+        known = 0
+        while True:
+            read = await quorum_length(self.session, block, known=known, wait_ms=WAIT_MS)
+            if read.progress is not Progress.DONE or read.goal <= known:
+                return
+            known = read.goal
+            async for data in self._deliver([*decided, unfinalized_extent(block, read)]):
+                yield data
+
+    async def _deliver(self, extents: list[Extent]) -> AsyncIterator[bytes]:
+        blocks = Blocks(self.session, extents)
+        if self.position >= blocks.size_bytes:
+            return
+        ahead_bytes = self.session.config.prefetch_bytes
+        ahead = Prefetcher(blocks, self.position, blocks.size_bytes, ahead_bytes)
+        try:
+            while self.position < blocks.size_bytes:
+                piece = await ahead.next_piece(blocks.size_bytes)
+                self.position += len(piece)
+                yield bytes(piece)
+        finally:
+            ahead.cancel()
+
+
+def follower(session: Session, path: str, offset: int) -> Follower:
+    """A follower that starts at byte `offset`. Raises InvalidRequestError when it is negative."""
+    if offset < 0:
+        raise InvalidRequestError(f"'{path}': negative offset {offset}")
+    return Follower(session, path, offset)

@@ -1,0 +1,177 @@
+"""How long a file is right now: records for finalized blocks, a quorum read for the last one."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from paxosblock.client.backoff import Backoff
+from paxosblock.client.block_reader import Extent, finalized_extent, unfinalized_extent
+from paxosblock.client.session import Session
+from paxosblock.datanode_api import Ask, Told, Watch
+from paxosblock.errors import InvalidRequestError, PaxosBlockError, UnavailableError
+from paxosblock.namenode_api import GET_FILE, BlockView, FileStatus, PathRequest
+from paxosblock.protocol import read as reading
+from paxosblock.protocol.messages import Read
+from paxosblock.protocol.read import Progress, QuorumRead
+from paxosblock.protocol.types import BlockState, Durability, StorageId
+
+ASK_AGAIN_MS: Final = 1000
+"""How long a member that lags may take to reach what others have shown."""
+
+
+class Consistency(enum.Enum):
+    """How the length of a block under construction is read; both are linearizable."""
+
+    QUORUM = "quorum"
+    """R2: a majority of the members suffices."""
+    ALL = "all"
+    """R1, the seed's own: all members must answer."""
+
+
+def consistency_of(name: str | Consistency) -> Consistency:
+    """The consistency called `name`. Raises InvalidRequestError when there is none."""
+    try:
+        return Consistency(name)
+    except ValueError:
+        names = " or ".join(repr(each.value) for each in Consistency)
+        raise InvalidRequestError(f"consistency {name!r}: write {names}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A file at one moment after the call began: what of it may be read."""
+
+    status: FileStatus
+    extents: tuple[Extent, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the file."""
+        return self.extents[-1].end if self.extents else 0
+
+
+async def snapshot(session: Session, path: str, consistency: Consistency) -> Snapshot:
+    """A linearizable look at a file (section 2.6): the records are read after the call began.
+
+    Raises:
+        NotFoundError, IsDirectoryError: there is no file at `path`.
+        UnavailableError: the last block stayed unreadable for the client's `retry_for`.
+    """
+    backoff = Backoff(session.config.retry_for_s)
+    while True:
+        view = await session.namenodes.call(GET_FILE, PathRequest(path))
+        extents = tuple(finalized_extent(each) for each in view.blocks if each.record.finalized)
+        last = view.blocks[-1] if view.blocks else None
+        if last is None or last.record.finalized:
+            return Snapshot(view.status, extents)
+        if last.record.state is BlockState.UNDER_CONSTRUCTION:
+            read = await quorum_length(session, last, consistency)
+            if read.progress is Progress.DONE:
+                return Snapshot(view.status, (*extents, unfinalized_extent(last, read)))
+        if backoff.exhausted:
+            raise UnavailableError(
+                f"'{path}': block {last.record.block} is {last.record.state.value}, and too few of "
+                "its replicas answer to tell its length",
+                path=path,
+            )
+        await backoff.pause()
+
+
+async def quorum_length(
+    session: Session,
+    view: BlockView,
+    consistency: Consistency = Consistency.QUORUM,
+    *,
+    known: int = -1,
+    wait_ms: int = 0,
+) -> QuorumRead:
+    """R2 (or R1) of a block under construction.
+
+    With `known` >= 0 members answer when they have more than `known` chunks, or after `wait_ms`.
+
+    Returns:
+        The read: DONE, or STALE_RECORD when the record must be read again, or still WAITING when
+        too few members answer.
+    """
+    record = view.record
+    if consistency is Consistency.ALL:
+        read = reading.all_replica_read(record)
+    else:
+        read = reading.quorum_read(record)
+    poll = _Poll(session, view, known, wait_ms)
+    try:
+        while read.progress is Progress.WAITING:
+            poll.ask(reading.to_ask(read), read.goal)
+            if not poll.waiting:
+                break
+            for told in await poll.answers():
+                if told.read_reply is not None:
+                    read = reading.on_read_reply(read, told.read_reply)
+    finally:
+        poll.cancel()
+    return read
+
+
+class _Poll:
+    """Asks members for their state, several at a time. Who fails is not asked again."""
+
+    def __init__(self, session: Session, view: BlockView, known: int, wait_ms: int) -> None:
+        self._session = session
+        self._view = view
+        self._known = known
+        self._wait_ms = wait_ms
+        self._addresses = {member.storage: member.address for member in view.members}
+        self._asking: dict[StorageId, asyncio.Task[Told | None]] = {}
+        self._silent: set[StorageId] = set()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether an answer may still come."""
+        return bool(self._asking)
+
+    def ask(self, members: tuple[StorageId, ...], goal: int) -> None:
+        """Ask those of `members` that are not being asked; `goal` is what they must reach."""
+        for storage in members:
+            if storage not in self._asking and storage not in self._silent:
+                question = self._question(storage, goal)
+                self._asking[storage] = asyncio.create_task(self._tell(storage, question))
+
+    def _question(self, storage: StorageId, goal: int) -> Ask | Watch:
+        record = self._view.record
+        read = Read(record.block, sync=record.durability is Durability.MEMORY)
+        if goal >= 0:
+            return Watch(storage, read, record.writer_generation, goal - 1, ASK_AGAIN_MS)
+        if self._known >= 0:
+            return Watch(storage, read, record.writer_generation, self._known, self._wait_ms)
+        return Ask(storage, read=read)
+
+    async def _tell(self, storage: StorageId, question: Ask | Watch) -> Told | None:
+        waits_ms = question.wait_ms if isinstance(question, Watch) else 0
+        timeout_s = self._session.config.rpc_timeout_s + waits_ms / 1000
+        try:
+            connection = await self._session.reading.get(self._addresses.get(storage, ""))
+            return await connection.tell(question, timeout_s)
+        except PaxosBlockError:
+            return None
+
+    async def answers(self) -> list[Told]:
+        """Wait for at least one member to answer or fail."""
+        await asyncio.wait(self._asking.values(), return_when=asyncio.FIRST_COMPLETED)
+        finished = {at: task for at, task in self._asking.items() if task.done()}
+        answers: list[Told] = []
+        for storage, task in finished.items():
+            del self._asking[storage]
+            told = task.result()
+            if told is None or told.read_reply is None:
+                self._silent.add(storage)
+            else:
+                answers.append(told)
+        return answers
+
+    def cancel(self) -> None:
+        """Stop waiting for the others."""
+        for task in self._asking.values():
+            task.cancel()

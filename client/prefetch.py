@@ -1,0 +1,161 @@
+"""Reading ahead: several requests under way, their bytes in order."""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from paxosblock.client.block_reader import BlockReader, Extent
+from paxosblock.client.session import Session
+
+REQUEST_BYTES: Final = 2 * 1024 * 1024
+"""About how much one request asks for."""
+MOST_SPARE_BUFFERS: Final = 4
+
+
+class Blocks:
+    """The extents of a file, each with its reader; finds the one that holds an offset."""
+
+    def __init__(self, session: Session, extents: Sequence[Extent]) -> None:
+        self._session = session
+        self._extents = [extent for extent in extents if extent.size_bytes]
+        self._ends = [extent.end for extent in self._extents]
+        self._readers: dict[int, BlockReader] = {}
+        self.size_bytes = self._ends[-1] if self._ends else 0
+
+    def at(self, offset: int) -> BlockReader:
+        """The reader of the block that holds byte `offset` of the file."""
+        index = bisect.bisect_right(self._ends, offset)
+        reader = self._readers.get(index)
+        if reader is None:
+            # Readers cost little to make again: keep the few that are in use.
+            if len(self._readers) > 8:
+                self._readers.clear()
+            reader = self._readers[index] = BlockReader(self._session, self._extents[index])
+        return reader
+
+    async def fill(self, offset: int, into: memoryview) -> None:
+        """Fill `into` from byte `offset` of the file on; all of it lies in the file."""
+        done = 0
+        while done < len(into):
+            reader = self.at(offset + done)
+            extent = reader.extent
+            size = min(len(into) - done, extent.end - offset - done)
+            await reader.fetch(offset + done - extent.offset, into[done : done + size])
+            done += size
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A buffer that is being filled, or was."""
+
+    buffer: memoryview
+    task: asyncio.Task[None]
+    used: int = 0
+
+
+class Prefetcher:
+    """The bytes [start, stop) of a file in order.
+
+    At most `ahead_bytes`, but at least one request, are under way or wait to be used. It begins
+    with one chunk and looks twice as far ahead after each piece that was used up, so that whoever
+    reads little fetches little; `eager` begins with all of it.
+    """
+
+    def __init__(
+        self, blocks: Blocks, start: int, stop: int, ahead_bytes: int, *, eager: bool = False
+    ) -> None:
+        self.position = start
+        self._blocks = blocks
+        self._planned = start
+        self._stop = stop
+        self._most_bytes = max(1, ahead_bytes)
+        self._ahead_bytes = self._most_bytes if eager else 1
+        self._pieces: deque[_Piece] = deque()
+        self._spare: list[bytearray] = []
+
+    async def readinto(self, into: memoryview) -> int:
+        """Copy the next bytes; at least one unless this is the end."""
+        done = 0
+        while done < len(into):
+            piece = await self._front()
+            if piece is None:
+                break
+            taken = piece.buffer[piece.used : piece.used + len(into) - done]
+            into[done : done + len(taken)] = taken
+            done += len(taken)
+            self._advance(piece, len(taken), reuse=True)
+        return done
+
+    async def next_piece(self, most: int) -> memoryview:
+        """The next bytes as they lie in the buffer, which is given away; empty at the end."""
+        piece = await self._front()
+        if piece is None:
+            return memoryview(b"")
+        taken = piece.buffer[piece.used : piece.used + most]
+        self._advance(piece, len(taken), reuse=False)
+        return taken
+
+    def cancel(self) -> None:
+        """Stop fetching."""
+        for piece in self._pieces:
+            piece.task.cancel()
+        self._pieces.clear()
+
+    async def _front(self) -> _Piece | None:
+        self._plan()
+        if not self._pieces:
+            return None
+        piece = self._pieces[0]
+        if not piece.task.done():
+            await asyncio.wait([piece.task])
+        error = piece.task.exception()
+        if error is not None:
+            # What is asked for next is fetched again.
+            self.cancel()
+            self._planned = self.position
+            raise error
+        return piece
+
+    def _plan(self) -> None:
+        while self._planned < min(self._stop, self.position + self._ahead_bytes):
+            stop = self._end_of_request(self._planned)
+            size = stop - self._planned
+            buffer = memoryview(self._buffer(size))[:size]
+            task = asyncio.create_task(self._blocks.fill(self._planned, buffer))
+            task.add_done_callback(_ignore_error)  # whoever reads so far hears of it
+            self._pieces.append(_Piece(buffer, task))
+            self._planned = stop
+
+    def _end_of_request(self, start: int) -> int:
+        """A request ends with a chunk, as far as can be known, or with its block."""
+        reader = self._blocks.at(start)
+        extent, chunk = reader.extent, reader.chunk_bytes
+        stride = max(1, min(REQUEST_BYTES, self._ahead_bytes) // chunk) * chunk
+        into = start - extent.offset
+        return min(extent.offset + (into // stride + 1) * stride, extent.end, self._stop)
+
+    def _buffer(self, size: int) -> bytearray:
+        if self._spare and len(self._spare[-1]) >= size:
+            return self._spare.pop()
+        return bytearray(size)
+
+    def _advance(self, piece: _Piece, size: int, *, reuse: bool) -> None:
+        piece.used += size
+        self.position += size
+        if piece.used == len(piece.buffer):
+            self._pieces.popleft()
+            self._ahead_bytes = min(max(self._ahead_bytes, len(piece.buffer)) * 2, self._most_bytes)
+            whole = piece.buffer.obj
+            if reuse and isinstance(whole, bytearray) and len(self._spare) < MOST_SPARE_BUFFERS:
+                self._spare.append(whole)
+            self._plan()
+
+
+def _ignore_error(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,323 @@
+"""A NameNode in memory for `MemoryDataNode`s: real records, real recoveries, real control calls.
+
+Leases, placement and the namespace are as simple as the client's tests allow; whoever wants those
+for real starts a `LocalCluster`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aiohttp import web
+
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.config import ClientConfig
+from paxosblock.errors import (
+    ExistsError,
+    FencedError,
+    NoSpaceError,
+    NotFoundError,
+    NotReadyError,
+)
+from paxosblock.methods import Done
+from paxosblock.namenode_api import (
+    ADD_BLOCK,
+    CLOSE_FILE,
+    CREATE,
+    FINALIZE_BLOCK,
+    GET_BLOCK,
+    GET_FILE,
+    RENEW_LEASES,
+    REPORT_BAD_REPLICA,
+    SEAL_BLOCK,
+    TAKE_OVER,
+    AddBlock,
+    BadReplica,
+    BlockRequest,
+    BlockView,
+    CloseFile,
+    CreateFile,
+    FileStatus,
+    FileView,
+    FinalizeBlock,
+    Kind,
+    Member,
+    PathRequest,
+    Renewed,
+    RenewLeases,
+    TakeOver,
+)
+from paxosblock.protocol import finalize, recovery
+from paxosblock.protocol.finalize import BlockRecord, Refused
+from paxosblock.protocol.messages import LastVote, RecoveryVote
+from paxosblock.protocol.types import NO_WRITER, BlockId, StorageId, WriterId
+from paxosblock.rpc import RpcRouter
+from tests.client.memory_node import MemoryDataNode
+
+
+@dataclass(slots=True)
+class _File:
+    status: FileStatus
+    writer: WriterId
+    blocks: list[BlockId] = field(default_factory=list)
+
+
+class MemoryCluster:
+    """Nodes by storage, records by block, files by path."""
+
+    def __init__(self, count: int) -> None:
+        self.nodes = [MemoryDataNode(f"storage-{number}") for number in range(count)]
+        self.by_storage = {node.storage: node for node in self.nodes}
+        self.dead: set[StorageId] = set()
+        self.records: dict[BlockId, BlockRecord] = {}
+        self.files: dict[str, _File] = {}
+        self.bad_replicas: list[BadReplica] = []
+        self.calls: list[str] = []
+        self.tell_members = True
+        """Whether members are told at once that a block is finalized."""
+        self.address = ""
+        self._numbers = itertools.count(1)
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Start the DataNodes, then the NameNode."""
+        for node in self.nodes:
+            node.peers = self.by_storage
+            await node.start()
+        await self.start_namenode()
+
+    async def start_namenode(self) -> None:
+        """Listen; again on the same port when it ran before."""
+        router, app = RpcRouter(), web.Application()
+        for method, handler in (
+            (CREATE, self.create), (ADD_BLOCK, self.add_block), (SEAL_BLOCK, self.seal_block),
+            (FINALIZE_BLOCK, self.finalize_block), (CLOSE_FILE, self.close_file),
+            (GET_FILE, self.get_file), (GET_BLOCK, self.get_block), (TAKE_OVER, self.take_over),
+            (RENEW_LEASES, self.renew), (REPORT_BAD_REPLICA, self.report_bad_replica),
+        ):  # fmt: skip
+            router.register(method.name, method.request, self._counted(method.name, handler))
+        router.add_to(app)
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        port = int(self.address.rpartition(":")[2] or 0)
+        await web.TCPSite(self._runner, "127.0.0.1", port).start()
+        self.address = "{}:{}".format(*self._runner.addresses[0][:2])
+
+    def _counted(
+        self, name: str, handler: Callable[[Any], Awaitable[object]]
+    ) -> Callable[[Any], Awaitable[object]]:
+        async def call(request: Any) -> object:
+            self.calls.append(name)
+            return await handler(request)
+
+        return call
+
+    async def stop_namenode(self) -> None:
+        """Stop the NameNode alone."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    async def stop(self) -> None:
+        """Stop all."""
+        await self.stop_namenode()
+        for node in self.nodes:
+            await node.kill()
+
+    async def kill(self, node: MemoryDataNode) -> None:
+        """Kill a DataNode; the NameNode is not told, only its recoveries miss it."""
+        self.dead.add(node.storage)
+        await node.kill()
+
+    def content(self, path: str) -> bytes:
+        """What a file holds: every block from its first live member that finalized it."""
+        return b"".join(self._block_content(block) for block in self.files[path].blocks)
+
+    def _block_content(self, block: BlockId) -> bytes:
+        record = self.records[block]
+        live = [self.by_storage[at] for at in record.members if at not in self.dead]
+        datas = {node.data(block) for node in live}
+        assert record.finalized
+        assert len(datas) == 1, "replicas of a finalized block are equal"
+        data = datas.pop()
+        assert len(data) == record.size_bytes
+        return data
+
+    # -- what clients call ----------------------------------------------------------------------
+
+    async def create(self, request: CreateFile) -> FileStatus:
+        if request.path in self.files and not request.overwrite:
+            raise ExistsError(f"'{request.path}': exists already")
+        status = FileStatus(
+            request.path, Kind.FILE, next(self._numbers), 0, request.replication,
+            request.block_size, request.durability, True, 0, 0, "", "", request.permission,
+        )  # fmt: skip
+        self.files[request.path] = _File(status, request.writer)
+        return status
+
+    async def add_block(self, request: AddBlock) -> BlockView:
+        file = self._file(request.file_id)
+        if file.writer != request.writer:
+            raise FencedError("somebody else writes this file")
+        if file.blocks and file.blocks[-1] != request.previous:
+            return self._view(file.blocks[-1])
+        usable = [n.storage for n in self.nodes if n.storage not in request.excluded]
+        if len(usable) < min(2, len(self.nodes)):
+            raise NoSpaceError("too few DataNodes")
+        block = BlockId(next(self._numbers))
+        members = tuple(usable[: request.replication])
+        self.records[block] = finalize.add_block(
+            block, members, request.writer, request.window, request.durability
+        )
+        file.blocks.append(block)
+        return self._view(block)
+
+    async def finalize_block(self, request: FinalizeBlock) -> BlockView:
+        self._adopt(
+            request.block,
+            finalize.finalize_by_writer(
+                self._record(request.block), request.writer, request.generation, request.length,
+                request.size_bytes,
+            ),
+        )  # fmt: skip
+        return self._view(request.block)
+
+    async def seal_block(self, request: BlockRequest) -> BlockView:
+        record = self._record(request.block)
+        if request.writer != NO_WRITER:
+            file = next(f for f in self.files.values() if request.block in f.blocks)
+            if file.writer != request.writer:
+                raise FencedError("somebody else writes this file")
+        if not record.finalized:
+            self._adopt(request.block, finalize.allocate_seal(record))
+            self._recover(request.block)
+        return self._view(request.block)
+
+    async def close_file(self, request: CloseFile) -> FileStatus:
+        file = self._file(request.file_id)
+        if file.writer != request.writer:
+            raise FencedError("somebody else writes this file")
+        return self._close(file)
+
+    async def take_over(self, request: TakeOver) -> FileStatus:
+        file = self._at(request.path)
+        file.writer = WriterId("recovery")
+        for block in file.blocks:
+            await self.seal_block(BlockRequest(block))
+        return self._close(file)
+
+    async def get_file(self, request: PathRequest) -> FileView:
+        file = self._at(request.path)
+        return FileView(file.status, tuple(self._view(block) for block in file.blocks))
+
+    async def get_block(self, request: BlockRequest) -> BlockView:
+        return self._view(request.block)
+
+    async def renew(self, request: RenewLeases) -> Renewed:
+        writers = {file.writer for file in self.files.values() if file.status.open}
+        return Renewed(tuple(writer for writer in request.writers if writer not in writers))
+
+    async def report_bad_replica(self, request: BadReplica) -> Done:
+        self.bad_replicas.append(request)
+        return Done()
+
+    # -- records --------------------------------------------------------------------------------
+
+    def _close(self, file: _File) -> FileStatus:
+        records = [self._record(block) for block in file.blocks]
+        if not all(record.finalized for record in records):
+            raise NotReadyError("a block is not finalized")
+        length = sum(record.size_bytes for record in records)
+        file.status = replace(file.status, open=False, length=length)
+        return file.status
+
+    def _file(self, number: int) -> _File:
+        for file in self.files.values():
+            if file.status.file_id == number:
+                return file
+        raise NotFoundError(f"file {number}: no such file")
+
+    def _at(self, path: str) -> _File:
+        if path not in self.files:
+            raise NotFoundError(f"'{path}': no such file")
+        return self.files[path]
+
+    def _record(self, block: BlockId) -> BlockRecord:
+        if block not in self.records:
+            raise NotFoundError(f"block {block}: no such block")
+        return self.records[block]
+
+    def _adopt(self, block: BlockId, after: BlockRecord | Refused) -> None:
+        if isinstance(after, Refused):
+            raise FencedError(f"block {block}: {after.why.value}")
+        after.check_follows(self.records[block])
+        self.records[block] = after
+        if after.finalized and self.tell_members:
+            self.tell_finalized(block)
+
+    def tell_finalized(self, block: BlockId) -> None:
+        """P5: Finalize to every live member, the longest first."""
+        record = self.records[block]
+        live = [self.by_storage[at] for at in record.members if at not in self.dead]
+        live.sort(key=lambda node: -len(node.frames[block]))
+        message = finalize.finalize_message(record, tuple(node.storage for node in live[:1]))
+        for node in live:
+            node.handle(message)
+
+    def _recover(self, block: BlockId) -> None:
+        record = self.records[block]
+        proposer = recovery.seal(record)
+        while proposer.phase in (recovery.Phase.PROMISING, recovery.Phase.WRITING):
+            asked = [each for each in recovery.requests(proposer) if each[0] not in self.dead]
+            if not asked:
+                raise NotReadyError(f"block {block}: too few members live")
+            for storage, request in asked:
+                reply = self.by_storage[storage].handle(request)
+                if isinstance(reply, LastVote):
+                    proposer = recovery.on_last_vote(proposer, reply)
+                elif isinstance(reply, RecoveryVote):
+                    proposer = recovery.on_recovery_vote(proposer, reply)
+        assert proposer.choice is not None
+        choice = proposer.choice
+        self._adopt(
+            block,
+            finalize.finalize_by_recovery(
+                record, proposer.base, proposer.generation, choice.length, choice.size_bytes
+            ),
+        )
+
+    def _view(self, block: BlockId) -> BlockView:
+        record = self._record(block)
+        members = tuple(
+            Member(at, at, self.by_storage[at].address, at not in self.dead)
+            for at in record.members
+        )
+        return BlockView(record, members, self._offset(block), complete=record.finalized)
+
+    def _offset(self, block: BlockId) -> int:
+        for file in self.files.values():
+            if block in file.blocks:
+                before = file.blocks[: file.blocks.index(block)]
+                return sum(self.records[other].size_bytes for other in before)
+        return 0
+
+
+@asynccontextmanager
+async def memory_cluster(
+    count: int = 3, **settings: Any
+) -> AsyncIterator[tuple[MemoryCluster, AsyncClient]]:
+    """A running cluster and a client of it; `settings` are fields of `ClientConfig`."""
+    cluster = MemoryCluster(count)
+    await cluster.start()
+    config = replace(ClientConfig(retry_for_s=5.0, vote_timeout_s=5.0), **settings)
+    client = AsyncClient([cluster.address], config)
+    try:
+        yield cluster, client
+    finally:
+        await asyncio.wait_for(client.close(), 5)
+        await cluster.stop()

@@ -1,0 +1,315 @@
+"""A DataNode that keeps its replicas in memory and fails on request.
+
+It runs the real acceptor (`protocol.register.answer`) behind the real data stream on a real socket.
+What it lacks is a disk; what it has instead are the faults that a test asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+from aiohttp import web
+
+from paxosblock.calls import Bulk, CallServer
+from paxosblock.connection import FrameConnection
+from paxosblock.datanode_api import (
+    STREAM_CALLS,
+    STREAM_REPLIES,
+    Ask,
+    Chunks,
+    ReadBytes,
+    Told,
+    Watch,
+)
+from paxosblock.errors import InvalidRequestError, NotReadyError, PaxosBlockError
+from paxosblock.protocol.messages import (
+    Created,
+    Deleted,
+    Finalize,
+    Finalized,
+    LastVote,
+    Nack,
+    Read,
+    ReadReply,
+    RecoveryVote,
+    RecoveryWrite,
+    Reply,
+    Request,
+    Short,
+    Vote,
+    Write,
+)
+from paxosblock.protocol.read import holds, is_good
+from paxosblock.protocol.register import AdoptLog, AppendChunk, Replica, answer, wanted
+from paxosblock.protocol.types import BlockId, ChunkIndex, ChunkName, Reason, StorageId
+from paxosblock.stream import upgrade_handler
+from paxosblock.wire import (
+    HEADER_BYTES,
+    Flags,
+    FrameKind,
+    Header,
+    MessageTable,
+    verify_payload,
+)
+
+_CALLS = MessageTable(STREAM_CALLS)
+_REPLIES = MessageTable(STREAM_REPLIES)
+
+
+@dataclass(slots=True)
+class Faults:
+    """What goes wrong at a node; nothing at first."""
+
+    drop_after_chunks: int | None = None
+    """Cut all connections instead of voting for one more chunk than this."""
+    refuse_writes: Reason | None = None
+    refuse_create: bool = False
+    vote_for_unsent: bool = False
+    garbage_instead_of_votes: bool = False
+    corrupt_reads: bool = False
+    """Flip a bit in every chunk that is read."""
+    wrong_chunks: bool = False
+    """Serve the chunks of a read under the wrong numbers."""
+    silent_reads: bool = False
+    """Never answer a read of bytes."""
+    most_read_bytes: int = 4 * 1024 * 1024
+
+
+class MemoryDataNode:
+    """One node with one storage."""
+
+    def __init__(self, name: str) -> None:
+        self.storage = StorageId(name)
+        self.address = ""
+        self.faults = Faults()
+        self.peers: Mapping[StorageId, MemoryDataNode] = {}
+        self.replicas: dict[BlockId, Replica] = {}
+        self.frames: defaultdict[BlockId, list[bytes]] = defaultdict(list)
+        self.chunks_received = 0
+        self.reads_served = 0
+        self.reads_of_state = 0
+        self.watches = 0
+        self.votes_may_go = asyncio.Event()
+        self.votes_may_go.set()
+        self._connections: set[FrameConnection] = set()
+        self._changed = asyncio.Event()
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen; again on the same port when it ran before."""
+        app = web.Application()
+        app.router.add_get("/stream", upgrade_handler(app, lambda _request: _Stream(self)))
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        port = int(self.address.rpartition(":")[2] or 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", port)
+        await site.start()
+        host, port = self._runner.addresses[0][:2]
+        self.address = f"{host}:{port}"
+
+    async def kill(self) -> None:
+        """Cut every connection and stop listening; the replicas stay."""
+        self.cut()
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    def cut(self) -> None:
+        """Cut every connection."""
+        for connection in tuple(self._connections):
+            connection.abort()
+
+    def data(self, block: BlockId) -> bytes:
+        """The user bytes of a replica."""
+        return b"".join(frame[HEADER_BYTES:] for frame in self.frames[block])
+
+    def handle(self, request: Request, frame: bytes = b"") -> Reply:
+        """One step of the acceptor: what is fetched first, then the new state, then the reply."""
+        replica = self.replicas.get(request.block)
+        supplied: tuple[ChunkName, ...] = ()
+        fetched: list[bytes] = []
+        if isinstance(request, RecoveryWrite | Finalize):
+            missing = wanted(self.storage, replica, request)
+            holder = next((self.peers[at] for at in request.holders if at != self.storage), None)
+            if missing and holder is not None:
+                log = holder.replicas[request.block].log
+                supplied = log.slice(missing.start, missing.stop)
+                fetched = holder.frames[request.block][missing.start : missing.stop]
+        step = answer(self.storage, replica, request, supplied)
+        match step.effect:
+            case AppendChunk():
+                self.frames[request.block].append(frame)
+            case AdoptLog(keep=keep):
+                self.frames[request.block][keep:] = fetched
+            case _:
+                pass
+        if step.replica is not None:
+            self.replicas[request.block] = step.replica
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+        return step.reply
+
+    async def watch(self, watch: Watch) -> Reply:
+        """Answer when there is news (see `Watch`)."""
+        self.watches += 1
+        try:
+            async with asyncio.timeout(watch.wait_ms / 1000):
+                while True:
+                    changed = self._changed
+                    reply = self.handle_read(watch.read)
+                    if not isinstance(reply, ReadReply) or not is_good(reply, watch.generation):
+                        return reply
+                    if reply.length > watch.known_length:
+                        return reply
+                    await changed.wait()
+        except TimeoutError:
+            return self.handle_read(watch.read)
+
+    def handle_read(self, read: Read) -> Reply:
+        """The registers of a replica."""
+        return answer(self.storage, self.replicas.get(read.block), read).reply
+
+    async def read_bytes(self, request: ReadBytes) -> Bulk:
+        """Chunks of a version, damaged as the faults say."""
+        if self.faults.silent_reads:
+            await asyncio.Event().wait()
+        reply = self.handle_read(Read(request.block))
+        if not isinstance(reply, ReadReply) or not holds(request.version, reply):
+            raise NotReadyError(f"block {request.block}: not this version")
+        log = self.replicas[request.block].log.truncate(request.version.length)
+        first = last = log.index_at(request.offset)
+        stop = min(
+            request.offset + request.size_bytes, log.start_of(first) + self.faults.most_read_bytes
+        )
+        while last < len(log) and (last == first or log.start_of(last) < stop):
+            last += 1
+        self.reads_served += 1
+        frames = [self._served(frame) for frame in self.frames[request.block][first:last]]
+        start = log.start_of(first)
+        chunks = Chunks(first, start, last - first, log.start_of(last) - start)
+        return Bulk(chunks, last - first, tuple(frames))
+
+    def _served(self, frame: bytes) -> bytes:
+        if self.faults.corrupt_reads and len(frame) > HEADER_BYTES:
+            return frame[:-1] + bytes([frame[-1] ^ 1])
+        if self.faults.wrong_chunks:
+            header = Header.unpack(frame)
+            moved = replace(header, index=ChunkIndex(header.index + 1))
+            return moved.pack() + frame[HEADER_BYTES:]
+        return frame
+
+
+class _Stream:
+    """The frames of one connection."""
+
+    def __init__(self, node: MemoryDataNode) -> None:
+        self._node = node
+        self._calls = CallServer(_CALLS, _REPLIES, self._answer)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def payload_buffer(self, header: Header) -> memoryview | None:
+        return None
+
+    def frame_received(
+        self, connection: FrameConnection, header: Header, frame: memoryview
+    ) -> None:
+        self._node._connections.add(connection)
+        if header.kind is FrameKind.CALL:
+            self._calls.call_received(connection, header, frame)
+            return
+        verify_payload(header, frame[HEADER_BYTES:])
+        self._chunk(connection, header, bytes(frame))
+
+    def payload_received(
+        self, connection: FrameConnection, header: Header, payload: memoryview
+    ) -> None:
+        raise AssertionError("no buffer was given")
+
+    def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None:
+        self._node._connections.discard(connection)
+        self._calls.connection_lost()
+
+    def _chunk(self, connection: FrameConnection, header: Header, frame: bytes) -> None:
+        node, faults = self._node, self._node.faults
+        if (
+            faults.drop_after_chunks is not None
+            and node.chunks_received >= faults.drop_after_chunks
+        ):
+            node.cut()
+            return
+        node.chunks_received += 1
+        write = Write(
+            header.block,
+            header.generation,
+            header.index,
+            header.payload_length,
+            header.payload_crc,
+            header.acknowledged,
+            bool(header.flags & Flags.SYNC),
+        )
+        if faults.refuse_writes is not None:
+            reply: Reply = Nack(
+                write.block, write.generation, node.storage, faults.refuse_writes, write.generation,
+                write.generation, 0,
+            )  # fmt: skip
+        else:
+            reply = node.handle(write, frame)
+        task = asyncio.create_task(self._vote(connection, reply))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _vote(self, connection: FrameConnection, reply: Reply) -> None:
+        await self._node.votes_may_go.wait()
+        if self._node.faults.garbage_instead_of_votes:
+            connection.send(b"this is no frame of the protocol, whatever it may be" * 2)
+            return
+        if isinstance(reply, Vote):
+            index = ChunkIndex(reply.index + 1000 * self._node.faults.vote_for_unsent)
+            flags = Flags.SYNC if reply.synced else Flags.NONE
+            header = Header(FrameKind.VOTE, flags, 0, 0, reply.block, reply.generation, index)
+            connection.send_frame(header)
+            return
+        payload = msgspec.msgpack.encode(reply)
+        connection.send_frame(Header.of(FrameKind.NACK, payload, block=reply.block), payload)
+
+    async def _answer(self, request: object, header: Header) -> object:
+        match request:
+            case Ask(create=create) if create is not None:
+                if self._node.faults.refuse_create:
+                    raise NotReadyError("no room for a replica")
+                return _told(self._node.handle(create))
+            case Ask(read=read) if read is not None:
+                self._node.reads_of_state += 1
+                return _told(self._node.handle_read(read))
+            case Watch():
+                return _told(await self._node.watch(request))
+            case ReadBytes():
+                return await self._node.read_bytes(request)
+            case _:
+                raise InvalidRequestError(f"not asked in these tests: {request}")
+
+
+def _told(reply: Reply) -> Told:
+    match reply:
+        case Created():
+            return Told(created=reply)
+        case ReadReply():
+            return Told(read_reply=reply)
+        case LastVote():
+            return Told(last_vote=reply)
+        case RecoveryVote():
+            return Told(recovery_vote=reply)
+        case Finalized():
+            return Told(finalized=reply)
+        case Short():
+            return Told(short=reply)
+        case Deleted():
+            return Told(deleted=reply)
+        case Nack():
+            return Told(nack=reply)
+        case _:
+            raise AssertionError(f"no answer to a call: {reply}")

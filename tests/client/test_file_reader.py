@@ -1,0 +1,235 @@
+"""Files being read: lengths, positions, fail-over (the read path against memory nodes)."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.errors import (
+    CorruptionError,
+    InvalidRequestError,
+    NotFoundError,
+    UnavailableError,
+)
+from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tests.waiting import wait_until_async
+
+KIB = 1024
+DATA = os.urandom(100 * KIB + 17)
+
+
+@asynccontextmanager
+async def stored(
+    data: bytes = DATA, **settings: Any
+) -> AsyncIterator[tuple[MemoryCluster, AsyncClient]]:
+    """A cluster with a finalized file /a: blocks of 32 KiB, chunks of 4 KiB."""
+    async with memory_cluster(**settings) as (cluster, fs):
+        async with await fs.create("/a", chunk_size=4 * KIB, block_size=32 * KIB) as out:
+            await out.write(data)
+        yield cluster, fs
+
+
+async def test_a_file_is_read_back_whole() -> None:
+    async with stored() as (_, fs), await fs.open("/a") as file:
+        assert file.size == len(DATA)
+        assert await file.read() == DATA
+        assert await file.read() == b""
+        assert file.tell() == len(DATA)
+
+
+async def test_reads_of_any_size_continue_where_the_last_one_ended() -> None:
+    async with stored() as (_, fs), await fs.open("/a") as file:
+        pieces = []
+        while piece := await file.read(3001):
+            pieces.append(piece)
+        assert b"".join(pieces) == DATA
+        assert {len(piece) for piece in pieces[:-1]} == {3001}
+
+
+async def test_pieces_come_without_a_copy_and_stay_valid() -> None:
+    async with stored() as (_, fs), await fs.open("/a") as file:
+        pieces = [piece async for piece in file]
+        assert b"".join(pieces) == DATA
+
+
+async def test_positional_reads_leave_the_position_alone() -> None:
+    async with stored() as (_, fs), await fs.open("/a") as file:
+        assert await file.pread(32 * KIB - 5, 10) == DATA[32 * KIB - 5 : 32 * KIB + 5]
+        assert await file.pread(0, len(DATA)) == DATA
+        assert file.tell() == 0
+
+
+async def test_a_read_past_the_end_gives_nothing() -> None:
+    async with stored() as (_, fs), await fs.open("/a") as file:
+        assert await file.pread(len(DATA), 10) == b""
+        assert await file.pread(len(DATA) - 3, 10) == DATA[-3:]
+        file.seek(len(DATA) + 100)
+        assert await file.read(10) == b""
+
+
+async def test_a_negative_offset_makes_no_sense() -> None:
+    async with stored() as (_, fs), await fs.open("/a") as file:
+        with pytest.raises(InvalidRequestError, match="negative"):
+            await file.pread(-1, 10)
+        with pytest.raises(InvalidRequestError, match="negative"):
+            file.seek(-1)
+        with pytest.raises(InvalidRequestError, match="whence"):
+            file.seek(0, 9)
+
+
+async def test_seek_moves_like_in_any_python_file() -> None:
+    async with stored() as (_, fs), await fs.open("/a") as file:
+        assert file.seek(50 * KIB) == 50 * KIB
+        assert await file.read(100) == DATA[50 * KIB : 50 * KIB + 100]
+        assert file.seek(-50, io.SEEK_CUR) == 50 * KIB + 50
+        assert await file.read(50) == DATA[50 * KIB + 50 : 50 * KIB + 100]
+        assert file.seek(-7, io.SEEK_END) == len(DATA) - 7
+        assert await file.read() == DATA[-7:]
+
+
+async def test_a_small_read_does_not_fetch_the_whole_file() -> None:
+    async with stored(chunk_size_bytes=4 * KIB) as (cluster, fs), await fs.open("/a") as file:
+        assert await file.read(10) == DATA[:10]
+        assert sum(node.reads_served for node in cluster.nodes) == 1
+
+
+async def test_a_datanode_that_answers_in_small_pieces_is_asked_again() -> None:
+    async with stored() as (cluster, fs):
+        for node in cluster.nodes:
+            node.faults.most_read_bytes = 1
+        async with await fs.open("/a") as file:
+            assert await file.read() == DATA
+
+
+async def test_a_flipped_bit_is_never_served_and_is_reported() -> None:
+    async with stored() as (cluster, fs):
+        damaged = cluster.nodes[:2]
+        for node in damaged:
+            node.faults.corrupt_reads = True
+        for _ in range(4):
+            async with await fs.open("/a") as file:
+                assert await file.read() == DATA
+        assert {report.storage for report in cluster.bad_replicas} == {n.storage for n in damaged}
+
+
+async def test_a_block_without_a_sound_replica_is_an_error_and_no_data() -> None:
+    async with stored() as (cluster, fs):
+        for node in cluster.nodes:
+            node.faults.corrupt_reads = True
+        async with await fs.open("/a") as file:
+            with pytest.raises(CorruptionError, match="checksum"):
+                await file.read()
+
+
+async def test_chunks_in_the_wrong_place_are_not_served() -> None:
+    async with stored() as (cluster, fs):
+        cluster.nodes[0].faults.wrong_chunks = True
+        for _ in range(4):
+            async with await fs.open("/a") as file:
+                assert await file.read() == DATA
+
+
+async def test_one_living_replica_is_enough_to_read_a_finalized_file() -> None:
+    async with stored() as (cluster, fs):
+        for node in cluster.nodes[1:]:
+            await cluster.kill(node)
+        async with await fs.open("/a") as file:
+            assert await file.read() == DATA
+
+
+async def test_a_datanode_that_dies_in_mid_read_is_not_noticed() -> None:
+    async with stored(prefetch_bytes=1) as (cluster, fs), await fs.open("/a") as file:
+        begin = await file.read(10)
+        for node in cluster.nodes[:2]:
+            await cluster.kill(node)
+        assert begin + await file.read() == DATA
+
+
+async def test_a_silent_datanode_is_left_for_another_one() -> None:
+    async with stored(rpc_timeout_s=0.2) as (cluster, fs):
+        for node in cluster.nodes[:2]:
+            node.faults.silent_reads = True
+        async with await fs.open("/a") as file:
+            assert await file.read() == DATA
+
+
+async def test_no_replica_at_all_is_an_error_that_can_be_tried_again() -> None:
+    async with stored(retry_for_s=0.2) as (cluster, fs), await fs.open("/a") as file:
+        for node in cluster.nodes:
+            await cluster.kill(node)
+        with pytest.raises(UnavailableError, match="no replica"):
+            await file.read()
+        await cluster.nodes[0].start()
+        assert await file.read() == DATA
+
+
+async def test_an_open_file_has_everything_that_was_flushed_before_it_was_opened() -> None:
+    async with (
+        memory_cluster() as (_, fs),
+        await fs.create("/a", chunk_size=10, block_size=40) as out,
+    ):
+        for length in (0, 1, 7, 40, 41, 95):
+            await out.write(DATA[out.tell() : length])
+            await out.hflush()
+            async with await fs.open("/a") as file:
+                assert file.size == length
+                assert await file.read() == DATA[:length]
+
+
+@pytest.mark.parametrize("consistency", ["quorum", "all"])
+async def test_both_ways_to_read_the_length_find_what_was_flushed(consistency: str) -> None:
+    async with memory_cluster() as (_, fs), await fs.create("/a", durability="memory") as out:
+        await out.write(b"hello")
+        await out.hflush()
+        async with await fs.open("/a", consistency=consistency) as file:
+            assert await file.read() == b"hello"
+
+
+async def test_one_dead_datanode_does_not_stop_a_quorum_read() -> None:
+    async with memory_cluster() as (cluster, fs), await fs.create("/a") as out:
+        await out.write(b"hello")
+        await out.hflush()
+        await cluster.kill(cluster.nodes[0])
+        async with await fs.open("/a") as file:
+            assert await file.read() == b"hello"
+
+
+async def test_a_quorum_read_waits_for_a_majority_to_reach_the_longest() -> None:
+    """R2: one replica is ahead; what it alone has is not read until another one has it."""
+    async with memory_cluster() as (cluster, fs), await fs.create("/a", chunk_size=5) as out:
+        await out.write(b"hello")
+        await out.hflush()
+        for node in cluster.nodes[1:]:
+            node.votes_may_go.clear()
+        await cluster.kill(cluster.nodes[2])
+        # chunk 1 gets to nodes 0 and 1 only; the writer is not told.
+        writing = asyncio.create_task(out.write(b"world"))
+        block = cluster.files["/a"].blocks[0]
+        await wait_until_async(lambda: len(cluster.nodes[0].frames[block]) == 2)
+        async with await fs.open("/a") as file:
+            assert await file.read() == b"helloworld"
+        cluster.nodes[1].votes_may_go.set()
+        await writing
+
+
+async def test_an_unknown_path_is_not_found() -> None:
+    async with memory_cluster() as (_, fs):
+        with pytest.raises(NotFoundError):
+            await fs.open("/nothing")
+        with pytest.raises(InvalidRequestError, match="'quorum' or 'all'"):
+            await fs.open("/nothing", consistency="maybe")
+
+
+async def test_a_closed_reader_reads_nothing() -> None:
+    async with stored() as (_, fs):
+        file = await fs.open("/a")
+        await file.close()
+        with pytest.raises(InvalidRequestError, match="closed"):
+            await file.read()

@@ -1,0 +1,274 @@
+"""Files being written, through failures of DataNodes (the write path against memory nodes)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.receipt import FlushReceipt
+from paxosblock.errors import (
+    FencedError,
+    InvalidRequestError,
+    NoSpaceError,
+    NotReadyError,
+    UnavailableError,
+)
+from paxosblock.protocol.types import Durability, Reason
+from tests.client.memory_cluster import memory_cluster
+from tests.waiting import wait_until_async
+
+KIB = 1024
+
+
+async def test_a_file_comes_out_byte_for_byte_over_several_blocks() -> None:
+    data = os.urandom(100 * KIB + 17)
+    async with memory_cluster() as (cluster, fs):
+        async with await fs.create("/a", chunk_size=4 * KIB, block_size=32 * KIB) as out:
+            assert await out.write(data) == len(data)
+            assert out.tell() == len(data)
+        assert cluster.content("/a") == data
+        assert len(cluster.files["/a"].blocks) == 4
+        assert cluster.files["/a"].status.length == len(data)
+
+
+async def test_a_flush_tells_which_chunk_is_acknowledged_by_whom() -> None:
+    async with memory_cluster() as (cluster, fs):
+        async with await fs.create("/a", durability="memory") as out:
+            assert (await out.hflush()).chunk == -1
+            await out.write(b"hello")
+            receipt = await out.hflush()
+        block = cluster.files["/a"].blocks[0]
+        members = cluster.records[block].members
+        assert receipt == FlushReceipt(block, receipt.generation, 0, 5, members, Durability.MEMORY)
+        assert all(node.data(block) == b"hello" for node in cluster.nodes)
+
+
+async def test_a_sync_without_new_data_sends_an_empty_chunk_that_asks_for_the_disk() -> None:
+    async with memory_cluster() as (cluster, fs):
+        async with await fs.create("/a", durability="memory") as out:
+            await out.write(b"hello")
+            await out.hflush()
+            receipt = await out.hsync()
+            again = await out.hsync()
+        assert receipt.chunk == 1
+        assert receipt.length == 5
+        assert receipt.durability is Durability.DISK
+        assert again == receipt
+        assert cluster.content("/a") == b"hello"
+
+
+async def test_a_sync_waits_until_earlier_blocks_are_finalized_on_disk() -> None:
+    async with memory_cluster() as (cluster, fs):
+        cluster.tell_members = False
+        out = await fs.create("/a", durability="memory", chunk_size=10, block_size=10)
+        await out.write(b"x" * 15)
+        await out.hflush()
+        first = cluster.files["/a"].blocks[0]
+        sync = asyncio.create_task(out.hsync())
+        asked = cluster.nodes[0].reads_of_state
+        await wait_until_async(lambda: cluster.nodes[0].reads_of_state > asked + 1)
+        assert not sync.done()
+        cluster.tell_finalized(first)
+        assert (await sync).length == 15
+        cluster.tell_members = True
+        await out.close()
+
+
+@pytest.mark.parametrize("chunks_before", [0, 1, 3, 7])
+async def test_a_datanode_that_dies_in_mid_write_is_not_noticed(chunks_before: int) -> None:
+    data = os.urandom(50 * KIB)
+    async with memory_cluster(4) as (cluster, fs):
+        cluster.nodes[1].faults.drop_after_chunks = chunks_before
+        async with await fs.create("/a", chunk_size=4 * KIB) as out:
+            await out.write(data)
+            receipt = await out.hflush()
+            assert receipt.length == len(data)
+            assert cluster.nodes[1].storage not in receipt.replicas
+        assert cluster.content("/a") == data
+        assert len(cluster.files["/a"].blocks) == 2
+
+
+async def test_a_refused_write_moves_the_file_to_another_block() -> None:
+    async with memory_cluster(4) as (cluster, fs):
+        cluster.nodes[0].faults.refuse_writes = Reason.GAP
+        async with await fs.create("/a") as out:
+            await out.write(b"hello")
+        assert cluster.content("/a") == b"hello"
+
+
+async def test_a_datanode_that_votes_late_is_left_behind() -> None:
+    async with memory_cluster(4, vote_timeout_s=0.2) as (cluster, fs):
+        cluster.nodes[2].votes_may_go.clear()
+        async with await fs.create("/a", chunk_size=1000) as out:
+            await out.write(b"x" * 10_000)
+        assert cluster.content("/a") == b"x" * 10_000
+        last = cluster.records[cluster.files["/a"].blocks[-1]]
+        assert cluster.nodes[2].storage not in last.members
+
+
+async def test_a_datanode_that_talks_garbage_is_left_behind() -> None:
+    async with memory_cluster(4) as (cluster, fs):
+        cluster.nodes[0].faults.garbage_instead_of_votes = True
+        async with await fs.create("/a") as out:
+            await out.write(b"hello")
+        assert cluster.content("/a") == b"hello"
+
+
+async def test_a_vote_for_a_chunk_that_was_never_sent_ends_the_block() -> None:
+    """I5."""
+    async with memory_cluster(4) as (cluster, fs):
+        cluster.nodes[0].faults.vote_for_unsent = True
+        async with await fs.create("/a") as out:
+            await out.write(b"hello")
+        assert cluster.content("/a") == b"hello"
+        sealed = cluster.records[cluster.files["/a"].blocks[0]]
+        assert sealed.finalized_generation == 2, "a recovery ended it, not the writer"
+
+
+async def test_a_datanode_that_takes_no_replica_is_replaced() -> None:
+    """W1."""
+    async with memory_cluster(4) as (cluster, fs):
+        cluster.nodes[0].faults.refuse_create = True
+        async with await fs.create("/a") as out:
+            await out.write(b"hello")
+        assert cluster.content("/a") == b"hello"
+
+
+async def test_two_of_three_datanodes_are_enough_to_go_on() -> None:
+    data = os.urandom(20 * KIB)
+    async with memory_cluster(3) as (cluster, fs):
+        async with await fs.create("/a", chunk_size=KIB) as out:
+            await out.write(data[: 10 * KIB])
+            await out.hflush()
+            await cluster.kill(cluster.nodes[2])
+            await out.write(data[10 * KIB :])
+        assert cluster.content("/a") == data
+
+
+async def test_a_file_whose_datanodes_are_gone_says_so_and_goes_on_when_they_are_back() -> None:
+    async with memory_cluster(3, retry_for_s=0.3) as (cluster, fs):
+        async with await fs.create("/a") as out:
+            await out.write(b"one")
+            await out.hflush()
+            for node in cluster.nodes[:2]:
+                await cluster.kill(node)
+            await out.write(b"two")
+            with pytest.raises((UnavailableError, NoSpaceError, NotReadyError)):
+                await out.hflush()
+            for node in cluster.nodes[:2]:
+                await node.start()
+            cluster.dead.clear()
+            assert (await out.hflush()).length == 6
+        assert cluster.content("/a") == b"onetwo"
+
+
+async def test_a_namenode_that_is_away_for_a_moment_is_not_noticed() -> None:
+    async with memory_cluster() as (cluster, fs):
+        async with await fs.create("/a", chunk_size=10, block_size=10) as out:
+            await out.write(b"x" * 10)
+            await cluster.stop_namenode()
+            writing = asyncio.create_task(out.write(b"y" * 20))
+            await wait_until_async(lambda: not writing.done())
+            await cluster.start_namenode()
+            await writing
+        assert cluster.content("/a") == b"x" * 10 + b"y" * 20
+
+
+async def test_a_writer_that_was_taken_over_is_fenced_and_its_outcome_unknown() -> None:
+    async with memory_cluster() as (cluster, fs):
+        out = await fs.create("/a")
+        await out.write(b"kept")
+        await out.hflush()
+        async with AsyncClient([cluster.address], fs.config) as other:
+            assert await other.take_over("/a") == 4
+        await out.write(b"more")
+        with pytest.raises(FencedError, match="unknown outcome"):
+            await out.hflush()
+        with pytest.raises(FencedError):
+            await out.close()
+        assert cluster.content("/a") == b"kept"
+
+
+async def test_a_lost_lease_surfaces_at_the_next_call() -> None:
+    async with memory_cluster(lease_interval_s=0.02) as (cluster, fs):
+        out = await fs.create("/a")
+        await fs.take_over("/a")
+
+        async def is_fenced() -> bool:
+            try:
+                await out.write(b"")
+            except FencedError:
+                return True
+            return False
+
+        await wait_until_async(is_fenced)
+        with pytest.raises(FencedError, match="lease"):
+            await out.hflush()
+        assert cluster.calls.count("add_block") == 0
+
+
+async def test_leaving_by_an_exception_keeps_what_was_flushed_and_drops_the_rest() -> None:
+    async with memory_cluster() as (cluster, fs):
+
+        async def fail() -> None:
+            async with await fs.create("/a") as out:
+                await out.write(b"flushed")
+                await out.hflush()
+                await out.write(b"not flushed")
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+        assert cluster.content("/a") == b"flushed"
+        assert not cluster.files["/a"].status.open
+
+
+async def test_memory_under_way_is_bounded_by_the_window() -> None:
+    async with memory_cluster() as (cluster, fs):
+        out = await fs.create("/a", chunk_size=10, window=2)
+        cluster.nodes[0].votes_may_go.clear()
+        writing = asyncio.create_task(out.write(b"x" * 100))
+        await wait_until_async(lambda: cluster.nodes[1].chunks_received == 2)
+        assert not writing.done()
+        cluster.nodes[0].votes_may_go.set()
+        await writing
+        await out.close()
+        assert cluster.content("/a") == b"x" * 100
+
+
+async def test_a_window_of_one_is_the_protocol_of_the_seed() -> None:
+    async with memory_cluster() as (cluster, fs):
+        async with await fs.create("/a", chunk_size=10, window=1) as out:
+            await out.write(b"x" * 95)
+        assert cluster.content("/a") == b"x" * 95
+
+
+async def test_a_mutable_buffer_may_be_used_again_after_write() -> None:
+    async with memory_cluster() as (cluster, fs):
+        buffer = bytearray(b"a" * 25)
+        async with await fs.create("/a", chunk_size=10) as out:
+            await out.write(buffer)
+            buffer[:] = b"b" * 25
+            await out.write(memoryview(buffer))
+            buffer[:] = b"c" * 25
+        assert cluster.content("/a") == b"a" * 25 + b"b" * 25
+
+
+async def test_a_closed_file_takes_nothing_more() -> None:
+    async with memory_cluster() as (_, fs):
+        out = await fs.create("/a")
+        await out.close()
+        await out.close()
+        with pytest.raises(InvalidRequestError, match="closed"):
+            await out.write(b"x")
+
+
+async def test_an_empty_file_has_no_block() -> None:
+    async with memory_cluster() as (cluster, fs):
+        async with await fs.create("/a"):
+            pass
+        assert cluster.files["/a"].blocks == []
+        assert cluster.content("/a") == b""

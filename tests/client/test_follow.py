@@ -1,0 +1,123 @@
+"""Following a file while it is being written (against memory nodes)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.errors import InvalidRequestError, NotFoundError
+from paxosblock.namenode_api import BlockRequest
+from tests.client.memory_cluster import memory_cluster
+from tests.waiting import wait_until_async
+
+
+class Tail:
+    """A follower in the background and what it has heard so far."""
+
+    def __init__(self, fs: AsyncClient, path: str, offset: int = 0) -> None:
+        self.heard = b""
+        self.task = asyncio.create_task(self._run(fs, path, offset))
+
+    async def _run(self, fs: AsyncClient, path: str, offset: int) -> None:
+        async for data in fs.follow(path, offset):
+            self.heard += data
+
+    async def hears(self, data: bytes) -> None:
+        """Wait until exactly `data` was heard."""
+        await wait_until_async(lambda: self.heard == data or self.task.done())
+        assert self.heard == data
+
+
+async def test_every_flush_is_heard_and_the_end_of_the_file_ends_the_iterator() -> None:
+    data = os.urandom(1000)
+    async with memory_cluster() as (_, fs):
+        async with await fs.create("/a", chunk_size=10, block_size=45) as out:
+            tail = Tail(fs, "/a")
+            for length in (1, 10, 45, 46, 300):
+                await out.write(data[out.tell() : length])
+                await out.hflush()
+                await tail.hears(data[:length])
+            await out.write(data[300:])
+        await asyncio.wait_for(tail.task, 10)
+        assert tail.heard == data
+
+
+async def test_a_follower_may_start_in_the_middle_or_beyond_the_end() -> None:
+    async with memory_cluster() as (_, fs):
+        async with await fs.create("/a", chunk_size=4) as out:
+            await out.write(b"0123456789")
+            await out.hflush()
+            middle, beyond = Tail(fs, "/a", 7), Tail(fs, "/a", 12)
+            await middle.hears(b"789")
+            await out.write(b"abcdef")
+        await asyncio.gather(middle.task, beyond.task)
+        assert middle.heard == b"789abcdef"
+        assert beyond.heard == b"cdef"
+
+
+async def test_a_follower_survives_the_loss_of_a_datanode() -> None:
+    data = os.urandom(500)
+    async with memory_cluster(4) as (cluster, fs):
+        async with await fs.create("/a", chunk_size=10) as out:
+            tail = Tail(fs, "/a")
+            await out.write(data[:100])
+            await out.hflush()
+            await tail.hears(data[:100])
+            await cluster.kill(cluster.nodes[0])
+            await out.write(data[100:])
+            await out.hflush()
+            await tail.hears(data)
+        await asyncio.wait_for(tail.task, 10)
+
+
+async def test_a_take_over_ends_a_follower_with_everything_that_was_kept() -> None:
+    async with memory_cluster() as (cluster, fs):
+        out = await fs.create("/a")
+        tail = Tail(fs, "/a")
+        await out.write(b"hello")
+        await out.hflush()
+        await fs.take_over("/a")
+        await asyncio.wait_for(tail.task, 10)
+        assert tail.heard == cluster.content("/a") == b"hello"
+
+
+async def test_a_quiet_file_is_not_asked_about_in_a_loop() -> None:
+    async with memory_cluster() as (cluster, fs):
+        async with await fs.create("/a") as out:
+            await out.write(b"hello")
+            await out.hflush()
+            tail = Tail(fs, "/a")
+            await tail.hears(b"hello")
+            await wait_until_async(lambda: cluster.nodes[0].watches == 2)
+            before = len(cluster.calls)
+            await asyncio.wait([tail.task], timeout=0.3)
+            assert len(cluster.calls) == before
+            assert cluster.nodes[0].watches == 2
+        await asyncio.wait_for(tail.task, 10)
+
+
+async def test_following_what_is_not_there_is_an_error() -> None:
+    async with memory_cluster() as (_, fs):
+        with pytest.raises(NotFoundError):
+            await anext(fs.follow("/nothing"))
+        with pytest.raises(InvalidRequestError, match="negative"):
+            fs.follow("/nothing", -1)
+
+
+async def test_a_follower_of_a_replaced_file_does_not_mix_the_two() -> None:
+    async with memory_cluster() as (cluster, fs):
+        old = await fs.create("/a")
+        tail = Tail(fs, "/a")
+        await old.write(b"old")
+        await old.hflush()
+        await tail.hears(b"old")
+        block = cluster.files["/a"].blocks[0]
+        async with await fs.create("/a", overwrite=True) as new:
+            await new.write(b"newer")
+        await cluster.seal_block(BlockRequest(block))
+        with pytest.raises(NotFoundError, match="replaced"):
+            await asyncio.wait_for(tail.task, 10)
+        assert tail.heard == b"old"
