@@ -7,6 +7,7 @@ whether it is the first or the ten-thousandth.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterable, Iterator
 
@@ -41,6 +42,20 @@ class ChunkLog:
         log._count = count
         log.size_bytes = _ENTRY.unpack_from(buffer, (count - 1) * _ENTRY.size)[0] if count else 0
         return log
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ChunkLog:
+        """The log that `to_bytes` was asked of; ValueError when there is none."""
+        if len(data) % _ENTRY.size:
+            raise ValueError(f"{len(data)} bytes are no log of chunks")
+        ends = [end for end, _ in _ENTRY.iter_unpack(data)]
+        if any(end < start for start, end in itertools.pairwise(ends)):
+            raise ValueError("a chunk ends before it starts")
+        return cls._view(bytearray(data), len(ends))
+
+    def to_bytes(self) -> bytes:
+        """12 bytes a chunk: its end in bytes of user data (u64), its CRC32C (u32)."""
+        return bytes(self._buffer[: self._count * _ENTRY.size])
 
     def __len__(self) -> int:
         """Number of chunks."""
@@ -116,7 +131,7 @@ class ChunkLog:
         return self._count == other._count and self.starts_with(other)
 
     def __hash__(self) -> int:
-        return hash(bytes(self._buffer[: self._count * _ENTRY.size]))
+        return hash(self.to_bytes())
 
     def __repr__(self) -> str:
         shown = " ".join(f"{name.crc:08x}" for name in self.tail(4))

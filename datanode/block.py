@@ -1,0 +1,137 @@
+"""One block at this node: its registers, its files, and who waits for it to change.
+
+Changed by one control step at a time (`lock`), and by writes on the event loop in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from paxosblock.datanode.store import ReplicaFiles
+from paxosblock.datanode.volume import Volume
+from paxosblock.protocol.messages import (
+    Finalize,
+    Nack,
+    Read,
+    ReadReply,
+    RecoveryWrite,
+    Request,
+)
+from paxosblock.protocol.register import Replica, answer
+from paxosblock.protocol.types import (
+    NO_GENERATION,
+    BlockId,
+    Durability,
+    Generation,
+    Reason,
+    ReplicaState,
+)
+
+
+class Block:
+    """Who owns the one replica of a block that this node may have."""
+
+    __slots__ = (
+        "_watchers",
+        "corrupt",
+        "files",
+        "id",
+        "lock",
+        "replica",
+        "stepping",
+        "synced",
+        "users",
+        "volume",
+    )
+
+    def __init__(self, block: BlockId, volume: Volume) -> None:
+        self.id = block
+        self.volume = volume
+        self.replica: Replica | None = None
+        self.files: ReplicaFiles | None = None
+        self.corrupt = ""
+        """Why the replica is dead, "" when it is not. `replica` then only tells the promise."""
+        self.synced = 0
+        """Chunks that are known to be on stable storage."""
+        self.lock = asyncio.Lock()
+        self.stepping = False
+        """A control step is under way in a thread; it fences the writer in any case."""
+        self.users = 0
+        """Control requests that hold or want `lock`."""
+        self._watchers: list[asyncio.Future[None]] = []
+
+    @property
+    def vacant(self) -> bool:
+        """Whether there is nothing to remember."""
+        return self.replica is None and not self.corrupt and self.users == 0
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether this replica tells of chunks that must not be told before they are durable.
+
+        In disk mode a chunk is adopted when the system has it, and named to nobody before the disk
+        has it.
+        """
+        replica = self.replica
+        return (
+            replica is not None
+            and replica.durability is Durability.DISK
+            and replica.state is ReplicaState.RBW
+            and self.synced < replica.length
+        )
+
+    def registers(self, request: Request) -> Replica | None:
+        """What the acceptor is to see: a dead replica is none to who brings a full copy."""
+        dead = bool(self.corrupt) and isinstance(request, RecoveryWrite | Finalize)
+        return None if dead else self.replica
+
+    def refusal(self, request: Request, generation: Generation) -> Nack | None:
+        """Why a dead replica does not answer; None when the acceptor is to be asked.
+
+        A full copy heals it, unless it promised more, or nobody knows what it promised.
+        """
+        if not self.corrupt:
+            return None
+        promised = self.replica.max_generation if self.replica is not None else None
+        heals = isinstance(request, RecoveryWrite | Finalize)
+        if heals and promised is not None and generation >= promised:
+            return None
+        return self.nack(generation, Reason.CORRUPT)
+
+    def nack(self, generation: Generation, reason: Reason) -> Nack:
+        """A refusal with the facts of this replica."""
+        replica, none = self.replica, NO_GENERATION
+        return Nack(
+            block=self.id,
+            generation=generation,
+            storage=self.volume.storage,
+            reason=reason,
+            max_generation=none if replica is None else replica.max_generation,
+            accepted_generation=none if replica is None else replica.accepted_generation,
+            length=0 if replica is None else replica.length,
+        )
+
+    def state(self) -> ReadReply | None:
+        """The registers as they are reported; None when there is no living replica."""
+        if self.corrupt:
+            return None
+        reply = answer(self.volume.storage, self.replica, Read(self.id)).reply
+        return reply if isinstance(reply, ReadReply) else None
+
+    def changed(self) -> None:
+        """Wake everyone who waits in `wait_changed`."""
+        if self._watchers:
+            watchers, self._watchers = self._watchers, []
+            for watcher in watchers:
+                if not watcher.done():
+                    watcher.set_result(None)
+
+    async def wait_changed(self) -> None:
+        """Wait for the next append or control step."""
+        watcher = asyncio.get_running_loop().create_future()
+        self._watchers.append(watcher)
+        try:
+            await watcher
+        finally:
+            if watcher in self._watchers:
+                self._watchers.remove(watcher)

@@ -1,0 +1,83 @@
+"""Group commit: one `fdatasync` of a file covers every vote that waits for it.
+
+A vote that comes while its file is being synced waits for the next sync, because the running one
+may have passed its bytes already. Lives on the event loop; only the syncs run in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from paxosblock.datanode.disk import Disk
+from paxosblock.datanode.open_file import OpenFile
+from paxosblock.errors import PaxosBlockError
+
+Done = Callable[[PaxosBlockError | None], None]
+"""Called on the event loop once the bytes are on stable storage, or with why they may not be."""
+
+
+class GroupCommit:
+    """The syncs of one volume."""
+
+    def __init__(self, disk: Disk, executor: Executor, threads: int) -> None:
+        """At most `threads` files are synced at a time, in threads of `executor`."""
+        self._disk = disk
+        self._executor = executor
+        self._idle_threads = threads
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[OpenFile, list[Done]] = {}
+        self._ready: deque[OpenFile] = deque()
+        self._syncing: set[OpenFile] = set()
+        self._failure: PaxosBlockError | None = None
+        self.sync_count = 0
+        """Syncs so far."""
+
+    @property
+    def waiting_count(self) -> int:
+        """Files that wait or are being synced."""
+        return len(self._waiting) + len(self._syncing)
+
+    def wait(self, file: OpenFile, done: Done) -> None:
+        """Call `done` when everything that was written to `file` until now is durable."""
+        waiters = self._waiting.get(file)
+        if waiters is not None:
+            waiters.append(done)
+            return
+        self._waiting[file] = [done]
+        file.borrow()
+        if file not in self._syncing:
+            self._ready.append(file)
+            self._start()
+
+    def _start(self) -> None:
+        while self._ready and self._idle_threads:
+            file = self._ready.popleft()
+            waiters = self._waiting.pop(file)
+            self._syncing.add(file)
+            self._idle_threads -= 1
+            self.sync_count += 1
+            self._executor.submit(self._sync, file, waiters)
+
+    def _sync(self, file: OpenFile, waiters: list[Done]) -> None:
+        """In a thread."""
+        # A sync after a failed one would succeed, without the bytes that the failed one dropped.
+        error = self._failure
+        if error is None:
+            try:
+                self._disk.sync(file.handle)
+            except PaxosBlockError as failure:
+                error = self._failure = failure
+        self._loop.call_soon_threadsafe(self._synced, file, waiters, error)
+
+    def _synced(self, file: OpenFile, waiters: list[Done], error: PaxosBlockError | None) -> None:
+        self._idle_threads += 1
+        self._syncing.discard(file)
+        if file in self._waiting:
+            self._ready.append(file)
+        self._start()
+        file.release()
+        for done in waiters:
+            done(error)

@@ -1,0 +1,79 @@
+"""Who a volume is: its `VERSION` file (FORMAT.md 2).
+
+A storage id is a promise: whoever answers under it has everything it ever promised or voted. So
+a folder gets its id once, when it is empty, and a folder with blocks but no id is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from paxosblock.checksum import crc32c
+from paxosblock.datanode.disk import Disk, publish, read_file
+from paxosblock.errors import ConfigError, CorruptionError
+from paxosblock.protocol.types import StorageId
+
+FORMAT: Final = 1
+VERSION: Final = "VERSION"
+
+_LINES = re.compile(r"format=(\d{1,9})\nstorage=(\S{1,200})\nnode=(\S{1,200})\ncrc=([0-9a-f]{8})\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The storage a folder is and the node it belongs to."""
+
+    storage: StorageId
+    node: str
+
+    def encode(self) -> bytes:
+        """The bytes of the file."""
+        body = f"format={FORMAT}\nstorage={self.storage}\nnode={self.node}\n"
+        return f"{body}crc={crc32c(body.encode()):08x}\n".encode()
+
+
+def decode_identity(data: bytes, path: Path) -> Identity:
+    """The identity in the bytes of the file at `path`.
+
+    Raises:
+        CorruptionError: it is damaged.
+        ConfigError: it is of a later format.
+    """
+    found = _LINES.fullmatch(data.decode("utf-8", "replace"))
+    if found is None or crc32c(data[: data.rindex(b"crc=")]) != int(found[4], 16):
+        raise CorruptionError(f"{path} is damaged; this volume cannot say who it is")
+    if int(found[1]) != FORMAT:
+        raise ConfigError(f"{path} is of format {found[1]}; this program knows format {FORMAT}")
+    return Identity(StorageId(found[2]), found[3])
+
+
+def new_node_id() -> str:
+    """An id for a node that was not given a name."""
+    return f"datanode-{uuid.uuid4()}"
+
+
+def check_node_id(node: str) -> None:
+    """Raise ConfigError unless `node` can stand in a `VERSION` file."""
+    if re.fullmatch(r"\S{1,200}", node) is None:
+        raise ConfigError(f"node id {node!r}: expected 1 to 200 characters without spaces")
+
+
+def read_identity(disk: Disk, folder: Path) -> Identity | None:
+    """The identity of the volume at `folder`; None when it has none yet.
+
+    Raises as `decode_identity`.
+    """
+    if VERSION not in disk.names(folder):
+        return None
+    return decode_identity(read_file(disk, folder / VERSION), folder / VERSION)
+
+
+def give_identity(disk: Disk, folder: Path, node: str) -> Identity:
+    """Make the volume at `folder`, which holds no blocks, a new storage of `node`, durably."""
+    identity = Identity(StorageId(str(uuid.uuid4())), node)
+    publish(disk, folder / f"{VERSION}.new", folder / VERSION, identity.encode())
+    return identity

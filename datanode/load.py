@@ -1,0 +1,185 @@
+"""What a volume holds when its process starts (FORMAT.md 5, rule D8).
+
+Whatever was interrupted is finished or undone here, and a replica that may have lost votes is
+marked weak on disk before anybody can ask it. No content of a file makes this raise: a replica
+that cannot be believed is dead, and says so to everyone who asks.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from paxosblock.datanode.disk import opened, read_file
+from paxosblock.datanode.layout import (
+    CURRENT,
+    RBW,
+    TEMPORARY,
+    BlockFiles,
+    DataFile,
+    by_block,
+    data_name,
+    home,
+)
+from paxosblock.datanode.meta import Metadata, decode_metadata
+from paxosblock.datanode.records import record_start, scan
+from paxosblock.datanode.store import ReplicaFiles, ReplicaStore
+from paxosblock.errors import CorruptionError, StorageError
+from paxosblock.logs import facts
+from paxosblock.protocol.invariants import InvariantError
+from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.register import Replica, restarted
+from paxosblock.protocol.types import BlockId, ReplicaState
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One replica as it was found.
+
+    `corrupt` says why it is dead, "" when it is not. Of a dead replica `replica` tells only what it
+    promised; None: not even that is known.
+    """
+
+    block: BlockId
+    replica: Replica | None
+    files: ReplicaFiles | None
+    corrupt: str = ""
+
+
+def load(store: ReplicaStore) -> list[Loaded]:
+    """Load every replica of the volume.
+
+    Raises:
+        StorageError: the volume cannot be read or written; it has failed.
+    """
+    disk, folder = store.disk, store.folder
+    for name in disk.names(folder / TEMPORARY):
+        disk.remove(folder / TEMPORARY / name)
+    paths = [folder / part / name for part in (RBW, CURRENT) for name in disk.names(folder / part)]
+    found = by_block(paths)
+    loaded = [_load_block(store, found[block]) for block in sorted(found)]
+    return [replica for replica in loaded if replica is not None]
+
+
+def _load_block(store: ReplicaStore, found: BlockFiles) -> Loaded | None:
+    if not found.metas:
+        # The metadata is written last when a replica is made, and removed first.
+        _remove(store, [data.path for data in found.datas])
+        return None
+    try:
+        metadata, path = _newest(store, found)
+    except (CorruptionError, StorageError) as error:
+        return _dead(found.block, None, None, str(error))
+    files = _tidied(store, found, metadata, path)
+    if files is None:
+        promised = metadata.replica(ChunkLog())
+        return _dead(found.block, promised, None, "its block file is missing")
+    loaded = _read_log(store, metadata, files)
+    if loaded.corrupt or loaded.replica is None:
+        return loaded
+    return _settled(store, metadata, loaded.replica, files)
+
+
+def _newest(store: ReplicaStore, found: BlockFiles) -> tuple[Metadata, Path]:
+    """The metadata that rules: adopting a log raises the accepted generation, and a crash while a
+    replica changes folders may leave the metadata before and after it."""
+    candidates = [
+        (decode_metadata(read_file(store.disk, path), found.block), path) for path in found.metas
+    ]
+    metadata, path = max(candidates, key=lambda pair: pair[0].accepted_generation)
+    if path.parent.name != home(metadata.state):
+        raise CorruptionError(f"metadata of a {metadata.state.value} replica in {path.parent.name}")
+    return metadata, path
+
+
+def _tidied(
+    store: ReplicaStore, found: BlockFiles, metadata: Metadata, meta: Path
+) -> ReplicaFiles | None:
+    """Finish the change of folders that a crash interrupted; None when the block file is lost."""
+    named = [data for data in found.datas if data.copy == metadata.copy]
+    if not named:
+        return None
+    kept = _at_home(named, meta.parent)
+    _remove(store, [path for path in found.metas if path != meta])
+    _remove(store, [data.path for data in found.datas if data != kept])
+    path = meta.parent / data_name(found.block, metadata.copy)
+    if kept.path != path:
+        store.disk.rename(kept.path, path)
+        store.disk.sync_folder(path.parent)
+        store.disk.sync_folder(kept.path.parent)
+    return ReplicaFiles(path, metadata.copy)
+
+
+def _at_home(datas: list[DataFile], folder: Path) -> DataFile:
+    return next((data for data in datas if data.path.parent == folder), datas[0])
+
+
+def _read_log(store: ReplicaStore, metadata: Metadata, files: ReplicaFiles) -> Loaded:
+    """Find out which chunks the replica has, and cut what is beyond them."""
+    finalized = metadata.state is ReplicaState.FINALIZED
+    try:
+        with opened(store.disk, files.path) as handle:
+            size = store.disk.size(handle)
+            if finalized:
+                log, corrupt = _table(metadata, size)
+            else:
+                found = scan(store.disk, handle, metadata, same_boot=metadata.boot == store.boot)
+                log, corrupt = found.log, found.corrupt
+            if not corrupt and size > record_start(log, len(log)):
+                store.disk.truncate(handle, record_start(log, len(log)))
+    except StorageError as error:
+        # An unreadable file is not an empty one (B6).
+        return _dead(metadata.block, metadata.replica(ChunkLog()), files, str(error))
+    replica = metadata.replica(log)
+    if not corrupt:
+        corrupt = _contradiction(replica)
+    if corrupt:
+        return _dead(metadata.block, replica, files, corrupt)
+    return Loaded(metadata.block, replica, files)
+
+
+def _table(metadata: Metadata, size: int) -> tuple[ChunkLog, str]:
+    """The log of a finalized replica; its bytes are checked whenever they are read."""
+    try:
+        log = ChunkLog.from_bytes(metadata.chunks)
+    except ValueError as error:
+        return ChunkLog(), f"its table of chunks is damaged: {error}"
+    if size < record_start(log, len(log)):
+        return log, "its block file is cut off"
+    return log, ""
+
+
+def _contradiction(replica: Replica) -> str:
+    try:
+        replica.check()
+    except InvariantError as error:
+        return f"its metadata contradicts itself: {error}"
+    if replica.state is ReplicaState.TEMPORARY:
+        return "its metadata calls it temporary"
+    return ""
+
+
+def _settled(
+    store: ReplicaStore, metadata: Metadata, replica: Replica, files: ReplicaFiles
+) -> Loaded:
+    """D8: an rbw replica becomes rwr; that it is weak is on disk before it says anything."""
+    replica = restarted(replica, same_boot=metadata.boot == store.boot)
+    if replica.state is ReplicaState.RBW and metadata.boot != store.boot:
+        store.store_metadata(files, replica)
+    return Loaded(replica.block, replica, files)
+
+
+def _dead(block: BlockId, replica: Replica | None, files: ReplicaFiles | None, why: str) -> Loaded:
+    _log.error("replica is dead", extra=facts(block=block, reason=why))
+    return Loaded(block, replica, files, why)
+
+
+def _remove(store: ReplicaStore, paths: list[Path]) -> None:
+    for path in paths:
+        _log.warning("removing what a crash left", extra=facts(path=path))
+        store.disk.remove(path)
+    for folder in sorted({path.parent for path in paths}):
+        store.disk.sync_folder(folder)

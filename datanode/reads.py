@@ -1,0 +1,171 @@
+"""Bytes and states of replicas, for readers and for other DataNodes.
+
+Nothing leaves unchecked: every record is compared with the log and its checksum before it is sent
+(H3, B6). What does not match is an error, the replica is dead from then on, and the NameNode hears
+of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from paxosblock.calls import Bulk
+from paxosblock.datanode.block import Block
+from paxosblock.datanode.disk import FileHandle
+from paxosblock.datanode.records import check_records, record_start
+from paxosblock.datanode.registers import Registers
+from paxosblock.datanode.store import ReplicaFiles
+from paxosblock.datanode_api import Chunks, FetchChunks, ReadBytes, Told, Watch
+from paxosblock.errors import CorruptionError, NotReadyError, StorageError
+from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.messages import Nack
+from paxosblock.protocol.read import holds, is_good
+from paxosblock.protocol.register import Replica
+from paxosblock.protocol.types import NO_GENERATION, Generation, Reason
+
+MAX_LOADS: Final = 16
+"""Replies of chunks that are read from the disks at a time; bounds the memory they take."""
+_ATTEMPTS: Final = 5
+
+
+class Reader:
+    """Answers the calls of a data stream that read."""
+
+    def __init__(self, registers: Registers, *, max_read_bytes: int) -> None:
+        """`max_read_bytes` of user data go into one reply, or one chunk if that is longer."""
+        self._registers = registers
+        self._max_read_bytes = max_read_bytes
+        self._loads = asyncio.Semaphore(MAX_LOADS)
+
+    async def watch(self, request: Watch) -> Told:
+        """The state once there is news, or after `wait_ms` (see `Watch`).
+
+        Raises:
+            StorageError: the volume has failed.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.wait_ms / 1000
+        while True:
+            reply = await self._registers.read(request.read, request.storage)
+            if isinstance(reply, Nack):
+                return Told(nack=reply)
+            news = reply.length > request.known_length or not is_good(reply, request.generation)
+            block = self._registers.find(request.read.block, request.storage)
+            if news or block is None or loop.time() >= deadline:
+                return Told(read_reply=reply)
+            # The state may have changed while `read` waited for the disk.
+            if block.replica is not None and block.replica.length == reply.length:
+                await _changed_before(block, deadline)
+
+    async def read_bytes(self, request: ReadBytes) -> Told | Bulk:
+        """The chunks of a version that cover a range of user bytes.
+
+        Raises:
+            CorruptionError: they are damaged here; another replica has them.
+            StorageError: the volume has failed.
+        """
+        for _ in range(_ATTEMPTS):
+            block = self._registers.find(request.block, request.storage)
+            state = block.state() if block is not None else None
+            if block is None or state is None:
+                return Told(nack=self._refusal(block, request, NO_GENERATION))
+            if not holds(request.version, state):
+                return Told(nack=block.nack(request.version.epoch, Reason.STALE))
+            replica = block.replica
+            assert replica is not None
+            log = replica.log.truncate(request.version.length)
+            if request.offset >= log.size_bytes or request.size_bytes <= 0:
+                return Bulk(Chunks(len(log), log.size_bytes, 0, 0), 0, ())
+            first = log.index_at(request.offset)
+            stop = log.index_at(min(request.offset + request.size_bytes, log.size_bytes) - 1) + 1
+            bulk = await self._load(block, replica, log, first, stop)
+            if bulk is not None:
+                return bulk
+        raise NotReadyError(f"block {request.block} is being recovered", block=request.block)
+
+    async def fetch_chunks(self, request: FetchChunks) -> Told | Bulk:
+        """Chunks for a DataNode that completes a recovery. Raises as `read_bytes`."""
+        for _ in range(_ATTEMPTS):
+            block = self._registers.find(request.block, request.storage)
+            wanted = max(request.generations, default=NO_GENERATION)
+            if block is None or block.replica is None or block.corrupt:
+                return Told(nack=self._refusal(block, request, wanted))
+            replica = block.replica
+            if replica.accepted_generation not in request.generations:
+                return Told(nack=block.nack(wanted, Reason.STALE))
+            if not 0 <= request.start < request.stop <= replica.length:
+                return Told(nack=block.nack(wanted, Reason.GAP))
+            bulk = await self._load(block, replica, replica.log, request.start, request.stop)
+            if bulk is not None:
+                return bulk
+        raise NotReadyError(f"block {request.block} is being recovered", block=request.block)
+
+    def _refusal(
+        self, block: Block | None, request: ReadBytes | FetchChunks, generation: Generation
+    ) -> Nack:
+        if block is not None and block.corrupt:
+            return block.nack(generation, Reason.CORRUPT)
+        return self._registers.nack(request.block, request.storage, generation)
+
+    async def _load(
+        self, block: Block, replica: Replica, log: ChunkLog, first: int, stop: int
+    ) -> Bulk | None:
+        """Chunks [first, stop) or a shorter run of them; None when the replica changed meanwhile.
+
+        A recovery may cut or move the file while it is read; that is no corruption.
+        """
+        limit = log.index_at(log.start_of(first) + self._max_read_bytes)
+        stop = max(first + 1, min(stop, limit))
+        names = log.slice(first, stop)
+        files = block.files
+        assert files is not None
+        begin, end = record_start(log, first), record_start(log, stop)
+        try:
+            async with self._loads:
+                records = await self._read(block, files, begin, end)
+            await asyncio.to_thread(check_records, block.id, names, records)
+        except (CorruptionError, StorageError) as error:
+            block.volume.check()
+            if await self._has_changed(block, replica, files):
+                return None
+            self._registers.mark_corrupt(block, str(error))
+            raise
+        size = log.start_of(stop) - log.start_of(first)
+        return Bulk(
+            Chunks(first, log.start_of(first), stop - first, size), stop - first, (records,)
+        )
+
+    @staticmethod
+    async def _read(block: Block, files: ReplicaFiles, begin: int, end: int) -> bytes:
+        disk, volume = block.volume.disk, block.volume
+
+        def read_closed() -> bytes:
+            handle = disk.open(files.path)
+            try:
+                return disk.read(handle, end - begin, begin)
+            finally:
+                disk.close(handle)
+
+        def read_open(handle: FileHandle) -> bytes:
+            return disk.read(handle, end - begin, begin)
+
+        if files.file is None:
+            return await volume.look(read_closed)
+        with files.file.used() as handle:
+            return await volume.look(read_open, handle)
+
+    @staticmethod
+    async def _has_changed(block: Block, replica: Replica, files: ReplicaFiles) -> bool:
+        async with block.lock:
+            now = block.replica
+        same_log = now is not None and now.accepted_generation == replica.accepted_generation
+        return block.files != files or not same_log
+
+
+async def _changed_before(block: Block, deadline: float) -> None:
+    try:
+        async with asyncio.timeout_at(deadline):
+            await block.wait_changed()
+    except TimeoutError:
+        pass

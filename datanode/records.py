@@ -1,0 +1,185 @@
+"""The chunk records of a block file: where they are, and which of them still hold (FORMAT.md 4).
+
+A record is the chunk's frame as it came from the wire. Where the record of chunk c starts follows
+from the log alone: 48 bytes of header for each chunk below it, and their user data.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from paxosblock.checksum import crc32c
+from paxosblock.datanode.disk import Disk, FileHandle
+from paxosblock.datanode.meta import Metadata
+from paxosblock.errors import CorruptionError, ProtocolError
+from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.types import BlockId, ChunkName, Durability
+from paxosblock.wire import HEADER_BYTES, MAGIC, FrameKind, Header
+
+PIECE_BYTES: Final = 4 * 1024 * 1024
+
+
+def record_start(log: ChunkLog, index: int) -> int:
+    """Offset in the block file where the record of chunk `index` starts, `len(log)` included."""
+    return log.start_of(index) + index * HEADER_BYTES
+
+
+def check_records(block: BlockId, names: tuple[ChunkName, ...], records: bytes) -> None:
+    """Check that `records` are exactly the records of the chunks `names`, bytes and all.
+
+    Raises:
+        CorruptionError: they are not; nothing of them may be served.
+    """
+    position = 0
+    view = memoryview(records)
+    for name in names:
+        end = position + HEADER_BYTES + name.size_bytes
+        if not _is_record(block, name, view[position:end]):
+            raise CorruptionError(
+                f"chunk {name.index} of block {block} does not match its checksum on disk",
+                block=block,
+                index=name.index,
+            )
+        position = end
+
+
+def _is_record(block: BlockId, name: ChunkName, record: memoryview) -> bool:
+    try:
+        header = Header.unpack(record)
+    except ProtocolError:
+        return False
+    return (
+        header.kind is FrameKind.CHUNK
+        and header.block == block
+        and (header.index, header.payload_length, header.payload_crc)
+        == (name.index, name.size_bytes, name.crc)
+        and len(record) == HEADER_BYTES + name.size_bytes
+        and crc32c(record[HEADER_BYTES:]) == name.crc
+    )
+
+
+class _Fault(enum.Enum):
+    """Why the log ends where it ends."""
+
+    END = "end"
+    """So does the file."""
+    CUT = "cut"
+    """The file ends inside the record."""
+    OTHER = "other"
+    """A whole record, but of another chunk or generation: left over from before a recovery."""
+    BAD = "bad"
+    """Bytes that were never written like this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What is in the block file of an rbw replica; `corrupt` says why it is dead, or is ""."""
+
+    log: ChunkLog
+    corrupt: str = ""
+
+
+def scan(disk: Disk, file: FileHandle, metadata: Metadata, *, same_boot: bool) -> Scan:
+    """Read the whole file and tell which chunks the replica holds.
+
+    Chunks below `base_length` must all be good: they were on stable storage. Those above count as
+    long as they are contiguous, good, and of the accepted generation (protocol.md 2.8).
+    """
+    scanner = _Scanner(disk, file, metadata)
+    fault = scanner.run()
+    log = scanner.log
+    if len(log) < metadata.base_length:
+        lost = f"chunk {len(log)} of {metadata.base_length} that were on stable storage is {fault}"
+        return Scan(log, lost)
+    if log.start_of(metadata.base_length) != metadata.base_bytes:
+        return Scan(log, "the chunks that were on stable storage have another length")
+    if fault is _Fault.BAD and (same_boot or scanner.was_voted_for()):
+        return Scan(log, f"chunk {len(log)}, which this replica voted for, is damaged")
+    return Scan(log)
+
+
+class _Scanner:
+    """Reads a block file in pieces, from its beginning."""
+
+    def __init__(self, disk: Disk, file: FileHandle, metadata: Metadata) -> None:
+        self._disk = disk
+        self._file = file
+        self._metadata = metadata
+        self._size = disk.size(file)
+        self._piece = b""
+        self._piece_start = 0
+        self.log = ChunkLog()
+
+    def run(self) -> _Fault:
+        """Extend `log` until a record does not count, and say why not."""
+        while True:
+            position = record_start(self.log, len(self.log))
+            header = self._header(position)
+            if isinstance(header, _Fault):
+                return header
+            record = self._bytes(position, header.frame_length)
+            if len(record) < header.frame_length:
+                return _Fault.CUT
+            if crc32c(record[HEADER_BYTES:]) != header.payload_crc:
+                return _Fault.BAD
+            self.log = self.log.append(header.payload_length, header.payload_crc)
+
+    def was_voted_for(self) -> bool:
+        """Whether the chunk after `log` was voted for durably, so that it cannot be a torn write.
+
+        In disk mode a writer sends chunk c + window only when all replicas have chunk c on disk.
+        """
+        metadata = self._metadata
+        if metadata.durability is Durability.MEMORY:
+            return False
+        return self._last_index() >= len(self.log) + metadata.window
+
+    def _header(self, position: int) -> Header | _Fault:
+        if position == self._size:
+            return _Fault.END
+        if position + HEADER_BYTES > self._size:
+            return _Fault.CUT
+        try:
+            header = Header.unpack(self._bytes(position, HEADER_BYTES))
+        except ProtocolError:
+            return _Fault.BAD
+        return header if self._counts(header) else _Fault.OTHER
+
+    def _counts(self, header: Header) -> bool:
+        metadata, index = self._metadata, len(self.log)
+        in_base = index < metadata.base_length
+        return (
+            (header.kind, header.block, header.index) == (FrameKind.CHUNK, metadata.block, index)
+            and (in_base or header.generation == metadata.accepted_generation)
+        )  # fmt: skip
+
+    def _bytes(self, position: int, size: int) -> memoryview:
+        """`size` bytes from `position` on, fewer only at the end of the file."""
+        start = position - self._piece_start
+        if start < 0 or start + size > len(self._piece):
+            self._piece = self._disk.read(self._file, max(size, PIECE_BYTES), position)
+            self._piece_start, start = position, 0
+        return memoryview(self._piece)[start : start + size]
+
+    def _last_index(self) -> int:
+        """The highest chunk of the accepted generation of which there is a header further on."""
+        last = -1
+        position = record_start(self.log, len(self.log)) + 1
+        while position < self._size:
+            piece = bytes(self._bytes(position, PIECE_BYTES))
+            at = piece.find(MAGIC)
+            while at >= 0:
+                last = max(last, self._index_of_header(position + at))
+                at = piece.find(MAGIC, at + 1)
+            position += max(len(piece) - len(MAGIC) + 1, 1)
+        return last
+
+    def _index_of_header(self, position: int) -> int:
+        try:
+            header = Header.unpack(self._bytes(position, HEADER_BYTES))
+        except ProtocolError:
+            return -1
+        ours = (FrameKind.CHUNK, self._metadata.block, self._metadata.accepted_generation)
+        return header.index if (header.kind, header.block, header.generation) == ours else -1

@@ -1,0 +1,465 @@
+"""Step 2 of a chunk's way: runs `protocol.register` against the disks of this node.
+
+The order is always the same: `answer` says what would be, the effect is made durable, the new
+replica is adopted, the reply leaves. Chunks take the short way on the event loop: a `pwrite` to the
+page cache, and in disk mode the vote waits for the volume's group commit. Control requests take
+one blocking step in a thread of the volume, with no `await` between the check of a generation
+and its being durable (H1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from paxosblock.checksum import crc32c
+from paxosblock.datanode.block import Block
+from paxosblock.datanode.draft import Draft
+from paxosblock.datanode.volume import Volume
+from paxosblock.datanode.wording import Control, generation_of, request_of, told
+from paxosblock.datanode_api import Ask, StorageAddress, Told
+from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError
+from paxosblock.logs import facts
+from paxosblock.protocol import register
+from paxosblock.protocol.messages import (
+    Create,
+    Delete,
+    Deleted,
+    Finalize,
+    Nack,
+    Read,
+    ReadReply,
+    RecoveryWrite,
+    Reply,
+    Vote,
+    Write,
+)
+from paxosblock.protocol.register import (
+    AdoptLog,
+    AppendChunk,
+    DropReplica,
+    Effect,
+    Replica,
+    Step,
+    StoreMetadata,
+    SyncChunks,
+)
+from paxosblock.protocol.types import (
+    NO_GENERATION,
+    BlockId,
+    Generation,
+    Reason,
+    StorageId,
+)
+from paxosblock.wire import HEADER_BYTES, Flags, Header
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+_SYNC: Final = int(Flags.SYNC)
+_NOWHERE: Final = StorageId("")
+
+
+def _must_wait(block: Block, vote: Vote, effect: Effect | None) -> bool:
+    """Whether the vote may only leave once its chunk is on stable storage (2.8)."""
+    asked = isinstance(effect, SyncChunks) or (isinstance(effect, AppendChunk) and effect.sync)
+    return asked and block.synced <= vote.index
+
+
+class Fetcher(Protocol):
+    """Gets chunks from other DataNodes."""
+
+    async def fetch(
+        self,
+        volume: Volume,
+        request: RecoveryWrite | Finalize,
+        chunks: range,
+        peers: tuple[StorageAddress, ...],
+    ) -> Draft:
+        """A draft in `volume` with `chunks` of the log that `request` decides."""
+
+
+class Listener(Protocol):
+    """Who is told about replicas (the reporter). Called on the event loop."""
+
+    def replica_changed(self, block: BlockId, storage: StorageId) -> None:
+        """A replica was made, finalized, deleted, or changed by a recovery."""
+
+    def replica_corrupt(self, block: BlockId, storage: StorageId, reason: str) -> None:
+        """A replica is dead."""
+
+
+class Registers:
+    """Every block of this node."""
+
+    def __init__(
+        self,
+        volumes: Sequence[Volume],
+        fetcher: Fetcher,
+        listener: Listener,
+        *,
+        reserved_bytes: int = 0,
+    ) -> None:
+        """`reserved_bytes` are kept free on each volume when new replicas ask for room."""
+        self._volumes = {volume.storage: volume for volume in volumes}
+        self._fetcher = fetcher
+        self._listener = listener
+        self._reserved_bytes = reserved_bytes
+        self._blocks: dict[BlockId, Block] = {}
+        self._running: set[asyncio.Task[Any]] = set()
+        for volume in volumes:
+            volume.on_failure = self._volume_failed
+
+    async def load(self) -> None:
+        """Load the replicas of all volumes; before this nobody may be answered."""
+        volumes = tuple(self._volumes.values())
+        for volume, found in zip(
+            volumes, await asyncio.gather(*(volume.load() for volume in volumes)), strict=True
+        ):
+            for loaded in found:
+                block = Block(loaded.block, volume)
+                block.replica, block.files = loaded.replica, loaded.files
+                block.corrupt = loaded.corrupt
+                other = self._blocks.setdefault(loaded.block, block)
+                if other is not block:
+                    _log.error(
+                        "two volumes hold the same block",
+                        extra=facts(block=block.id, used=other.volume, ignored=volume),
+                    )
+
+    async def close(self) -> None:
+        """Let the control steps that are under way come to their end."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    # -- looking --------------------------------------------------------------------------------
+
+    def blocks(self) -> Iterator[Block]:
+        """Every block that this node knows, the dead ones too."""
+        return iter(tuple(self._blocks.values()))
+
+    @property
+    def count(self) -> int:
+        """Number of blocks."""
+        return len(self._blocks)
+
+    def find(self, block: BlockId, storage: StorageId) -> Block | None:
+        """The block, if its replica is at `storage`."""
+        found = self._blocks.get(block)
+        return found if found is not None and found.volume.storage == storage else None
+
+    def nack(self, block: BlockId, storage: StorageId, generation: Generation) -> Nack:
+        """The answer of a storage that has no replica of the block."""
+        none = NO_GENERATION
+        return Nack(block, generation, storage, Reason.NO_REPLICA, none, none, 0)
+
+    # -- votes ----------------------------------------------------------------------------------
+
+    def write(
+        self, header: Header, frame: memoryview, reply: Callable[[Vote | Nack], None]
+    ) -> None:
+        """D2: vote for the chunk in `frame`, whose header is `header`.
+
+        Args:
+            frame: header and payload as they came; used during this call only.
+            reply: gets the vote or the refusal, at once or when the chunk is durable.
+        """
+        block = self._blocks.get(header.block)
+        if block is None:
+            reply(self.nack(header.block, _NOWHERE, header.generation))
+            return
+        refused = self._refuses(block, header, frame)
+        if refused is not None:
+            reply(block.nack(header.generation, refused))
+            return
+        request = Write(
+            header.block,
+            header.generation,
+            header.index,
+            header.payload_length,
+            header.payload_crc,
+            header.acknowledged,
+            bool(header.flags & _SYNC),
+        )
+        step = register.answer(block.volume.storage, block.replica, request)
+        effect = step.effect
+        if isinstance(effect, AppendChunk) and not self._append(block, step, frame):
+            reason = Reason.NO_REPLICA if block.volume.failed else Reason.FENCED
+            reply(block.nack(header.generation, reason))
+            return
+        block.replica = step.replica
+        if isinstance(effect, AppendChunk):
+            block.changed()
+        vote = step.reply
+        assert isinstance(vote, Vote | Nack)
+        if isinstance(vote, Vote) and _must_wait(block, vote, effect):
+            self._vote_when_durable(block, vote, reply)
+        else:
+            reply(vote)
+
+    def _refuses(self, block: Block, header: Header, frame: memoryview) -> Reason | None:
+        """Reasons of this node, beside those of the acceptor."""
+        if block.volume.failed:
+            return Reason.NO_REPLICA
+        if block.corrupt:
+            return Reason.CORRUPT
+        if block.stepping:
+            return Reason.FENCED
+        # H3: every DataNode checks the client's own checksum.
+        if crc32c(frame[HEADER_BYTES:]) != header.payload_crc:
+            return Reason.CORRUPT
+        return None
+
+    def _append(self, block: Block, step: Step, frame: memoryview) -> bool:
+        before, after, files = block.replica, step.replica, block.files
+        assert before is not None
+        assert after is not None
+        assert files is not None
+        assert files.file is not None, "a replica that takes writes has its file open"
+        # I1, I2 in short; `check_follows` compares whole logs, which no chunk can wait for.
+        assert len(after.log) == len(before.log) + 1
+        try:
+            block.volume.store.append(files.file, before.log, frame)
+        except NoSpaceError as error:
+            _log.warning("chunk refused", extra=facts(block=block.id, reason=error))
+            return False
+        except StorageError as error:
+            block.volume.fail(error)
+            return False
+        return True
+
+    def _vote_when_durable(
+        self, block: Block, vote: Vote, reply: Callable[[Vote | Nack], None]
+    ) -> None:
+        files = block.files
+        assert files is not None
+        assert files.file is not None
+
+        def done(error: PaxosBlockError | None) -> None:
+            if error is not None:
+                block.volume.fail(error)
+                reply(block.nack(vote.generation, Reason.NO_REPLICA))
+                return
+            self._synced(block, vote.generation, vote.index + 1)
+            reply(vote)
+
+        block.volume.commit.wait(files.file, done)
+
+    @staticmethod
+    def _synced(block: Block, generation: Generation, count: int) -> None:
+        """Note that `count` chunks of the log accepted in `generation` are durable."""
+        replica = block.replica
+        if replica is not None and replica.accepted_generation == generation:
+            block.synced = max(block.synced, count)
+
+    # -- control requests -----------------------------------------------------------------------
+
+    async def ask(self, ask: Ask) -> Told:
+        """Answer one protocol message.
+
+        Raises:
+            InvalidRequestError: it is not exactly one message.
+            NoSpaceError, StorageError: the volume is full or has failed.
+        """
+        request = request_of(ask)
+        volume = self._volumes.get(ask.storage)
+        block = self._blocks.get(request.block)
+        if volume is None or (block is not None and block.volume is not volume):
+            # B5: a storage that is not here is lost; nobody else answers in its name.
+            return told(self.nack(request.block, ask.storage, generation_of(request)))
+        volume.check()
+        if isinstance(request, Read):
+            return told(await self.read(request, volume.storage))
+        if block is None:
+            block = self._blocks[request.block] = Block(request.block, volume)
+        # The step goes on in its thread when the asker has gone, so the lock must stay with it.
+        return told(await self._to_the_end(self._control(block, request, ask.peers)))
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    async def _control(
+        self, block: Block, request: Control, peers: tuple[StorageAddress, ...]
+    ) -> Reply:
+        block.users += 1
+        draft = None
+        try:
+            if isinstance(request, RecoveryWrite | Finalize):
+                draft = await self._fetch(block, request, peers)
+            async with block.lock:
+                return await self._answer(block, request, draft)
+        finally:
+            block.users -= 1
+            if block.vacant:
+                self._blocks.pop(block.id, None)
+            if draft is not None and not block.volume.failed:
+                await block.volume.run(draft.discard)
+
+    async def _fetch(
+        self,
+        block: Block,
+        request: RecoveryWrite | Finalize,
+        peers: tuple[StorageAddress, ...],
+    ) -> Draft | None:
+        """What the replica lacks; None when nothing, or when no holder has it: `answer` then says
+        what is missing."""
+        if block.refusal(request, generation_of(request)) is not None:
+            return None
+        registers = block.registers(request)
+        chunks = register.wanted(block.volume.storage, registers, request)
+        if not chunks:
+            return None
+        try:
+            return await self._fetcher.fetch(block.volume, request, chunks, peers)
+        except PaxosBlockError as error:
+            _log.warning(
+                "chunks not fetched", extra=facts(block=block.id, chunks=chunks, reason=error)
+            )
+            return None
+
+    async def _answer(self, block: Block, request: Control, draft: Draft | None) -> Reply:
+        """One control step; the caller holds the block's lock."""
+        if block.corrupt and isinstance(request, Delete):
+            return await self._bury(block, request)
+        refused = block.refusal(request, generation_of(request))
+        if refused is not None:
+            return refused
+        before, old_files = block.replica, block.files
+        step = self._consult(block, request, draft)
+        if step.effect is not None or block.unsynced:
+            block.stepping = True
+            try:
+                step = await block.volume.run(self._perform, block, request, draft)
+            finally:
+                block.stepping = False
+                old = old_files.file if old_files is not None else None
+                new = block.files.file if block.files is not None else None
+                if old is not None and old is not new:
+                    old.retire()
+                block.changed()
+        _log.info(
+            "answered",
+            extra=facts(request=request, reply=step.reply, before=before, after=block.replica),
+        )
+        if step.effect is not None:
+            self._listener.replica_changed(block.id, block.volume.storage)
+        return step.reply
+
+    @staticmethod
+    def _consult(block: Block, request: Control, draft: Draft | None) -> Step:
+        supplied = () if draft is None else draft.names
+        registers = block.registers(request)
+        return register.answer(block.volume.storage, registers, request, supplied)
+
+    def _perform(self, block: Block, request: Control, draft: Draft | None) -> Step:
+        """Check, make durable, adopt: one blocking function in a thread of the volume."""
+        step = self._consult(block, request, draft)
+        before, after = block.replica, step.replica
+        if after is not None:
+            if before is None or block.corrupt:
+                after.check()
+            else:
+                after.check_follows(before)
+        if isinstance(request, Create) and step.effect is not None:
+            block.volume.check_room(self._reserved_bytes)
+        if block.unsynced and not isinstance(step.effect, AdoptLog | DropReplica):
+            assert block.files is not None
+            block.volume.store.sync(block.files)
+            block.synced = before.length if before is not None else 0
+        if step.effect is not None:
+            self._make_durable(block, step, draft)
+        return step
+
+    @staticmethod
+    def _make_durable(block: Block, step: Step, draft: Draft | None) -> None:
+        store, after, files = block.volume.store, step.replica, block.files
+        match step.effect:
+            case StoreMetadata() if after is not None:
+                if files is None:
+                    files = store.create(after)
+                else:
+                    store.store_metadata(files, after)
+            case AdoptLog() as effect if after is not None:
+                files = store.adopt(files, after, effect, draft)
+                block.synced = after.length
+                block.corrupt = ""
+            case DropReplica() if files is not None and block.replica is not None:
+                store.drop(files, block.replica)
+                files, block.synced = None, 0
+            case other:
+                raise AssertionError(f"{other} is no effect of a control request")
+        block.files, block.replica = files, after
+
+    async def _bury(self, block: Block, request: Delete) -> Reply:
+        """D7 for a dead replica: whatever it promised is void, for it is no member any more."""
+        replica = block.replica
+        if replica is not None and replica.max_generation > request.up_to_generation:
+            return block.nack(request.up_to_generation, Reason.FENCED)
+        await block.volume.run(block.volume.store.purge, block.id)
+        block.replica, block.files, block.corrupt = None, None, ""
+        self._listener.replica_changed(block.id, block.volume.storage)
+        return Deleted(block.id, block.volume.storage)
+
+    # -- reading the registers ------------------------------------------------------------------
+
+    async def read(self, request: Read, storage: StorageId) -> ReadReply | Nack:
+        """D6: the registers; what they tell of is durable, in disk mode or when asked to be.
+
+        Raises:
+            StorageError: the volume has failed.
+        """
+        block = self.find(request.block, storage)
+        if block is None or block.replica is None:
+            return self.nack(request.block, storage, NO_GENERATION)
+        if block.corrupt:
+            return block.nack(NO_GENERATION, Reason.CORRUPT)
+        step = register.answer(storage, block.replica, request)
+        if step.effect is not None or block.unsynced:
+            await self.make_durable(block, block.replica)
+        assert isinstance(step.reply, ReadReply | Nack)
+        return step.reply
+
+    async def make_durable(self, block: Block, replica: Replica) -> None:
+        """Wait until every chunk of `replica`, which `block` has now, is on stable storage.
+
+        Raises:
+            StorageError: the volume has failed.
+        """
+        files = block.files
+        if block.synced >= replica.length or files is None:
+            return
+        if files.file is None:
+            await block.volume.run(block.volume.store.sync, files)
+        else:
+            durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            def done(error: PaxosBlockError | None) -> None:
+                if error is not None:
+                    block.volume.fail(error)
+                if not durable.done():
+                    durable.set_result(None)
+
+            block.volume.commit.wait(files.file, done)
+            await durable
+            block.volume.check()
+        self._synced(block, replica.accepted_generation, replica.length)
+
+    # -- what goes wrong ------------------------------------------------------------------------
+
+    def mark_corrupt(self, block: Block, reason: str) -> None:
+        """The replica's bytes are not what was voted for: it is dead from here on (B6)."""
+        if not block.corrupt:
+            block.corrupt = reason
+            _log.error("replica is dead", extra=facts(block=block.id, reason=reason))
+            self._listener.replica_corrupt(block.id, block.volume.storage, reason)
+            block.changed()
+
+    def _volume_failed(self, volume: Volume) -> None:
+        for block in self._blocks.values():
+            if block.volume is volume:
+                block.changed()

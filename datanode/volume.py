@@ -1,0 +1,187 @@
+"""One volume: a folder with an identity, its store, its threads, and whether it still works.
+
+A volume that fails an operation is not used again: after a failed `fdatasync` the system may have
+dropped what it could not write, and a second one would succeed. It takes only its own replicas
+with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from paxosblock.datanode.disk import Disk, FileHandle, Room
+from paxosblock.datanode.group_commit import GroupCommit
+from paxosblock.datanode.identity import Identity, check_node_id, give_identity, read_identity
+from paxosblock.datanode.layout import CURRENT, FOLDERS, LOCK, RBW, by_block
+from paxosblock.datanode.load import Loaded, load
+from paxosblock.datanode.store import ReplicaStore
+from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
+from paxosblock.logs import facts
+from paxosblock.namenode_api import StorageReport
+from paxosblock.protocol.types import StorageId
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class Volume:
+    """A storage that is open: locked, identified and, until it fails, used."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        identity: Identity,
+        lock: FileHandle,
+        *,
+        boot: str,
+        sync_threads: int,
+    ) -> None:
+        """Use `open_volume`."""
+        self.disk = disk
+        self.folder = folder
+        self.identity = identity
+        self.storage: StorageId = identity.storage
+        self.store = ReplicaStore(disk, folder, boot)
+        self.failed = ""
+        """Why it is not used any more, "" while it is."""
+        self.on_failure: Callable[[Volume], None] = lambda _: None
+        self._lock = lock
+        # Besides the syncs there must be threads for control steps and reads.
+        self._threads = ThreadPoolExecutor(sync_threads + 2, thread_name_prefix=folder.name)
+        self.commit = GroupCommit(disk, self._threads, sync_threads)
+
+    def __repr__(self) -> str:
+        return f"<Volume {self.folder} {self.storage}{' failed' if self.failed else ''}>"
+
+    async def run(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a blocking step in a thread of this volume.
+
+        Raises:
+            NoSpaceError: the volume is full; it goes on.
+            StorageError: the volume has failed, now or before.
+            Whatever else `step` raises.
+        """
+        try:
+            return await self.look(step, *args, **kwargs)
+        except NoSpaceError:
+            raise
+        except StorageError as error:
+            self.fail(error)
+            raise
+
+    async def look(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Like `run` for a step that only reads: when one file is unreadable, the volume goes on.
+
+        Raises:
+            StorageError: the volume had failed before.
+            Whatever `step` raises.
+        """
+        self.check()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: step(*args, **kwargs))
+
+    async def load(self) -> list[Loaded]:
+        """Load the replicas; none when the volume fails at it."""
+        try:
+            return await self.run(load, self.store)
+        except (StorageError, NoSpaceError) as error:
+            self.fail(error)
+            return []
+
+    def check(self) -> None:
+        """Raise StorageError when the volume has failed."""
+        if self.failed:
+            raise StorageError(
+                f"storage {self.storage} has failed: {self.failed}", storage=self.storage
+            )
+
+    def fail(self, error: Exception) -> None:
+        """Stop using the volume."""
+        if not self.failed:
+            self.failed = str(error)
+            _log.error("volume failed", extra=facts(folder=self.folder, reason=self.failed))
+            self.on_failure(self)
+
+    def report(self, reserved_bytes: int) -> StorageReport:
+        """Its state for the NameNode; `free_bytes` leaves out what is kept in reserve."""
+        room = Room(0, 0)
+        if not self.failed:
+            try:
+                room = self.disk.room(self.folder)
+            except StorageError as error:
+                self.fail(error)
+        return StorageReport(
+            storage=self.storage,
+            capacity_bytes=room.capacity_bytes,
+            free_bytes=max(room.free_bytes - reserved_bytes, 0),
+            used_bytes=room.capacity_bytes - room.free_bytes,
+            failed=self.failed,
+        )
+
+    def check_room(self, reserved_bytes: int) -> None:
+        """Raise NoSpaceError when a new replica would go into the reserve."""
+        if self.disk.room(self.folder).free_bytes <= reserved_bytes:
+            raise NoSpaceError(f"storage {self.storage} has no room", storage=self.storage)
+
+    def close(self) -> None:
+        """Let running steps end and give the folder free."""
+        self._threads.shutdown()
+        with contextlib.suppress(StorageError):
+            self.disk.close(self._lock)
+
+
+def open_volume(
+    disk: Disk, folder: Path, node: str | None, *, boot: str, sync_threads: int
+) -> Volume:
+    """Open the storage at `folder` for `node`, or make it one when it is empty. Blocks.
+
+    `node` None stands for whatever node the folder belongs to. Must be called on the event loop's
+    thread.
+
+    Raises:
+        StorageError: the folder cannot be used, or another process uses it.
+        ConfigError: it belongs to another node, or it holds blocks but no identity.
+        CorruptionError: its identity is damaged.
+    """
+    disk.make_folder(folder)
+    lock = disk.lock(folder / LOCK)
+    try:
+        identity = _identify(disk, folder, node)
+        for name in FOLDERS:
+            disk.make_folder(folder / name)
+    except (StorageError, ConfigError, CorruptionError, NoSpaceError):
+        disk.close(lock)
+        raise
+    return Volume(disk, folder, identity, lock, boot=boot, sync_threads=sync_threads)
+
+
+def _identify(disk: Disk, folder: Path, node: str | None) -> Identity:
+    identity = read_identity(disk, folder)
+    if identity is None:
+        if _has_blocks(disk, folder):
+            raise ConfigError(
+                f"{folder} holds blocks but no VERSION file; it is not used, for nobody knows what"
+                " it promised"
+            )
+        assert node is not None, "who opens the first volume of a node names the node"
+        check_node_id(node)
+        identity = give_identity(disk, folder, node)
+    elif node is not None and identity.node != node:
+        raise ConfigError(f"{folder} belongs to node {identity.node}, not {node}")
+    return identity
+
+
+def _has_blocks(disk: Disk, folder: Path) -> bool:
+    present = disk.names(folder)
+    parts = [folder / name for name in (CURRENT, RBW) if name in present]
+    paths = [part / name for part in parts for name in disk.names(part)]
+    return bool(by_block(paths)) or bool(by_block([folder / name for name in present]))

@@ -1,0 +1,1 @@
+"""The DataNode: registers on real disks, real processes."""

@@ -1,0 +1,251 @@
+"""A DataNode's registers on real folders, and short words for what they are asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paxosblock.checksum import crc32c
+from paxosblock.datanode.disk import Disk, OsDisk
+from paxosblock.datanode.draft import Draft
+from paxosblock.datanode.reads import Reader
+from paxosblock.datanode.registers import Registers
+from paxosblock.datanode.volume import Volume, open_volume
+from paxosblock.datanode.wording import request_of
+from paxosblock.datanode_api import Ask, StorageAddress
+from paxosblock.errors import UnavailableError
+from paxosblock.protocol.messages import (
+    Create,
+    Delete,
+    Finalize,
+    Nack,
+    NextGS,
+    Read,
+    RecoveryWrite,
+    Reply,
+    Vote,
+)
+from paxosblock.protocol.types import (
+    BlockId,
+    ChunkIndex,
+    ChunkName,
+    Durability,
+    Generation,
+    StorageId,
+)
+from paxosblock.wire import Flags, FrameKind, Header
+
+BLOCK = BlockId(7)
+WINDOW = 4
+
+
+def chunk(index: int, size: int = 100, salt: int = 0) -> bytes:
+    """The user data of a chunk: different for every index and salt."""
+    return bytes((index * 31 + salt * 17 + i) % 251 for i in range(size))
+
+
+def name(index: int, size: int = 100, salt: int = 0) -> ChunkName:
+    """What `chunk` with the same arguments is called."""
+    return ChunkName(ChunkIndex(index), size, crc32c(chunk(index, size, salt)))
+
+
+def frame(
+    index: int,
+    payload: bytes | None = None,
+    *,
+    generation: int = 0,
+    sync: bool = False,
+    block: BlockId = BLOCK,
+    acknowledged: int = 0,
+) -> tuple[Header, bytes]:
+    """A chunk frame, as its header and as its bytes."""
+    payload = chunk(index) if payload is None else payload
+    header = Header.of(
+        FrameKind.CHUNK,
+        payload,
+        flags=int(Flags.SYNC) if sync else 0,
+        block=block,
+        generation=Generation(generation),
+        index=ChunkIndex(index),
+        acknowledged=acknowledged,
+    )
+    return header, header.pack() + payload
+
+
+@dataclass
+class Holder:
+    """A `Fetcher` that has the chunks of another replica, or (None) no holder at all."""
+
+    payloads: Sequence[bytes] | None = None
+    generation: int = 0
+
+    async def fetch(
+        self,
+        volume: Volume,
+        request: RecoveryWrite | Finalize,
+        chunks: range,
+        peers: tuple[StorageAddress, ...],
+    ) -> Draft:
+        """The chunks, in a draft of `volume`."""
+        if self.payloads is None:
+            raise UnavailableError("there is no holder")
+        draft = await volume.run(volume.store.draft, request.block, chunks.start)
+        for index in chunks:
+            payload = self.payloads[index]
+            _, record = frame(index, payload, generation=self.generation, block=request.block)
+            named = ChunkName(ChunkIndex(index), len(payload), crc32c(payload))
+            await volume.run(draft.append, (named,), record)
+        return draft
+
+
+@dataclass
+class Notes:
+    """A `Listener` that takes down what it hears."""
+
+    changed: list[BlockId] = field(default_factory=list)
+    corrupt: list[tuple[BlockId, StorageId, str]] = field(default_factory=list)
+
+    def replica_changed(self, block: BlockId, storage: StorageId) -> None:
+        """A replica was made, changed or deleted."""
+        self.changed.append(block)
+
+    def replica_corrupt(self, block: BlockId, storage: StorageId, reason: str) -> None:
+        """A replica is dead."""
+        self.corrupt.append((block, storage, reason))
+
+
+@dataclass
+class Node:
+    """Registers with their volumes, on a running loop."""
+
+    volumes: list[Volume]
+    registers: Registers
+    reader: Reader
+    notes: Notes
+    holder: Holder
+
+    @property
+    def storage(self) -> StorageId:
+        """Of the first volume."""
+        return self.volumes[0].storage
+
+    async def ask(
+        self,
+        request: Create | NextGS | RecoveryWrite | Finalize | Read | Delete,
+        storage: StorageId | None = None,
+    ) -> Reply:
+        """Send one message to a storage (default: the first) and open the answer."""
+        field_of = {
+            Create: "create",
+            NextGS: "next_gs",
+            RecoveryWrite: "recovery_write",
+            Finalize: "finalize",
+            Read: "read",
+            Delete: "delete",
+        }
+        message: dict[str, Any] = {field_of[type(request)]: request}
+        ask = Ask(storage or self.storage, **message)
+        assert request_of(ask) is request
+        told = await self.registers.ask(ask)
+        replies = [
+            told.created,
+            told.last_vote,
+            told.recovery_vote,
+            told.finalized,
+            told.short,
+            told.read_reply,
+            told.deleted,
+            told.nack,
+        ]
+        (reply,) = [reply for reply in replies if reply is not None]
+        return reply
+
+    async def create(
+        self,
+        block: BlockId = BLOCK,
+        durability: Durability = Durability.DISK,
+        storage: StorageId | None = None,
+    ) -> Reply:
+        """D1."""
+        return await self.ask(Create(block, WINDOW, durability), storage)
+
+    async def next_gs(self, generation: int, base: int = 0, block: BlockId = BLOCK) -> Reply:
+        """D3."""
+        request = NextGS(block, Generation(generation), Generation(base), WINDOW, Durability.DISK)
+        return await self.ask(request)
+
+    async def recover(
+        self,
+        generation: int,
+        names: Sequence[ChunkName],
+        *,
+        durability: Durability = Durability.DISK,
+    ) -> Reply:
+        """D4: accept the log of `names` in a seal of the first config."""
+        request = RecoveryWrite(
+            block=BLOCK,
+            generation=Generation(generation),
+            base=Generation(0),
+            epoch=Generation(0),
+            length=len(names),
+            size_bytes=sum(named.size_bytes for named in names),
+            tail=tuple(names[-WINDOW:]),
+            chosen_generation=Generation(0),
+            members=(self.storage,),
+            holders=(),
+            window=WINDOW,
+            durability=durability,
+        )
+        return await self.ask(request)
+
+    async def finalize(self, generation: int, names: Sequence[ChunkName], epoch: int = 0) -> Reply:
+        """D5."""
+        request = Finalize(
+            block=BLOCK,
+            finalized_generation=Generation(generation),
+            epoch=Generation(epoch),
+            length=len(names),
+            size_bytes=sum(named.size_bytes for named in names),
+            holders=(),
+            window=WINDOW,
+            durability=Durability.DISK,
+        )
+        return await self.ask(request)
+
+    def send(self, sent: tuple[Header, bytes]) -> asyncio.Future[Vote | Nack]:
+        """Hand over a chunk frame; the future gets the vote."""
+        future: asyncio.Future[Vote | Nack] = asyncio.get_running_loop().create_future()
+        self.registers.write(sent[0], memoryview(sent[1]), future.set_result)
+        return future
+
+    async def write(self, count: int, start: int = 0, generation: int = 0) -> list[Vote | Nack]:
+        """Send chunks and wait for all votes."""
+        sent = [self.send(frame(i, generation=generation)) for i in range(start, start + count)]
+        return list(await asyncio.gather(*sent))
+
+
+@asynccontextmanager
+async def running(
+    *folders: Path,
+    disk: Disk | None = None,
+    boot: str = "boot-1",
+    holder: Holder | None = None,
+    reserved_bytes: int = 0,
+) -> AsyncIterator[Node]:
+    """A node on these folders. Leaving it syncs nothing: it is like the end of a process."""
+    disk = disk or OsDisk()
+    volumes = [open_volume(disk, folder, "node-1", boot=boot, sync_threads=2) for folder in folders]
+    notes, holder = Notes(), holder or Holder()
+    registers = Registers(volumes, holder, notes, reserved_bytes=reserved_bytes)
+    await registers.load()
+    try:
+        reader = Reader(registers, max_read_bytes=1 << 20)
+        yield Node(volumes, registers, reader, notes, holder)
+    finally:
+        await registers.close()
+        for volume in volumes:
+            volume.close()
