@@ -22,12 +22,14 @@ from paxosblock.namenode.records import BlockEntry
 from paxosblock.protocol import recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, RecoveryWrite
-from paxosblock.protocol.quorum import recovery_quorum
+from paxosblock.protocol.quorum import Tally, recovery_quorum, tally
 from paxosblock.protocol.recovery import Phase, Proposer
 from paxosblock.protocol.types import BlockId, StorageId
 
 RESEND_S = 0.2
 """Pause before a member that did not answer, or refused, is asked again (P1, P4)."""
+PATIENCE_FIRST_S = 1.0
+"""How long the first generation of a recovery may take: the holder of what it chose may hang."""
 BACKOFF_FIRST_S = 0.02
 BACKOFF_MAX_S = 1.0
 
@@ -79,45 +81,43 @@ class Recoverer:
         return await asyncio.shield(task)
 
     async def _recover(self, block: BlockId) -> BlockEntry:
-        deadline_s = asyncio.get_running_loop().time() + self._timeout_s
-        backoff_s = BACKOFF_FIRST_S
+        deadline_s = _now_s() + self._timeout_s
+        backoff_s, patience_s = BACKOFF_FIRST_S, PATIENCE_FIRST_S
         while True:
             entry = await self._catalog.allocate_seal(block)
             if isinstance(entry, Refused):  # K2 refuses finalized blocks only
                 return await self._catalog.get_block(block)
-            decided = await self._attempt(entry.record, deadline_s)
-            if decided is not None:
-                return decided
+            attempt = _Attempt(entry.record, self._acceptors, self._history, self._background)
+            proposer = await attempt.run(min(deadline_s, _now_s() + patience_s))
+            if proposer.phase is Phase.DECIDED:
+                decided = await self._decide(proposer)
+                if decided is not None:
+                    return decided
+            if _now_s() >= deadline_s:
+                raise _no_quorum(proposer, self._timeout_s)
             await asyncio.sleep(self._jitter.uniform(0, backoff_s))
-            backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
+            backoff_s, patience_s = min(2 * backoff_s, BACKOFF_MAX_S), 2 * patience_s
 
-    async def _attempt(self, record: BlockRecord, deadline_s: float) -> BlockEntry | None:
-        """Run one proposer; None when somebody else has a higher generation."""
-        attempt = _Attempt(record, self._acceptors, self._history, self._background)
-        try:
-            async with asyncio.timeout_at(deadline_s):
-                proposer = await attempt.run()
-        except TimeoutError:
-            raise _no_quorum(attempt.proposer, self._timeout_s) from None
-        if proposer.phase is not Phase.DECIDED or proposer.choice is None:
-            self._history.add(record.block, record.generation, "recovery gives way")
-            return None
+    async def _decide(self, proposer: Proposer) -> BlockEntry | None:
+        """K5; None when somebody else was faster."""
+        choice = proposer.choice
+        assert choice is not None, "what was decided was chosen"
         entry = await self._catalog.finalize_by_recovery(
-            record.block,
-            proposer.base,
-            proposer.generation,
-            proposer.choice.length,
-            proposer.choice.size_bytes,
+            proposer.block, proposer.base, proposer.generation, choice.length, choice.size_bytes
         )
         if isinstance(entry, Refused):
-            self._history.add(record.block, record.generation, "recovery was overtaken")
+            self._history.add(proposer.block, proposer.generation, "recovery was overtaken")
             return None
-        done = entry.record
+        record = entry.record
         self._history.add(
-            done.block, done.finalized_generation, "recovered", detail=f"length {done.length}"
+            record.block, record.finalized_generation, "recovered", detail=f"length {record.length}"
         )
-        self._finalized(done)
+        self._finalized(record)
         return entry
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class _Attempt:
@@ -136,20 +136,38 @@ class _Attempt:
         self._background = background
         self._inbox: asyncio.Queue[Answer] = asyncio.Queue()
         self._asking: list[asyncio.Task[None]] = []
+        self._refused: set[StorageId] = set()
+        """Targets that could not accept what was chosen, when they were asked last."""
 
-    async def run(self) -> Proposer:
-        """Ask until the proposer is done: DECIDED or ABANDONED."""
+    async def run(self, deadline_s: float) -> Proposer:
+        """Ask until the proposer is DECIDED or ABANDONED, cannot be decided, or time is up."""
         self._note("recovery starts", f"base {self.proposer.base}")
         asked = None
         try:
-            while self.proposer.phase in (Phase.PROMISING, Phase.WRITING):
-                if self.proposer.phase is not asked:
-                    asked = self.proposer.phase
-                    self._ask_all()
-                self._take(await self._inbox.get())
+            async with asyncio.timeout_at(deadline_s):
+                while self._may_decide():
+                    if self.proposer.phase is not asked:
+                        asked = self.proposer.phase
+                        self._ask_all()
+                    self._take(await self._inbox.get())
+        except TimeoutError:
+            self._note("recovery takes too long", f"still {self.proposer.phase.value}")
         finally:
             self._stop_asking()
         return self.proposer
+
+    def _may_decide(self) -> bool:
+        """Whether this generation can still succeed.
+
+        What it chose may be out of reach: the only holder of a chunk voted and died. Then a fresh
+        generation chooses again, among those who are left.
+        """
+        proposer = self.proposer
+        if proposer.phase is not Phase.WRITING:
+            return proposer.phase is Phase.PROMISING
+        votes, refused = len(proposer.votes), len(self._refused)
+        state = tally(votes, refused, len(proposer.targets), proposer.votes_needed)
+        return state is not Tally.IMPOSSIBLE
 
     def _ask_all(self) -> None:
         self._stop_asking()
@@ -182,8 +200,11 @@ class _Attempt:
                 self.proposer = recovery.on_last_vote(before, answer)
             case RecoveryVote():
                 self.proposer = recovery.on_recovery_vote(before, answer)
+                self._refused.discard(answer.storage)
             case Nack():
                 self.proposer = recovery.on_nack(before, answer)
+                if before.phase is Phase.WRITING:
+                    self._refused.add(answer.storage)
         event, detail = describe(answer)
         self._note(event, detail, answer.storage)
         if before.choice is None and (choice := self.proposer.choice) is not None:

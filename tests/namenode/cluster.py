@@ -1,0 +1,148 @@
+"""DataNodes for the tests of the NameNode: the real acceptors, with their replicas in memory.
+
+`Acceptor` runs `protocol.register.answer`; a restart builds it anew from what was durable.
+`Network` carries messages to acceptors and can lose, delay and cut; it stands where `RpcAcceptors`
+stands in a node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field, replace
+
+from paxosblock.datanode_api import ReplicaSummary
+from paxosblock.errors import DeadlineError, UnavailableError
+from paxosblock.namenode.acceptors import Answer, Question
+from paxosblock.protocol import register
+from paxosblock.protocol.messages import (
+    Create,
+    Finalize,
+    Read,
+    ReadReply,
+    RecoveryWrite,
+    Reply,
+    Request,
+    Write,
+)
+from paxosblock.protocol.register import Replica
+from paxosblock.protocol.replica_state import hdfs_state
+from paxosblock.protocol.types import (
+    BlockId,
+    ChunkIndex,
+    ChunkName,
+    Durability,
+    Generation,
+    StorageId,
+)
+
+CHUNK_BYTES = 10
+
+
+@dataclass
+class Acceptor:
+    """One storage: its replicas, and the others it may fetch chunks from."""
+
+    storage: StorageId
+    replicas: dict[BlockId, Replica] = field(default_factory=dict)
+    peers: dict[StorageId, Acceptor] = field(default_factory=dict)
+    alive: bool = True
+
+    def answer(self, request: Request) -> Reply:
+        """Answer like a DataNode: fetch what is wanted, adopt the new replica, reply."""
+        block = request.block
+        before = self.replicas.get(block)
+        step = register.answer(self.storage, before, request, self._supplied(before, request))
+        if step.replica is None:
+            self.replicas.pop(block, None)
+        else:
+            if before is not None:
+                step.replica.check_follows(before)
+            self.replicas[block] = step.replica
+        return step.reply
+
+    def crash(self, *, same_boot: bool = True) -> None:
+        """End the process and start it again."""
+        for block, replica in self.replicas.items():
+            self.replicas[block] = register.restarted(replica, same_boot=same_boot)
+
+    def create(self, block: BlockId, window: int = 2) -> None:
+        """D1."""
+        self.answer(Create(block, window, Durability.DISK))
+
+    def write(self, block: BlockId, count: int, *, crc: int = 7) -> None:
+        """D2: vote for chunks of the first generation until there are `count`."""
+        for index in range(self.replicas[block].length, count):
+            self.answer(
+                Write(block, Generation(0), ChunkIndex(index), CHUNK_BYTES, crc + index, index)
+            )
+
+    def summary(self, block: BlockId) -> ReplicaSummary:
+        """What the block report says of a replica."""
+        replica = self.replicas[block]
+        state = self.answer(Read(block))
+        assert isinstance(state, ReadReply)
+        last = replica.log[ChunkIndex(replica.length - 1)] if replica.length else None
+        return ReplicaSummary(self.storage, state, hdfs_state(replica).value, last)
+
+    def _supplied(self, before: Replica | None, request: Request) -> tuple[ChunkName, ...]:
+        if not isinstance(request, RecoveryWrite | Finalize):
+            return ()
+        wanted = register.wanted(self.storage, before, request)
+        accepted = (
+            (request.finalized_generation,)
+            if isinstance(request, Finalize)
+            else (request.chosen_generation, request.generation)
+        )
+        for holder in request.holders:
+            source = self.peers.get(holder)
+            held = source.replicas.get(request.block) if source and source.alive else None
+            if held and held.accepted_generation in accepted and held.length >= request.length:
+                return held.log.slice(wanted.start, wanted.stop)
+        return ()
+
+
+def acceptors(*names: str) -> dict[StorageId, Acceptor]:
+    """Storages that can fetch from each other."""
+    made = {StorageId(name): Acceptor(StorageId(name)) for name in names}
+    for acceptor in made.values():
+        acceptor.peers = made
+    return made
+
+
+@dataclass
+class Network:
+    """Carries questions to acceptors. A cut one is refused at once, a hung one never answers."""
+
+    reach: dict[StorageId, Acceptor]
+    loss: float = 0.0
+    turns_max: int = 0
+    random: random.Random = field(default_factory=lambda: random.Random(0))
+    hung: set[StorageId] = field(default_factory=set)
+    asked: list[tuple[StorageId, Question]] = field(default_factory=list)
+
+    async def ask(self, storage: StorageId, question: Question) -> Answer:
+        """Stand in for `RpcAcceptors`."""
+        self.asked.append((storage, question))
+        if storage in self.hung:
+            await asyncio.Event().wait()
+        await self._delay()
+        if not self.reach[storage].alive:
+            raise UnavailableError(f"{storage}: connection refused")
+        if self.random.random() < self.loss:
+            raise DeadlineError(f"{storage}: the question was lost")
+        answer = self.reach[storage].answer(question)
+        await self._delay()
+        if self.random.random() < self.loss:
+            raise DeadlineError(f"{storage}: the answer was lost")
+        assert isinstance(answer, Answer)
+        return answer
+
+    async def _delay(self) -> None:
+        for _ in range(self.random.randint(0, self.turns_max)):
+            await asyncio.sleep(0)
+
+
+def forget_votes(replica: Replica, keep: int) -> Replica:
+    """What a machine crash leaves of a replica whose votes were in memory only."""
+    return replace(replica, log=replica.log.truncate(keep))

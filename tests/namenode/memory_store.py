@@ -1,0 +1,65 @@
+"""A key-value store in memory: the real state machine, without a journal."""
+
+from __future__ import annotations
+
+import asyncio
+
+from paxosblock.errors import OutcomeUnknownError, StorageError
+from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
+from paxosblock.namenode.kv.state import StateMachine
+
+
+class MemoryStore:
+    """A `KeyValueStore` whose log is its state machine; several nodes may share one.
+
+    `yielding` gives other tasks a turn inside each commit, so that operations interleave.
+    `failing` makes the next commits end with an unknown outcome: before or after they applied.
+    """
+
+    def __init__(self, *, yielding: bool = False) -> None:
+        self.machine = StateMachine()
+        self.yielding = yielding
+        self.conflicts = 0
+        self.commits = 0
+        self.fail_before = False
+        self.fail_after = False
+
+    async def start(self) -> None:
+        """Nothing to open."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+    async def commit(self, transaction: Transaction) -> Committed | Conflict:
+        if self.yielding:
+            await asyncio.sleep(0)
+        if self.fail_before:
+            self.fail_before = False
+            raise OutcomeUnknownError("the store failed before the transaction")
+        outcome = self.machine.apply(self.machine.revision + 1, transaction)
+        self.conflicts += isinstance(outcome, Conflict)
+        self.commits += 1
+        if self.fail_after:
+            self.fail_after = False
+            raise OutcomeUnknownError("the store failed after the transaction")
+        return outcome
+
+    async def barrier(self) -> View:
+        if self.yielding:
+            await asyncio.sleep(0)
+        return self.machine
+
+    def view(self) -> View:
+        return self.machine
+
+    def is_leader(self) -> bool:
+        return True
+
+    def leader(self) -> str | None:
+        return "memory"
+
+    async def wait_leadership(self) -> None:
+        """It always leads."""
+
+    def failure(self) -> StorageError | None:
+        return None

@@ -1,0 +1,169 @@
+"""A catalog, or a whole node without a network face, for one test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paxosblock.config import NameNodeConfig
+from paxosblock.namenode.catalog import Catalog
+from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.records import BlockEntry, FileInode
+from paxosblock.namenode.service import Service
+from paxosblock.namenode_api import (
+    NO_BLOCK,
+    AddBlock,
+    BlockReport,
+    BlockView,
+    CreateFile,
+    FinalizeBlock,
+    Register,
+    StorageReport,
+)
+from paxosblock.protocol.types import (
+    FIRST_GENERATION,
+    BlockId,
+    Durability,
+    StorageId,
+    WriterId,
+)
+from tests.namenode.cluster import CHUNK_BYTES, Acceptor, Network, acceptors
+from tests.namenode.memory_store import MemoryStore
+
+TAG = 3
+ANN = WriterId("ann")
+BOB = WriterId("bob")
+MEMBERS = (StorageId("s1"), StorageId("s2"), StorageId("s3"))
+ROOM_BYTES = 1 << 40
+
+
+def create_request(
+    path: str, writer: WriterId = ANN, *, overwrite: bool = False, parent_must_exist: bool = False
+) -> CreateFile:
+    """A create as a client sends it."""
+    return CreateFile(
+        path, writer, overwrite, 3, 1 << 20, Durability.DISK, parent_must_exist=parent_must_exist
+    )
+
+
+@dataclass
+class Clock:
+    """A clock that a test sets."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def new_catalog(store: MemoryStore | None = None) -> Catalog:
+    """A catalog on a fresh store in memory."""
+    ticks = iter(range(1, 1 << 30))
+    catalog = Catalog(store or MemoryStore(), clock_ms=lambda: next(ticks))
+    await catalog.start(TAG)
+    return catalog
+
+
+async def add_block(
+    catalog: Catalog, file: int, previous: BlockId = NO_BLOCK, writer: WriterId = ANN
+) -> BlockEntry:
+    """Add a block at `MEMBERS`."""
+    request = AddBlock(file, writer, previous, window=2)
+    return await catalog.add_block(request, await catalog.next_block(), MEMBERS)
+
+
+async def finalize(
+    catalog: Catalog, entry: BlockEntry, length: int, writer: WriterId = ANN
+) -> BlockEntry:
+    """K6 with chunks of `CHUNK_BYTES`."""
+    return await catalog.finalize_by_writer(finalize_request(entry, length, writer))
+
+
+def finalize_request(entry: BlockEntry, length: int, writer: WriterId = ANN) -> FinalizeBlock:
+    """K6 as a client sends it."""
+    block = entry.record.block
+    return FinalizeBlock(block, writer, FIRST_GENERATION, length, length * CHUNK_BYTES)
+
+
+async def file_with_blocks(catalog: Catalog, path: str, *lengths: int) -> FileInode:
+    """An open file of `ANN` with finalized blocks of these lengths in chunks."""
+    inode = await catalog.create(create_request(path))
+    previous = NO_BLOCK
+    for length in lengths:
+        entry = await add_block(catalog, inode.number, previous)
+        await finalize(catalog, entry, length)
+        previous = entry.record.block
+    return inode
+
+
+@dataclass
+class Scene:
+    """A NameNode over a network of acceptors in memory, its clock in the test's hand."""
+
+    node: NameNode
+    service: Service
+    network: Network
+    clock: Clock
+    store: MemoryStore
+
+    def acceptor(self, storage: str) -> Acceptor:
+        """One of the storages."""
+        return self.network.reach[StorageId(storage)]
+
+    async def register(self, storage: str, *, report: bool = True) -> None:
+        """The DataNode `dn-<storage>` registers and reports its replicas."""
+        acceptor = self.acceptor(storage)
+        acceptor.alive = True
+        name = f"dn-{storage}"
+        room = StorageReport(StorageId(storage), ROOM_BYTES, ROOM_BYTES, 0)
+        await self.service.register(Register(name, f"{name}:9864", "run-1", (room,)))
+        if report:
+            await self.report(storage)
+
+    async def report(self, storage: str, *, full: bool = True) -> None:
+        """A block report of all replicas of a storage."""
+        acceptor = self.acceptor(storage)
+        replicas = tuple(acceptor.summary(block) for block in acceptor.replicas)
+        await self.service.block_report(
+            BlockReport(f"dn-{storage}", "run-1", StorageId(storage), full, replicas)
+        )
+
+    async def create(self, path: str, writer: WriterId = ANN) -> int:
+        """Make a file; return its id."""
+        return (await self.service.create(create_request(path, writer))).file_id
+
+    async def add_block(
+        self, file: int, previous: BlockId = NO_BLOCK, writer: WriterId = ANN
+    ) -> BlockView:
+        """Add a block and make its replicas, as a writer does."""
+        view = await self.service.add_block(AddBlock(file, writer, previous, window=2))
+        for storage in view.record.members:
+            self.network.reach[storage].create(view.record.block)
+        return view
+
+    def write(self, view: BlockView, *counts: int) -> None:
+        """Chunks that the members have voted for, member by member."""
+        for storage, count in zip(view.record.members, counts, strict=True):
+            self.network.reach[storage].write(view.record.block, count)
+
+    async def close(self) -> None:
+        """End the node's work."""
+        await self.node.close()
+
+
+async def new_scene(
+    *storages: str,
+    store: MemoryStore | None = None,
+    network: Network | None = None,
+    config: NameNodeConfig | None = None,
+) -> Scene:
+    """A started node; each storage (default: three) is a DataNode that registered."""
+    store = store or MemoryStore()
+    network = network or Network(acceptors(*(storages or MEMBERS)))
+    clock = Clock()
+    node = NameNode("nn", config or NameNodeConfig(), store, clock, lambda _: network)
+    await node.start()
+    scene = Scene(node, Service(node), network, clock, store)
+    for storage in network.reach:
+        if network.reach[storage].alive:
+            await scene.register(storage)
+    return scene

@@ -1,0 +1,267 @@
+"""FinalizeBlock(b): the recoverer against real acceptors that lag, die, hang and race."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import pytest
+
+from paxosblock.config import NameNodeConfig
+from paxosblock.errors import NotFoundError, NotReadyError
+from paxosblock.namenode_api import BlockRequest
+from paxosblock.protocol.messages import NextGS, RecoveryWrite
+from paxosblock.protocol.types import BlockId, BlockState, ReplicaState, StorageId
+from tests.namenode.cluster import CHUNK_BYTES, Network, acceptors
+from tests.namenode.memory_store import MemoryStore
+from tests.namenode.scene import ANN, Scene, new_scene
+from tests.waiting import wait_until_async
+
+IMPATIENT = NameNodeConfig(recovery_timeout_s=0.3)
+
+MakeScene = Callable[..., Awaitable[Scene]]
+
+
+@pytest.fixture
+async def make_scene() -> AsyncIterator[MakeScene]:
+    async with AsyncExitStack() as stack:
+
+        async def make(*storages: str, **options: object) -> Scene:
+            scene = await new_scene(*storages, **options)  # type: ignore[arg-type] - test options
+            stack.push_async_callback(scene.close)
+            return scene
+
+        yield make
+
+
+def all_finalized(scene: Scene, block: BlockId, length: int) -> bool:
+    replicas = [acceptor.replicas.get(block) for acceptor in scene.network.reach.values()]
+    return all(
+        replica is not None and replica.state is ReplicaState.FINALIZED and replica.length == length
+        for replica in replicas
+    )
+
+
+async def test_a_recovery_keeps_a_chunk_that_every_replica_voted_for(
+    make_scene: MakeScene,
+) -> None:
+    scene = await make_scene()
+    view = await scene.add_block(await scene.create("/f"))
+    scene.write(view, 3, 3, 3)
+    sealed = (await scene.service.seal_block(BlockRequest(view.record.block, ANN))).record
+    assert (sealed.state, sealed.length) == (BlockState.FINALIZED, 3)
+    assert sealed.size_bytes == 3 * CHUNK_BYTES
+
+
+async def test_members_that_lag_are_completed_by_copies_from_each_other(
+    make_scene: MakeScene,
+) -> None:
+    scene = await make_scene()
+    view = await scene.add_block(await scene.create("/f"))
+    scene.write(view, 4, 3, 2)
+    sealed = (await scene.service.seal_block(BlockRequest(view.record.block, ANN))).record
+    await wait_until_async(lambda: all_finalized(scene, sealed.block, sealed.length))
+    assert sealed.length in (3, 4)
+
+
+async def test_a_block_nobody_wrote_to_is_finalized_with_length_zero(
+    make_scene: MakeScene,
+) -> None:
+    scene = await make_scene()
+    view = await scene.add_block(await scene.create("/f"))
+    sealed = (await scene.service.seal_block(BlockRequest(view.record.block, ANN))).record
+    assert (sealed.finalized, sealed.length, sealed.size_bytes) == (True, 0, 0)
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_one_member_that_is_dead_or_hangs_does_not_delay_the_others(
+    make_scene: MakeScene, hangs: bool
+) -> None:
+    scene = await make_scene(config=NameNodeConfig(recovery_timeout_s=60.0))
+    view = await scene.add_block(await scene.create("/f"))
+    scene.write(view, 2, 2, 2)
+    if hangs:
+        scene.network.hung.add(view.record.members[0])
+    else:
+        scene.network.reach[view.record.members[0]].alive = False
+    async with asyncio.timeout(5):
+        sealed = await scene.service.seal_block(BlockRequest(view.record.block, ANN))
+    assert sealed.record.length == 2
+
+
+async def test_without_a_quorum_the_error_says_who_is_silent_and_nothing_is_decided(
+    make_scene: MakeScene,
+) -> None:
+    scene = await make_scene(config=IMPATIENT)
+    view = await scene.add_block(await scene.create("/f"))
+    scene.write(view, 2, 2, 2)
+    for storage in view.record.members[:2]:
+        scene.network.reach[storage].alive = False
+    with pytest.raises(NotReadyError) as caught:
+        await scene.service.seal_block(BlockRequest(view.record.block, ANN))
+    message = str(caught.value)
+    assert "promises from 1 and votes from 0 of 3 members, 2 needed" in message
+    assert all(storage in message for storage in view.record.members[:2])
+    record = (await scene.service.get_block(BlockRequest(view.record.block))).record
+    assert record.state is BlockState.UNDER_RECOVERY
+
+
+async def test_a_recovery_that_failed_is_made_good_once_the_members_are_back(
+    make_scene: MakeScene,
+) -> None:
+    scene = await make_scene(config=IMPATIENT)
+    view = await scene.add_block(await scene.create("/f"))
+    scene.write(view, 2, 2, 2)
+    for storage in view.record.members[:2]:
+        scene.network.reach[storage].alive = False
+    with pytest.raises(NotReadyError):
+        await scene.service.seal_block(BlockRequest(view.record.block, ANN))
+    for storage in view.record.members[:2]:
+        scene.network.reach[storage].crash()
+        await scene.register(storage)
+    sealed = (await scene.service.seal_block(BlockRequest(view.record.block, ANN))).record
+    assert sealed.length == 2
+
+
+async def test_a_member_that_comes_back_is_finalized_on_its_block_report(
+    make_scene: MakeScene,
+) -> None:
+    scene = await make_scene()
+    view = await scene.add_block(await scene.create("/f"))
+    scene.write(view, 3, 3, 1)
+    away = view.record.members[2]
+    scene.network.reach[away].alive = False
+    await scene.service.seal_block(BlockRequest(view.record.block, ANN))
+    scene.network.reach[away].crash()
+    await scene.register(away)
+    await wait_until_async(lambda: all_finalized(scene, view.record.block, 3))
+    explained = await scene.service.explain(BlockRequest(view.record.block))
+    assert (explained.hdfs_state, explained.path) == ("complete", "/f")
+
+
+async def test_those_who_ask_while_a_recovery_runs_join_it(make_scene: MakeScene) -> None:
+    scene = await make_scene()
+    view = await scene.add_block(await scene.create("/f"))
+    scene.write(view, 1, 1, 1)
+    request = BlockRequest(view.record.block, ANN)
+    answers = await asyncio.gather(*(scene.service.seal_block(request) for _ in range(10)))
+    assert len({answer.record for answer in answers}) == 1
+    assert answers[0].record.generation == 2  # one for the seal, one that stamps the result
+
+
+async def test_a_finalized_block_is_answered_without_asking_anybody(make_scene: MakeScene) -> None:
+    scene = await make_scene()
+    view = await scene.add_block(await scene.create("/f"))
+    first = await scene.service.seal_block(BlockRequest(view.record.block, ANN))
+    await wait_until_async(lambda: all_finalized(scene, view.record.block, 0))
+    scene.network.asked.clear()
+    again = await scene.service.seal_block(BlockRequest(view.record.block, ANN))
+    assert again.record == first.record
+    assert scene.network.asked == []
+
+
+async def test_a_block_that_is_not_there_is_not_found(make_scene: MakeScene) -> None:
+    scene = await make_scene()
+    with pytest.raises(NotFoundError, match="block 99: no such block"):
+        await scene.service.seal_block(BlockRequest(BlockId(99), ANN))
+
+
+async def test_the_history_tells_generations_votes_and_lengths(make_scene: MakeScene) -> None:
+    scene = await make_scene()
+    view = await scene.add_block(await scene.create("/f"))
+    scene.write(view, 2, 2, 2)
+    await scene.service.seal_block(BlockRequest(view.record.block, ANN))
+    history = (await scene.service.explain(BlockRequest(view.record.block))).history
+    events = [line.event for line in history]
+    assert events[0] == "recovery starts"
+    assert events.count("last vote") >= 2
+    assert "chose" in events
+    assert events.count("recovery vote") >= 2
+    recovered = next(line for line in history if line.event == "recovered")
+    assert (recovered.generation, recovered.detail) == (2, "length 2")
+
+
+async def test_recovery_carries_names_of_chunks_and_no_bytes(make_scene: MakeScene) -> None:
+    scene = await make_scene()
+    view = await scene.add_block(await scene.create("/f"))
+    scene.write(view, 3, 3, 3)
+    await scene.service.seal_block(BlockRequest(view.record.block, ANN))
+    kinds = {type(question) for _, question in scene.network.asked}
+    assert {NextGS, RecoveryWrite} <= kinds
+    tails = [q.tail for _, q in scene.network.asked if isinstance(q, RecoveryWrite)]
+    assert all(len(tail) == 2 for tail in tails)  # the window, as length and checksum
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_two_namenodes_that_race_on_one_store_agree_under_loss_and_delay(
+    make_scene: MakeScene, seed: int
+) -> None:
+    chance = random.Random(seed)
+    store = MemoryStore(yielding=True)
+    reach = acceptors("s1", "s2", "s3")
+    networks = [
+        Network(reach, loss=0.2, turns_max=6, random=random.Random(f"{seed}/{name}"))
+        for name in ("first", "second")
+    ]
+    first = await make_scene(store=store, network=networks[0])
+    second = await make_scene(store=store, network=networks[1])
+    view = await first.add_block(await first.create("/f"))
+    acknowledged = chance.randint(0, 3)
+    first.write(view, *(acknowledged + chance.randint(0, 2) for _ in range(3)))
+    request = BlockRequest(view.record.block, ANN)
+    answers = await asyncio.gather(
+        first.node.recoverer.finalize(request.block), second.node.recoverer.finalize(request.block)
+    )
+    assert answers[0].record == answers[1].record
+    assert answers[0].record.length >= acknowledged
+    await wait_until_async(lambda: all_finalized(first, request.block, answers[0].record.length))
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_crashing_members_never_lose_an_acknowledged_chunk(
+    make_scene: MakeScene, seed: int
+) -> None:
+    chance = random.Random(seed)
+    scene = await make_scene(
+        network=Network(acceptors("s1", "s2", "s3"), turns_max=5, random=random.Random(seed))
+    )
+    view = await scene.add_block(await scene.create("/f"))
+    acknowledged = chance.randint(1, 3)
+    scene.write(view, *(acknowledged + chance.randint(0, 2) for _ in range(3)))
+    victim = chance.choice(view.record.members)
+    sealing = asyncio.create_task(scene.service.seal_block(BlockRequest(view.record.block, ANN)))
+    for _ in range(chance.randint(0, 20)):
+        await asyncio.sleep(0)
+    scene.network.reach[victim].alive = False
+    scene.network.reach[victim].crash()
+    sealed = (await sealing).record
+    assert sealed.length >= acknowledged
+    await scene.register(victim)
+    await wait_until_async(lambda: all_finalized(scene, sealed.block, sealed.length))
+
+
+async def test_weak_members_wait_for_a_strong_one(make_scene: MakeScene) -> None:
+    scene = await make_scene(config=IMPATIENT)
+    file = await scene.create("/f")
+    view = await scene.add_block(file)
+    scene.write(view, 2, 2, 2)
+    first, second, strong = view.record.members
+    lose_votes(scene, view.record.block, first)
+    lose_votes(scene, view.record.block, second)
+    scene.network.reach[strong].alive = False
+    with pytest.raises(NotReadyError, match="all of them weak"):
+        await scene.service.seal_block(BlockRequest(view.record.block, ANN))
+    scene.network.reach[strong].alive = True
+    sealed = await scene.service.seal_block(BlockRequest(view.record.block, ANN))
+    assert sealed.record.length == 2
+
+
+def lose_votes(scene: Scene, block: BlockId, storage: StorageId) -> None:
+    """The machine crashes and takes all votes with it that were in memory only."""
+    replica = scene.network.reach[storage].replicas[block]
+    scene.network.reach[storage].replicas[block] = replace(
+        replica, log=replica.log.truncate(0), weak=True, restarted=True
+    )
