@@ -1,0 +1,129 @@
+"""A DataNode on loopback whose replicas are in memory: the real acceptors behind real HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, fields
+
+from aiohttp import web
+
+from paxosblock.datanode_api import ACCEPT, Ask, Told
+from paxosblock.namenode_api import (
+    BLOCK_REPORT,
+    HEARTBEAT,
+    REGISTER,
+    BlockReport,
+    Heartbeat,
+    HeartbeatAnswer,
+    Register,
+    StorageReport,
+)
+from paxosblock.protocol.messages import (
+    Created,
+    Deleted,
+    Finalized,
+    LastVote,
+    Nack,
+    ReadReply,
+    RecoveryVote,
+    Reply,
+    Request,
+    Short,
+    Vote,
+)
+from paxosblock.rpc import RpcClient, RpcRouter
+from tests.namenode.cluster import Acceptor
+
+ROOM_BYTES = 1 << 40
+
+
+@dataclass
+class HttpDataNode:
+    """One acceptor that NameNodes reach at `address`."""
+
+    acceptor: Acceptor
+    address: str
+    runner: web.AppRunner
+    incarnation: str = "run-1"
+
+    @property
+    def node(self) -> str:
+        """The name it registers under."""
+        return f"dn-{self.acceptor.storage}"
+
+    async def register(self, client: RpcClient, namenode: str) -> None:
+        """Register and report all replicas."""
+        request = Register(self.node, self.address, self.incarnation, self._storages())
+        await client.call(namenode, REGISTER.name, request, REGISTER.answer, 5.0)
+        await self.report(client, namenode)
+
+    async def report(self, client: RpcClient, namenode: str) -> None:
+        """Send a full block report."""
+        replicas = tuple(self.acceptor.summary(block) for block in self.acceptor.replicas)
+        report = BlockReport(self.node, self.incarnation, self.acceptor.storage, True, replicas)
+        await client.call(namenode, BLOCK_REPORT.name, report, BLOCK_REPORT.answer, 5.0)
+
+    async def heartbeat(self, client: RpcClient, namenode: str) -> HeartbeatAnswer:
+        """Send one heartbeat."""
+        request = Heartbeat(self.node, self.incarnation, self._storages(), 0)
+        return await client.call(namenode, HEARTBEAT.name, request, HEARTBEAT.answer, 5.0)
+
+    async def stop(self) -> None:
+        """Close the port: from now on connections are refused."""
+        self.acceptor.alive = False
+        await self.runner.cleanup()
+
+    def _storages(self) -> tuple[StorageReport, ...]:
+        return (StorageReport(self.acceptor.storage, ROOM_BYTES, ROOM_BYTES, 0),)
+
+
+@contextlib.asynccontextmanager
+async def serving(acceptor: Acceptor) -> AsyncIterator[HttpDataNode]:
+    """A DataNode with this acceptor for the length of a `with`."""
+
+    async def accept(ask: Ask) -> Told:
+        return told(acceptor.answer(asked(ask)))
+
+    router = RpcRouter()
+    router.register(ACCEPT.name, ACCEPT.request, accept)
+    app = web.Application()
+    router.add_to(app)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield HttpDataNode(acceptor, f"127.0.0.1:{runner.addresses[0][1]}", runner)
+    finally:
+        await runner.cleanup()
+
+
+def asked(ask: Ask) -> Request:
+    """The one message of an `Ask`."""
+    messages = [getattr(ask, f.name) for f in fields(ask) if f.name not in ("storage", "peers")]
+    (request,) = (message for message in messages if message is not None)
+    found: Request = request
+    return found
+
+
+def told(reply: Reply) -> Told:
+    """A reply in its place."""
+    match reply:
+        case Created():
+            return Told(created=reply)
+        case LastVote():
+            return Told(last_vote=reply)
+        case RecoveryVote():
+            return Told(recovery_vote=reply)
+        case Finalized():
+            return Told(finalized=reply)
+        case Short():
+            return Told(short=reply)
+        case ReadReply():
+            return Told(read_reply=reply)
+        case Deleted():
+            return Told(deleted=reply)
+        case Nack():
+            return Told(nack=reply)
+        case Vote():
+            raise AssertionError("votes travel on the stream")
