@@ -18,7 +18,14 @@ from paxosblock.client import Client
 from paxosblock.cluster import LocalCluster
 from paxosblock.control import call_any
 from paxosblock.errors import UnavailableError
-from paxosblock.namenode_api import EXPLAIN, BlockExplanation, BlockRequest, VoteLine
+from paxosblock.namenode_api import (
+    EXPLAIN,
+    GET_FILE,
+    BlockExplanation,
+    BlockRequest,
+    PathRequest,
+    VoteLine,
+)
 from paxosblock.node_process import Node
 from paxosblock.protocol.types import BlockId, StorageId
 
@@ -214,8 +221,8 @@ def second_file(stage: Stage) -> None:
         f"the {length} bytes of {SECOND} are those that were written",
         digest == digest_of_start(source.path, length),
     )
-    view = stage.client.locations(SECOND)
-    report.recovered.append(stage.explain(view[-1].record.block))
+    blocks = call_any(stage.cluster.addresses, GET_FILE, PathRequest(SECOND)).blocks
+    report.recovered.append(stage.explain(blocks[-1].record.block))
 
 
 def _kill_the_writer(stage: Stage, enough_bytes: int) -> int:

@@ -84,7 +84,7 @@ def put(
                     path,
                     overwrite=True,
                     replication=replication,
-                    durability=durability and Durability(durability),
+                    durability=durability,
                     parent_must_exist=True,
                 ) as out,
             ):
@@ -169,7 +169,7 @@ def get(session: Session, *, force: bool, words: tuple[str, ...]) -> None:
             local = os.path.join(destination, base_name(path)) if inside else destination
             with client.open(path) as file, _local_target(local, force) as out:
                 quiet = session.json or local == STREAM
-                with progress_bar(local, file.length, wanted=not quiet) as advance:
+                with progress_bar(local, file.size, wanted=not quiet) as advance:
                     while piece := file.read(PIECE_BYTES):
                         out.write(piece)
                         advance(len(piece))
@@ -249,7 +249,7 @@ def tail(session: Session, *, follow: bool, path: str) -> None:
     name = session.path(path)
     with session.client() as client:
         with client.open(name) as file:
-            start = max(0, file.length - END_BYTES)
+            start = max(0, file.size - END_BYTES)
             if not follow:
                 sys.stdout.buffer.write(file.pread(start, END_BYTES))
                 return

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -42,13 +40,6 @@ def paxosblock(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
         return Result(code, captured.out, captured.err)
 
     return command
-
-
-def start(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
-    """The command as a process of its own, with pipes."""
-    command = [sys.executable, "-m", "paxosblock", *arguments]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 @pytest.fixture(scope="session")

@@ -182,10 +182,10 @@ def test_a_signal_of_the_keyboard_ends_it_with_130() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = "{}:{}".format(*server.getsockname())
         command = [sys.executable, "-m", "paxosblock", "fs", "ls", "--namenodes", address, "/"]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-            with server.accept()[0] as connection:
-                connection.recv(1)  # it waits for our answer now
-                process.send_signal(signal.SIGINT)
-                _, err = process.communicate(timeout=30)
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        with process, server.accept()[0] as connection:
+            connection.recv(1)  # it waits for our answer now
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert err.strip() == ""

@@ -1,0 +1,115 @@
+"""`paxosblock cluster up|down|status`: nodes that outlive the command that started them."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paxosblock import LocalCluster
+from tests.cli.conftest import Paxosblock
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A folder for a cluster, which is stopped at the end."""
+    path = tmp_path / "cluster"
+    yield path
+    if (path / "cluster.json").exists():
+        LocalCluster.at(path).close()
+
+
+def test_a_cluster_goes_up_is_used_and_goes_down(paxosblock: Paxosblock, home: Path) -> None:
+    up = paxosblock("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "2")
+    assert (up.code, up.err) == (0, "")
+    *nodes, export = up.out.splitlines()
+    assert [line.split()[:2] for line in nodes] == [
+        ["namenode-0", "up"],
+        ["datanode-0", "up"],
+        ["datanode-1", "up"],
+    ]
+    address = export.removeprefix("export PAXOSBLOCK_NAMENODES=")
+    assert paxosblock("fs", "ls", "--namenodes", address, "/").code == 0
+
+    status = paxosblock("cluster", "status", "--path", home)
+    assert (status.code, status.err) == (0, "")
+    namenode, *datanodes = status.out.splitlines()
+    assert namenode.endswith("0 files (0 being written), 0 blocks")
+    assert all(re.search(r"live, 0 blocks, .* used, .* free$", line) for line in datanodes)
+
+    down = paxosblock("cluster", "down", "--path", home)
+    assert (down.code, down.out) == (0, "3 nodes stopped\n")
+
+
+def test_a_cluster_comes_up_again_where_it_was(paxosblock: Paxosblock, home: Path) -> None:
+    arguments = ("cluster", "up", "--json", "--path", home, "--base-port", "0")
+    first = paxosblock(*arguments, "--datanodes", "1")
+    assert paxosblock("cluster", "down", "--path", home).code == 0
+    again = paxosblock(*arguments)
+    assert [
+        [json.loads(line)["address"] for line in result.out.splitlines()]
+        for result in (first, again)
+    ] == [[node.address for node in LocalCluster.at(home).nodes]] * 2
+
+
+def test_status_fails_when_a_node_is_down(paxosblock: Paxosblock, home: Path) -> None:
+    paxosblock("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "2")
+    LocalCluster.at(home).datanodes[1].kill()
+    status = paxosblock("cluster", "status", "--path", home)
+    assert status.code == 1
+    assert status.out.splitlines()[2].startswith("datanode-1    down 127.0.0.1:")
+    LocalCluster.at(home).namenode.kill()
+    status = paxosblock("cluster", "status", "--path", home)
+    assert status.code == 1
+    assert [line.split()[1] for line in status.out.splitlines()] == ["down", "up", "down"]
+
+
+def test_what_is_wrong_with_a_cluster_is_one_line(paxosblock: Paxosblock, home: Path) -> None:
+    for verb in ("down", "status"):
+        result = paxosblock("cluster", verb, "--path", home)
+        line = f"{verb}: '{home}': no cluster lives in this folder\n"
+        assert (result.code, result.out, result.err) == (1, "", line)
+    up = ("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "1")
+    assert paxosblock(*up).code == 0
+    result = paxosblock(*up)
+    assert (result.code, result.out) == (1, "")
+    assert result.err == f"up: '{home}': its cluster is running already\n"
+    assert paxosblock("cluster", "down", "--path", home).code == 0
+    result = paxosblock("cluster", "down", "--path", home)
+    assert (result.code, result.err) == (1, f"down: '{home}': its cluster is not running\n")
+
+
+def test_a_port_in_use_is_one_line(paxosblock: Paxosblock, home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = paxosblock("cluster", "up", "--path", home, "--base-port", str(port))
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("up: namenode-0 did not start: namenode: cannot listen at")
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("namenode", "--listen", "nowhere"), "namenode: 'nowhere' is not an address"),
+        (("namenode", "--listen", "127.0.0.1:0", "--config", "c.toml"), "namenode: c.toml: "),
+        (("datanode", "--namenodes", "x:y"), "datanode: 'x:y': 'y' is no port"),
+        (("datanode", "--namenodes", "x", "--path", "."), "datanode: --path .,.: name each"),
+    ],
+)
+def test_a_node_that_cannot_start_says_why_in_one_line(
+    paxosblock: Paxosblock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    line: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.toml").write_text("[namenode]\nnonsense = 1\n")
+    result = paxosblock(*words, "--path", ".")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.splitlines()[-1].startswith(line)

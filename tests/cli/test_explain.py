@@ -1,0 +1,116 @@
+"""`paxosblock explain`: replicas side by side, and the votes of a recovery."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from tests.cli.conftest import Paxosblock, Result
+
+
+@pytest.fixture
+def explain(
+    cluster: LocalCluster, paxosblock: Paxosblock, monkeypatch: pytest.MonkeyPatch
+) -> Paxosblock:
+    def command(*words: str) -> Result:
+        monkeypatch.setenv("PAXOSBLOCK_NAMENODES", ",".join(cluster.addresses))
+        return paxosblock("explain", *words)
+
+    return command
+
+
+def test_explain_shows_every_replica_of_every_block(
+    explain: Paxosblock, client: Client, folder: str
+) -> None:
+    with client.create(f"{folder}/a", block_size=1000, chunk_size=500) as out:
+        out.write(bytes(1700))
+    result = explain(f"{folder}/a")
+    assert (result.code, result.err) == (0, "")
+    first, second = result.out.split("block ")[1:]
+    assert f" of {folder}/a: finalized (COMPLETE), 2 chunks, 1000 bytes\n" in first
+    assert f" of {folder}/a: finalized (COMPLETE), 2 chunks, 700 bytes\n" in second
+    rows = first.splitlines()[3:]
+    assert [row.split()[1] for row in rows] != []
+    assert {row.split()[1] for row in rows} == {"datanode-0", "datanode-1", "datanode-2"}
+
+
+def test_explain_shows_a_block_that_is_being_written(
+    explain: Paxosblock, client: Client, folder: str
+) -> None:
+    with client.create(f"{folder}/a") as out:
+        out.write(b"12345")
+        receipt = out.hflush()
+        result = explain(str(receipt.block))
+    head, written, columns, *rows = result.out.splitlines()
+    assert head.startswith(f"block {receipt.block} of {folder}/a: under_construction")
+    assert written == "  written in generation 0, generation 0 is the latest"
+    assert columns.split()[:5] == ["storage", "node", "state", "promised", "accepted"]
+    assert [row.split()[2:7] for row in rows] == [["rbw", "0", "0", "1", "5"]] * 3
+
+
+def test_explain_tells_the_votes_of_a_recovery(
+    explain: Paxosblock, client: Client, folder: str
+) -> None:
+    out = client.create(f"{folder}/a")
+    out.write(b"12345")
+    out.hflush()
+    assert client.take_over(f"{folder}/a") == 5
+    result = explain(f"{folder}/a")
+    assert "length decided in generation 1\n" in result.out
+    votes = result.out.split("votes:\n")[1]
+    for step in ("recovery starts", "last vote", "chose", "recovery vote", "recovered"):
+        assert step in votes
+    assert votes.splitlines()[1].split()[:2] == ["+0", "ms"]
+
+
+def test_explain_with_json_tells_record_replicas_and_history(
+    explain: Paxosblock, client: Client, folder: str
+) -> None:
+    with client.create(f"{folder}/a") as out:
+        out.write(b"12345")
+    fact = json.loads(explain("--json", f"{folder}/a").out)
+    assert fact["explanation"]["view"]["record"]["size_bytes"] == 5
+    assert [line["replica"]["state"]["length"] for line in fact["replicas"]] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("word", "line"),
+    [
+        ("/nope", "explain: '/nope': no such file or directory\n"),
+        ("/", "explain: '/': is a directory\n"),
+        ("987654321", "explain: '987654321': block 987654321: no such block\n"),
+        ("nonsense", "explain: 'nonsense': not an absolute path: it must start with '/'\n"),
+    ],
+)
+def test_explain_of_nothing_is_one_line(explain: Paxosblock, word: str, line: str) -> None:
+    result = explain(word)
+    assert (result.code, result.out, result.err) == (1, "", line)
+
+
+def test_explain_of_an_empty_file_says_so(explain: Paxosblock, client: Client, folder: str) -> None:
+    with client.create(f"{folder}/a"):
+        pass
+    result = explain(f"{folder}/a")
+    assert result.code == 1
+    assert result.err == f"explain: '{folder}/a': has no blocks: nothing was written to it yet\n"
+
+
+@pytest.fixture
+def wounded() -> Iterator[LocalCluster]:
+    """A cluster of its own: one of its DataNodes is killed."""
+    with LocalCluster(datanodes=2) as cluster:
+        yield cluster
+
+
+def test_explain_names_a_datanode_that_does_not_answer(
+    wounded: LocalCluster, paxosblock: Paxosblock
+) -> None:
+    with Client(wounded.url) as client, client.create("/a", replication=2) as out:
+        out.write(b"12345")
+    wounded.datanodes[1].kill()
+    result = paxosblock("explain", "--namenodes", wounded.namenode.address, "/a")
+    assert result.code == 0
+    assert f"cannot connect to {wounded.datanodes[1].address}: connection refused" in result.out

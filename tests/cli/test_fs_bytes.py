@@ -1,0 +1,337 @@
+"""`paxosblock fs` where bytes are carried: put, get, cat, head, tail."""
+
+from __future__ import annotations
+
+import os
+import pty
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.cli.fs_bytes import COPYING
+from tests.cli.conftest import Paxosblock
+from tests.waiting import wait_until
+
+DATA = random.Random(2).randbytes(3 * 1024 * 1024 + 17)
+
+
+def start(
+    cluster: LocalCluster, *words: str | Path, stderr: int = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
+    """A verb of `fs` as a process of its own."""
+    command = [sys.executable, "-m", "paxosblock", "fs", *map(str, words)]
+    where = {"PAXOSBLOCK_NAMENODES": ",".join(cluster.addresses)}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=stderr, env=os.environ | where)
+
+
+def read(client: Client, path: str) -> bytes:
+    with client.open(path) as file:
+        return bytes(file.read())
+
+
+def make(client: Client, path: str, data: bytes = DATA) -> None:
+    with client.create(path) as out:
+        out.write(data)
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Path:
+    """A local file that holds DATA."""
+    path = tmp_path / "local.bin"
+    path.write_bytes(DATA)
+    return path
+
+
+# --- put -----------------------------------------------------------------------------------------
+
+
+def test_put_copies_a_file(fs: Paxosblock, client: Client, folder: str, local: Path) -> None:
+    result = fs("put", local, f"{folder}/a")
+    assert (result.code, result.out, result.err) == (0, "", "")
+    assert read(client, f"{folder}/a") == DATA
+
+
+def test_put_into_a_directory_keeps_the_names(
+    fs: Paxosblock, client: Client, folder: str, local: Path
+) -> None:
+    other = local.with_name("other")
+    other.write_bytes(b"other")
+    assert fs("-put", local, other, folder).code == 0
+    assert read(client, f"{folder}/local.bin") == DATA
+    assert read(client, f"{folder}/other") == b"other"
+
+
+def test_put_replaces_a_file_only_with_f(
+    fs: Paxosblock, client: Client, folder: str, local: Path
+) -> None:
+    make(client, f"{folder}/a", b"old")
+    result = fs("put", local, f"{folder}/a")
+    assert result.code == 1
+    assert result.err == f"put: '{folder}/a': file exists (replace it with -f)\n"
+    assert read(client, f"{folder}/a") == b"old"
+    assert fs("put", "-f", local, f"{folder}/a").code == 0
+    assert read(client, f"{folder}/a") == DATA
+
+
+def test_put_says_which_replicas_and_durability_it_wants(
+    fs: Paxosblock, client: Client, folder: str, local: Path
+) -> None:
+    assert fs("put", "--replication", "2", "--durability", "memory", local, folder).code == 0
+    status = client.stat(f"{folder}/local.bin")
+    assert (status.replication, status.durability.value) == (2, "memory")
+
+
+def test_put_reads_standard_input(cluster: LocalCluster, client: Client, folder: str) -> None:
+    with start(cluster, "put", "-", f"{folder}/a") as process:
+        out, err = process.communicate(DATA, timeout=60)
+    assert (process.returncode, out, err) == (0, b"", b"")
+    assert read(client, f"{folder}/a") == DATA
+
+
+def test_put_directly_can_be_followed_while_it_grows(
+    cluster: LocalCluster, client: Client, folder: str
+) -> None:
+    with start(cluster, "put", "-d", "-", f"{folder}/a") as process:
+        assert process.stdin is not None
+        process.stdin.write(b"first")
+        process.stdin.flush()
+        wait_until(lambda: client.exists(f"{folder}/a"), what="the file to appear")
+        following = client.follow(f"{folder}/a")
+        assert bytes(next(following)) == b"first"
+        process.stdin.write(b"second")
+        process.stdin.close()
+        assert b"".join(map(bytes, following)) == b"second"
+    assert process.returncode == 0
+
+
+def test_an_interrupted_put_leaves_nothing(
+    cluster: LocalCluster, client: Client, folder: str
+) -> None:
+    with start(cluster, "put", "-", f"{folder}/a") as process:
+        assert process.stdin is not None
+        process.stdin.write(DATA)
+        process.stdin.flush()
+        wait_until(lambda: client.exists(f"{folder}/a{COPYING}"), what="the copy to begin")
+        assert not client.exists(f"{folder}/a")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr is not None
+        assert process.stderr.read().strip() == b""
+    assert client.list(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "line"),
+    [
+        ("nope", "/a", "put: 'nope': no such file or directory\n"),
+        (".", "/a", "put: '.': is a directory (put copies files)\n"),
+        ("local.bin", "/no/where", "put: '{0}/no': no such file or directory\n"),
+        ("local.bin", "/no/", "put: '{0}/no/': no such directory\n"),
+        ("-", "", "put: '{0}': is a directory: standard input needs a file name\n"),
+    ],
+)
+def test_put_tells_what_is_wrong(
+    *,
+    fs: Paxosblock,
+    folder: str,
+    local: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    target: str,
+    line: str,
+) -> None:
+    monkeypatch.chdir(local.parent)
+    result = fs("put", source, folder + target)
+    assert (result.code, result.out, result.err) == (1, "", line.format(folder))
+
+
+def test_put_of_several_copies_those_that_are_there(
+    fs: Paxosblock, client: Client, folder: str, local: Path
+) -> None:
+    result = fs("put", "nope", local, folder)
+    assert (result.code, result.err) == (1, "put: 'nope': no such file or directory\n")
+    assert read(client, f"{folder}/local.bin") == DATA
+
+
+def test_put_shows_its_progress_on_a_terminal_only(
+    cluster: LocalCluster, folder: str, local: Path
+) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        with start(cluster, "put", local, f"{folder}/a", stderr=theirs) as process:
+            assert process.wait(30) == 0
+        shown = os.read(ours, 1 << 16)
+    finally:
+        os.close(theirs)
+        os.close(ours)
+    assert f"{folder}/a".encode() in shown
+    assert b"3.0/3.0 MiB" in shown
+
+
+# --- get -----------------------------------------------------------------------------------------
+
+
+def test_get_copies_a_file(fs: Paxosblock, client: Client, folder: str, tmp_path: Path) -> None:
+    make(client, f"{folder}/a")
+    result = fs("get", f"{folder}/a", tmp_path / "here")
+    assert (result.code, result.out, result.err) == (0, "", "")
+    assert (tmp_path / "here").read_bytes() == DATA
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_get_into_a_directory_keeps_the_names(
+    fs: Paxosblock,
+    client: Client,
+    folder: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make(client, f"{folder}/a", b"a")
+    make(client, f"{folder}/b", b"b")
+    (tmp_path / "into").mkdir()
+    assert fs("get", f"{folder}/a", f"{folder}/b", tmp_path / "into").code == 0
+    assert (tmp_path / "into" / "b").read_bytes() == b"b"
+    monkeypatch.chdir(tmp_path)
+    assert fs("get", f"{folder}/a").code == 0
+    assert (tmp_path / "a").read_bytes() == b"a"
+
+
+def test_get_replaces_a_local_file_only_with_f(
+    fs: Paxosblock, client: Client, folder: str, tmp_path: Path
+) -> None:
+    make(client, f"{folder}/a")
+    here = tmp_path / "here"
+    here.write_bytes(b"old")
+    result = fs("get", f"{folder}/a", here)
+    assert result.code == 1
+    assert result.err == f"get: '{here}': file exists (replace it with -f)\n"
+    assert here.read_bytes() == b"old"
+    assert fs("get", "-f", f"{folder}/a", here).code == 0
+    assert here.read_bytes() == DATA
+
+
+def test_get_writes_to_standard_output(cluster: LocalCluster, client: Client, folder: str) -> None:
+    make(client, f"{folder}/a")
+    with start(cluster, "get", f"{folder}/a", "-") as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, DATA, b"")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "line"),
+    [
+        ("/nope", "x", "get: '{0}/nope': no such file or directory\n"),
+        ("", "x", "get: '{0}': is a directory\n"),
+        ("/a", "no/where", "get: 'no/where._COPYING_': no such file or directory\n"),
+    ],
+)
+def test_get_tells_what_is_wrong_and_leaves_nothing(
+    *,
+    fs: Paxosblock,
+    client: Client,
+    folder: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    target: str,
+    line: str,
+) -> None:
+    make(client, f"{folder}/a", b"a")
+    monkeypatch.chdir(tmp_path)
+    result = fs("get", folder + source, target)
+    assert (result.code, result.out, result.err) == (1, "", line.format(folder))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_get_of_several_wants_a_directory(fs: Paxosblock, tmp_path: Path) -> None:
+    result = fs("get", "/a", "/b", tmp_path / "x")
+    assert (result.code, result.err) == (1, f"get: '{tmp_path}/x': no such directory\n")
+
+
+# --- cat, head, tail -----------------------------------------------------------------------------
+
+
+def test_cat_writes_the_bytes_one_file_after_the_other(
+    cluster: LocalCluster, client: Client, folder: str
+) -> None:
+    make(client, f"{folder}/a")
+    make(client, f"{folder}/b", b"\x00\xff")
+    with start(cluster, "cat", f"{folder}/a", f"{folder}/b") as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, DATA + b"\x00\xff", b"")
+
+
+def test_cat_into_a_reader_that_leaves_is_silent(
+    cluster: LocalCluster, client: Client, folder: str
+) -> None:
+    make(client, f"{folder}/a")
+    with start(cluster, "cat", f"{folder}/a") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(1) == DATA[:1]
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 128 + signal.SIGPIPE
+
+
+def test_cat_goes_on_after_a_file_that_is_not_there(
+    fs: Paxosblock, client: Client, folder: str
+) -> None:
+    make(client, f"{folder}/a", b"here")
+    result = fs("cat", f"{folder}/nope", folder, f"{folder}/a")
+    assert (result.code, result.out) == (1, "here")
+    assert result.err == (
+        f"cat: '{folder}/nope': no such file or directory\ncat: '{folder}': is a directory\n"
+    )
+
+
+def test_head_and_tail_show_a_kilobyte(fs: Paxosblock, client: Client, folder: str) -> None:
+    text = "".join(f"line {number}\n" for number in range(500))
+    make(client, f"{folder}/a", text.encode())
+    make(client, f"{folder}/short", b"short\n")
+    assert fs("head", f"{folder}/a").out == text[:1024]
+    assert fs("tail", f"{folder}/a").out == text[-1024:]
+    assert fs("head", f"{folder}/short").out == "short\n"
+    assert fs("tail", f"{folder}/short").out == "short\n"
+
+
+def test_tail_f_follows_until_the_file_is_closed(
+    cluster: LocalCluster, client: Client, folder: str
+) -> None:
+    with client.create(f"{folder}/a") as out:
+        out.write(bytes(3000) + b"first")
+        out.hflush()
+        with start(cluster, "tail", "-f", f"{folder}/a") as process:
+            assert process.stdout is not None
+            assert process.stdout.read(1024) == bytes(1019) + b"first"
+            out.write(b"second")
+            out.hflush()
+            assert process.stdout.read(6) == b"second"
+            out.write(b"third")
+            out.close()
+            assert process.communicate(timeout=30) == (b"third", b"")
+    assert process.returncode == 0
+
+
+def test_tail_f_ends_clean_at_ctrl_c(cluster: LocalCluster, client: Client, folder: str) -> None:
+    with client.create(f"{folder}/a") as out:
+        out.write(b"first")
+        out.hflush()
+        with start(cluster, "tail", "-f", f"{folder}/a") as process:
+            assert process.stdout is not None
+            assert process.stdout.read(5) == b"first"
+            process.send_signal(signal.SIGINT)
+            rest, err = process.communicate(timeout=30)
+    assert (process.returncode, rest, err.strip()) == (130, b"", b"")
+
+
+@pytest.mark.parametrize("verb", ["head", "tail"])
+def test_head_and_tail_of_nothing_are_one_line(fs: Paxosblock, verb: str, folder: str) -> None:
+    result = fs(verb, f"{folder}/a")
+    assert (result.code, result.err) == (1, f"{verb}: '{folder}/a': no such file or directory\n")

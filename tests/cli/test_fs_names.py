@@ -1,0 +1,249 @@
+"""`paxosblock fs` where only names are concerned: ls, mkdir, rm, mv, stat."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from paxosblock import Client
+from paxosblock.cli.text import human_size
+from tests.cli.conftest import Paxosblock
+
+
+def make(client: Client, path: str, data: bytes = b"") -> None:
+    with client.create(path) as out:
+        out.write(data)
+
+
+# --- ls ------------------------------------------------------------------------------------------
+
+
+def test_ls_prints_a_directory_as_hdfs_does(fs: Paxosblock, client: Client, folder: str) -> None:
+    make(client, f"{folder}/b", b"12345")
+    client.mkdirs(f"{folder}/a")
+    result = fs("ls", folder)
+    assert (result.code, result.err) == (0, "")
+    head, directory, file = result.out.splitlines()
+    assert head == "Found 2 items"
+    moment = r"\d{4}-\d\d-\d\d \d\d:\d\d"
+    assert re.fullmatch(rf"drwxr-xr-x   - \S+ +\S+ +0 {moment} {folder}/a", directory)
+    assert re.fullmatch(rf"-rw-r--r--   3 \S+ +\S+ +5 {moment} {folder}/b", file)
+
+
+def test_ls_of_a_file_shows_the_file(fs: Paxosblock, client: Client, folder: str) -> None:
+    make(client, f"{folder}/a")
+    (line,) = fs("ls", f"{folder}/a").out.splitlines()
+    assert line.endswith(f" {folder}/a")
+
+
+def test_ls_of_an_empty_directory_prints_nothing(fs: Paxosblock, folder: str) -> None:
+    result = fs("ls", folder)
+    assert (result.code, result.out, result.err) == (0, "", "")
+
+
+def test_ls_without_a_path_shows_the_root(fs: Paxosblock, folder: str) -> None:
+    assert f" {folder}\n" in fs("ls").out
+
+
+def test_ls_takes_a_leading_dash_and_flags_as_hdfs_does(
+    fs: Paxosblock, client: Client, folder: str
+) -> None:
+    make(client, f"{folder}/deep/er/file", bytes(2048))
+    result = fs("-ls", "-R", "-h", folder)
+    assert [line.rpartition(" ")[2] for line in result.out.splitlines()] == [
+        f"{folder}/deep",
+        f"{folder}/deep/er",
+        f"{folder}/deep/er/file",
+    ]
+    assert " 2 K " in result.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [((), "abc"), (("-r",), "cba"), (("-S",), "cab"), (("-S", "-r"), "bac"), (("-t",), "acb")],
+)
+def test_ls_sorts_by_name_size_or_time(
+    fs: Paxosblock, client: Client, folder: str, flags: tuple[str, ...], names: str
+) -> None:
+    for name, size in (("b", 1), ("c", 3), ("a", 2)):
+        make(client, f"{folder}/{name}", bytes(size))
+    result = fs("ls", "-C", *flags, folder)
+    assert result.out.splitlines() == [f"{folder}/{name}" for name in names]
+
+
+def test_ls_of_itself_shows_the_directory(fs: Paxosblock, folder: str) -> None:
+    (line,) = fs("ls", "-d", folder).out.splitlines()
+    assert line.startswith("drwxr-xr-x")
+    assert line.endswith(f" {folder}")
+
+
+def test_ls_goes_on_after_a_path_that_is_not_there(fs: Paxosblock, folder: str) -> None:
+    result = fs("ls", "-d", "/nope", folder)
+    assert result.code == 1
+    assert result.err == "ls: '/nope': no such file or directory\n"
+    assert result.out.endswith(f" {folder}\n")
+
+
+def test_ls_with_json_is_one_object_per_line(fs: Paxosblock, client: Client, folder: str) -> None:
+    make(client, f"{folder}/a", b"123")
+    client.mkdirs(f"{folder}/b")
+    entries = [json.loads(line) for line in fs("ls", "--json", folder).out.splitlines()]
+    assert [(entry["path"], entry["kind"], entry["length"]) for entry in entries] == [
+        (f"{folder}/a", "file", 3),
+        (f"{folder}/b", "directory", 0),
+    ]
+
+
+def test_ls_shows_a_directory_of_several_pages(fs: Paxosblock, client: Client, folder: str) -> None:
+    names = [f"{number:04}" for number in range(1003)]
+    for name in names:
+        client.mkdirs(f"{folder}/{name}")
+    lines = fs("ls", "-C", folder).out.splitlines()
+    assert lines == [f"{folder}/{name}" for name in names]
+
+
+def test_a_url_names_its_cluster(paxosblock: Paxosblock, client: Client, folder: str) -> None:
+    client.mkdirs(f"{folder}/a")
+    url = f"paxosblock://{','.join(client.addresses)}{folder}"
+    assert paxosblock("fs", "ls", "-C", url).out == f"{folder}/a\n"
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "shown"),
+    [
+        (0, "0"),
+        (1023, "1023"),
+        (1024, "1 K"),
+        (1536, "1.5 K"),
+        (256 << 20, "256 M"),
+        (1 << 80, "1048576 E"),
+    ],
+)
+def test_sizes_are_shown_as_hdfs_shows_them(size_bytes: int, shown: str) -> None:
+    assert human_size(size_bytes) == shown
+
+
+# --- mkdir ---------------------------------------------------------------------------------------
+
+
+def test_mkdir_makes_one_directory_and_with_p_those_above(
+    fs: Paxosblock, client: Client, folder: str
+) -> None:
+    assert fs("mkdir", f"{folder}/a").code == 0
+    assert fs("mkdir", "-p", f"{folder}/b/c", f"{folder}/a").code == 0
+    assert [entry.path for entry in client.list(folder)] == [f"{folder}/a", f"{folder}/b"]
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/a", "exists already"),
+        ("/x/y", "no such file or directory"),
+        ("/f/x", "is a file, not a directory"),
+    ],
+)
+def test_mkdir_tells_what_is_in_the_way(
+    fs: Paxosblock, client: Client, folder: str, path: str, reason: str
+) -> None:
+    client.mkdirs(f"{folder}/a")
+    make(client, f"{folder}/f")
+    result = fs("mkdir", folder + path)
+    assert result.code == 1
+    assert re.fullmatch(rf"mkdir: '{folder}/\w+(/\w+)?': {reason}\n", result.err)
+
+
+# --- rm ------------------------------------------------------------------------------------------
+
+
+def test_rm_deletes_files_and_says_so(fs: Paxosblock, client: Client, folder: str) -> None:
+    make(client, f"{folder}/a")
+    result = fs("rm", "-skipTrash", f"{folder}/a")
+    assert (result.code, result.out) == (0, f"Deleted {folder}/a\n")
+    assert not client.exists(f"{folder}/a")
+
+
+def test_rm_wants_r_for_a_directory(fs: Paxosblock, client: Client, folder: str) -> None:
+    make(client, f"{folder}/d/a")
+    result = fs("rm", f"{folder}/d")
+    assert result.code == 1
+    assert result.err == f"rm: '{folder}/d': is a directory (delete it with -r)\n"
+    assert fs("rm", "-r", f"{folder}/d").out == f"Deleted {folder}/d\n"
+    assert not client.exists(f"{folder}/d")
+
+
+def test_rm_of_nothing_fails_unless_forced(fs: Paxosblock, folder: str) -> None:
+    result = fs("rm", f"{folder}/a")
+    assert (result.code, result.err) == (1, f"rm: '{folder}/a': no such file or directory\n")
+    forced = fs("rm", "-f", f"{folder}/a")
+    assert (forced.code, forced.out, forced.err) == (0, "", "")
+
+
+def test_rm_of_the_root_is_refused(fs: Paxosblock) -> None:
+    result = fs("rm", "-r", "/")
+    assert (result.code, result.err) == (1, "rm: '/': the root cannot be deleted\n")
+
+
+# --- mv ------------------------------------------------------------------------------------------
+
+
+def test_mv_renames_and_moves_into_directories(fs: Paxosblock, client: Client, folder: str) -> None:
+    make(client, f"{folder}/a")
+    make(client, f"{folder}/b")
+    client.mkdirs(f"{folder}/d")
+    assert fs("mv", f"{folder}/a", f"{folder}/c").code == 0
+    assert fs("mv", f"{folder}/b", f"{folder}/c", f"{folder}/d").code == 0
+    assert [entry.path for entry in client.list(f"{folder}/d")] == [
+        f"{folder}/d/b",
+        f"{folder}/d/c",
+    ]
+
+
+def test_mv_never_replaces_a_file(fs: Paxosblock, client: Client, folder: str) -> None:
+    make(client, f"{folder}/a", b"a")
+    make(client, f"{folder}/b", b"b")
+    result = fs("mv", f"{folder}/a", f"{folder}/b")
+    assert (result.code, result.err) == (1, f"mv: '{folder}/b': exists already\n")
+
+
+def test_mv_of_several_wants_a_directory(fs: Paxosblock, client: Client, folder: str) -> None:
+    result = fs("mv", f"{folder}/a", f"{folder}/b", f"{folder}/c")
+    assert (result.code, result.err) == (1, f"mv: '{folder}/c': no such directory\n")
+
+
+def test_mv_tells_each_source_that_is_missing(fs: Paxosblock, client: Client, folder: str) -> None:
+    make(client, f"{folder}/b")
+    client.mkdirs(f"{folder}/d")
+    result = fs("mv", f"{folder}/a", f"{folder}/b", f"{folder}/d")
+    assert (result.code, result.err) == (1, f"mv: '{folder}/a': no such file or directory\n")
+    assert client.exists(f"{folder}/d/b")
+
+
+# --- stat ----------------------------------------------------------------------------------------
+
+
+def test_stat_fills_in_a_format(fs: Paxosblock, client: Client, folder: str) -> None:
+    make(client, f"{folder}/a", b"123")
+    result = fs("stat", "%F|%b|%n|%r|%a|%A|%%|%Q", f"{folder}/a")
+    assert result.out == "regular file|3|a|3|644|rw-r--r--|%|%Q\n"
+
+
+def test_stat_shows_the_time_of_the_last_change(
+    fs: Paxosblock, client: Client, folder: str
+) -> None:
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\n", fs("stat", folder).out)
+    assert fs("stat", "%Y", folder).out == f"{client.stat(folder).modified_ms}\n"
+
+
+def test_stat_with_json_tells_everything(fs: Paxosblock, client: Client, folder: str) -> None:
+    make(client, f"{folder}/a", b"123")
+    fact = json.loads(fs("stat", "--json", f"{folder}/a").out)
+    assert fact["length"] == 3
+    assert fact["durability"] == "disk"
+    assert fact["open"] is False
+
+
+def test_stat_of_nothing_is_one_line(fs: Paxosblock) -> None:
+    result = fs("stat", "/nope")
+    assert (result.code, result.err) == (1, "stat: '/nope': no such file or directory\n")
