@@ -8,7 +8,7 @@ from pathlib import Path
 from paxosblock.datanode.disk import Disk, FileHandle
 from paxosblock.datanode.records import check_records
 from paxosblock.protocol.types import BlockId, ChunkName
-from paxosblock.wire import HEADER_BYTES
+from paxosblock.wire import HEADER_BYTES, Buffer
 
 _numbers = itertools.count()
 
@@ -37,7 +37,7 @@ class Draft:
         """Index of the chunk that comes next."""
         return self.first + len(self.names)
 
-    def append(self, names: tuple[ChunkName, ...], records: bytes) -> None:
+    def append(self, names: tuple[ChunkName, ...], records: Buffer) -> None:
         """Add the records of `names`.
 
         Raises:

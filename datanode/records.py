@@ -16,7 +16,7 @@ from paxosblock.datanode.meta import Metadata
 from paxosblock.errors import CorruptionError, ProtocolError
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.types import BlockId, ChunkName, Durability
-from paxosblock.wire import HEADER_BYTES, MAGIC, FrameKind, Header
+from paxosblock.wire import HEADER_BYTES, MAGIC, Buffer, FrameKind, Header
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
 
@@ -26,7 +26,7 @@ def record_start(log: ChunkLog, index: int) -> int:
     return log.start_of(index) + index * HEADER_BYTES
 
 
-def check_records(block: BlockId, names: tuple[ChunkName, ...], records: bytes) -> None:
+def check_records(block: BlockId, names: tuple[ChunkName, ...], records: Buffer) -> None:
     """Check that `records` are exactly the records of the chunks `names`, bytes and all.
 
     Raises:

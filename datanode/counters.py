@@ -1,0 +1,33 @@
+"""What a DataNode counts, for `GET /metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paxosblock.datanode.registers import Registers
+from paxosblock.datanode.volume import Volume
+from paxosblock.metrics import NodeMetrics
+from paxosblock.protocol.messages import Nack, Vote
+
+
+class Counters:
+    """The instruments that the parts of a DataNode share."""
+
+    def __init__(self, registers: Registers, volumes: Sequence[Volume]) -> None:
+        """What is known anyway is asked of `registers` and `volumes` when somebody looks."""
+        self.metrics = NodeMetrics("datanode")
+        self.streams = self.metrics.gauge("streams", "Open data streams.")
+        self._votes = self.metrics.counter("votes", "Votes for chunks.")
+        self._nacks = self.metrics.counter("nacks", "Chunks that were refused.", ["reason"])
+        observe = self.metrics.observe
+        observe("blocks", "Replicas, the dead ones too.", lambda: registers.count)
+        observe("volumes", "Folders.", lambda: len(volumes))
+        observe("volumes_failed", "Failed.", lambda: sum(bool(v.failed) for v in volumes))
+        observe("syncs", "Group commits.", lambda: sum(v.commit.sync_count for v in volumes))
+
+    def count(self, reply: Vote | Nack) -> None:
+        """Count one answer to a chunk."""
+        if isinstance(reply, Vote):
+            self._votes.inc()
+        else:
+            self._nacks.labels(reply.reason.value).inc()

@@ -1,0 +1,137 @@
+"""A DataNode put together: volumes, registers, reader, reporter."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from paxosblock.config import DataNodeConfig
+from paxosblock.datanode.block import Block
+from paxosblock.datanode.counters import Counters
+from paxosblock.datanode.disk import Disk
+from paxosblock.datanode.reads import Reader
+from paxosblock.datanode.registers import Registers
+from paxosblock.datanode.reporter import Reporter, summarize
+from paxosblock.datanode.session import Session
+from paxosblock.datanode.transfer import Transfer
+from paxosblock.datanode.volume import Volume, open_volume
+from paxosblock.datanode_api import Ask, ListReplicas, Replicas, Told
+from paxosblock.errors import PaxosBlockError, StorageError
+from paxosblock.logs import facts
+from paxosblock.namenode_api import StorageReport
+from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.rpc import RpcClient
+
+_log = logging.getLogger(__name__)
+
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> str:
+    """Names the time since this machine was started: what was in memory before is lost."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError as error:
+        raise StorageError(f"{BOOT_ID}: {error.strerror}") from error
+
+
+class DataNode:
+    """One node; `load` before anybody is answered, `start` when it can be reached."""
+
+    def __init__(
+        self,
+        node: str,
+        volumes: Sequence[Volume],
+        namenodes: Sequence[str],
+        client: RpcClient,
+        config: DataNodeConfig,
+    ) -> None:
+        """Use `open_volumes` for `volumes`. Closes them, not `client`."""
+        self.name = node
+        self.volumes = tuple(volumes)
+        self._reserved_bytes = config.reserved_space_bytes
+        self._reporter = Reporter(node, namenodes, self, client, config)
+        self.registers = Registers(
+            self.volumes,
+            Transfer(),
+            self._reporter,
+            reserved_bytes=config.reserved_space_bytes,
+        )
+        self.reader = Reader(self.registers, max_read_bytes=config.max_read_bytes)
+        self.counters = Counters(self.registers, self.volumes)
+
+    async def load(self) -> None:
+        """Load every replica."""
+        await self.registers.load()
+        _log.info("replicas loaded", extra=facts(blocks=self.registers.count))
+
+    def start(self, address: str) -> None:
+        """Begin to report to the NameNodes; `address` is where this node is reached."""
+        self._reporter.start(address)
+
+    async def close(self) -> None:
+        """Stop reporting, let steps under way end, give the volumes free."""
+        await self._reporter.close()
+        await self.registers.close()
+        for volume in self.volumes:
+            await asyncio.to_thread(volume.close)
+
+    @property
+    def failure(self) -> str:
+        """Why this node is of no use at all: every volume has failed. "" when it is of use."""
+        if all(volume.failed for volume in self.volumes):
+            return "every volume has failed: " + self.volumes[0].failed
+        return ""
+
+    # -- what it holds --------------------------------------------------------------------------
+
+    def blocks(self) -> Iterator[Block]:
+        """Every block."""
+        return self.registers.blocks()
+
+    def find(self, block: BlockId, storage: StorageId) -> Block | None:
+        """The block, if its replica is at `storage`."""
+        return self.registers.find(block, storage)
+
+    def storages(self) -> tuple[StorageReport, ...]:
+        """The volumes and their room."""
+        return tuple(volume.report(self._reserved_bytes) for volume in self.volumes)
+
+    # -- control calls and streams --------------------------------------------------------------
+
+    async def accept(self, ask: Ask) -> Told:
+        """`ACCEPT`: one protocol message."""
+        return await self.registers.ask(ask)
+
+    async def list_replicas(self, _: ListReplicas) -> Replicas:
+        """`LIST_REPLICAS`: everything this node holds."""
+        summaries = map(summarize, self.blocks())
+        return Replicas(self.name, tuple(found for found in summaries if found is not None))
+
+    def new_session(self) -> Session:
+        """The handler of a new data stream."""
+        return Session(self.registers, self.reader, self.counters)
+
+
+def open_volumes(
+    disk: Disk, folders: Sequence[Path], node: str, config: DataNodeConfig, boot: str
+) -> list[Volume]:
+    """Open all folders, or none. Raises as `open_volume`."""
+    volumes: list[Volume] = []
+    try:
+        for folder in folders:
+            volumes.append(
+                open_volume(
+                    disk, folder, node, boot=boot, sync_threads=config.sync_threads_per_volume
+                )
+            )
+    except PaxosBlockError:
+        for volume in volumes:
+            with contextlib.suppress(StorageError):
+                volume.close()
+        raise
+    return volumes

@@ -1,0 +1,157 @@
+"""A DataNode on the network: data streams, control calls, health and metrics on one port.
+
+Each volume's folder is laid out by FORMAT.md; while the node serves, the first one also holds
+`address`: the host:port it really has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from paxosblock.config import DataNodeConfig
+from paxosblock.datanode.disk import OsDisk
+from paxosblock.datanode.node import DataNode, boot_id, open_volumes
+from paxosblock.datanode_api import ACCEPT, LIST_REPLICAS
+from paxosblock.errors import ConfigError, StorageError
+from paxosblock.logs import facts
+from paxosblock.metrics import CONTENT_TYPE
+from paxosblock.rpc import RpcClient, RpcRouter
+from paxosblock.startup import refuse_optimized_python
+from paxosblock.stream import STREAM_PATH, upgrade_handler
+
+SHUTDOWN_S: Final = 2.0
+"""How long calls under way may take to end when the node closes."""
+
+_log = logging.getLogger(__name__)
+
+
+async def serve(
+    config: DataNodeConfig,
+    *,
+    listen: str,
+    paths: Sequence[Path],
+    namenodes: Sequence[str],
+    node_id: str,
+    boot: str | None = None,
+    ready: Callable[[str], None] | None = None,
+) -> None:
+    """Run a DataNode until SIGTERM or SIGINT.
+
+    Args:
+        listen: host:port; port 0 lets the system choose.
+        paths: a folder for each volume, made if it is missing.
+        namenodes: host:port of every NameNode; they need not run yet.
+        boot: boot id of the machine; None: the real one.
+        ready: called with the real address once it answers.
+
+    Raises:
+        ConfigError: it cannot listen there, or a folder belongs to another node.
+        StorageError, CorruptionError: a folder cannot be used, or is in use.
+    """
+    refuse_optimized_python()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with running(
+        config, listen=listen, paths=paths, namenodes=namenodes, node_id=node_id, boot=boot
+    ) as address:
+        if ready is not None:
+            ready(address)
+        await stop.wait()
+        _log.info("DataNode closes")
+
+
+@contextlib.asynccontextmanager
+async def running(
+    config: DataNodeConfig,
+    *,
+    listen: str,
+    paths: Sequence[Path],
+    namenodes: Sequence[str],
+    node_id: str,
+    boot: str | None = None,
+) -> AsyncIterator[str]:
+    """A DataNode for the length of a `with`; yields its address. Raises like `serve`."""
+    _allow_many_files()
+    async with contextlib.AsyncExitStack() as stack:
+        client = await stack.enter_async_context(RpcClient())
+        volumes = open_volumes(OsDisk(), paths, node_id, config, boot or boot_id())
+        node = DataNode(node_id, volumes, namenodes, client, config)
+        stack.push_async_callback(node.close)
+        await node.load()
+        address = await _listen(stack, _app(node), listen)
+        _write_address(paths[0], address)
+        stack.callback((paths[0] / "address").unlink, missing_ok=True)
+        node.start(address)
+        _log.info("DataNode serves", extra=facts(address=address, volumes=len(volumes)))
+        yield address
+
+
+def _app(node: DataNode) -> web.Application:
+    app = web.Application()
+    router = RpcRouter()
+    router.register(ACCEPT.name, ACCEPT.request, node.accept)
+    router.register(LIST_REPLICAS.name, LIST_REPLICAS.request, node.list_replicas)
+    router.add_to(app)
+
+    async def healthz(_: web.Request) -> web.Response:
+        failure = node.failure
+        state = {
+            "role": "datanode",
+            "node": node.name,
+            "status": failure or "ok",
+            "storages": {volume.storage: volume.failed or "ok" for volume in node.volumes},
+        }
+        return web.json_response(state, status=503 if failure else 200)
+
+    async def show_metrics(_: web.Request) -> web.Response:
+        body = node.counters.metrics.render()
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/metrics", show_metrics)
+    app.router.add_get(STREAM_PATH, upgrade_handler(app, lambda _: node.new_session()))
+    return app
+
+
+def _allow_many_files() -> None:
+    """A block that is being written keeps its file open: as many as the system lets us have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _listen(stack: contextlib.AsyncExitStack, app: web.Application, listen: str) -> str:
+    """Open the port; return the address it really has."""
+    host, colon, port = listen.rpartition(":")
+    if not (colon and port.isdecimal() and int(port) < 1 << 16):
+        raise ConfigError(f"'{listen}' is not an address to listen at: host:port")
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    try:
+        await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
+    except OSError as error:
+        raise ConfigError(f"cannot listen at {listen}: {error.strerror}") from error
+    return f"{host}:{runner.addresses[0][1]}"
+
+
+def _write_address(path: Path, address: str) -> None:
+    """Whoever finds the file finds all of it."""
+    try:
+        fresh = path / "address.new"
+        fresh.write_text(f"{address}\n")
+        os.replace(fresh, path / "address")
+    except OSError as error:
+        raise StorageError(f"{path / 'address'}: {error.strerror}") from error

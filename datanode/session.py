@@ -1,0 +1,161 @@
+"""One data stream at a DataNode: chunks in, votes out, and calls.
+
+What a peer can make this node hold is bounded: while too many of its votes wait for the disk, or
+too many of its calls are under way, its connection is not read; and a reply with chunks is loaded
+when the one before has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Final, assert_never
+
+import msgspec
+
+from paxosblock.calls import CallServer
+from paxosblock.connection import FrameConnection
+from paxosblock.datanode.counters import Counters
+from paxosblock.datanode.reads import Reader
+from paxosblock.datanode.registers import Registers
+from paxosblock.datanode_api import (
+    STREAM_CALLS,
+    STREAM_REPLIES,
+    Ask,
+    FetchChunks,
+    ReadBytes,
+    Watch,
+)
+from paxosblock.errors import PaxosBlockError, ProtocolError
+from paxosblock.protocol.messages import Nack, Vote
+from paxosblock.wire import Flags, FrameKind, Header, MessageTable
+
+MAX_WAITING_VOTES: Final = 128
+MAX_CALLS: Final = 64
+MAX_WATCH_MS: Final = 60_000
+
+_CALLS = MessageTable(STREAM_CALLS)
+_REPLIES = MessageTable(STREAM_REPLIES)
+_ENCODER = msgspec.msgpack.Encoder()
+
+StreamCall = Ask | Watch | ReadBytes | FetchChunks
+
+
+class Session:
+    """The `FrameHandler` of one connection."""
+
+    def __init__(self, registers: Registers, reader: Reader, counters: Counters) -> None:
+        """One for each connection; the others are shared."""
+        self._registers = registers
+        self._reader = reader
+        self._counters = counters
+        self._calls = CallServer(_CALLS, _REPLIES, self._answer)
+        self._connection: FrameConnection | None = None
+        self._waiting_votes = 0
+        self._running_calls = 0
+        self._paused = False
+        self._bulk = asyncio.Lock()
+        counters.streams.inc()
+
+    # -- FrameHandler ---------------------------------------------------------------------------
+
+    def payload_buffer(self, header: Header) -> memoryview | None:
+        """Header and payload stay side by side, as they go to disk."""
+        return None
+
+    def frame_received(
+        self, connection: FrameConnection, header: Header, frame: memoryview
+    ) -> None:
+        """A chunk to vote for, or a call."""
+        self._connection = connection
+        match header.kind:
+            case FrameKind.CHUNK:
+                self._waiting_votes += 1
+                self._registers.write(header, frame, self._reply)
+            case FrameKind.CALL:
+                self._calls.call_received(connection, header, frame)
+                self._running_calls += 1
+            case other:
+                raise ProtocolError(f"a client sends no {other.name} frame")
+        self._pause_or_resume()
+
+    def payload_received(
+        self, connection: FrameConnection, header: Header, payload: memoryview
+    ) -> None:
+        """Never called, for `payload_buffer` gives no buffer."""
+        raise AssertionError("no payload has a buffer of its own")
+
+    def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None:
+        """Nobody hears the votes any more; what was written stays."""
+        self._counters.streams.dec()
+        self._calls.connection_lost()
+
+    # -- votes ----------------------------------------------------------------------------------
+
+    def _reply(self, reply: Vote | Nack) -> None:
+        self._waiting_votes -= 1
+        self._counters.count(reply)
+        connection = self._connection
+        assert connection is not None
+        if isinstance(reply, Vote):
+            flags = int(Flags.SYNC) if reply.synced else 0
+            connection.send(
+                Header(
+                    FrameKind.VOTE,
+                    flags,
+                    block=reply.block,
+                    generation=reply.generation,
+                    index=reply.index,
+                ).pack()
+            )
+        else:
+            payload = _ENCODER.encode(reply)
+            header = Header.of(FrameKind.NACK, payload, block=reply.block)
+            connection.send_frame(header, payload)
+        if self._paused:
+            self._pause_or_resume()
+
+    def _pause_or_resume(self) -> None:
+        """Reading stops at a limit and goes on at half of it."""
+        connection = self._connection
+        assert connection is not None
+        share = max(self._waiting_votes / MAX_WAITING_VOTES, self._running_calls / MAX_CALLS)
+        if not self._paused and share >= 1:
+            self._paused = True
+            connection.pause_reading()
+        elif self._paused and share <= 0.5:
+            self._paused = False
+            connection.resume_reading()
+
+    # -- calls ----------------------------------------------------------------------------------
+
+    async def _answer(self, request: StreamCall, header: Header) -> object:
+        try:
+            return await self._answer_call(request)
+        finally:
+            self._running_calls -= 1
+            if self._paused:
+                self._pause_or_resume()
+
+    async def _answer_call(self, request: StreamCall) -> object:
+        match request:
+            case Ask():
+                return await self._registers.ask(request)
+            case Watch():
+                wait_ms = min(request.wait_ms, MAX_WATCH_MS)
+                return await self._reader.watch(replace(request, wait_ms=wait_ms))
+            case ReadBytes():
+                async with self._bulk:
+                    await self._drained()
+                    return await self._reader.read_bytes(request)
+            case FetchChunks():
+                async with self._bulk:
+                    await self._drained()
+                    return await self._reader.fetch_chunks(request)
+            case _ as never:
+                assert_never(never)
+
+    async def _drained(self) -> None:
+        """Wait until a slow reader has taken most of what it asked for before."""
+        assert self._connection is not None
+        await self._connection.drain()

@@ -1,0 +1,170 @@
+"""Gets the chunks that a recovery or a finalization needs from a DataNode that has them (D4, D5).
+
+Memory is bounded: one piece (`max_read_bytes` of the holder) at a time, checked, then written to a
+draft in `tmp/`. When a holder fails, the next one goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from paxosblock.calls import CallChannel, open_channel
+from paxosblock.datanode.draft import Draft
+from paxosblock.datanode.volume import Volume
+from paxosblock.datanode_api import (
+    STREAM_CALLS,
+    STREAM_REPLIES,
+    Chunks,
+    FetchChunks,
+    StorageAddress,
+    Told,
+)
+from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.logs import facts
+from paxosblock.protocol.messages import Finalize, RecoveryWrite
+from paxosblock.protocol.types import ChunkName, Generation
+from paxosblock.units import MIB
+from paxosblock.wire import HEADER_BYTES, MAX_CHUNK_BYTES, Header, MessageTable
+
+TIMEOUT_S: Final = 10.0
+"""How long a holder may take to send one piece."""
+MAX_TRANSFERS: Final = 4
+"""Blocks that are fetched at a time by one DataNode."""
+MAX_PIECE_BYTES: Final = 64 * MIB
+"""Most bytes of user data that a holder may put into one piece."""
+
+_CALLS = MessageTable(STREAM_CALLS)
+_REPLIES = MessageTable(STREAM_REPLIES)
+_log = logging.getLogger(__name__)
+
+
+class Transfer:
+    """The `Fetcher` of a DataNode."""
+
+    def __init__(self) -> None:
+        """Connections are opened for each transfer: recoveries are rare."""
+        self._running = asyncio.Semaphore(MAX_TRANSFERS)
+
+    async def fetch(
+        self,
+        volume: Volume,
+        request: RecoveryWrite | Finalize,
+        chunks: range,
+        peers: tuple[StorageAddress, ...],
+    ) -> Draft:
+        """A draft in `volume` with `chunks` of the log that `request` decides.
+
+        Raises:
+            UnavailableError: no holder has sent all of them.
+            NoSpaceError, StorageError: the volume cannot take them.
+        """
+        async with self._running:
+            draft = await volume.run(volume.store.draft, request.block, chunks.start)
+            try:
+                await self._fill(volume, draft, request, chunks.stop, peers)
+            except BaseException:
+                if not volume.failed:
+                    await asyncio.shield(volume.run(draft.discard))
+                raise
+            return draft
+
+    async def _fill(
+        self,
+        volume: Volume,
+        draft: Draft,
+        request: RecoveryWrite | Finalize,
+        stop: int,
+        peers: tuple[StorageAddress, ...],
+    ) -> None:
+        for holder in peers:
+            if holder.storage == volume.storage or holder.storage not in request.holders:
+                continue
+            try:
+                await self._fill_from(holder, volume, draft, request, stop)
+            except PaxosBlockError as error:
+                volume.check()
+                _log.warning(
+                    "a holder did not send all chunks",
+                    extra=facts(block=draft.block, holder=holder.address, reason=error),
+                )
+            if draft.stop == stop:
+                return
+        raise UnavailableError(
+            f"no holder of block {draft.block} sent chunks {draft.stop} to {stop - 1}",
+            block=draft.block,
+        )
+
+    async def _fill_from(
+        self,
+        holder: StorageAddress,
+        volume: Volume,
+        draft: Draft,
+        request: RecoveryWrite | Finalize,
+        stop: int,
+    ) -> None:
+        host, _, port = holder.address.rpartition(":")
+        if not port.isdecimal():
+            raise ProtocolError(f"{holder.address!r} is no address of a holder")
+        channel = await open_channel(host, int(port), _CALLS, _REPLIES, timeout_s=TIMEOUT_S)
+        try:
+            while draft.stop < stop:
+                call = FetchChunks(
+                    draft.block, holder.storage, _generations(request), draft.stop, stop
+                )
+                names, records = await _fetch_piece(channel, call)
+                await volume.run(draft.append, names, records)
+        finally:
+            channel.connection.close()
+
+
+def _generations(request: RecoveryWrite | Finalize) -> tuple[Generation, ...]:
+    """Accepted generations whose log begins like the decided one (log matching, I7)."""
+    if isinstance(request, RecoveryWrite):
+        return request.chosen_generation, request.generation
+    return tuple(map(Generation, range(request.epoch, request.finalized_generation + 1)))
+
+
+async def _fetch_piece(
+    channel: CallChannel, call: FetchChunks
+) -> tuple[tuple[ChunkName, ...], bytearray]:
+    piece = _Piece(call)
+    reply = await channel.call(call, block=call.block, timeout_s=TIMEOUT_S, sink=piece)
+    if isinstance(reply, Told):
+        raise UnavailableError(f"the holder refuses: {reply.nack}", block=call.block)
+    if not piece.names:
+        raise ProtocolError(f"the holder answered {call} with no chunk")
+    return tuple(piece.names), piece.records
+
+
+class _Piece:
+    """A `ChunkSink` that puts the records side by side as they will be on disk."""
+
+    def __init__(self, call: FetchChunks) -> None:
+        self._call = call
+        self._end = 0
+        self.names: list[ChunkName] = []
+        self.records = bytearray()
+
+    def reply_received(self, reply: Any, count: int) -> None:
+        """Make room for exactly what was announced."""
+        if isinstance(reply, Chunks):
+            if not 0 <= reply.size_bytes <= MAX_PIECE_BYTES or count > self._call.stop:
+                raise ProtocolError(f"a holder announces {reply.size_bytes} bytes in one piece")
+            self.records = bytearray(reply.size_bytes + count * HEADER_BYTES)
+
+    def payload_buffer(self, header: Header) -> memoryview | None:
+        """The payload's place, after its header's."""
+        begin = self._end + HEADER_BYTES
+        end = begin + header.payload_length
+        if end > len(self.records) or header.payload_length > MAX_CHUNK_BYTES:
+            raise ProtocolError("a holder sends more than it announced")
+        return memoryview(self.records)[begin:end]
+
+    def chunk_received(self, header: Header, payload: memoryview) -> None:
+        """Put the header before its payload. `Draft.append` checks both."""
+        begin = self._end + HEADER_BYTES
+        self.records[self._end : begin] = header.pack()
+        self._end = begin + header.payload_length
+        self.names.append(ChunkName(header.index, header.payload_length, header.payload_crc))
