@@ -25,7 +25,7 @@ def _node_options(default_port: int) -> Callable[[Any], Any]:
             metavar="HOST:PORT",
             help="Port 0: any free one; the real address is written to PATH/address.",
         ),
-        click.option("--id", "node_id", help="The node's name.  [default: this machine's name]"),
+        click.option("--id", "node_id", help="The node's name.  [default: MACHINE:PORT]"),
         click.option(
             "--config",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -73,7 +73,8 @@ def namenode(
     from paxosblock.loop import run
     from paxosblock.namenode.server import serve
 
-    name = _set_up(node_id, log_level, die_with)
+    name = node_id or _default_name(listen, path)
+    _set_up(name, log_level, die_with)
     settings = load_config(NameNodeConfig, config)
     run(serve(settings, listen=listen, path=path, node_id=name))
 
@@ -119,30 +120,29 @@ def datanode(
     from paxosblock.datanode.server import serve
     from paxosblock.loop import run
 
-    name = _set_up(node_id, log_level, die_with)
+    volumes = _folders(paths)
+    name = node_id or _default_name(listen, volumes[0])
+    _set_up(name, log_level, die_with)
     settings = load_config(DataNodeConfig, config)
-    run(
-        serve(
-            settings,
-            listen=listen,
-            paths=_folders(paths),
-            namenodes=cluster_addresses(namenodes),
-            node_id=name,
-        )
-    )
+    addresses = cluster_addresses(namenodes)
+    run(serve(settings, listen=listen, paths=volumes, namenodes=addresses, node_id=name))
 
 
-def _set_up(node_id: str | None, log_level: str, die_with: int | None) -> str:
-    """What comes before everything else; returns the node's name."""
+def _default_name(listen: str, folder: Path) -> str:
+    """The same after a restart, and another for another node of this machine."""
+    port = listen.rpartition(":")[2]
+    return f"{socket.gethostname()}:{folder.absolute() if port == '0' else port}"
+
+
+def _set_up(name: str, log_level: str, die_with: int | None) -> None:
+    """What comes before everything else."""
     if die_with is not None:
-        from paxosblock.process import die_with as follow_to_the_end
+        from paxosblock.process import die_with as end_with
 
-        follow_to_the_end(die_with)
+        end_with(die_with)
     from paxosblock.logs import set_up_logs
 
-    name = node_id or socket.gethostname()
     set_up_logs(name, log_level)
-    return name
 
 
 def _folders(paths: tuple[str, ...]) -> tuple[Path, ...]:
