@@ -174,8 +174,17 @@ def _read_chunks(sock: socket.socket, chunk_bytes: int, count: int, window: int)
         while asked < min(count, index + window):
             sock.sendall(_ASK.pack(asked % chunks_per_file * chunk_bytes, chunk_bytes))
             asked += 1
-        assert sock.recv_into(buffer, chunk_bytes, socket.MSG_WAITALL) == chunk_bytes
+        _fill(sock, buffer)
         crc32c(buffer)
+
+
+def _fill(sock: socket.socket, buffer: memoryview) -> None:
+    """Take what is there as soon as it is there; one MSG_WAITALL was slower."""
+    filled = 0
+    while filled < len(buffer):
+        received = sock.recv_into(buffer[filled:])
+        assert received
+        filled += received
 
 
 @contextlib.contextmanager
@@ -236,7 +245,7 @@ def _receive(path: Path) -> None:
         if size > len(buffer):
             buffer = memoryview(bytearray(size))
         payload = buffer[:size]
-        assert sock.recv_into(payload, size, socket.MSG_WAITALL) == size
+        _fill(sock, payload)
         assert crc32c(payload) == crc
         if position + size > FILE_BYTES:
             os.close(file)
