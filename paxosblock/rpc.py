@@ -7,6 +7,8 @@ name (`REQUEST_ID`).
 
 from __future__ import annotations
 
+import functools
+import io
 import logging
 import os
 import time
@@ -20,6 +22,7 @@ import msgspec
 import yarl
 from aiohttp import web
 
+from paxosblock.control import split_address
 from paxosblock.errors import (
     DeadlineError,
     InvalidRequestError,
@@ -35,6 +38,8 @@ A = TypeVar("A")
 
 CONTENT_TYPE: Final = "application/msgpack"
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+LONG_BODY_BYTES: Final = 1024 * 1024
+"""aiohttp sends longer ones piece by piece, so that the event loop is not held up."""
 REQUEST_ID: ContextVar[str] = ContextVar("paxosblock_request_id")
 """The name of the call that is being answered."""
 
@@ -157,9 +162,7 @@ class RpcClient:
                 address=address,
             )
         if status != 200:
-            error = decode_error(body)
-            error.add_note(f"{where}, request {request_id}")
-            raise error
+            raise _reported(body, where, request_id)
         try:
             return msgspec.msgpack.decode(body, type=response_type)
         except msgspec.DecodeError as error:
@@ -170,10 +173,11 @@ class RpcClient:
     ) -> tuple[int, str, bytes]:
         """The one place where aiohttp's errors become ours."""
         where = f"{method} of {address}"
+        url = _url(address, method)
         try:
             async with self._open_session().post(
-                yarl.URL(f"http://{address}/rpc/{method}"),
-                data=body,
+                url,
+                data=body if len(body) <= LONG_BODY_BYTES else io.BytesIO(body),
                 headers={**_HEADERS, _REQUEST_ID_HEADER: request_id},
                 timeout=aiohttp.ClientTimeout(total=timeout_s, connect=timeout_s / 2),
                 allow_redirects=False,
@@ -189,8 +193,6 @@ class RpcClient:
             raise ProtocolError(
                 f"{where}: this is no paxosblock node: {error.message}", address=address
             ) from error
-        except (aiohttp.InvalidURL, ValueError) as error:
-            raise UnavailableError(f"{address!r} is not an address: write host:port") from error
         except (aiohttp.ClientError, OSError) as error:
             raise OutcomeUnknownError(
                 f"{where}: connection lost: {error}", address=address
@@ -205,6 +207,26 @@ class RpcClient:
                 skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
             )
         return self._session
+
+
+def _reported(body: bytes, where: str, request_id: str) -> PaxosBlockError:
+    """The node's own error: its message is for the user, so where it came from is a note."""
+    try:
+        error = decode_error(body)
+    except ProtocolError as malformed:
+        return ProtocolError(f"{where}: {malformed}")
+    error.add_note(f"{where}, request {request_id}")
+    return error
+
+
+@functools.lru_cache(1024)
+def _url(address: str, method: str) -> yarl.URL:
+    """Raises UnavailableError when `address` is not host:port."""
+    host, port = split_address(address)
+    try:
+        return yarl.URL.build(scheme="http", host=host, port=port, path=f"/rpc/{method}")
+    except ValueError as error:
+        raise UnavailableError(f"{address!r} is not an address: write host:port") from error
 
 
 def _new_request_id() -> str:

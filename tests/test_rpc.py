@@ -1,0 +1,222 @@
+"""Control calls (rpc.py): typed both ways, and every failure is one of our errors."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+from aiohttp import web
+
+from paxosblock.errors import (
+    DeadlineError,
+    InvalidRequestError,
+    NotFoundError,
+    OutcomeUnknownError,
+    PaxosBlockError,
+    ProtocolError,
+    UnavailableError,
+)
+from paxosblock.rpc import REQUEST_ID, RpcClient, RpcRouter
+from tests.loops import on_both_loops
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    path: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    paths: tuple[str, ...]
+
+
+async def repeat(request: Ask) -> Told:
+    return Told((request.path,) * request.count)
+
+
+@asynccontextmanager
+async def node(handler: Callable[[Ask], Awaitable[object]] = repeat) -> AsyncIterator[str]:
+    """A server with the method `repeat`; gives its address."""
+    router = RpcRouter()
+    router.register("repeat", Ask, handler)
+    app = web.Application()
+    router.add_to(app)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, HOST, 0).start()
+        yield f"{HOST}:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def ask(address: str, request: object, method: str = "repeat", timeout_s: float = 10) -> Told:
+    async with RpcClient() as client:
+        return await client.call(address, method, request, Told, timeout_s)
+
+
+@on_both_loops
+async def test_a_call_is_answered_with_the_type_that_was_asked_for() -> None:
+    async with node() as address:
+        assert await ask(address, Ask("/a", 3)) == Told(("/a", "/a", "/a"))
+
+
+@on_both_loops
+async def test_many_calls_share_a_client() -> None:
+    async with node() as address, RpcClient() as client:
+        calls = [client.call(address, "repeat", Ask(f"/{n}"), Told, 10) for n in range(100)]
+        assert await asyncio.gather(*calls) == [Told((f"/{n}",)) for n in range(100)]
+
+
+@on_both_loops
+async def test_a_request_may_be_longer_than_aiohttps_own_limit() -> None:
+    path = "x" * (3 << 20)
+    async with node() as address:
+        assert await ask(address, Ask(path)) == Told((path,))
+
+
+@on_both_loops
+async def test_a_malformed_request_is_refused_and_the_field_is_named() -> None:
+    async with node() as address:
+        with pytest.raises(InvalidRequestError, match=r"malformed request of repeat: .*\$\.count"):
+            await ask(address, {"path": "/a", "count": "many"})
+
+
+@on_both_loops
+async def test_an_unknown_method_is_a_protocol_error() -> None:
+    async with node() as address:
+        with pytest.raises(ProtocolError, match="no control call 'reboot' on this node"):
+            await ask(address, Ask("/a"), method="reboot")
+
+
+@on_both_loops
+async def test_a_call_raises_what_the_handler_raised_and_notes_where() -> None:
+    async def missing(request: Ask) -> Told:
+        raise NotFoundError(f"'{request.path}': no such file", path=request.path)
+
+    async with node(missing) as address:
+        with pytest.raises(NotFoundError, match=r"^'/a': no such file\n") as raised:
+            await ask(address, Ask("/a"))
+    assert raised.value.details == {"path": "/a"}
+    assert raised.value.__notes__[0].startswith(f"repeat of {address}, request ")
+
+
+@on_both_loops
+async def test_a_bug_in_a_handler_leaves_the_outcome_unknown_and_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def buggy(_request: Ask) -> Told:
+        raise ZeroDivisionError
+
+    async with node(buggy) as address:
+        with pytest.raises(OutcomeUnknownError, match=r"^internal error in repeat; "):
+            await ask(address, Ask("/a"))
+    assert caplog.text.count("Traceback") == 1
+
+
+@on_both_loops
+async def test_a_call_made_while_answering_keeps_the_name_of_the_first() -> None:
+    seen: list[str] = []
+
+    async def inner(request: Ask) -> Told:
+        seen.append(REQUEST_ID.get())
+        return Told((request.path,))
+
+    async with node(inner) as second:
+
+        async def outer(request: Ask) -> Told:
+            seen.append(REQUEST_ID.get())
+            return await ask(second, request)
+
+        async with node(outer) as first:
+            await ask(first, Ask("/a"))
+            await ask(first, Ask("/a"))
+    assert seen[0] == seen[1] != seen[2] == seen[3]
+
+
+@on_both_loops
+async def test_nobody_listening_is_unavailable() -> None:
+    with socket.socket() as unused:
+        unused.bind((HOST, 0))
+        address = f"{HOST}:{unused.getsockname()[1]}"
+        with pytest.raises(UnavailableError, match=rf"^repeat of {address}: cannot be reached"):
+            await ask(address, Ask("/a"))
+
+
+@on_both_loops
+@pytest.mark.parametrize("address", ["localhost", "localhost:http", "a b:1", ":1", "h:1/x", ""])
+async def test_what_is_no_address_is_unavailable(address: str) -> None:
+    with pytest.raises(UnavailableError, match="is not an address: write host:port"):
+        await ask(address, Ask("/a"))
+
+
+@on_both_loops
+async def test_no_answer_in_time_leaves_the_outcome_unknown() -> None:
+    async def stuck(_request: Ask) -> Told:
+        await released.wait()
+        return Told(())
+
+    released = asyncio.Event()
+    async with node(stuck) as address:
+        with pytest.raises(DeadlineError, match=rf"^repeat of {address}: no answer in 0\.05 s"):
+            await ask(address, Ask("/a"), timeout_s=0.05)
+        released.set()
+
+
+@asynccontextmanager
+async def stranger(answer: bytes) -> AsyncIterator[str]:
+    """Somebody who reads a request, writes `answer` and hangs up."""
+    finished = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"/a")
+        writer.write(answer)
+        writer.close()
+        await writer.wait_closed()
+        finished.set()
+
+    server = await asyncio.start_server(serve, HOST, 0)
+    async with server:
+        yield f"{HOST}:{server.sockets[0].getsockname()[1]}"
+        await finished.wait()
+
+
+MSGPACK = b"HTTP/1.1 200 OK\r\nContent-Type: application/msgpack\r\nContent-Length: "
+
+
+@on_both_loops
+@pytest.mark.parametrize(
+    ("answer", "kind", "reason"),
+    [
+        (b"", OutcomeUnknownError, "connection lost"),
+        (MSGPACK + b"10\r\n\r\nhalf", OutcomeUnknownError, "connection lost"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", ProtocolError, "this is no paxosblock node"),
+        (b"HTTP/1.1 200 OK\r\n\r\nhello", ProtocolError, r"this is no paxosblock node \(HTTP 200"),
+        (b"HTTP/1.1 404 Not\r\n\r\nhello", ProtocolError, r"this is no paxosblock node \(HTTP 404"),
+        (MSGPACK + b"1\r\n\r\n\x01", ProtocolError, "malformed answer"),
+        (MSGPACK.replace(b"200", b"500") + b"1\r\n\r\n\x01", ProtocolError, "not an error of"),
+    ],
+    ids=["nothing", "half", "ssh", "text", "not-found", "wrong-type", "wrong-error"],
+)
+async def test_a_strange_answer_is_named_with_its_address(
+    answer: bytes, kind: type[PaxosBlockError], reason: str
+) -> None:
+    async with stranger(answer) as address:
+        with pytest.raises(kind, match=rf"^repeat of {address}: .*{reason}"):
+            await ask(address, Ask("/a"))
+
+
+@on_both_loops
+async def test_a_client_that_was_closed_opens_anew() -> None:
+    client = RpcClient()
+    async with node() as address:
+        for _ in range(2):
+            assert await client.call(address, "repeat", Ask("/a"), Told, 10) == Told(("/a",))
+            await client.close()
