@@ -14,6 +14,7 @@ from paxosblock.protocol.invariants import invariant
 from paxosblock.protocol.messages import Create, Created, Grant, Vote, Write
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
+    NO_GENERATION,
     BlockId,
     ChunkIndex,
     Durability,
@@ -192,6 +193,23 @@ def on_grant(writer: Writer, grant: Grant) -> Writer:
         acknowledged=grant.length,
         sent=grant.length,
     )
+
+
+def granted_writer(grant: Grant, window: int) -> Writer:
+    """W5 for an appender: its first generation is the granted one, from chunk `grant.length` on."""
+    count = len(grant.members)
+    waiting = Writer(
+        block=grant.block,
+        generation=NO_GENERATION,
+        members=grant.members,
+        window=window,
+        state=WriterState.REBUILDING,
+        created=(True,) * count,
+        voted=(0,) * count,
+        synced=(0,) * count,
+        sent=grant.length,
+    )
+    return on_grant(waiting, grant)
 
 
 def close(writer: Writer) -> Writer:

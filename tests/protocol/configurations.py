@@ -1,0 +1,298 @@
+"""The explorations, by name: bounds, what they are about, and the rules they must reach.
+
+`CI` runs with every test run; its state counts are pinned, so that a change of the protocol or of
+the model shows as a changed number that a commit has to explain. `LARGE` is `make explore`.
+"""
+
+from __future__ import annotations
+
+from paxosblock.protocol.types import Durability
+from tests.protocol.world import Budget, Config
+
+SEAL = ("K2", "K5", "K6", "D2", "D3", "D4", "D5", "P2", "W2", "W3", "W6", "W7")
+READ = ("K10", "R-fin")
+MEMORY = Durability.MEMORY
+
+CI: dict[str, tuple[Config, int]] = {
+    "seal": (
+        Config(
+            "one recovery races with the writer, window 1",
+            chunks=2,
+            budget=Budget(seals=1),
+            must_fire=(*SEAL, "D4-fetch", "D5-fetch", "D5-short", "D2-fenced"),
+        ),
+        701,
+    ),
+    "two-seals": (
+        Config(
+            "two recoveries race with each other and with the writer",
+            chunks=1,
+            budget=Budget(seals=2),
+            must_fire=(*SEAL, "D3-fenced", "D4-fenced", "D4-again"),
+        ),
+        7282,
+    ),
+    "window-2": (
+        Config(
+            "one recovery, two chunks on their way",
+            chunks=3,
+            window=2,
+            budget=Budget(seals=1),
+            must_fire=(*SEAL, "D2-gap"),
+        ),
+        3770,
+    ),
+    "create": (
+        Config(
+            "a recovery while the block is being created",
+            chunks=1,
+            created=False,
+            budget=Budget(seals=1),
+            must_fire=(*SEAL, "W1", "D1-none", "D1-again", "D1-fenced", "D3-none", "D4-none"),
+        ),
+        594,
+    ),
+    "quorum-read": (
+        Config(
+            "two R2 reads around a recovery",
+            chunks=1,
+            budget=Budget(seals=1),
+            reads=("R2", "R2"),
+            must_fire=(*SEAL, *READ, "R2", "R2-stale", "D6"),
+        ),
+        11_447,
+    ),
+    "mixed-reads": (
+        Config(
+            "an R2 read, then an R1 read, window 2, no recovery",
+            chunks=2,
+            window=2,
+            reads=("R2", "R1"),
+            must_fire=("K6", "D5", *READ, "R1", "R2"),
+        ),
+        2327,
+    ),
+    "relaxed-read": (
+        Config(
+            "R3 reads around a recovery",
+            chunks=2,
+            budget=Budget(seals=1),
+            reads=("R3", "R3"),
+            must_fire=(*SEAL, *READ, "R3"),
+        ),
+        2985,
+    ),
+    "rebuild": (
+        Config(
+            "the writer goes on with another member",
+            chunks=1,
+            storages=4,
+            targets=((0, 1, 3),),
+            budget=Budget(rebuilds=1),
+            must_fire=("K3", "K6", "K7", "W4", "W5", "D4-none", "P2"),
+        ),
+        968,
+    ),
+    "append": (
+        Config(
+            "a finalized block is opened again, and sealed",
+            chunks=1,
+            budget=Budget(seals=1, appends=1),
+            must_fire=(*SEAL, "K4", "K7"),
+        ),
+        1804,
+    ),
+    "truncate": (
+        Config(
+            "a finalized block is cut while an append is set up",
+            chunks=2,
+            budget=Budget(appends=1, truncates=1),
+            must_fire=("K4", "K7", "K8", "K9", "D4", "D5", "D5-stale"),
+        ),
+        696,
+    ),
+    "restart": (
+        Config(
+            "a DataNode process restarts during a recovery",
+            chunks=2,
+            budget=Budget(seals=1, restarts=1),
+            must_fire=(*SEAL, "D8-restart"),
+        ),
+        2740,
+    ),
+    "power-cut": (
+        Config(
+            "a machine in memory mode loses votes during a recovery",
+            chunks=2,
+            durability=MEMORY,
+            budget=Budget(seals=1, power_cuts=1),
+            must_fire=(*SEAL, "D8-power"),
+        ),
+        4880,
+    ),
+    "torn": (
+        Config(
+            "a crash in the middle of accepting a recovery's log",
+            chunks=1,
+            budget=Budget(seals=1, torn=1),
+            must_fire=(*SEAL, "D8-torn"),
+        ),
+        907,
+    ),
+    "overtaken": (
+        Config(
+            "a refusal stops a proposer",
+            chunks=1,
+            budget=Budget(seals=2),
+            nacks=True,
+            must_fire=(*SEAL, "P7"),
+        ),
+        7706,
+    ),
+}
+
+LARGE: dict[str, Config] = {
+    "three-seals": Config(
+        "three racing recoveries", chunks=1, budget=Budget(seals=3), must_fire=SEAL
+    ),
+    "two-seals-window-1": Config(
+        "two recoveries, two chunks", chunks=2, budget=Budget(seals=2), must_fire=SEAL
+    ),
+    "two-seals-window-2": Config(
+        "two recoveries, three chunks, two on their way",
+        chunks=3,
+        window=2,
+        budget=Budget(seals=2),
+        must_fire=(*SEAL, "D2-gap"),
+    ),
+    "create-two-seals": Config(
+        "two recoveries while the block is being created",
+        chunks=1,
+        created=False,
+        budget=Budget(seals=2),
+        must_fire=(*SEAL, "W1", "D3-none"),
+    ),
+    "quorum-read-two-seals": Config(
+        "an R2 read around two recoveries",
+        chunks=1,
+        budget=Budget(seals=2),
+        reads=("R2",),
+        must_fire=(*SEAL, *READ, "R2", "R2-stale"),
+    ),
+    "quorum-read-window-2": Config(
+        "two R2 reads around a recovery, two chunks on their way",
+        chunks=2,
+        window=2,
+        budget=Budget(seals=1),
+        reads=("R2", "R2"),
+        must_fire=(*SEAL, *READ, "R2", "R2-stale"),
+    ),
+    "mixed-reads-seal": Config(
+        "R1, then R2, around a recovery",
+        chunks=2,
+        budget=Budget(seals=1),
+        reads=("R1", "R2"),
+        must_fire=(*SEAL, *READ, "R1", "R2"),
+    ),
+    "rebuild-and-seal": Config(
+        "REBUILD with another or fewer members, and a SEAL",
+        chunks=2,
+        storages=4,
+        targets=((0, 1, 3), (0, 1)),
+        budget=Budget(seals=1, rebuilds=1),
+        must_fire=(*SEAL, "K3", "K7", "W4", "W5"),
+    ),
+    "two-rebuilds": Config(
+        "an abandoned REBUILD, another one and a SEAL",
+        chunks=1,
+        storages=4,
+        targets=((0, 1, 3),),
+        budget=Budget(seals=1, rebuilds=2),
+        must_fire=("K3", "K5", "K7", "W5"),
+    ),
+    "rebuild-read": Config(
+        "an R2 read around a REBUILD and a SEAL",
+        chunks=1,
+        storages=4,
+        targets=((0, 1, 3),),
+        budget=Budget(seals=1, rebuilds=1),
+        reads=("R2",),
+        must_fire=("K3", "K7", "R2", "R-fin"),
+    ),
+    "append-and-seal": Config(
+        "APPEND with the old or another config, and a SEAL",
+        chunks=2,
+        storages=4,
+        targets=((0, 1, 2), (0, 1, 3)),
+        budget=Budget(seals=1, appends=1),
+        must_fire=(*SEAL, "K4", "K7"),
+    ),
+    "append-two-seals": Config(
+        "APPEND and two SEALs",
+        chunks=2,
+        budget=Budget(seals=2, appends=1),
+        must_fire=(*SEAL, "K4", "K7"),
+    ),
+    "truncate-append-seal": Config(
+        "truncate, APPEND and SEAL in any order",
+        chunks=2,
+        budget=Budget(seals=1, appends=1, truncates=1),
+        must_fire=(*SEAL, "K4", "K7", "K8", "K9"),
+    ),
+    "restart-two-seals": Config(
+        "a process restart and two recoveries",
+        chunks=1,
+        budget=Budget(seals=2, restarts=1),
+        must_fire=(*SEAL, "D8-restart"),
+    ),
+    "two-power-cuts": Config(
+        "two of three machines lose votes, window 2",
+        chunks=2,
+        window=2,
+        durability=MEMORY,
+        budget=Budget(seals=1, power_cuts=2),
+        must_fire=(*SEAL, "D8-power"),
+    ),
+    "power-cut-read": Config(
+        "an R2 read (with sync) and a power cut",
+        chunks=1,
+        durability=MEMORY,
+        budget=Budget(seals=1, power_cuts=1),
+        reads=("R2",),
+        must_fire=(*SEAL, "D8-power", "R2"),
+    ),
+    "all-power-cut-hsync": Config(
+        "all machines lose power; every vote was synced (hsync)",
+        chunks=2,
+        durability=MEMORY,
+        hsync=True,
+        budget=Budget(seals=1, power_cuts=3),
+        must_fire=(*SEAL, "D8-power"),
+    ),
+    "torn-two-seals": Config(
+        "a torn RecoveryWrite and two recoveries",
+        chunks=1,
+        budget=Budget(seals=2, torn=1),
+        must_fire=(*SEAL, "D8-torn"),
+    ),
+    "two-members": Config(
+        "a config of 2: recovery quorum 1, read quorum 2",
+        chunks=1,
+        members=2,
+        storages=2,
+        targets=((0, 1),),
+        budget=Budget(seals=2),
+        reads=("R2",),
+        must_fire=("K5", "K6", "R2", "R-fin"),
+    ),
+    "four-members": Config(
+        "a config of 4: recovery quorum 2, read quorum 3",
+        chunks=1,
+        members=4,
+        storages=4,
+        targets=((0, 1, 2, 3),),
+        budget=Budget(seals=1),
+        reads=("R2",),
+        must_fire=("K5", "K6", "R2", "R-fin"),
+    ),
+}

@@ -1,0 +1,221 @@
+"""What can happen at a DataNode: a request arrives, its process or its machine crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from paxosblock.protocol import register
+from paxosblock.protocol.messages import (
+    Create,
+    Created,
+    Delete,
+    Finalize,
+    LastVote,
+    Nack,
+    NextGS,
+    Read,
+    RecoveryVote,
+    RecoveryWrite,
+    Reply,
+    Request,
+    Short,
+    Vote,
+    Write,
+)
+from paxosblock.protocol.register import AdoptLog, AppendChunk, Effect, SyncChunks
+from paxosblock.protocol.types import ChunkName, Reason, ReplicaState
+from tests.protocol import oracle
+from tests.protocol.world import Cell, Disk, Letter, Model, Move, World, content
+
+REQUESTS = (Create, Write, NextGS, RecoveryWrite, Finalize, Delete)
+_RULES: dict[type, str] = {
+    Create: "D1",
+    Write: "D2",
+    NextGS: "D3",
+    RecoveryWrite: "D4",
+    Finalize: "D5",
+    Read: "D6",
+    Delete: "D7",
+}
+Chunks = tuple[ChunkName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a request did at a storage; `mail` is the bit of the reply if somebody awaits it."""
+
+    disk: Cell[Disk]
+    reply: Reply
+    mail: int
+    rule: str
+
+
+def synced_after(disk: Disk, after: register.Replica | None, effect: Effect | None) -> int:
+    """How many chunks are on stable storage once `effect` is done."""
+    if after is None:
+        return 0
+    match effect:
+        case AdoptLog() | SyncChunks() | AppendChunk(sync=True):
+            return after.length
+        case _:
+            return min(disk.synced, after.length)
+
+
+def answered(model: Model, at: int, cell: Cell[Disk], bit: int, got: Chunks) -> Outcome:
+    """The request in letter `bit` at one storage: answer, check, make durable, adopt."""
+    disk, request = cell.value, model.letter(bit).message
+    assert isinstance(request, Request)
+    step = register.answer(model.storages[at], disk.replica, request, got)
+    if disk.replica is not None and step.replica is not None:
+        step.replica.check_follows(disk.replica)
+    after = Disk(step.replica, synced_after(disk, step.replica, step.effect))
+    rule = _rule(disk, after, request, step.reply, got)
+    awaited = isinstance(step.reply, Created | Vote | LastVote | RecoveryVote)
+    mail = model.post(step.reply) if awaited else 0
+    return Outcome(model.cell(after), step.reply, mail, rule)
+
+
+def _rule(disk: Disk, after: Disk, request: Request, reply: Reply, got: Chunks) -> str:
+    """Rule number and variant, to count what an exploration reached."""
+    rule = _RULES[type(request)]
+    if isinstance(reply, Nack):
+        return f"{rule}-{reply.reason.value}"
+    if isinstance(reply, Short):
+        return f"{rule}-short"
+    if disk.replica is None:
+        return f"{rule}-none"
+    if disk == after:
+        return f"{rule}-again"
+    return f"{rule}-fetch" if got else rule
+
+
+def request_moves(model: Model, world: World, bit: int) -> Iterator[Move]:
+    """The letter arrives at each storage it is for."""
+    letter = model.letter(bit)
+    request = letter.message
+    assert isinstance(request, REQUESTS)
+    for at in letter.to:
+        for got in _supplies(model, world, at, bit, request):
+            name = model.storages[at]
+            model.doing = (request, "arrives at", name)
+            outcome = model.once(answered, model, at, world.disks[at], bit, got)
+            after = _delivered(model, world, at, outcome)
+            if after is None:
+                model.fired[outcome.rule] += 1
+            else:
+                yield Move(outcome.rule, (name, ":", request, "->", outcome.reply), after)
+
+
+def _delivered(model: Model, world: World, at: int, outcome: Outcome) -> World | None:
+    disks = (*world.disks[:at], outcome.disk, *world.disks[at + 1 :])
+    mail = world.mail | outcome.mail
+    history = world.history
+    if outcome.disk is world.disks[at]:
+        return None if mail == world.mail else world._replace(mail=mail)
+    after = world._replace(disks=disks, mail=mail)
+    replica = outcome.disk.value.replica
+    if isinstance(outcome.reply, RecoveryVote) and replica is not None:
+        generation, chunks = outcome.reply.generation, content(replica.log)
+        history = model.cell(oracle.note_accepted(history.value, generation, chunks))
+    elif isinstance(outcome.reply, Vote):
+        history = model.cell(oracle.note_voted_by_all(model, after))
+    return after._replace(history=history)
+
+
+def _supplies(
+    model: Model, world: World, at: int, bit: int, request: Request
+) -> tuple[Chunks, ...]:
+    """What the shell may have fetched when it lets the request in: the chunks of some holder.
+
+    With no holder it lets it in with nothing.
+    """
+    if not isinstance(request, RecoveryWrite | Finalize):
+        return ((),)
+    missing = model.once(_wanted, model, at, world.disks[at], bit)
+    if not missing:
+        return ((),)
+    found: list[Chunks] = []
+    for other, cell in enumerate(world.disks):
+        replica = cell.value.replica
+        if other != at and replica is not None and _serves(model, other, replica, request):
+            chunks = replica.log.slice(missing.start, missing.stop)
+            if chunks not in found:
+                found.append(chunks)
+    return tuple(found) or ((),)
+
+
+def _wanted(model: Model, at: int, cell: Cell[Disk], bit: int) -> range:
+    request = model.letter(bit).message
+    assert isinstance(request, RecoveryWrite | Finalize)
+    return register.wanted(model.storages[at], cell.value.replica, request)
+
+
+def _serves(
+    model: Model, other: int, replica: register.Replica, request: RecoveryWrite | Finalize
+) -> bool:
+    if replica.length < request.length:
+        return False
+    if isinstance(request, Finalize):
+        finalized = replica.state is ReplicaState.FINALIZED
+        return finalized and replica.accepted_generation == request.finalized_generation
+    accepted = (request.chosen_generation, request.generation)
+    return model.storages[other] in request.holders and replica.accepted_generation in accepted
+
+
+def is_dead(model: Model, disks: tuple[Cell[Disk], ...], bit: int) -> bool:
+    """Whether a request will be refused for ever: every storage it is for has promised more."""
+    return all(model.once(_refuses, model, at, disks[at], bit) for at in model.letter(bit).to)
+
+
+def _refuses(model: Model, at: int, cell: Cell[Disk], bit: int) -> bool:
+    replica, request = cell.value.replica, model.letter(bit).message
+    if replica is None:
+        return False
+    if isinstance(request, RecoveryWrite | Finalize) and _wanted(model, at, cell, bit):
+        return False
+    reply = answered(model, at, cell, bit, ()).reply
+    refused = isinstance(reply, Nack) and reply.reason in (Reason.FENCED, Reason.STALE)
+    generation = getattr(request, "generation", getattr(request, "finalized_generation", 0))
+    return refused and replica.max_generation > generation
+
+
+def crash_moves(model: Model, world: World) -> Iterator[Move]:
+    """D8: a process restarts, a machine loses power, a crash tears a RecoveryWrite."""
+    budget = world.budget.value
+    for at, cell in enumerate(world.disks):
+        replica = cell.value.replica
+        if replica is None or replica.state is not ReplicaState.RBW:
+            continue
+        if budget.restarts and not replica.restarted:
+            after = Disk(register.restarted(replica, same_boot=True), cell.value.synced)
+            yield _crashed(model, world, at, "D8-restart", after, restarts=budget.restarts - 1)
+        if budget.power_cuts:
+            kept = max(replica.base_length, cell.value.synced)
+            for length in range(kept, replica.length + 1):
+                left = replace(replica, log=replica.log.truncate(length))
+                after = Disk(register.restarted(left, same_boot=False), length)
+                left_budget = budget.power_cuts - 1
+                yield _crashed(model, world, at, "D8-power", after, power_cuts=left_budget)
+
+
+def torn_moves(model: Model, world: World, letter: Letter) -> Iterator[Move]:
+    """A crash in the middle of D4: the promise is on disk, the log is not adopted."""
+    request, budget = letter.message, world.budget.value
+    if not budget.torn or not isinstance(request, RecoveryWrite):
+        return
+    for at in letter.to:
+        replica = world.disks[at].value.replica
+        if replica is None or replica.accepted_generation >= request.generation:
+            continue
+        if replica.max_generation <= request.generation:
+            promised = replace(replica, max_generation=request.generation)
+            after = Disk(register.restarted(promised, same_boot=True), world.disks[at].value.synced)
+            yield _crashed(model, world, at, "D8-torn", after, torn=budget.torn - 1)
+
+
+def _crashed(model: Model, world: World, at: int, rule: str, after: Disk, **spent: int) -> Move:
+    disks = (*world.disks[:at], model.cell(after), *world.disks[at + 1 :])
+    budget = model.cell(replace(world.budget.value, **spent))
+    words = (model.storages[at], "crashes and comes back with", after.replica)
+    return Move(rule, words, world._replace(disks=disks, budget=budget))

@@ -1,0 +1,70 @@
+"""`python -m tests.protocol.explore`: every reachable state of the larger configurations."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.protocol.configurations import CI, LARGE
+from tests.protocol.explorer import Result, explore
+from tests.protocol.world import Config
+
+
+def main() -> int:
+    """Run what was asked for, print a row for each; 1 when a fault was found."""
+    arguments = _parser().parse_args()
+    configs = {**{name: config for name, (config, _) in CI.items()}, **LARGE}
+    names = arguments.only or list(configs)
+    if arguments.list:
+        for name in names:
+            _print(f"{name:26} {configs[name].meaning}")
+        return 0
+    _print("| run | meaning | states | depth | s | rules fired |\n|---|---|---|---|---|---|")
+    faults = 0
+    for name in names:
+        result = explore(configs[name])
+        _print(row(name, configs[name], result))
+        faults += not is_clean(configs[name], result)
+    return min(faults, 1)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.protocol.explore", description=__doc__)
+    parser.add_argument("--only", action="append", metavar="NAME", help="this one (repeatable)")
+    parser.add_argument("--list", action="store_true", help="name the configurations")
+    return parser
+
+
+def silent_rules(config: Config, result: Result) -> tuple[str, ...]:
+    """Rules that the configuration is meant to reach and did not."""
+    return tuple(rule for rule in config.must_fire if not result.fired[rule])
+
+
+def is_clean(config: Config, result: Result) -> bool:
+    """No fault, nothing left unvisited, every intended rule reached."""
+    return result.fault is None and result.complete and not silent_rules(config, result)
+
+
+def row(name: str, config: Config, result: Result) -> str:
+    """The run as one line of a Markdown table, and its trace if it found a fault."""
+    fired = " ".join(f"{rule}:{count}" for rule, count in sorted(result.fired.items()))
+    line = (
+        f"| {name} | {config.meaning} | {result.states} | {result.depth} "
+        f"| {result.seconds:.1f} | {fired} |"
+    )
+    if silent := silent_rules(config, result):
+        line += f"\nNEVER FIRED in {name}: {' '.join(silent)}"
+    if result.fault:
+        line += f"\nFAULT in {name}: {result.fault}\n" + "\n".join(
+            f"{number:3} {step}" for number, step in enumerate(result.trace, 1)
+        )
+    return line
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

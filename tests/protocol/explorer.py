@@ -1,0 +1,230 @@
+"""Breadth-first search through every reachable world of a config.
+
+A letter that can change nothing any more, and a proposer whose compare-and-set is refused for
+good, are dropped from a world; both are found out by asking the shipped code, so a faulty rule
+keeps them alive.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from paxosblock.protocol.invariants import InvariantError
+from paxosblock.protocol.messages import Created, Grant, LastVote, Nack, RecoveryVote, Vote
+from paxosblock.protocol.recovery import Phase, Proposer
+from tests.protocol import oracle, progress
+from tests.protocol.client_moves import (
+    answer_moves,
+    is_counted,
+    reader_moves,
+    vote_moves,
+    writer_moves,
+)
+from tests.protocol.datanode_moves import (
+    answered,
+    crash_moves,
+    is_dead,
+    request_moves,
+    torn_moves,
+)
+from tests.protocol.namenode_moves import (
+    close_moves,
+    is_futile,
+    nack_moves,
+    namenode_moves,
+    rebuild_moves,
+)
+from tests.protocol.symmetry import Symmetry
+from tests.protocol.world import (
+    Answer,
+    Cell,
+    CloseRequest,
+    Config,
+    Letter,
+    Model,
+    Move,
+    RebuildRequest,
+    Violation,
+    World,
+)
+
+
+@dataclass(slots=True)
+class Result:
+    """What an exploration found. `fault` is None when every state is as it must be."""
+
+    states: int = 0
+    depth: int = 0
+    seconds: float = 0.0
+    fired: Counter[str] = field(default_factory=Counter)
+    fault: str | None = None
+    trace: tuple[str, ...] = ()
+    complete: bool = True
+
+
+def moves(model: Model, world: World) -> Iterator[Move]:
+    """Everything that can happen next."""
+    yield from writer_moves(model, world)
+    yield from vote_moves(model, world)
+    yield from namenode_moves(model, world)
+    yield from reader_moves(model, world)
+    for bit, letter in model.mail_of(world):
+        yield from _arrival(model, world, bit, letter)
+    budget = world.budget.value
+    if budget.restarts or budget.power_cuts:
+        yield from crash_moves(model, world)
+
+
+def _arrival(model: Model, world: World, bit: int, letter: Letter) -> Iterator[Move]:
+    match letter.message:
+        case LastVote() | RecoveryVote() | Created() | Vote():
+            pass  # taken by `proposer_moves` and `vote_moves`
+        case Grant() | Answer():
+            yield from answer_moves(model, world, letter)
+        case RebuildRequest() as request:
+            yield from rebuild_moves(model, world, request)
+        case CloseRequest() as close:
+            yield from close_moves(model, world, close)
+        case _:
+            yield from request_moves(model, world, bit)
+            yield from torn_moves(model, world, letter)
+            if model.config.nacks:
+                yield from _refusals(model, world, bit, letter)
+
+
+def _refusals(model: Model, world: World, bit: int, letter: Letter) -> Iterator[Move]:
+    for at in letter.to:
+        reply = model.once(answered, model, at, world.disks[at], bit, ()).reply
+        if isinstance(reply, Nack):
+            yield from nack_moves(model, world, reply)
+
+
+def settled(model: Model, world: World) -> World:
+    """The world without what can have no effect any more."""
+    proposers = tuple(
+        cell for cell in world.proposers if not model.once(_futile, world.record, cell)
+    )
+    if len(proposers) != len(world.proposers):
+        world = world._replace(proposers=proposers)
+    mail = world.mail
+    for bit, letter in model.mail_of(world):
+        if _is_inert(model, world, bit, letter):
+            mail ^= bit
+    return world if mail == world.mail else world._replace(mail=mail)
+
+
+def _futile(record: Cell, cell: Cell[Proposer]) -> bool:  # type: ignore[type-arg]
+    return is_futile(record.value, cell.value)
+
+
+def _is_inert(model: Model, world: World, bit: int, letter: Letter) -> bool:
+    message = letter.message
+    match message:
+        case LastVote() | RecoveryVote():
+            return not any(_awaits(cell.value, message) for cell in world.proposers)
+        case Created() | Vote():
+            return all(model.once(is_counted, model, cell, bit) for cell in world.writers)
+        case Grant():
+            return message.generation <= world.writers[letter.to[0]].value.generation
+        case RebuildRequest() | CloseRequest():
+            return message.generation < world.record.value.writer_generation
+        case Answer():
+            return False
+        case _:
+            return is_dead(model, world.disks, bit)
+
+
+def _awaits(proposer: Proposer, reply: LastVote | RecoveryVote) -> bool:
+    promising = isinstance(reply, RecoveryVote) or proposer.phase is Phase.PROMISING
+    return proposer.generation == reply.generation and promising
+
+
+def explore(config: Config, *, states_max: int = 3_000_000) -> Result:
+    """Visit every reachable state of `config`, or find a shortest way to a fault."""
+    began = time.perf_counter()
+    search = Search(config)
+    result = search.run(states_max)
+    result.seconds = time.perf_counter() - began
+    return result
+
+
+class Search:
+    """One exploration: which worlds were seen, and from where each was reached first."""
+
+    def __init__(self, config: Config) -> None:
+        self.model = Model(config)
+        self.symmetry = Symmetry(self.model)
+        self.result = Result(fired=self.model.fired)
+        self.seen: dict[World, World | None] = {}
+
+    def run(self, states_max: int) -> Result:
+        """Level by level, until nothing new is found."""
+        first = self.representative(self.model.start())
+        self.seen[first] = None
+        level = [first]
+        while level and self.result.fault is None:
+            level = self._next_level(level)
+            self.result.depth += bool(level)
+            if len(self.seen) > states_max:
+                self.result.complete = False
+                break
+        self.result.states = len(self.seen)
+        return self.result
+
+    def representative(self, world: World) -> World:
+        """What stands for `world`: settled, and renamed if storages may be."""
+        return self.symmetry.representative(settled(self.model, world))
+
+    def _next_level(self, level: list[World]) -> list[World]:
+        found: list[World] = []
+        for world in level:
+            try:
+                for move in moves(self.model, world):
+                    self.model.fired[move.rule] += 1
+                    after = self.representative(move.world)
+                    if after not in self.seen:
+                        self.seen[after] = world
+                        found.append(after)
+                        self._check(move, after)
+            except (Violation, InvariantError) as fault:
+                self.result.fault = f"{type(fault).__name__}: {fault}"
+                self.result.trace = self._trace(world)
+                return []
+        return found
+
+    def _check(self, move: Move, world: World) -> None:
+        self.model.doing = (move.rule, *move.words)
+        oracle.check(self.model, world)
+        progress.check(self.model, world)
+
+    def _trace(self, last: World) -> tuple[str, ...]:
+        """The moves to the fault, one per line, with the names that the first world gave."""
+        path = [last]
+        while (before := self.seen[path[-1]]) is not None:
+            path.append(before)
+        world, lines = settled(self.model, self.model.start()), []
+        for target in reversed(path[:-1]):
+            move = next(
+                move
+                for move in moves(self.model, world)
+                if self.representative(move.world) == target
+            )
+            lines.append(tell((move.rule, *move.words)))
+            world = settled(self.model, move.world)
+        return (*lines, self._last_line(world))
+
+    def _last_line(self, world: World) -> str:
+        try:
+            for move in moves(self.model, world):
+                self._check(move, settled(self.model, move.world))
+        except (Violation, InvariantError):
+            return tell(self.model.doing)
+        return "(the fault is gone in the replay)"
+
+
+def tell(words: tuple[object, ...]) -> str:
+    """One line of a trace."""
+    return " ".join(map(str, words)).replace("block=7, ", "")

@@ -1,0 +1,289 @@
+"""What can happen at the NameNode: generations are allocated, proposers learn, the KV decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+
+from paxosblock.protocol import finalize, recovery, write
+from paxosblock.protocol.finalize import BlockRecord, Refused
+from paxosblock.protocol.messages import LastVote, Nack, RecoveryVote
+from paxosblock.protocol.recovery import Kind, Phase, Proposer
+from paxosblock.protocol.types import StorageId
+from tests.protocol import oracle
+from tests.protocol.world import (
+    WRITERS,
+    Answer,
+    Cell,
+    CloseRequest,
+    History,
+    Model,
+    Move,
+    RebuildRequest,
+    World,
+    member_indexes,
+    size_of,
+)
+
+
+def namenode_moves(model: Model, world: World) -> Iterator[Move]:
+    """K2, K4, K8 and the proposers: what the NameNode does by itself."""
+    budget = world.budget.value
+    if budget.seals:
+        yield from _seal(model, world)
+    if budget.appends:
+        yield from _append(model, world)
+    if budget.truncates:
+        yield from _truncate(model, world)
+    yield from proposer_moves(model, world)
+
+
+def _seal(model: Model, world: World) -> Iterator[Move]:
+    record = finalize.allocate_seal(world.record.value)
+    if not isinstance(record, Refused):
+        seals = world.budget.value.seals - 1
+        yield _started(model, world, record, recovery.seal(record), "K2", seals=seals)
+
+
+def _append(model: Model, world: World) -> Iterator[Move]:
+    record = finalize.allocate_append(world.record.value)
+    if isinstance(record, Refused):
+        return
+    for targets in model.config.targets:
+        appends = world.budget.value.appends - 1
+        proposer = recovery.append(record, _names(model, targets))
+        yield _started(model, world, record, proposer, "K4", appends=appends)
+
+
+def rebuild_moves(model: Model, world: World, request: RebuildRequest) -> Iterator[Move]:
+    """K3: the writer's Rebuild arrives."""
+    if not world.budget.value.rebuilds:
+        return
+    record = finalize.allocate_rebuild(
+        world.record.value, WRITERS[request.writer], request.generation
+    )
+    if isinstance(record, Refused):
+        return
+    for targets in model.config.targets:
+        proposer = recovery.rebuild(record, _names(model, targets))
+        rebuilds = world.budget.value.rebuilds - 1
+        yield _started(model, world, record, proposer, "K3", rebuilds=rebuilds)
+
+
+def _names(model: Model, targets: tuple[int, ...]) -> tuple[StorageId, ...]:
+    return tuple(model.storages[at] for at in targets)
+
+
+def _started(
+    model: Model, world: World, record: BlockRecord, proposer: Proposer, rule: str, **spent: int
+) -> Move:
+    record.check_follows(world.record.value)
+    words = (
+        "allocates generation",
+        record.generation,
+        "for",
+        proposer.kind.value,
+        proposer.targets,
+    )
+    after = world._replace(
+        record=model.cell(record),
+        proposers=(*world.proposers, model.cell(proposer)),
+        mail=world.mail | _sends(model, proposer),
+        budget=model.cell(replace(world.budget.value, **spent)),
+    )
+    return Move(rule, words, after)
+
+
+def _sends(model: Model, proposer: Proposer) -> int:
+    """P1, P4: the mail bits of what the proposer sends now; all get the same message."""
+    sent = recovery.requests(proposer)
+    if not sent:
+        return 0
+    message = sent[0][1]
+    oracle.demand(all(other == message for _, other in sent), "two proposals of one generation")
+    return model.post(message, tuple(model.index(target) for target, _ in sent))
+
+
+def proposer_moves(model: Model, world: World) -> Iterator[Move]:
+    """P2, P4, K5, K7: a proposer takes the replies that let it act, all at once.
+
+    Replies stay in the mail until then: that it has read some of them changes nothing for others.
+    """
+    for place, cell in enumerate(world.proposers):
+        if cell.value.phase is Phase.PROMISING:
+            yield from _chooses(model, world, place)
+        else:
+            yield from _decides(model, world, cell)
+
+
+def _chooses(model: Model, world: World, place: int) -> Iterator[Move]:
+    """P2 with every set of LastVotes that is just enough."""
+    before = world.proposers[place]
+    replies = tuple(
+        sorted(
+            (
+                letter.message
+                for _, letter in model.mail_of(world)
+                if isinstance(letter.message, LastVote)
+                and letter.message.generation == before.value.generation
+            ),
+            key=lambda reply: reply.storage,
+        )
+    )
+    model.doing = ("the proposer of", before.value.generation, "chooses from", replies)
+    for after in model.once(_choices, model, before, replies):
+        proposers = (*world.proposers[:place], after, *world.proposers[place + 1 :])
+        mail = world.mail | _sends(model, after.value)
+        words = ("the proposer of", before.value.generation, "chooses", after.value.choice)
+        yield Move("P2", words, world._replace(proposers=proposers, mail=mail))
+
+
+def _choices(
+    model: Model, before: Cell[Proposer], replies: tuple[LastVote, ...]
+) -> tuple[Cell[Proposer], ...]:
+    chosen: list[Cell[Proposer]] = []
+    for size in range(1, len(replies) + 1):
+        for some in combinations(replies, size):
+            proposer = before.value
+            for reply in some[:-1]:
+                proposer = recovery.on_last_vote(proposer, reply)
+            if proposer.phase is not Phase.PROMISING:
+                continue
+            proposer = recovery.on_last_vote(proposer, some[-1])
+            if proposer.phase is Phase.WRITING:
+                after = model.cell(replace(proposer, replies=()))
+                chosen += [] if after in chosen else [after]
+    return tuple(chosen)
+
+
+def nack_moves(model: Model, world: World, nack: Nack) -> Iterator[Move]:
+    """P7: a refusal reaches the proposer (explored only where the config asks for it)."""
+    for place, cell in enumerate(world.proposers):
+        after = recovery.on_nack(cell.value, nack)
+        if after.phase is not cell.value.phase:
+            rest = (*world.proposers[:place], *world.proposers[place + 1 :])
+            yield Move("P7", (nack, "stops its proposer"), world._replace(proposers=rest))
+
+
+def _decides(model: Model, world: World, cell: Cell[Proposer]) -> Iterator[Move]:
+    """K5 or K7, some time after enough votes came in."""
+    proposer = cell.value
+    for _, letter in model.mail_of(world):
+        if isinstance(letter.message, RecoveryVote):
+            proposer = recovery.on_recovery_vote(proposer, letter.message)
+    if proposer.phase is not Phase.DECIDED:
+        return
+    rest = tuple(other for other in world.proposers if other is not cell)
+    record = _compare_and_set(world.record.value, proposer)
+    model.doing = ("the proposer of", proposer.generation, "records its choice")
+    if isinstance(record, Refused):
+        return
+    record.check_follows(world.record.value)
+    if proposer.kind is Kind.SEAL:
+        after = _finalized(model, world._replace(proposers=rest), record, proposer.generation)
+        yield Move("K5", ("records length", record.length), after)
+        return
+    history = oracle.note_installed(world.history.value, proposer.generation, record.base_length)
+    writers = world.writers
+    if proposer.kind is Kind.APPEND:
+        appender = write.granted_writer(finalize.grant(record), record.window)
+        writers = (*writers, model.cell(appender))
+    after = world._replace(
+        record=model.cell(record),
+        proposers=rest,
+        writers=writers,
+        history=model.cell(history),
+        mail=world.mail | model.post(finalize.grant(record), (WRITERS.index(record.writer),)),
+    )
+    yield Move("K7", ("installs", record.members, "at", record.base_length), after)
+
+
+def _compare_and_set(record: BlockRecord, proposer: Proposer) -> BlockRecord | Refused:
+    choice = proposer.choice
+    assert choice is not None
+    base, generation = proposer.base, proposer.generation
+    match proposer.kind:
+        case Kind.SEAL:
+            return finalize.finalize_by_recovery(
+                record, base, generation, choice.length, choice.size_bytes
+            )
+        case Kind.REBUILD:
+            return finalize.install_rebuild(
+                record, base, generation, proposer.targets, choice.length
+            )
+        case Kind.APPEND:
+            return finalize.install_append(record, base, generation, proposer.targets, WRITERS[1])
+
+
+def is_futile(record: BlockRecord, proposer: Proposer) -> bool:
+    """Whether the proposer has sent all it ever will, and its CAS is refused for ever.
+
+    The guards of K5 and K7 compare with what only grows: refused once is refused for good.
+    """
+    if proposer.phase not in (Phase.WRITING, Phase.DECIDED):
+        return proposer.phase is Phase.ABANDONED
+    return isinstance(_compare_and_set(record, proposer), Refused)
+
+
+def close_moves(model: Model, world: World, request: CloseRequest) -> Iterator[Move]:
+    """K6: the writer's FinalizeBlock(b, g, L) arrives."""
+    history = world.history.value
+    chunks = oracle.sent_in(history, request.generation)[: request.length]
+    model.doing = (request, "reaches the NameNode")
+    record = finalize.finalize_by_writer(
+        world.record.value,
+        WRITERS[request.writer],
+        request.generation,
+        request.length,
+        size_of(chunks),
+    )
+    if isinstance(record, Refused) or record is world.record.value:
+        return
+    record.check_follows(world.record.value)
+    yield Move("K6", (request,), _finalized(model, world, record, None))
+
+
+def _finalized(model: Model, world: World, record: BlockRecord, generation: int | None) -> World:
+    """The world after K5 (by the voters of `generation`) or K6: Finalize and answers leave."""
+    history = world.history.value
+    if generation is None:
+        chunks = oracle.sent_in(history, record.writer_generation)[: record.length]
+    else:
+        chunks = dict(history.accepted)[generation]
+    history = oracle.note_finalized(history, record, chunks, world.writers)
+    mail = world.mail | _finalize_letter(model, record)
+    for number in range(len(world.writers)):
+        ours = record.writer == WRITERS[number]
+        mail |= model.post(Answer(number, record.length, ours), (number,))
+    return world._replace(record=model.cell(record), history=model.cell(history), mail=mail)
+
+
+def _finalize_letter(model: Model, record: BlockRecord) -> int:
+    return model.post(finalize.finalize_message(record), member_indexes(model, record))
+
+
+def _truncate(model: Model, world: World) -> Iterator[Move]:
+    """K8 with every shorter length, K9 with the same."""
+    before: History = world.history.value
+    if not world.record.value.finalized:
+        return
+    chunks = before.decided[-1][2]
+    for length in range(world.record.value.length + 1):
+        record = finalize.truncate(world.record.value, length, size_of(chunks[:length]))
+        if isinstance(record, Refused):
+            continue
+        record.check_follows(world.record.value)
+        readers = tuple(
+            model.cell(replace(cell.value, floor=min(cell.value.floor, length)))
+            for cell in world.readers
+        )
+        truncates = world.budget.value.truncates - 1
+        after = world._replace(
+            record=model.cell(record),
+            history=model.cell(oracle.note_truncated(before, record)),
+            mail=world.mail | _finalize_letter(model, record),
+            budget=model.cell(replace(world.budget.value, truncates=truncates)),
+            readers=readers,
+        )
+        yield Move("K8" if length < len(chunks) else "K9", ("truncates to", length), after)

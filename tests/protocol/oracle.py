@@ -1,0 +1,195 @@
+"""What an outside observer notes, and what it demands of it (the properties of every exploration).
+
+Nothing here uses a rule of the code under test: quorums, prefixes and lengths are worked out again
+from what the logs say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.types import BlockState, Durability, ReplicaState
+from paxosblock.protocol.write import Writer, WriterState
+from tests.protocol.world import (
+    Cell,
+    Content,
+    Disk,
+    History,
+    Model,
+    Violation,
+    World,
+    content,
+    member_indexes,
+    recovery_quorum,
+    size_of,
+)
+
+
+def demand(condition: bool, text: str, *facts: object) -> None:
+    """Raise Violation unless `condition`."""
+    if not condition:
+        raise Violation(f"{text}: {', '.join(map(str, facts))}" if facts else text)
+
+
+def comparable(one: Content, other: Content) -> bool:
+    """Whether one of the two is a prefix of the other."""
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
+
+
+def sent_in(history: History, epoch: int) -> Content:
+    """All chunks of the writer epoch `epoch`."""
+    return dict(history.sent)[epoch]
+
+
+def note_sent(history: History, epoch: int, crc: int) -> History:
+    """The writer of `epoch` proposed one more chunk."""
+    sent = tuple((e, (*log, crc)) if e == epoch else (e, log) for e, log in history.sent)
+    return replace(history, sent=sent)
+
+
+def note_promised_to_user(history: History, chunks: Content, epoch: int, what: str) -> History:
+    """A prefix was acknowledged or returned: it must be there from now on.
+
+    When the epoch has been finalized meanwhile, the prefix must be part of what was decided then.
+    """
+    for _, decided_epoch, decided in history.decided:
+        if decided_epoch == epoch:
+            lost = decided[: len(chunks)] != chunks
+            demand(not lost, f"{what} chunks are not in the finalized block", chunks, decided)
+            return history
+    demand(comparable(history.must, chunks), f"{what} disagrees with", chunks, history.must)
+    return replace(history, must=max(history.must, chunks, key=len))
+
+
+def note_voted_by_all(model: Model, world: World) -> History:
+    """A chunk is decided in the instant the last member votes for it, acknowledged or not."""
+    record, history = world.record.value, world.history.value
+    if record.finalized:
+        return history
+    lengths = []
+    for at in member_indexes(model, record):
+        replica = world.disks[at].value.replica
+        if replica is None or replica.accepted_generation != record.writer_generation:
+            return history
+        lengths.append(replica.length)
+    chunks = sent_in(history, record.writer_generation)[: min(lengths)]
+    return note_promised_to_user(history, chunks, record.writer_generation, "voted by all")
+
+
+def note_accepted(history: History, generation: int, chunks: Content) -> History:
+    """A replica accepted a recovery's log: everybody who accepts `generation` has the same."""
+    for known, accepted in history.accepted:
+        if known == generation:
+            demand(accepted == chunks, f"generation {generation} has two logs", accepted, chunks)
+            return history
+    return replace(history, accepted=(*history.accepted, (generation, chunks)))
+
+
+def note_installed(history: History, generation: int, length: int) -> History:
+    """K7: a new epoch starts with the log its members accepted and everything acknowledged."""
+    chunks = dict(history.accepted).get(generation)
+    demand(chunks is not None, f"generation {generation} was installed but accepted by nobody")
+    assert chunks is not None
+    demand(len(chunks) == length, "installed length differs from the log", chunks, length)
+    kept = chunks[: len(history.must)] == history.must
+    demand(kept, "a new epoch lacks acknowledged or read chunks", history.must, chunks)
+    return replace(history, sent=(*history.sent, (generation, chunks)))
+
+
+def note_finalized(
+    history: History, record: BlockRecord, chunks: Content, writers: tuple[Cell[Writer], ...]
+) -> History:
+    """K5, K6: the block is `chunks` from now on."""
+    demand(
+        (len(chunks), size_of(chunks)) == (record.length, record.size_bytes),
+        "the record's length differs from the chunks that were decided",
+        chunks,
+        record.length,
+        record.size_bytes,
+    )
+    kept = chunks[: len(history.must)] == history.must
+    demand(kept, "the finalized block lacks acknowledged or read chunks", history.must, chunks)
+    for epoch in (entry for entry in history.decided if entry[1] == record.writer_generation):
+        demand(False, "one epoch was finalized twice", epoch)
+    for cell in writers:
+        writer = cell.value
+        if writer.state is WriterState.CLOSING and writer.generation == record.writer_generation:
+            demand(len(chunks) == writer.sent, "a closing writer did not get its length", chunks)
+    return _decide(history, record, chunks)
+
+
+def note_truncated(history: History, record: BlockRecord) -> History:
+    """K8: the user cut the block."""
+    chunks = history.decided[-1][2][: record.length]
+    demand(size_of(chunks) == record.size_bytes, "truncate recorded a wrong size", chunks)
+    return _decide(history, record, chunks)
+
+
+def _decide(history: History, record: BlockRecord, chunks: Content) -> History:
+    entry = (int(record.finalized_generation), int(record.writer_generation), chunks)
+    return replace(history, must=chunks, decided=(*history.decided, entry))
+
+
+def note_read(history: History, chunks: Content, floor: int, epoch: int) -> History:
+    """R1, R2: a linearizable read returned `chunks`; `floor` were visible before it began."""
+    demand(len(chunks) >= floor, "a read returned less than was visible before", chunks, floor)
+    return note_promised_to_user(history, chunks, epoch, "read")
+
+
+def check(model: Model, world: World) -> None:
+    """All properties of one state."""
+    for at, disk in enumerate(world.disks):
+        model.once(_check_replica, at, disk, world.history, model)
+    model.once(_check_members, model, world.record, world.disks, world.history)
+
+
+def _check_replica(at: int, cell: Cell[Disk], history_cell: Cell[History], model: Model) -> None:
+    """Log matching, and byte-equality of all finalized replicas of one generation."""
+    replica, history = cell.value.replica, history_cell.value
+    if replica is None:
+        return
+    replica.check()
+    chunks, name = content(replica.log), model.storages[at]
+    demand(replica.log.size_bytes == size_of(chunks), "a log counts its bytes wrongly", name)
+    epochs = [epoch for epoch, _ in history.sent if epoch <= replica.accepted_generation]
+    sent = sent_in(history, max(epochs))
+    demand(comparable(chunks, sent), f"{name} mixes the logs of two epochs", chunks, sent)
+    if replica.state is ReplicaState.FINALIZED:
+        decided = {fgs: log for fgs, _, log in history.decided}
+        known = decided.get(replica.accepted_generation)
+        demand(chunks == known, f"{name} is FINALIZED with other chunks", chunks, known)
+
+
+def _check_members(
+    model: Model,
+    record_cell: Cell[BlockRecord],
+    disks: tuple[Cell[Disk], ...],
+    history_cell: Cell[History],
+) -> None:
+    record, history = record_cell.value, history_cell.value
+    members = [disks[at].value.replica for at in member_indexes(model, record)]
+    epoch = record.writer_generation
+    if record.state is not BlockState.FINALIZED:
+        for replica in members:
+            early = (
+                replica is not None
+                and replica.state is ReplicaState.FINALIZED
+                and replica.accepted_generation >= epoch
+            )
+            demand(not early, "I6 a member is FINALIZED before the record is", replica)
+        return
+    decided = history.decided[-1][2]
+    holders = 0
+    for replica in members:
+        if replica is None or not epoch <= replica.accepted_generation <= record.generation:
+            continue
+        chunks = content(replica.log)
+        in_line = replica.accepted_generation <= record.finalized_generation
+        if in_line and len(chunks) >= len(decided):
+            demand(chunks[: len(decided)] == decided, "I7 wrong prefix", chunks, decided)
+        holders += chunks[: len(decided)] == decided
+    durable = record.durability is Durability.DISK
+    needed = recovery_quorum(len(members)) if durable else 1
+    demand(holders >= needed, "too few members hold the finalized block", holders, decided)

@@ -1,0 +1,168 @@
+"""No state is stuck: left alone, every sufficient set of members can end the block (H4).
+
+Each check runs a whole fresh recovery, with the shipped code, from the state at hand, in every
+quorum that may have to do it alone; its result must hold everything acknowledged and read.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from paxosblock.protocol import finalize, recovery, register
+from paxosblock.protocol.finalize import BlockRecord, Refused
+from paxosblock.protocol.messages import (
+    Finalize,
+    Finalized,
+    LastVote,
+    RecoveryVote,
+    RecoveryWrite,
+    Reply,
+    Request,
+)
+from paxosblock.protocol.recovery import Phase, Proposer
+from paxosblock.protocol.register import Replica
+from paxosblock.protocol.types import ChunkName, StorageId
+from tests.protocol.oracle import demand
+from tests.protocol.world import (
+    Cell,
+    Content,
+    Disk,
+    History,
+    Model,
+    World,
+    content,
+    member_indexes,
+    recovery_quorum,
+    size_of,
+)
+
+Replicas = dict[StorageId, Replica | None]
+
+
+def check(model: Model, world: World) -> None:
+    """Demand that the block of `world` can be ended (or, once it is, be made whole)."""
+    record = world.record.value
+    places = member_indexes(model, record)
+    disks = tuple(world.disks[at] for at in places)
+    if record.finalized:
+        model.once(_can_be_made_whole, model, world.record, disks, world.history)
+        return
+    for size in (recovery_quorum(len(places)), len(places)):
+        for alive in combinations(range(len(places)), size):
+            chosen = tuple(disks[at] for at in alive)
+            model.once(_can_be_sealed, model, world.record, alive, chosen, world.history)
+
+
+def _can_be_sealed(
+    model: Model,
+    record_cell: Cell[BlockRecord],
+    alive: tuple[int, ...],
+    disks: tuple[Cell[Disk], ...],
+    history: Cell[History],
+) -> None:
+    before = record_cell.value
+    names = tuple(before.members[at] for at in alive)
+    replicas = {n: cell.value.replica for n, cell in zip(names, disks, strict=True)}
+    if not _may_decide(before, replicas):
+        return
+    record = finalize.allocate_seal(before)
+    assert not isinstance(record, Refused)
+    model.doing = ("a fresh recovery by", names)
+    proposer = _promised(recovery.seal(record), replicas)
+    demand(proposer.phase is Phase.WRITING, "stuck: a quorum cannot choose", names, replicas)
+    proposer = _voted(proposer, replicas)
+    demand(proposer.phase is Phase.DECIDED, "stuck: a quorum cannot vote", names, replicas)
+    choice = proposer.choice
+    assert choice is not None
+    ended = finalize.finalize_by_recovery(
+        record, proposer.base, proposer.generation, choice.length, choice.size_bytes
+    )
+    demand(not isinstance(ended, Refused), "stuck: the decision is refused", ended)
+    must: Content = history.value.must
+    for replica in replicas.values():
+        if replica is not None and replica.accepted_generation == proposer.generation:
+            kept = content(replica.log)[: len(must)] == must
+            demand(kept, "a fresh recovery loses acknowledged or read chunks", must, replica)
+
+
+def _may_decide(record: BlockRecord, replicas: Replicas) -> bool:
+    """Section 2.9, written again: a strong member, or a later vote, or everybody."""
+    held = [replica for replica in replicas.values() if replica is not None]
+    if len(replicas) == len(record.members):
+        return True
+    later = any(replica.accepted_generation > record.writer_generation for replica in held)
+    return later or len(held) < len(replicas) or any(not replica.weak for replica in held)
+
+
+def _promised(proposer: Proposer, replicas: Replicas) -> Proposer:
+    for name, request in recovery.requests(proposer):
+        if name in replicas:
+            reply = _step(replicas, name, request)
+            if isinstance(reply, LastVote):
+                proposer = recovery.on_last_vote(proposer, reply)
+    return proposer
+
+
+def _voted(proposer: Proposer, replicas: Replicas) -> Proposer:
+    for name, request in recovery.requests(proposer):
+        if name in replicas and isinstance(request, RecoveryWrite):
+            missing = register.wanted(name, replicas[name], request)
+            reply = _step(replicas, name, request, _fetched(replicas, request, missing))
+            if isinstance(reply, RecoveryVote):
+                proposer = recovery.on_recovery_vote(proposer, reply)
+    return proposer
+
+
+def _fetched(replicas: Replicas, request: RecoveryWrite, missing: range) -> tuple[ChunkName, ...]:
+    accepted = (request.chosen_generation, request.generation)
+    for holder in request.holders if missing else ():
+        replica = replicas.get(holder)
+        if replica is not None and replica.accepted_generation in accepted:
+            return replica.log.slice(missing.start, missing.stop)
+    return ()
+
+
+def _step(
+    replicas: Replicas, name: StorageId, request: Request, got: tuple[ChunkName, ...] = ()
+) -> Reply:
+    step = register.answer(name, replicas[name], request, got)
+    replicas[name] = step.replica
+    return step.reply
+
+
+def _can_be_made_whole(
+    model: Model,
+    record_cell: Cell[BlockRecord],
+    disks: tuple[Cell[Disk], ...],
+    history: Cell[History],
+) -> None:
+    """Every member of a FINALIZED block can become FINALIZED with the decided chunks."""
+    record = record_cell.value
+    decided = history.value.decided[-1][2]
+    replicas = {n: c.value.replica for n, c in zip(record.members, disks, strict=True)}
+    model.doing = ("Finalize is sent to all members again",)
+    promised = [r.max_generation for r in replicas.values() if r is not None]
+    if max(promised, default=0) > record.finalized_generation:
+        again = finalize.truncate(record, record.length, size_of(decided))  # K9
+        assert not isinstance(again, Refused)
+        record = again
+    request = finalize.finalize_message(record)
+    waiting = tuple(replicas)
+    while waiting:
+        done = tuple(name for name in waiting if _finalized(replicas, name, request, decided))
+        demand(bool(done), "stuck: members cannot be made whole", waiting, replicas)
+        waiting = tuple(name for name in waiting if name not in done)
+
+
+def _finalized(replicas: Replicas, name: StorageId, request: Finalize, decided: Content) -> bool:
+    missing = register.wanted(name, replicas[name], request)
+    got: tuple[ChunkName, ...] = ()
+    for replica in replicas.values() if missing else ():
+        if replica is not None and replica.finalized_generation == request.finalized_generation:
+            got = replica.log.slice(missing.start, missing.stop)
+    reply = _step(replicas, name, request, got)
+    replica = replicas[name]
+    if not isinstance(reply, Finalized) or replica is None:
+        return False
+    demand(content(replica.log) == decided, "Finalize makes other chunks", replica, decided)
+    return True

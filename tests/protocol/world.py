@@ -1,0 +1,288 @@
+"""One state of a small cluster, made of the shipped protocol objects.
+
+The network loses, repeats and reorders: a letter that was sent stays in the mail and may be
+delivered any number of times, in any order, or never. All parts of a `World` are interned, so that
+equal parts are one object and a world is compared by identity of its parts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar, cast
+
+from paxosblock.protocol.finalize import BlockRecord, add_block
+from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.messages import Create, Grant, Reply, Request
+from paxosblock.protocol.read import QuorumRead
+from paxosblock.protocol.recovery import Proposer
+from paxosblock.protocol.register import Replica, answer
+from paxosblock.protocol.types import (
+    BlockId,
+    Durability,
+    Generation,
+    StorageId,
+    WriterId,
+)
+from paxosblock.protocol.write import Writer, create_message, on_created, open_writer
+
+T = TypeVar("T")
+BLOCK = BlockId(7)
+WRITERS = (WriterId("w1"), WriterId("w2"))
+Content = tuple[int, ...]
+"""The CRC of each chunk: in a world, this is what the chunk says."""
+
+
+class Violation(AssertionError):
+    """A property that must hold in every reachable state does not."""
+
+
+class Cell(Generic[T]):
+    """An interned value: two cells of one model are the same object iff their values are equal."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """What a storage holds, and how many chunks would survive a power cut."""
+
+    replica: Replica | None
+    synced: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildRequest:
+    """Writer -> NameNode: Rebuild(b, g) (W4)."""
+
+    writer: int
+    generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class CloseRequest:
+    """Writer -> NameNode: FinalizeBlock(b, g, L) (W6)."""
+
+    writer: int
+    generation: Generation
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """NameNode -> writer: the record is FINALIZED with `length` chunks (W7)."""
+
+    writer: int
+    length: int
+    ours: bool
+
+
+Message = Request | Reply | Grant | RebuildRequest | CloseRequest | Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message and the storages it is for (for requests; a reply finds its own way)."""
+
+    message: Message
+    to: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A read in progress. `floor` is what it must return at least (chunks)."""
+
+    mode: str
+    phase: str = "idle"
+    floor: int = 0
+    quorum: QuorumRead | None = None
+    record: BlockRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What has happened, seen from outside: the checks compare the world with it.
+
+    `must`: longest prefix that was acknowledged, returned by a read or finalized.
+    `sent`: per writer epoch, all chunks its writer ever sent. `accepted`: per recovery generation,
+    the log that its voters accepted. `decided`: (fgs, epoch, chunks) of each finalization.
+    """
+
+    must: Content = ()
+    sent: tuple[tuple[int, Content], ...] = ((0, ()),)
+    accepted: tuple[tuple[int, Content], ...] = ()
+    decided: tuple[tuple[int, int, Content], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How often each costly event may still happen."""
+
+    seals: int = 0
+    rebuilds: int = 0
+    appends: int = 0
+    truncates: int = 0
+    restarts: int = 0
+    power_cuts: int = 0
+    torn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Bounds of one exploration. `targets` are the configs a REBUILD or APPEND may ask for."""
+
+    meaning: str
+    chunks: int
+    window: int = 1
+    budget: Budget = Budget()
+    members: int = 3
+    storages: int = 3
+    targets: tuple[tuple[int, ...], ...] = ((0, 1, 2),)
+    reads: tuple[str, ...] = ()
+    durability: Durability = Durability.DISK
+    close: bool = True
+    hsync: bool = False
+    created: bool = True
+    nacks: bool = False
+    must_fire: tuple[str, ...] = ()
+
+
+class World(NamedTuple):
+    """One state. `mail` has a bit for each letter of the model that was sent."""
+
+    record: Cell[BlockRecord]
+    disks: tuple[Cell[Disk], ...]
+    writers: tuple[Cell[Writer], ...]
+    proposers: tuple[Cell[Proposer], ...]
+    readers: tuple[Cell[Reader], ...]
+    mail: int
+    history: Cell[History]
+    budget: Cell[Budget]
+
+
+class Move(NamedTuple):
+    """One thing that can happen: the rule it exercises, told in words, and the world after."""
+
+    rule: str
+    words: tuple[object, ...]
+    world: World
+
+
+class Model:
+    """Interns parts and letters, and remembers the outcome of every pure step."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.storages = tuple(StorageId(chr(ord("A") + i)) for i in range(config.storages))
+        self.letters: list[Letter] = []
+        self.fired: Counter[str] = Counter()
+        self.doing: tuple[object, ...] = ()
+        """What is being tried, for the trace when it breaks an invariant."""
+        self._bits: dict[Letter, int] = {}
+        self._cells: dict[object, Cell[object]] = {}
+        self._memo: dict[object, object] = {}
+
+    def cell(self, value: T) -> Cell[T]:
+        """The one cell of `value`."""
+        found = self._cells.get(value)
+        if found is None:
+            found = self._cells[value] = Cell(value)
+        return cast("Cell[T]", found)
+
+    def post(self, message: Message, to: tuple[int, ...] = ()) -> int:
+        """The mail bit of a letter."""
+        letter = Letter(message, to)
+        bit = self._bits.get(letter)
+        if bit is None:
+            bit = self._bits[letter] = 1 << len(self.letters)
+            self.letters.append(letter)
+        return bit
+
+    def letter(self, bit: int) -> Letter:
+        """The letter of a mail bit."""
+        return self.letters[bit.bit_length() - 1]
+
+    def mail_of(self, world: World) -> Iterator[tuple[int, Letter]]:
+        """The letters in the mail with their bits, oldest kind first."""
+        rest = world.mail
+        while rest:
+            bit = rest & -rest
+            rest ^= bit
+            yield bit, self.letters[bit.bit_length() - 1]
+
+    def once(self, step: Callable[..., T], *key: object) -> T:
+        """`step(*key)`, computed the first time only; the arguments are cells and small values."""
+        whole = (step, *key)
+        if whole in self._memo:
+            return cast("T", self._memo[whole])
+        result = step(*key)
+        self._memo[whole] = result
+        return result
+
+    def index(self, storage: StorageId) -> int:
+        """Place of a storage in `World.disks`."""
+        return self.storages.index(storage)
+
+    def start(self) -> World:
+        """The first world: AddBlock has answered; with `created`, Create has too."""
+        config = self.config
+        members = self.storages[: config.members]
+        record = add_block(BLOCK, members, WRITERS[0], config.window, config.durability)
+        writer = open_writer(BLOCK, members, config.window)
+        create = create_message(writer, config.durability)
+        disks: list[Disk] = [Disk(None)] * config.storages
+        mail = 0 if config.created else self.post(create, tuple(range(config.members)))
+        if config.created:
+            writer, disks[: config.members] = self._create(writer, create)
+        return World(
+            record=self.cell(record),
+            disks=tuple(self.cell(disk) for disk in disks),
+            writers=(self.cell(writer),),
+            proposers=(),
+            readers=tuple(self.cell(Reader(mode)) for mode in config.reads),
+            mail=mail,
+            history=self.cell(History()),
+            budget=self.cell(config.budget),
+        )
+
+    def _create(self, writer: Writer, create: Create) -> tuple[Writer, list[Disk]]:
+        disks = []
+        for storage in writer.members:
+            step = answer(storage, None, create)
+            disks.append(Disk(step.replica))
+            writer = on_created(writer, step.reply)  # type: ignore[arg-type]
+        return writer, disks
+
+
+def content(log: ChunkLog) -> Content:
+    """What a log says."""
+    return tuple(name.crc for name in log)
+
+
+def chunk_crc(generation: int, index: int) -> int:
+    """The chunk that the writer of `generation` sends as number `index`: no two are equal."""
+    return 100 * (generation + 1) + index
+
+
+def chunk_size(crc: int) -> int:
+    """Chunks of different places have different sizes, so that a wrong sum shows."""
+    return crc % 100 + 1
+
+
+def size_of(chunks: Content) -> int:
+    """Bytes of a content."""
+    return sum(chunk_size(crc) for crc in chunks)
+
+
+def member_indexes(model: Model, record: BlockRecord) -> tuple[int, ...]:
+    """Places of the record's members in `World.disks`."""
+    return tuple(model.index(member) for member in record.members)
+
+
+def recovery_quorum(count: int) -> int:
+    """n - q2 + 1 with q2 = n // 2 + 1, written again here: the checks share no arithmetic."""
+    return count - (count // 2 + 1) + 1
