@@ -218,15 +218,6 @@ class FrameConnection(asyncio.BufferedProtocol):
             _log.exception("a frame from %s could not be handled", self.peer)
             self.close(PaxosBlockError("internal error; the node's log tells more"))
 
-    def feed(self, data: bytes) -> None:
-        """Take bytes that came before this connection owned the socket."""
-        while data:
-            room = self.get_buffer(-1)
-            size = min(len(room), len(data))
-            room[:size] = data[:size]
-            self.buffer_updated(size)
-            data = data[size:]
-
     def discard_payload(self) -> None:
         """Let go of a buffer from `payload_buffer` at once; the rest of the payload is dropped."""
         if self._sink is not None:

@@ -138,7 +138,7 @@ async def connect(
             sock = await _open_socket(host, port)
             try:
                 await _send_upgrade(sock, peer)
-                tail = await _expect_switch(sock, peer)
+                await _expect_switch(sock, peer)
             except BaseException:
                 sock.close()
                 raise
@@ -150,7 +150,6 @@ async def connect(
         raise UnavailableError(f"{peer} cannot be reached: {error}", peer=peer) from error
     connection = FrameConnection(handler, peer, high_water_bytes=high_water_bytes)
     await asyncio.get_running_loop().create_connection(lambda: connection, sock=sock)
-    connection.feed(tail)
     return connection
 
 
@@ -184,8 +183,8 @@ async def _send_upgrade(sock: socket.socket, peer: str) -> None:
     await asyncio.get_running_loop().sock_sendall(sock, request.encode())
 
 
-async def _expect_switch(sock: socket.socket, peer: str) -> bytes:
-    """Read the answer to the upgrade; return what came after it (usually nothing)."""
+async def _expect_switch(sock: socket.socket, peer: str) -> None:
+    """Read the answer to the upgrade. Nothing may come after it: the first frame is ours."""
     answer = b""
     while b"\r\n\r\n" not in answer:
         more = await asyncio.get_running_loop().sock_recv(sock, 4096)
@@ -201,7 +200,8 @@ async def _expect_switch(sock: socket.socket, peer: str) -> bytes:
         raise await _refusal(sock, peer, status, headers, tail)
     if headers.get("Upgrade", "").lower() != UPGRADE:
         raise ProtocolError(f"{peer} does not speak {UPGRADE}", peer=peer)
-    return tail
+    if tail:
+        raise ProtocolError(f"{peer} sent {len(tail)} bytes before it was asked", peer=peer)
 
 
 def _may_be_http(answer: bytes) -> bool:

@@ -85,3 +85,14 @@ def chunk(payload: bytes, index: int = 0) -> bytes:
 
 def some_bytes(size: int, seed: int = 0) -> bytes:
     return random.Random(seed).randbytes(size)
+
+
+def feed(connection: FrameConnection, data: bytes) -> None:
+    """Let `data` come in, as an event loop does."""
+    while data:
+        room = connection.get_buffer(-1)
+        size = min(len(room), len(data))
+        assert size
+        room[:size] = data[:size]
+        connection.buffer_updated(size)
+        data = data[size:]

@@ -24,7 +24,7 @@ from paxosblock.errors import (
 from paxosblock.protocol.types import BlockId, ChunkIndex
 from paxosblock.wire import FrameKind, Header, MessageTable, encode_error, verify_payload
 from tests.loops import on_both_loops
-from tests.streams import HOST, Recorder, chunk, node, some_bytes
+from tests.streams import HOST, Recorder, chunk, feed, node, some_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +223,12 @@ async def test_a_cancelled_call_lets_go_of_its_buffer_at_once() -> None:
     payload = TOLD.encode(Told("chunks"))
     reply = Header.of(FrameKind.REPLY, payload, request=1, index=ChunkIndex(2))
     second = Header.of(FrameKind.CHUNK, rest)
-    channel.connection.feed(reply.pack() + payload + first[:1000])
+    feed(channel.connection, reply.pack() + payload + first[:1000])
     with pytest.raises(asyncio.CancelledError):
         await sink.task
     assert sink.buffer is not None
     before = bytes(sink.buffer)
-    channel.connection.feed(first[1000:] + second.pack() + rest + Header(FrameKind.VOTE).pack())
+    feed(channel.connection, first[1000:] + second.pack() + rest + Header(FrameKind.VOTE).pack())
     assert sink.buffer == before
     assert sink.chunks == []
     assert votes.got.get_nowait() == 0

@@ -21,7 +21,7 @@ from paxosblock.errors import (
 from paxosblock.stream import connect
 from paxosblock.wire import HEADER_BYTES, MAX_CHUNK_BYTES, FrameKind, Header, verify_payload
 from tests.loops import on_both_loops
-from tests.streams import HOST, Echo, Recorder, chunk, node, some_bytes, stream_to
+from tests.streams import HOST, Echo, Recorder, chunk, feed, node, some_bytes, stream_to
 from tests.waiting import wait_until_async
 
 # -- frames -------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ async def test_frames_are_found_however_the_bytes_are_cut(piece: int) -> None:
     receiver = FrameConnection(recorder, "peer")
     data = b"".join(sent)
     for begin in range(0, len(data), piece):
-        receiver.feed(data[begin : begin + piece])
+        feed(receiver, data[begin : begin + piece])
     assert [recorder.frames.get_nowait()[1] for _ in sizes] == sent
     receiver.connection_lost(None)
 
@@ -188,9 +188,10 @@ async def test_a_peer_that_never_answers_is_unavailable() -> None:
         (b"", r"is no paxosblock node: it answered b''"),
         (b"HTTP/1.1 404 Not Found\r\n\r\n", r"no paxosblock data stream: HTTP/1.1 404 Not Found"),
         (b"HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\n\r\n", r"does not speak paxosblock-stream/1"),
+        (b"HTTP/1.1 101 Yes\r\nUpgrade: paxosblock-stream/1\r\n\r\nPXB1", r"sent 4 bytes before"),
         (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 4000, r"is no paxosblock node: it answered"),
     ],
-    ids=["ssh", "nothing", "not-found", "websocket", "endless"],
+    ids=["ssh", "nothing", "not-found", "websocket", "hasty", "endless"],
 )
 @on_both_loops
 async def test_a_stranger_on_the_port_is_named(answer: bytes, found: str) -> None:
