@@ -1,0 +1,152 @@
+"""What a NameNode that stops between two steps leaves behind, and how the next one goes on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from paxosblock.config import NameNodeConfig
+from paxosblock.namenode.catalog import Catalog
+from paxosblock.namenode.kv.engine import SingleMemberStore
+from paxosblock.namenode.node import NameNode
+from paxosblock.namenode_api import DeletePath, ListDirectory
+from tests.namenode.cluster import Network, acceptors
+from tests.namenode.memory_store import MemoryStore
+from tests.namenode.scene import (
+    ANN,
+    Clock,
+    add_block,
+    create_request,
+    file_with_blocks,
+    finalize,
+    new_catalog,
+    new_scene,
+)
+from tests.waiting import wait_until_async
+
+
+@asynccontextmanager
+async def catalog_in(folder: Path, tag: int = 5) -> AsyncIterator[Catalog]:
+    """A catalog on the files of a folder, as one run of a NameNode sees it."""
+    store = SingleMemberStore(folder)
+    await store.start()
+    catalog = Catalog(store)
+    await catalog.start(tag)
+    yield catalog
+    await store.close()
+
+
+async def test_nothing_that_was_answered_is_lost(tmp_path: Path) -> None:
+    async with catalog_in(tmp_path) as catalog:
+        file = await file_with_blocks(catalog, "/logs/a", 2)
+        await catalog.close_file(file.number, ANN)
+        half = await file_with_blocks(catalog, "/logs/b", 1)
+        view = await catalog.list(ListDirectory("/logs")), await catalog.blocks_of(half.number)
+    async with catalog_in(tmp_path) as catalog:
+        again = await catalog.list(ListDirectory("/logs")), await catalog.blocks_of(half.number)
+        assert again == view
+        assert [inode.number for inode in await catalog.open_files()] == [half.number]
+
+
+async def test_a_writer_goes_on_where_the_old_namenode_stopped(tmp_path: Path) -> None:
+    async with catalog_in(tmp_path) as catalog:
+        file = await catalog.create(create_request("/f"))
+        entry = await add_block(catalog, file.number)
+    async with catalog_in(tmp_path) as catalog:
+        assert await add_block(catalog, file.number) == entry
+        await finalize(catalog, entry, 3)
+    async with catalog_in(tmp_path) as catalog:
+        assert (await catalog.close_file(file.number, ANN)).inode.length == 30
+
+
+async def test_ids_and_the_clusters_tag_survive_and_ids_are_not_reused(tmp_path: Path) -> None:
+    async with catalog_in(tmp_path, tag=5) as catalog:
+        first = await catalog.next_block()
+    async with catalog_in(tmp_path, tag=6) as catalog:
+        second = await catalog.next_block()
+        assert catalog.was_allocated(first)
+    assert first >> 32 == second >> 32 == 5
+    assert second > first
+
+
+async def test_a_half_swept_delete_goes_on_after_a_restart(tmp_path: Path) -> None:
+    async with catalog_in(tmp_path) as catalog:
+        for n in range(5):
+            await file_with_blocks(catalog, f"/d/sub{n}/f", 1)
+        await catalog.delete(DeletePath("/d", recursive=True))
+        await catalog.sweep((await catalog.garbage())[0])
+    async with catalog_in(tmp_path) as catalog:
+        freed = await sweep_everything(catalog)
+        assert freed == 5
+        counts = await catalog.counts()
+        assert (counts.files, counts.blocks, counts.open_files) == (0, 0, 0)
+
+
+async def test_sweeping_leaves_no_key_behind() -> None:
+    store = MemoryStore()
+    catalog = await new_catalog(store)
+    await file_with_blocks(catalog, "/warm/up", 1)
+    await catalog.delete(DeletePath("/warm", recursive=True))
+    await sweep_everything(catalog)
+    clean = len(store.machine)
+    for n in range(3):
+        await file_with_blocks(catalog, f"/d/e{n}/f", 1, 2)
+    await catalog.delete(DeletePath("/d", recursive=True))
+    assert await sweep_everything(catalog) == 6
+    assert len(store.machine) == clean
+
+
+async def test_a_node_that_starts_gives_open_files_fresh_leases() -> None:
+    store = MemoryStore()
+    first = await new_scene(store=store)
+    await first.create("/f")
+    await first.close()
+    second = NameNode("nn", NameNodeConfig(), store, Clock(5000.0), lambda _: first.network)
+    await second.start()
+    assert second.leases.is_live(ANN, 5059.0)
+    assert not second.leases.is_live(ANN, 5060.0)
+    await second.close()
+
+
+async def test_a_take_over_that_a_crash_interrupted_is_finished_by_the_next_process() -> None:
+    store = MemoryStore()
+    network = Network(acceptors("s1", "s2", "s3"))
+    first = await new_scene(store=store, network=network)
+    view = await first.add_block(await first.create("/f"))
+    first.write(view, 2, 2, 2)
+    await first.node.catalog.fence("/f")
+    await first.close()
+    config = NameNodeConfig(heartbeat_interval_s=0.02)
+    second = await new_scene(store=store, network=network, config=config)
+    await wait_until_async(lambda: file_is_closed(second.node.catalog, "/f"))
+    assert (await second.node.catalog.stat("/f")).length == 20
+    await second.close()
+
+
+async def test_a_node_that_starts_sweeps_what_the_old_one_left() -> None:
+    store = MemoryStore()
+    catalog = await new_catalog(store)
+    await file_with_blocks(catalog, "/d/f", 1)
+    await catalog.delete(DeletePath("/d", recursive=True))
+    scene = await new_scene(store=store)
+
+    async def swept() -> bool:
+        return await scene.node.catalog.garbage() == ()
+
+    await wait_until_async(swept)
+    assert (await scene.node.catalog.counts()).blocks == 0
+    await scene.close()
+
+
+async def file_is_closed(catalog: Catalog, path: str) -> bool:
+    return not (await catalog.stat(path)).open
+
+
+async def sweep_everything(catalog: Catalog) -> int:
+    """Sweep until nothing is left; return how many blocks that freed."""
+    freed = 0
+    while numbers := await catalog.garbage():
+        for number in numbers:
+            freed += len((await catalog.sweep(number)).blocks)
+    return freed

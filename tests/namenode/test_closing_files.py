@@ -1,0 +1,325 @@
+"""How the writing of a file ends: close, take-over, expired leases. No state is stuck (H4, H5)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from paxosblock.config import NameNodeConfig
+from paxosblock.errors import (
+    FencedError,
+    InvalidRequestError,
+    LeaseError,
+    NotFoundError,
+    NotReadyError,
+)
+from paxosblock.namenode_api import (
+    BadReplica,
+    BlockRequest,
+    CloseFile,
+    CreateFile,
+    DeletePath,
+    FinalizeBlock,
+    PathRequest,
+    Rename,
+    RenewLeases,
+    TakeOver,
+)
+from paxosblock.protocol.messages import Finalize
+from paxosblock.protocol.types import (
+    FIRST_GENERATION,
+    BlockId,
+    Durability,
+    ReplicaState,
+    StorageId,
+    WriterId,
+)
+from tests.namenode.cluster import CHUNK_BYTES
+from tests.namenode.scene import ANN, BOB, Scene, create_request, new_scene
+from tests.waiting import wait_until_async
+
+CONFIG = NameNodeConfig(recovery_timeout_s=0.3)
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    scene = await new_scene(config=CONFIG)
+    yield scene
+    await scene.close()
+
+
+async def written(scene: Scene, path: str = "/f", *counts: int) -> tuple[int, BlockId]:
+    """A file with one open block whose members hold `counts` chunks."""
+    file = await scene.create(path)
+    view = await scene.add_block(file)
+    scene.write(view, *(counts or (2, 2, 2)))
+    return file, view.record.block
+
+
+async def finalize(scene: Scene, block: BlockId, length: int = 2) -> None:
+    await scene.service.finalize_block(
+        FinalizeBlock(block, ANN, FIRST_GENERATION, length, length * CHUNK_BYTES)
+    )
+
+
+async def is_open(scene: Scene, path: str = "/f") -> bool:
+    return (await scene.service.stat(PathRequest(path))).open
+
+
+def silence(scene: Scene, *storages: StorageId) -> None:
+    for storage in storages:
+        scene.network.reach[storage].alive = False
+
+
+async def test_a_close_waits_until_a_member_has_reported_the_block_finalized(
+    scene: Scene,
+) -> None:
+    file, block = await written(scene)
+    await finalize(scene, block)
+    status = await scene.service.close_file(CloseFile(file, ANN))
+    assert (status.open, status.length) == (False, 20)
+    assert (await scene.service.get_block(BlockRequest(block))).complete
+
+
+async def test_a_close_without_any_report_says_what_is_missing_and_may_be_repeated(
+    scene: Scene,
+) -> None:
+    file, block = await written(scene)
+    silence(scene, *scene.network.reach)
+    await finalize(scene, block)
+    with pytest.raises(NotReadyError) as caught:
+        await scene.service.close_file(CloseFile(file, ANN))
+    assert str(caught.value) == (
+        f"block {block}: 0 of 3 members have reported it finalized, 1 needed to close the file"
+    )
+    assert await is_open(scene)
+    await scene.register("s2")
+    assert not (await scene.service.close_file(CloseFile(file, ANN))).open
+
+
+async def test_a_block_that_was_never_written_leaves_the_file_and_the_datanodes(
+    scene: Scene,
+) -> None:
+    file = await scene.create("/f")
+    view = await scene.add_block(file)
+    await scene.service.seal_block(BlockRequest(view.record.block, ANN))
+    await scene.service.close_file(CloseFile(file, ANN))
+    assert (await scene.service.get_file(PathRequest("/f"))).blocks == ()
+    await wait_until_async(lambda: not any(a.replicas for a in scene.network.reach.values()))
+
+
+async def test_a_writer_that_renews_keeps_its_file_from_others(scene: Scene) -> None:
+    await scene.create("/f")
+    scene.clock.now += CONFIG.lease_soft_limit_s - 1
+    assert (await scene.service.renew_leases(RenewLeases((ANN,)))).lost == ()
+    scene.clock.now += CONFIG.lease_soft_limit_s - 1
+    with pytest.raises(LeaseError, match="'/f': is being written by ann"):
+        await scene.service.create(create_request("/f", BOB, overwrite=True))
+    await scene.create("/g", BOB)
+    with pytest.raises(LeaseError, match="'/f': is being written by ann"):
+        await scene.service.rename(Rename("/g", "/f", overwrite=True))
+
+
+async def test_after_the_soft_limit_another_writer_may_replace_the_file(scene: Scene) -> None:
+    file, block = await written(scene)
+    scene.clock.now += CONFIG.lease_soft_limit_s
+    status = await scene.service.create(create_request("/f", BOB, overwrite=True))
+    assert status.file_id != file
+    await wait_until_async(lambda: not any(a.replicas for a in scene.network.reach.values()))
+    with pytest.raises(NotFoundError):
+        await finalize(scene, block)
+
+
+async def test_after_the_soft_limit_anybody_may_have_the_block_sealed(scene: Scene) -> None:
+    _, block = await written(scene)
+    with pytest.raises(LeaseError):
+        await scene.service.seal_block(BlockRequest(block, BOB))
+    scene.clock.now += CONFIG.lease_soft_limit_s
+    assert (await scene.service.seal_block(BlockRequest(block, BOB))).record.length == 2
+
+
+async def test_after_the_hard_limit_the_namenode_recovers_and_closes_the_file(
+    scene: Scene,
+) -> None:
+    await written(scene, "/f", 3, 2, 2)
+    scene.clock.now += CONFIG.lease_hard_limit_s
+    for storage in scene.network.reach:
+        await scene.register(storage)
+    await scene.node.housekeeper.check_leases()
+    await wait_until_async(lambda: closed(scene))
+    assert (await scene.service.stat(PathRequest("/f"))).length in (20, 30)
+    assert len(scene.node.leases) == 0
+
+
+async def closed(scene: Scene) -> bool:
+    return not await is_open(scene)
+
+
+async def test_an_expiry_that_fails_is_tried_again_until_it_works(scene: Scene) -> None:
+    _, block = await written(scene)
+    silence(scene, *scene.network.reach)
+    scene.clock.now += CONFIG.lease_hard_limit_s
+    await scene.node.housekeeper.check_leases()
+    await wait_until_async(lambda: scene.node.recoverer.running)
+    await wait_until_async(lambda: not scene.node.recoverer.running)
+    assert await is_open(scene)
+    for storage in scene.network.reach:
+        await scene.register(storage)
+    scene.clock.now += 60
+    await scene.node.housekeeper.check_leases()
+    await wait_until_async(lambda: closed(scene))
+    assert (await scene.service.get_block(BlockRequest(block))).record.length == 2
+
+
+async def test_a_take_over_that_fails_has_fenced_the_writer_and_is_finished_later(
+    scene: Scene,
+) -> None:
+    file, block = await written(scene)
+    silence(scene, StorageId("s1"), StorageId("s2"))
+    with pytest.raises(NotReadyError, match="votes from 0 of 3 members, 2 needed"):
+        await scene.service.take_over(TakeOver("/f"))
+    with pytest.raises(FencedError, match="recovery holds the file now"):
+        await scene.service.close_file(CloseFile(file, ANN))
+    assert (await scene.service.renew_leases(RenewLeases((ANN,)))).lost == (ANN,)
+    await scene.register("s1")
+    await scene.node.housekeeper.check_leases()
+    await wait_until_async(lambda: closed(scene))
+    assert (await scene.service.get_block(BlockRequest(block))).record.length == 2
+
+
+async def test_a_file_whose_blocks_are_all_decided_needs_no_datanode_to_be_fenced(
+    scene: Scene,
+) -> None:
+    file, block = await written(scene)
+    await finalize(scene, block)
+    await wait_until_async(lambda: complete(scene, block))
+    silence(scene, *scene.network.reach)
+    assert not (await scene.service.take_over(TakeOver("/f"))).open
+    with pytest.raises(FencedError, match="'/f': was closed by namenode"):
+        await scene.service.close_file(CloseFile(file, ANN))
+
+
+async def complete(scene: Scene, block: BlockId) -> bool:
+    return (await scene.service.get_block(BlockRequest(block))).complete
+
+
+async def test_a_file_may_be_deleted_while_it_is_written(scene: Scene) -> None:
+    file, _ = await written(scene)
+    await scene.service.delete(DeletePath("/f"))
+    with pytest.raises(NotFoundError):
+        await scene.service.close_file(CloseFile(file, ANN))
+    scene.clock.now += CONFIG.lease_hard_limit_s
+    await scene.node.housekeeper.check_leases()
+    await wait_until_async(lambda: len(scene.node.leases) == 0)
+
+
+async def test_a_member_that_missed_the_end_of_the_block_copies_it(scene: Scene) -> None:
+    """K6 says that all members have all chunks; one lost its disk's content since."""
+    _, block = await written(scene)
+    victim = scene.acceptor("s2")
+    del victim.replicas[block]
+    await finalize(scene, block)
+    await wait_until_async(lambda: is_finalized(scene, "s2", block))
+    assert victim.replicas[block].length == 2
+
+
+def is_finalized(scene: Scene, storage: str, block: BlockId) -> bool:
+    replica = scene.acceptor(storage).replicas.get(block)
+    return replica is not None and replica.state is ReplicaState.FINALIZED
+
+
+async def test_a_damaged_replica_is_replaced_by_a_copy(scene: Scene) -> None:
+    _, block = await written(scene)
+    await finalize(scene, block)
+    await wait_until_async(lambda: all(is_finalized(scene, s, block) for s in scene.network.reach))
+    damaged = scene.acceptor("s1").replicas[block]
+    await scene.service.report_bad_replica(BadReplica(block, StorageId("s1"), "chunk 1: crc"))
+    await wait_until_async(
+        lambda: (
+            is_finalized(scene, "s1", block) and scene.acceptor("s1").replicas[block] is not damaged
+        )
+    )
+    assert scene.node.alarms.counts["damaged"] == 1
+
+
+async def test_the_only_replica_is_kept_however_damaged_it_is(scene: Scene) -> None:
+    _, block = await written(scene)
+    silence(scene, StorageId("s2"), StorageId("s3"))
+    await finalize(scene, block)
+    await wait_until_async(lambda: is_finalized(scene, "s1", block))
+    await scene.service.report_bad_replica(BadReplica(block, StorageId("s1"), "chunk 1: crc"))
+    with pytest.raises(NotFoundError, match="storage s9 is no member"):
+        await scene.service.report_bad_replica(BadReplica(block, StorageId("s9"), "crc"))
+    assert is_finalized(scene, "s1", block)
+
+
+async def test_a_member_that_does_not_name_a_block_it_held_is_told_again(scene: Scene) -> None:
+    block = await decided_everywhere(scene)
+    del scene.acceptor("s3").replicas[block]
+    await scene.report("s3")
+    await wait_until_async(lambda: is_finalized(scene, "s3", block))
+
+
+async def test_the_audit_finds_a_member_that_lost_a_block_nobody_remembers(scene: Scene) -> None:
+    block = await decided_everywhere(scene)
+    del scene.acceptor("s3").replicas[block]
+    scene.node.replicas.forget(block, StorageId("s3"))  # as after a restart of the NameNode
+    scene.network.asked.clear()
+    await scene.node.housekeeper.audit()
+    await wait_until_async(lambda: is_finalized(scene, "s3", block))
+    asked = {storage for storage, question in scene.network.asked if isinstance(question, Finalize)}
+    assert asked == {"s3"}
+
+
+async def decided_everywhere(scene: Scene) -> BlockId:
+    """A finalized block that all members have reported."""
+    _, block = await written(scene)
+    await finalize(scene, block)
+    record = (await scene.service.get_block(BlockRequest(block))).record
+    await wait_until_async(lambda: len(scene.node.replicas.holders(record)) == 3)
+    return block
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (create_request("/f", WriterId("")), "a writer's id has 1 to 128 characters"),
+        (create_request("/f", WriterId("namenode")), "'namenode' is not a client's writer id"),
+        (
+            CreateFile("/f", ANN, False, 0, 1, Durability.DISK),
+            "replication 0: 1 to 32 replicas",
+        ),
+        (CreateFile("/f", ANN, False, 3, 0, Durability.DISK), "'/f': block size 0 bytes"),
+        (
+            CreateFile("/f", ANN, False, 3, 1, Durability.DISK, permission=0o7777),
+            "permission 7777: 0 to 1777 (octal)",
+        ),
+    ],
+)
+async def test_a_create_that_makes_no_sense_is_refused(
+    scene: Scene, request_: CreateFile, message: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        await scene.service.create(request_)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("length", "size", "message"),
+    [
+        (-1, 0, "-1 chunks; a block has at most 16384"),
+        (16385, 16385, "16385 chunks; a block has at most 16384"),
+        (2, 0, "2 chunks cannot have 0 bytes"),
+        (0, 10, "0 chunks cannot have 10 bytes"),
+    ],
+)
+async def test_a_length_that_no_block_has_is_refused(
+    scene: Scene, length: int, size: int, message: str
+) -> None:
+    _, block = await written(scene)
+    with pytest.raises(InvalidRequestError) as caught:
+        await scene.service.finalize_block(
+            FinalizeBlock(block, ANN, FIRST_GENERATION, length, size)
+        )
+    assert str(caught.value) == f"block {block}: {message}"

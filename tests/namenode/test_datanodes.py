@@ -1,0 +1,111 @@
+"""The registry: who is alive by the clock, where a storage is, what placement is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from paxosblock.errors import InvalidRequestError
+from paxosblock.namenode.datanodes import DataNodes, Liveness
+from paxosblock.namenode_api import Heartbeat, Register, StorageReport
+from paxosblock.protocol.types import StorageId
+
+S1, S2 = StorageId("s1"), StorageId("s2")
+
+
+def report(storage: StorageId, free: int = 1000, failed: str = "") -> StorageReport:
+    return StorageReport(storage, 2000, free, 2000 - free, failed)
+
+
+def register(node: str = "dn", incarnation: str = "run-1", *storages: StorageReport) -> Register:
+    return Register(node, f"{node}:9864", incarnation, storages or (report(S1), report(S2)))
+
+
+def heartbeat(
+    *storages: StorageReport, incarnation: str = "run-1", open_blocks: int = 0
+) -> Heartbeat:
+    return Heartbeat("dn", incarnation, storages or (report(S1), report(S2)), open_blocks)
+
+
+@pytest.fixture
+def datanodes() -> DataNodes:
+    """One DataNode with two storages, heard at second 0; stale after 3 s, dead after 15."""
+    datanodes = DataNodes(3, 15)
+    datanodes.register(register(), 0)
+    return datanodes
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [(2.9, Liveness.LIVE), (3, Liveness.STALE), (14.9, Liveness.STALE), (15, Liveness.DEAD)],
+)
+def test_silence_makes_a_node_stale_and_then_dead(
+    datanodes: DataNodes, now: float, expected: Liveness
+) -> None:
+    (node,) = datanodes
+    assert datanodes.liveness(node, now) is expected
+    assert datanodes.member(S1, now).live == (expected is Liveness.LIVE)
+    assert datanodes.is_reachable(S1, now) == (expected is not Liveness.DEAD)
+
+
+def test_a_heartbeat_keeps_a_node_alive_and_tells_its_room(datanodes: DataNodes) -> None:
+    assert datanodes.heartbeat(heartbeat(report(S1, 7), report(S2, 8), open_blocks=4), 14)
+    assert [(c.free_bytes, c.load, c.stale) for c in datanodes.candidates(1, 16)] == [
+        (7, 4, False),
+        (8, 4, False),
+    ]
+
+
+def test_another_process_or_other_storages_must_register_first(datanodes: DataNodes) -> None:
+    assert not datanodes.heartbeat(heartbeat(incarnation="run-2"), 1)
+    assert not datanodes.heartbeat(heartbeat(report(S1)), 1)
+    assert not DataNodes(3, 15).heartbeat(heartbeat(), 1)
+
+
+def test_a_node_that_registers_again_may_have_another_address_and_fewer_storages(
+    datanodes: DataNodes,
+) -> None:
+    datanodes.register(Register("dn", "dn:1", "run-2", (report(S2),)), 1)
+    assert datanodes.address(S2) == "dn:1"
+    assert datanodes.address(S1) == ""
+    assert not datanodes.member(S1, 1).live
+    assert not datanodes.is_current("dn", "run-1")
+
+
+def test_a_storage_of_a_live_node_cannot_appear_in_another_one(datanodes: DataNodes) -> None:
+    with pytest.raises(InvalidRequestError, match="storage s1 of DataNode other is in use by"):
+        datanodes.register(register("other", "run-1", report(S1)), 1)
+
+
+def test_a_disk_may_move_to_another_node_once_its_own_is_dead(datanodes: DataNodes) -> None:
+    datanodes.register(register("other", "run-1", report(S1)), 15)
+    assert datanodes.address(S1) == "other:9864"
+    assert [c.node for c in datanodes.candidates(1, 15) if c.storage == S1] == ["other"]
+
+
+def test_a_placed_block_counts_as_load_and_room_until_the_next_heartbeat(
+    datanodes: DataNodes,
+) -> None:
+    datanodes.note_placed((S1,))
+    placed = {c.storage: c for c in datanodes.candidates(100, 1)}
+    assert (placed[S1].room_bytes, placed[S1].load) == (900, 1)
+    assert (placed[S2].room_bytes, placed[S2].load) == (1000, 1)
+    datanodes.heartbeat(heartbeat(), 1)
+    assert {c.room_bytes for c in datanodes.candidates(100, 1)} == {1000}
+
+
+def test_a_failed_storage_is_not_live_for_readers(datanodes: DataNodes) -> None:
+    datanodes.heartbeat(heartbeat(report(S1, failed="read-only file system"), report(S2)), 1)
+    assert not datanodes.member(S1, 1).live
+    assert datanodes.member(S2, 1).live
+
+
+def test_full_reports_are_asked_for_until_all_storages_have_reported(datanodes: DataNodes) -> None:
+    assert not datanodes.must_report("dn", 1)
+    assert datanodes.must_report("dn", 4)
+    datanodes.note_full_report(S1)
+    assert datanodes.must_report("dn", 4)
+    datanodes.note_full_report(S2)
+    assert not datanodes.must_report("dn", 4)
+    assert datanodes.has_reported(S1)
+    datanodes.register(register(), 5)
+    assert not datanodes.has_reported(S1)

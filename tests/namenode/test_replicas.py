@@ -1,0 +1,152 @@
+"""What a block report means: a verdict per replica, and who holds what."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from paxosblock.datanode_api import ReplicaSummary
+from paxosblock.namenode.replicas import Replicas, Verdict, judge
+from paxosblock.protocol import finalize
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.messages import ReadReply
+from paxosblock.protocol.types import (
+    BlockId,
+    BlockState,
+    ChunkIndex,
+    ChunkName,
+    Durability,
+    Generation,
+    ReplicaState,
+    StorageId,
+)
+from tests.namenode.scene import ANN, MEMBERS
+
+BLOCK = BlockId(1)
+OPEN = finalize.add_block(BLOCK, MEMBERS, ANN, 2, Durability.DISK)
+#: Finalized at generation 4 with 2 chunks, its writer epoch being 2.
+DECIDED = replace(
+    OPEN,
+    state=BlockState.FINALIZED,
+    generation=Generation(4),
+    writer_generation=Generation(2),
+    finalized_generation=Generation(4),
+    length=2,
+    size_bytes=20,
+)
+REBUILT = replace(OPEN, generation=Generation(3), writer_generation=Generation(2))
+
+
+def summary(
+    storage: str = "s1",
+    state: ReplicaState = ReplicaState.FINALIZED,
+    accepted: int = 4,
+    promised: int = 4,
+    *,
+    length: int = 2,
+    crc: int = 7,
+) -> ReplicaSummary:
+    generation, epoch = Generation(accepted), Generation(0)
+    reply = ReadReply(
+        BLOCK,
+        StorageId(storage),
+        Generation(promised),
+        generation,
+        epoch,
+        state,
+        False,
+        length,
+        10 * length,
+        0,
+        generation,
+        length,
+    )
+    return ReplicaSummary(
+        StorageId(storage), reply, state.value, ChunkName(ChunkIndex(length - 1), 10, crc)
+    )
+
+
+RBW = ReplicaState.RBW
+
+
+@pytest.mark.parametrize(
+    ("record", "ours", "reported", "verdict", "why"),
+    [
+        (DECIDED, True, summary(), Verdict.HOLDS, ""),
+        (DECIDED, True, summary(state=RBW, accepted=2), Verdict.FINALIZE, "is at generation 2"),
+        (DECIDED, True, summary(accepted=3, promised=3), Verdict.FINALIZE, "is at generation 3"),
+        (DECIDED, True, summary(length=1), Verdict.ALARM, "I7"),
+        (DECIDED, True, summary("s9", RBW, 1, 1), Verdict.DELETE, "no member"),
+        (DECIDED, True, summary(promised=5), Verdict.ALARM, "I9"),
+        (OPEN, True, summary(state=RBW, accepted=0, promised=0), Verdict.FINE, ""),
+        (OPEN, True, summary(accepted=0, promised=0), Verdict.ALARM, "I6"),
+        (REBUILT, True, summary(accepted=1, promised=1), Verdict.FINE, ""),
+        (REBUILT, True, summary("s9", RBW, 1, 1), Verdict.DELETE, "no member"),
+        (REBUILT, True, summary("s9", RBW, 3, 3), Verdict.FINE, ""),
+        (None, True, summary(), Verdict.DELETE, "deleted"),
+        (None, False, summary(), Verdict.ALARM, "I9"),
+        (None, False, summary(state=ReplicaState.TEMPORARY), Verdict.FINE, ""),
+    ],
+)
+def test_a_reported_replica_gets_a_verdict(
+    record: BlockRecord | None, ours: bool, reported: ReplicaSummary, verdict: Verdict, why: str
+) -> None:
+    finding = judge(record, ours, reported)
+    assert (finding.verdict, why in finding.why) == (verdict, True)
+
+
+def test_deleting_never_reaches_a_recovery_that_is_under_way() -> None:
+    """D7: the bound is below any generation that an APPEND or REBUILD may have promised."""
+    assert judge(DECIDED, True, summary("s9", RBW, 1, 1)).up_to == DECIDED.finalized_generation
+    assert judge(REBUILT, True, summary("s9", RBW, 1, 1)).up_to == REBUILT.writer_generation - 1
+
+
+def test_only_members_with_the_decided_version_are_holders() -> None:
+    replicas = Replicas()
+    replicas.note(BLOCK, MEMBERS[0], Generation(3))
+    assert replicas.holders(DECIDED) == ()
+    replicas.note(BLOCK, MEMBERS[1], Generation(4))
+    replicas.note(BLOCK, StorageId("s9"), Generation(4))
+    replicas.note(BLOCK, MEMBERS[2], Generation(3))
+    assert replicas.holders(DECIDED) == (MEMBERS[1],)
+    assert replicas.is_complete(DECIDED, 1)
+    assert not replicas.is_complete(DECIDED, 2)
+    assert not replicas.is_complete(OPEN, 1)
+
+
+def test_a_block_with_fewer_members_than_the_minimum_is_complete_with_all_of_them() -> None:
+    replicas = Replicas()
+    replicas.note(BLOCK, MEMBERS[0], Generation(4))
+    assert replicas.is_complete(replace(DECIDED, members=MEMBERS[:1]), 2)
+
+
+def test_two_holders_of_one_version_with_different_bytes_are_noticed() -> None:
+    replicas = Replicas()
+    assert replicas.note(BLOCK, MEMBERS[0], Generation(4))
+    assert replicas.note(BLOCK, MEMBERS[1], Generation(4), last_crc=7)
+    assert not replicas.note(BLOCK, MEMBERS[2], Generation(4), last_crc=8)
+    assert replicas.holders(DECIDED) == MEMBERS[:2]
+
+
+def test_a_full_report_forgets_what_it_does_not_name() -> None:
+    replicas = Replicas()
+    replicas.note(BLOCK, MEMBERS[0], Generation(4))
+    replicas.note(BlockId(2), MEMBERS[0], Generation(1))
+    assert replicas.forget_missing(MEMBERS[0], [BlockId(2)]) == (BLOCK,)
+    assert replicas.holders(DECIDED) == ()
+    assert replicas.count(MEMBERS) == 1
+
+
+async def test_whoever_waits_for_completeness_is_woken_by_the_last_report_needed() -> None:
+    replicas = Replicas()
+    waiting = [asyncio.create_task(replicas.wait_complete(DECIDED, 2)) for _ in range(3)]
+    replicas.note(BLOCK, MEMBERS[0], Generation(4))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in waiting)
+    replicas.note(BLOCK, MEMBERS[1], Generation(4))
+    async with asyncio.timeout(1):
+        await asyncio.gather(*waiting)
+    assert replicas.is_complete(DECIDED, 2)
