@@ -210,6 +210,7 @@ def install_append(
         members=members,
         writer=writer,
         base_length=record.length,
+        forced=False,  # the operator's word was about the epoch that has ended
     )
 
 

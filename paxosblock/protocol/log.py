@@ -122,6 +122,8 @@ class ChunkLog:
 
     def starts_with(self, other: ChunkLog) -> bool:
         """Whether `other` is a prefix of this log (the same chunks, not only the same length)."""
+        if self._buffer is other._buffer:
+            return other._count <= self._count
         size = other._count * _ENTRY.size
         return other._count <= self._count and self._buffer[:size] == other._buffer[:size]
 

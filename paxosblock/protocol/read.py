@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import ReadReply
-from paxosblock.protocol.quorum import read_quorum
+from paxosblock.protocol.quorum import Tally, read_quorum, tally
 from paxosblock.protocol.types import (
     NO_GENERATION,
     BlockId,
@@ -30,14 +30,15 @@ class Progress(enum.Enum):
     DONE = "done"
     """`goal` is the answer."""
     STALE_RECORD = "stale_record"
-    """A member has left the writer's generation: get the record again and start over."""
+    """Too many members have left the writer's generation: get the record and start over."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumRead:
     """R2 (quorum = floor(n/2)+1) or R1 (quorum = n) of one block under construction.
 
-    `answers` are the latest good answers: storage, chunks, bytes. `goal` is the length in chunks
+    `answers` are the latest good answers: storage, chunks, bytes. `bad` are the members that gave
+    an answer which does not count; the others may still be enough. `goal` is the length in chunks
     that a quorum must show, -1 until a quorum has answered; `goal_bytes` is the same in bytes.
     """
 
@@ -49,6 +50,7 @@ class QuorumRead:
     goal: int = -1
     goal_bytes: int = 0
     progress: Progress = Progress.WAITING
+    bad: tuple[StorageId, ...] = ()
 
 
 def quorum_read(record: BlockRecord) -> QuorumRead:
@@ -78,12 +80,23 @@ def on_read_reply(read: QuorumRead, reply: ReadReply) -> QuorumRead:
     if reply.block != read.block:
         return read
     if not is_good(reply, read.writer_generation):
-        return replace(read, progress=Progress.STALE_RECORD)
+        return _without(read, reply.storage)
     if any(answer[0] == reply.storage and answer[1] >= reply.length for answer in read.answers):
         return read
     others = tuple(answer for answer in read.answers if answer[0] != reply.storage)
     answers = (*others, (reply.storage, reply.length, reply.size_bytes))
     return _concluded(replace(read, answers=answers))
+
+
+def _without(read: QuorumRead, storage: StorageId) -> QuorumRead:
+    """Go on without a member whose answer does not count, as long as a quorum is possible."""
+    if storage not in read.bad:
+        read = replace(read, bad=(*read.bad, storage))
+    enough = tuple(known for known, length, _ in read.answers if length >= read.goal)
+    lost = sum(member not in enough for member in read.bad)
+    if tally(0, lost, len(read.members), read.quorum) is Tally.IMPOSSIBLE:
+        return replace(read, progress=Progress.STALE_RECORD)
+    return read
 
 
 def _concluded(read: QuorumRead) -> QuorumRead:
@@ -98,11 +111,12 @@ def _concluded(read: QuorumRead) -> QuorumRead:
 
 
 def to_ask(read: QuorumRead) -> tuple[StorageId, ...]:
-    """Members that have not answered, or not yet with `goal` chunks."""
+    """Members that have not answered, or not yet with `goal` chunks, and still may."""
     if read.progress is not Progress.WAITING:
         return ()
     known = {storage: length for storage, length, _ in read.answers}
-    return tuple(member for member in read.members if known.get(member, -1) < max(read.goal, 0))
+    short = tuple(m for m in read.members if known.get(m, -1) < max(read.goal, 0))
+    return tuple(member for member in short if member not in read.bad)
 
 
 def relaxed_length(record: BlockRecord, reply: ReadReply, seen: int = 0) -> int | None:

@@ -219,7 +219,8 @@ def _ask(model: Model, world: World, place: int, read: QuorumRead) -> Iterator[M
             yield _concluded(model, asked, place, after, words)
         else:
             answers = tuple(sorted(after.answers))
-            going_on = replace(reader, quorum=replace(after, answers=answers))
+            asking_on = replace(after, answers=answers, bad=tuple(sorted(after.bad)))
+            going_on = replace(reader, quorum=asking_on)
             yield Move("D6", words, _with_reader(model, asked, place, going_on))
 
 

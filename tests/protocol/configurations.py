@@ -60,7 +60,7 @@ CI: dict[str, tuple[Config, int]] = {
             reads=("R2", "R2"),
             must_fire=(*SEAL, *READ, "R2", "R2-stale", "D6"),
         ),
-        11_447,
+        25_082,
     ),
     "mixed-reads": (
         Config(
@@ -70,7 +70,7 @@ CI: dict[str, tuple[Config, int]] = {
             reads=("R2", "R1"),
             must_fire=("K6", "D5", *READ, "R1", "R2"),
         ),
-        2327,
+        2524,
     ),
     "relaxed-read": (
         Config(
