@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Self
 
+from paxosblock.client.block_verbs import AsyncDataNode, BlockVerbs
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.follow import follower
@@ -28,16 +29,18 @@ from paxosblock.namenode_api import (
     RENAME,
     STAT,
     TAKE_OVER,
+    BlockView,
     CreateFile,
     DeletePath,
     FileStatus,
     ListDirectory,
     MakeDirectories,
+    Member,
     PathRequest,
     Rename,
     TakeOver,
 )
-from paxosblock.protocol.types import Durability, WriterId
+from paxosblock.protocol.types import BlockId, Durability, WriterId
 from paxosblock.rpc import RpcClient
 from paxosblock.wire import MAX_CHUNK_BYTES
 
@@ -81,6 +84,7 @@ class AsyncClient:
             DataConnections(self.config.connect_timeout_s),
             LeaseKeeper(namenodes, self.config.lease_interval_s),
         )
+        self._blocks = BlockVerbs(self._session, new_writer())
 
     def __repr__(self) -> str:
         return f"<AsyncClient paxosblock://{','.join(self.addresses)}>"
@@ -265,6 +269,51 @@ class AsyncClient:
         request = DeletePath(path, recursive)
         answer = await self._session.namenodes.call(DELETE, request, idempotent=False)
         return answer.existed
+
+    # -- blocks without files, the seed's verbs -------------------------------------------------
+
+    async def add_block(
+        self,
+        replication: int | None = None,
+        durability: Durability | str | None = None,
+        window: int | None = None,
+    ) -> BlockView:
+        """AddBlock(): a new block that belongs to no file; this client may write it.
+
+        Every member has an empty replica when this returns (see `datanode` for writing).
+
+        Raises:
+            NoSpaceError: too few DataNodes.
+            UnavailableError: a DataNode took no replica; the block is finalized, empty.
+        """
+        config = self.config
+        return await self._blocks.add(
+            config.replication if replication is None else replication,
+            config.durability if durability is None else durability_of(durability),
+            config.window if window is None else window,
+        )
+
+    async def finalize_block(self, block: BlockId, length: int | None = None) -> BlockView:
+        """FinalizeBlock(b, length in chunks) by its writer, or FinalizeBlock(b): a recovery.
+
+        The view's record tells the length that was decided.
+
+        Raises:
+            FencedError: a recovery decided another length, or the block has another writer.
+            InvalidRequestError: no replica holds so many chunks.
+        """
+        return await self._blocks.finalize(block, length)
+
+    async def get_block(self, block: BlockId) -> BlockView:
+        """GetBlock(b): its record, linearizable, and where its members are reached.
+
+        Raises NotFoundError when there is no such block.
+        """
+        return await self._blocks.get(block)
+
+    def datanode(self, member: Member) -> AsyncDataNode:
+        """`write`, `read` and `next_gs` on the DataNode of one member of a block's view."""
+        return self._blocks.datanode(member)
 
 
 def new_writer() -> WriterId:

@@ -129,15 +129,23 @@ class AsyncFileReader:
                 ahead.cancel()
         return bytes(into)
 
-    async def __aiter__(self) -> AsyncIterator[memoryview]:
-        """The rest of the file in pieces as they were received, without a copy.
+    async def next_piece(self) -> memoryview:
+        """The next bytes as they were received, without a copy; empty at the end.
 
-        A piece stays valid as long as it is held.
+        A piece has at most 2 MiB and stays valid as long as it is held.
+
+        Raises: as `read`.
         """
         self._check_open()
-        while self._position < self.size:
-            piece = await self._sequential().next_piece(self.size)
-            self._position += len(piece)
+        if self._position >= self.size:
+            return memoryview(b"")
+        piece = await self._sequential().next_piece()
+        self._position += len(piece)
+        return piece
+
+    async def __aiter__(self) -> AsyncIterator[memoryview]:
+        """The rest of the file, piece by piece (see `next_piece`)."""
+        while piece := await self.next_piece():
             yield piece
 
     def _sequential(self) -> Prefetcher:

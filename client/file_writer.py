@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 from collections import deque
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -85,7 +86,8 @@ class AsyncFileWriter:
         self._session = session
         self._writer = writer
         self._window = window
-        self._buffer = ChunkBuffer(min(chunk_size_bytes, status.block_size))
+        self.chunk_size = min(chunk_size_bytes, status.block_size)
+        self._buffer = ChunkBuffer(self.chunk_size)
         self._lock = asyncio.Lock()
         self._block: BlockWriter | None = None
         self._previous = NO_BLOCK
@@ -104,6 +106,10 @@ class AsyncFileWriter:
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
         return f"<AsyncFileWriter {self.status.path!r} {state} at {self.tell()}>"
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            warnings.warn(f"{self!r} was never closed", ResourceWarning, source=self, stacklevel=2)
 
     @property
     def closed(self) -> bool:

@@ -89,7 +89,7 @@ class Follower:
         ahead = Prefetcher(blocks, self.position, blocks.size_bytes, ahead_bytes)
         try:
             while self.position < blocks.size_bytes:
-                piece = await ahead.next_piece(blocks.size_bytes)
+                piece = await ahead.next_piece()
                 self.position += len(piece)
                 yield bytes(piece)
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from weakref import WeakMethod
 
 from paxosblock.client.namenode import NameNodes
 from paxosblock.errors import PaxosBlockError
@@ -18,18 +19,19 @@ class LeaseKeeper:
     """Renews the leases of all open writers of a client in one call, every `interval_s`.
 
     A client that dies stops renewing, and the NameNode closes its files (A11: only the progress of
-    a writer depends on its lease, never safety).
+    a writer depends on its lease, never safety). The same goes for a writer object that was
+    dropped without `close`: it is only referred to weakly here.
     """
 
     def __init__(self, namenodes: NameNodes, interval_s: float) -> None:
         self._namenodes = namenodes
         self._interval_s = interval_s
-        self._on_lost: dict[WriterId, Callable[[], None]] = {}
+        self._on_lost: dict[WriterId, WeakMethod[Callable[[], None]]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def keep(self, writer: WriterId, on_lost: Callable[[], None]) -> None:
-        """Renew this writer's lease from now on; `on_lost` is called when it is gone."""
-        self._on_lost[writer] = on_lost
+        """Renew this writer's lease from now on; `on_lost`, a method, is called when it is gone."""
+        self._on_lost[writer] = WeakMethod(on_lost, lambda _: self.drop(writer))
         if self._task is None:
             self._task = asyncio.create_task(self._renew(), name="paxosblock-leases")
 
@@ -61,6 +63,7 @@ class LeaseKeeper:
             _logger.warning("could not renew the leases of %d writers: %s", len(writers), error)
             return
         for writer in answer.lost:
-            on_lost = self._on_lost.pop(writer, None)
+            reference = self._on_lost.pop(writer, None)
+            on_lost = None if reference is None else reference()
             if on_lost is not None:
                 on_lost()

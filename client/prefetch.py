@@ -91,12 +91,12 @@ class Prefetcher:
             self._advance(piece, len(taken), reuse=True)
         return done
 
-    async def next_piece(self, most: int) -> memoryview:
+    async def next_piece(self) -> memoryview:
         """The next bytes as they lie in the buffer, which is given away; empty at the end."""
         piece = await self._front()
         if piece is None:
             return memoryview(b"")
-        taken = piece.buffer[piece.used : piece.used + most]
+        taken = piece.buffer[piece.used :]
         self._advance(piece, len(taken), reuse=False)
         return taken
 

@@ -32,6 +32,7 @@ from paxosblock.namenode_api import (
     FINALIZE_BLOCK,
     GET_BLOCK,
     GET_FILE,
+    NO_FILE,
     RENEW_LEASES,
     REPORT_BAD_REPLICA,
     SEAL_BLOCK,
@@ -161,11 +162,14 @@ class MemoryCluster:
         return status
 
     async def add_block(self, request: AddBlock) -> BlockView:
-        file = self._file(request.file_id)
-        if file.writer != request.writer:
-            raise FencedError("somebody else writes this file")
-        if file.blocks and file.blocks[-1] != request.previous:
-            return self._view(file.blocks[-1])
+        blocks: list[BlockId] = []
+        if request.file_id != NO_FILE:
+            file = self._file(request.file_id)
+            if file.writer != request.writer:
+                raise FencedError("somebody else writes this file")
+            blocks = file.blocks
+        if blocks and blocks[-1] != request.previous:
+            return self._view(blocks[-1])
         usable = [n.storage for n in self.nodes if n.storage not in request.excluded]
         if len(usable) < min(2, len(self.nodes)):
             raise NoSpaceError("too few DataNodes")
@@ -174,7 +178,7 @@ class MemoryCluster:
         self.records[block] = finalize.add_block(
             block, members, request.writer, request.window, request.durability
         )
-        file.blocks.append(block)
+        blocks.append(block)
         return self._view(block)
 
     async def finalize_block(self, request: FinalizeBlock) -> BlockView:

@@ -207,6 +207,7 @@ async def test_a_lost_lease_surfaces_at_the_next_call() -> None:
         await wait_until_async(is_fenced)
         with pytest.raises(FencedError, match="lease"):
             await out.hflush()
+        await out.abort()
         assert cluster.calls.count("add_block") == 0
 
 

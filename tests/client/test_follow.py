@@ -82,6 +82,7 @@ async def test_a_take_over_ends_a_follower_with_everything_that_was_kept() -> No
         await fs.take_over("/a")
         await asyncio.wait_for(tail.task, 10)
         assert tail.heard == cluster.content("/a") == b"hello"
+        await out.abort()
 
 
 async def test_a_quiet_file_is_not_asked_about_in_a_loop() -> None:
@@ -121,3 +122,4 @@ async def test_a_follower_of_a_replaced_file_does_not_mix_the_two() -> None:
         with pytest.raises(NotFoundError, match="replaced"):
             await asyncio.wait_for(tail.task, 10)
         assert tail.heard == b"old"
+        await old.abort()

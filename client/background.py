@@ -1,0 +1,119 @@
+"""An event loop in a thread of its own, for callers that do not run on asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, Final, Generic, TypeVar
+
+from paxosblock.errors import InvalidRequestError
+from paxosblock.loop import new_event_loop
+
+T = TypeVar("T")
+
+STOP_WITHIN_S: Final = 2.0
+
+
+class BackgroundLoop:
+    """Runs coroutines for other threads. It lives in the process that made it: not in a fork."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._loop = new_event_loop()
+        # A daemon: a program that forgets to close a client must still be able to end.
+        self._thread = threading.Thread(target=self._run, name="paxosblock-client", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a fork of the process that made it: then its thread is not here."""
+        return self._process != os.getpid()
+
+    @property
+    def usable(self) -> bool:
+        """Whether coroutines can run: it was not stopped, and this process did not fork since."""
+        return not self.forked and self._thread.is_alive()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Running[T]:
+        """Start `work` and do not wait for it.
+
+        Raises:
+            InvalidRequestError: this is a fork of the process that made the client, or the client
+                is closed.
+        """
+        if not self.usable:
+            work.close()
+            raise InvalidRequestError("the client is closed, or belongs to the process before fork")
+        return Running(self._loop, work)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` and return its result. An interrupt (Ctrl-C) cancels it."""
+        running = self.submit(work)
+        try:
+            return running.result()
+        except BaseException:
+            running.cancel()
+            raise
+
+    def stop(self, last: Coroutine[Any, Any, None]) -> None:
+        """Run `last`, then end the thread; gives up after two seconds, so that nothing hangs."""
+        if not self.usable or threading.current_thread() is self._thread:
+            last.close()
+            return
+        self.submit(last).wait(STOP_WITHIN_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(STOP_WITHIN_S)
+
+
+class Running(Generic[T]):
+    """Work under way on a background loop.
+
+    Unlike the future of `asyncio.run_coroutine_threadsafe` it is done only when the work has really
+    ended, also when it was cancelled: what comes next does not meet it half-way.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+        self._loop = loop
+        self._done: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._task: asyncio.Task[T] | None = None
+        loop.call_soon_threadsafe(self._start, work)
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> None:
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(self._finish)
+
+    def _finish(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self._done.set_exception(concurrent.futures.CancelledError())
+        elif (error := task.exception()) is not None:
+            self._done.set_exception(error)
+        else:
+            self._done.set_result(task.result())
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until it has ended, one way or another."""
+        concurrent.futures.wait([self._done], timeout_s)
+
+    def result(self) -> T:
+        """Wait for the result, or raise what the work raised."""
+        return self._done.result()
+
+    def cancel(self) -> None:
+        """Cancel it and wait until it has ended, but not for longer than two seconds."""
+        if not self._done.done():
+            self._loop.call_soon_threadsafe(self._cancel)
+            self.wait(STOP_WITHIN_S)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()

@@ -1,0 +1,281 @@
+"""The seed's own verbs, for programs that use blocks without files.
+
+`AddBlock`, `FinalizeBlock` and `GetBlock` of the NameNode; `Write`, `Read` and `NextGS` of a
+DataNode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TypeVar
+
+from paxosblock.client.block_reader import BlockReader, Extent
+from paxosblock.client.block_writer import BlockFailed, BlockWriter
+from paxosblock.client.chunks import Buffer, chunk_of
+from paxosblock.client.session import Session
+from paxosblock.datanode_api import ACCEPT, Ask, Told
+from paxosblock.errors import (
+    CorruptionError,
+    DeadlineError,
+    FencedError,
+    InvalidRequestError,
+    NotFoundError,
+    NotReadyError,
+    OutcomeUnknownError,
+    PaxosBlockError,
+    ProtocolError,
+    UnavailableError,
+)
+from paxosblock.namenode_api import (
+    ADD_BLOCK,
+    FINALIZE_BLOCK,
+    GET_BLOCK,
+    NO_BLOCK,
+    NO_FILE,
+    SEAL_BLOCK,
+    AddBlock,
+    BlockRequest,
+    BlockView,
+    FinalizeBlock,
+    Member,
+)
+from paxosblock.protocol.messages import LastVote, Nack, NextGS, Read, ReadReply, Vote
+from paxosblock.protocol.read import Version
+from paxosblock.protocol.types import (
+    FIRST_GENERATION,
+    BlockId,
+    ChunkIndex,
+    Durability,
+    Generation,
+    Reason,
+    WriterId,
+)
+from paxosblock.rpc import RpcClient
+from paxosblock.wire import Flags, FrameKind, Header
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class BlockVerbs:
+    """Blocks without files; `writer` is who may write and finalize those that are added here."""
+
+    session: Session
+    writer: WriterId
+
+    async def add(self, replication: int, durability: Durability, window: int) -> BlockView:
+        """AddBlock() and an empty replica at every member (K1, W1).
+
+        Raises:
+            NoSpaceError: too few DataNodes.
+            UnavailableError: a member took no replica; the block is finalized, empty.
+            OutcomeUnknownError: no answer; a block that nobody uses may have been added.
+        """
+        request = AddBlock(
+            NO_FILE, self.writer, NO_BLOCK, window, replication=replication, durability=durability
+        )
+        view = await self.session.namenodes.call(ADD_BLOCK, request, idempotent=False)
+        block = BlockWriter(
+            view,
+            self.writer,
+            self.session.namenodes,
+            vote_timeout_s=self.session.config.vote_timeout_s,
+        )
+        try:
+            await block.open(self.session.writing)
+        except BlockFailed as failure:
+            await block.seal()
+            raise UnavailableError(str(failure), block=view.record.block) from failure
+        block.release()
+        return view
+
+    async def finalize(self, block: BlockId, length: int | None) -> BlockView:
+        """FinalizeBlock(b, length) when all members hold exactly `length` chunks, or, without a
+        length, FinalizeBlock(b): have it recovered (K6, K11).
+
+        Raises:
+            FencedError: a recovery decided another length, or the block has another writer.
+            InvalidRequestError: no member holds so many chunks.
+        """
+        if length is None:
+            return await self.session.namenodes.call(SEAL_BLOCK, BlockRequest(block))
+        view = await self.get(block)
+        states = await asyncio.gather(
+            *(self.datanode(member).state(block) for member in view.members), return_exceptions=True
+        )
+        sizes = {
+            state.size_bytes
+            for state in states
+            if isinstance(state, ReadReply) and state.length == length
+        }
+        if len(sizes) != 1:
+            raise InvalidRequestError(f"block {block}: no member has {length} chunks", block=block)
+        request = FinalizeBlock(block, self.writer, FIRST_GENERATION, length, sizes.pop())
+        return await self.session.namenodes.call(FINALIZE_BLOCK, request)
+
+    async def get(self, block: BlockId) -> BlockView:
+        """GetBlock(b): the record, linearizable, and where the members are reached (K10).
+
+        Raises NotFoundError when there is no such block.
+        """
+        return await self.session.namenodes.call(GET_BLOCK, BlockRequest(block))
+
+    def datanode(self, member: Member) -> AsyncDataNode:
+        """The verbs of the DataNode that holds one member of a block."""
+        return AsyncDataNode(self.session, member)
+
+
+class AsyncDataNode:
+    """What the seed asks of one DataNode. Made by `AsyncClient.datanode`."""
+
+    def __init__(self, session: Session, member: Member) -> None:
+        self.member = member
+        self._session = session
+        self._lock = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<AsyncDataNode {self.member.storage} at {self.member.address}>"
+
+    async def write(
+        self,
+        block: BlockId,
+        generation: Generation,
+        index: ChunkIndex,
+        data: Buffer,
+        *,
+        sync: bool = False,
+    ) -> Vote:
+        """Write(b, gs, c, data): propose one chunk to this DataNode alone, and return its vote.
+
+        The chunk is acknowledged when every member has voted for the same bytes. A repeated write
+        of the same bytes gets the same vote (A7).
+
+        Raises:
+            FencedError: a higher generation was promised.
+            InvalidRequestError: not the next chunk.
+            CorruptionError: the chunk has other bytes already.
+            DeadlineError, OutcomeUnknownError: no vote came; there may be one.
+        """
+        chunk = chunk_of(data, sync=sync)
+        header = Header(
+            FrameKind.CHUNK,
+            Flags.SYNC if sync else 0,
+            chunk.size_bytes,
+            chunk.crc,
+            block,
+            generation,
+            index,
+        )
+        async with self._lock:
+            connection = await self._session.writing.get(self.member.address)
+            listener = _OneVote(self.member)
+            connection.listen(block, listener)
+            try:
+                connection.send(header.pack(), chunk.data)
+                async with asyncio.timeout(self._session.config.vote_timeout_s):
+                    return await listener.vote
+            except TimeoutError as error:
+                if isinstance(error, PaxosBlockError):
+                    raise
+                raise DeadlineError(
+                    f"{self.member.storage} did not vote for chunk {index} of block {block}"
+                ) from None
+            finally:
+                connection.ignore(block)
+
+    async def state(self, block: BlockId) -> ReadReply:
+        """The registers of the replica. Raises NotFoundError when there is none here."""
+        connection = await self._session.reading.get(self.member.address)
+        ask = Ask(self.member.storage, read=Read(block))
+        told = await connection.tell(ask, self._session.config.rpc_timeout_s)
+        return _answer(told.read_reply, told)
+
+    async def read(
+        self, block: BlockId, offset: int = 0, max_length: int = -1
+    ) -> tuple[Generation, bytes]:
+        """Read(b, offset, max_length): the highest generation promised, and bytes of the replica.
+
+        What one replica holds is a vote, not a decision: only a reader that asks a quorum
+        (`AsyncClient.open`) knows what will stay. A replica that may have lost votes tells none.
+        """
+        state = await self.state(block)
+        end = state.size_bytes if max_length < 0 else min(state.size_bytes, offset + max_length)
+        if state.weak or offset >= end:
+            return state.max_generation, b""
+        version = Version(state.epoch, state.finalized_generation, state.length)
+        extent = Extent(block, version, 0, state.size_bytes, (self.member,))
+        into = bytearray(end - offset)
+        await BlockReader(self._session, extent).fetch(offset, memoryview(into))
+        return state.max_generation, bytes(into)
+
+    async def next_gs(self, block: BlockId, generation: Generation) -> LastVote:
+        """NextGS(b, gs): make the replica promise a generation, and return its last vote.
+
+        This fences the block's writer. It is what the NameNode does in a recovery; generations are
+        the NameNode's to allocate, so a caller that invents one is in the way of the next recovery.
+
+        Raises:
+            FencedError: it promised a higher one already.
+        """
+        view = await self._session.namenodes.call(GET_BLOCK, BlockRequest(block))
+        record = view.record
+        request = NextGS(
+            block, generation, record.writer_generation, record.window, record.durability
+        )
+        async with RpcClient() as rpc:
+            told = await rpc.call(
+                self.member.address,
+                ACCEPT.name,
+                Ask(self.member.storage, next_gs=request),
+                ACCEPT.answer,
+                self._session.config.rpc_timeout_s,
+            )
+        return _answer(told.last_vote, told)
+
+
+class _OneVote:
+    """Waits for what one DataNode says about one chunk."""
+
+    def __init__(self, member: Member) -> None:
+        self.vote: asyncio.Future[Vote] = asyncio.get_running_loop().create_future()
+        self._member = member
+
+    def on_vote(self, header: Header) -> None:
+        synced = bool(header.flags & Flags.SYNC)
+        vote = Vote(header.block, header.generation, header.index, self._member.storage, synced)
+        if not self.vote.done():
+            self.vote.set_result(vote)
+
+    def on_nack(self, nack: Nack) -> None:
+        if not self.vote.done():
+            self.vote.set_exception(refused(nack))
+
+    def on_lost(self, error: PaxosBlockError) -> None:
+        if not self.vote.done():
+            self.vote.set_exception(OutcomeUnknownError(str(error)))
+
+
+def _answer(answer: T | None, told: Told) -> T:
+    if answer is not None:
+        return answer
+    raise ProtocolError(f"unexpected answer {told}") if told.nack is None else refused(told.nack)
+
+
+def refused(nack: Nack) -> PaxosBlockError:
+    """What a refusal by an acceptor means to who asked."""
+    text = (
+        f"{nack.storage} refused generation {nack.generation} of block {nack.block}: "
+        f"{nack.reason.value} (promised {nack.max_generation}, holds {nack.length} chunks)"
+    )
+    match nack.reason:
+        case Reason.FENCED:
+            return FencedError(text)
+        case Reason.GAP:
+            return InvalidRequestError(text)
+        case Reason.NO_REPLICA:
+            return NotFoundError(text)
+        case Reason.STALE:
+            return NotReadyError(text)
+        case Reason.CORRUPT:
+            return CorruptionError(text)

@@ -1,0 +1,303 @@
+"""Files of `Client`: io.RawIOBase on the outside, asyncio on another thread.
+
+Small writes and reads stay on the caller's side and cross to the other thread once per chunk.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from paxosblock.client.background import BackgroundLoop, Running
+from paxosblock.client.file_reader import AsyncFileReader
+from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.receipt import FlushReceipt
+from paxosblock.errors import InvalidRequestError
+from paxosblock.namenode_api import FileStatus
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+
+COPIED_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
+
+
+class FileWriter(io.RawIOBase):
+    """A file that this client writes; made by `Client.create`. See `AsyncFileWriter`.
+
+    `write` may return while its chunk is still on its way to the other thread: an error of it is
+    raised by the next call. `flush` is `hflush`. Leaving `with` by an exception calls `abort`.
+    """
+
+    def __init__(self, background: BackgroundLoop, file: AsyncFileWriter) -> None:
+        self._background = background
+        self._file = file
+        self._buffer = bytearray()
+        self._handed_over: Running[int] | None = None
+        self._position = 0
+        self._released = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return f"<FileWriter {self.name!r} {state} at {self._position}>"
+
+    @property
+    def name(self) -> str:
+        """The file's path."""
+        return self._file.status.path
+
+    @property
+    def status(self) -> FileStatus:
+        """The file as it was created, or as it was closed."""
+        return self._file.status
+
+    def writable(self) -> bool:
+        """True."""
+        return True
+
+    def tell(self) -> int:
+        """Bytes written so far, flushed or not."""
+        return self._position
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Append `data`; return its length. Raises as `AsyncFileWriter.write`."""
+        self._check_open()
+        view = memoryview(data).cast("B")
+        size, chunk_size = len(view), self._file.chunk_size
+        if self._buffer or size < chunk_size:
+            taken = view[: chunk_size - len(self._buffer)]
+            self._buffer += taken
+            view = view[len(taken) :]
+            if len(self._buffer) == chunk_size:
+                self._hand_over_buffer()
+        whole = len(view) - len(view) % chunk_size
+        self._hand_over_chunks(view[:whole])
+        self._buffer += view[whole:]
+        self._position += size
+        return size
+
+    def hflush(self) -> FlushReceipt:
+        """Wait until every reader will see what was written (see `AsyncFileWriter.hflush`)."""
+        self._settle()
+        return self._background.run(self._file.hflush())
+
+    def hsync(self) -> FlushReceipt:
+        """Wait until what was written is on stable storage (see `AsyncFileWriter.hsync`)."""
+        self._settle()
+        return self._background.run(self._file.hsync())
+
+    def flush(self) -> None:
+        """`hflush`, under the name that Python's files have for it."""
+        if not self._released:
+            self.hflush()
+
+    def close(self) -> None:
+        """Close the file for good; see `AsyncFileWriter.close` for what an error leaves behind."""
+        if self.closed:
+            return
+        try:
+            self._settle()
+            self._background.run(self._file.close())
+        except BaseException:
+            self.abort()
+            raise
+        self._release()
+
+    def abort(self) -> None:
+        """Drop what was not flushed, keep what was acknowledged, close the file."""
+        if self.closed:
+            return
+        self._release()
+        if self._handed_over is not None:
+            self._handed_over.cancel()
+        if self._background.usable:
+            self._background.run(self._file.abort())
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        """Nothing is sent from a garbage collection: the file is left to its lease."""
+        if not getattr(self, "_released", True):
+            self._release()
+
+    def _release(self) -> None:
+        self._released = True  # io.RawIOBase.close flushes; there is nothing left to flush
+        self._buffer = bytearray()
+        super().close()
+
+    def _settle(self) -> None:
+        """Nothing is left on this side."""
+        self._check_open()
+        self._hand_over_buffer()
+        self._wait()
+
+    def _hand_over_buffer(self) -> None:
+        if self._buffer:
+            self._hand_over(bytes(self._buffer))
+            self._buffer = bytearray()
+
+    def _hand_over_chunks(self, view: memoryview) -> None:
+        """Immutable bytes by reference, others as copies of at most 4 MiB."""
+        if isinstance(view.obj, bytes):
+            if view:
+                self._hand_over(view)
+            return
+        step = max(1, COPIED_AT_ONCE_BYTES // self._file.chunk_size) * self._file.chunk_size
+        for at in range(0, len(view), step):
+            self._hand_over(bytes(view[at : at + step]))
+
+    def _hand_over(self, data: bytes | memoryview) -> None:
+        """Give `data` to the other thread, once it has dealt with what it got before."""
+        self._wait()
+        self._handed_over = self._background.submit(self._file.write(data))
+
+    def _wait(self) -> None:
+        """An interrupt while waiting loses nothing: the next call waits on."""
+        if self._handed_over is not None:
+            self._handed_over.wait()
+            handed_over, self._handed_over = self._handed_over, None
+            handed_over.result()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise InvalidRequestError(f"'{self.name}': the file is closed")
+
+
+class FileReader(io.RawIOBase):
+    """A file as it was when it was opened; made by `Client.open`. See `AsyncFileReader`.
+
+    Iterating gives lines, as with any Python file; `pieces` gives the bytes as they come.
+    """
+
+    def __init__(self, background: BackgroundLoop, file: AsyncFileReader) -> None:
+        self._background = background
+        self._file = file
+        self._piece = memoryview(b"")
+        self._piece_at = 0
+        self._position = 0
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return f"<FileReader {self.name!r} {state} at {self._position} of {self.size}>"
+
+    @property
+    def name(self) -> str:
+        """The file's path."""
+        return self._file.path
+
+    @property
+    def status(self) -> FileStatus:
+        """The file when it was opened."""
+        return self._file.status
+
+    @property
+    def size(self) -> int:
+        """Length of the file in bytes when it was opened."""
+        return self._file.size
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next `read` begins."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Move to `offset` from the start, the position or the end; return the new position."""
+        self._check_open()
+        if whence == io.SEEK_CUR:
+            offset, whence = offset + self._position, io.SEEK_SET
+        self._position = self._file.seek(offset, whence)
+        return self._position
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next `size` bytes, fewer only at the end; without a size all that is left."""
+        self._check_open()
+        left = max(0, self.size - self._position)
+        wanted = left if size is None or size < 0 else min(size, left)
+        held = self._held(wanted)
+        if len(held) == wanted:
+            self._position += wanted
+            return bytes(held)
+        into = bytearray(wanted)
+        self.readinto(into)
+        return bytes(into)
+
+    def readall(self) -> bytes:
+        """All that is left."""
+        return self.read()
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Fill `buffer` with the next bytes; return how many, fewer than fit only at the end."""
+        self._check_open()
+        into = memoryview(buffer).cast("B")
+        done = 0
+        while done < len(into):
+            held = self._held(len(into) - done) or self._next(len(into) - done)
+            if not held:
+                break
+            into[done : done + len(held)] = held
+            done += len(held)
+            self._position += len(held)
+        return done
+
+    def pread(self, offset: int, size: int) -> bytes:
+        """`size` bytes from `offset` on, fewer only at the end; the position stays."""
+        self._check_open()
+        return self._background.run(self._file.pread(offset, size))
+
+    def pieces(self) -> Iterator[memoryview]:
+        """The rest of the file as it was received, without a copy; a piece stays valid."""
+        while (piece := self._held(self.size)) or (piece := self._next(self.size)):
+            self._position += len(piece)
+            yield piece
+
+    def close(self) -> None:
+        """Stop fetching."""
+        if not self.closed:
+            super().close()
+            self._piece = memoryview(b"")
+            if self._background.usable:
+                self._background.run(self._file.close())
+
+    def __del__(self) -> None:
+        """Nothing is to be told to anybody."""
+
+    def _held(self, most: int) -> memoryview:
+        """The next bytes, as far as they are here already."""
+        begin = self._position - self._piece_at
+        if not 0 <= begin < len(self._piece):
+            return memoryview(b"")
+        return self._piece[begin : begin + most]
+
+    def _next(self, most: int) -> memoryview:
+        """Fetch the piece at our position."""
+        self._check_open()
+        self._piece = self._background.run(self._piece_from(self._position))
+        self._piece_at = self._position
+        return self._piece[:most]
+
+    async def _piece_from(self, position: int) -> memoryview:
+        if self._file.tell() != position:
+            self._file.seek(position)
+        return await self._file.next_piece()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise InvalidRequestError(f"'{self.name}': the file is closed")

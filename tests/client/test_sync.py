@@ -1,0 +1,263 @@
+"""`Client` and its files, against memory nodes that run on the test's own loop."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.sync import Client
+from paxosblock.errors import InvalidRequestError
+from paxosblock.protocol.types import ChunkIndex, Generation
+from tests.client.memory_cluster import MemoryCluster, memory_cluster
+
+KIB = 1024
+
+
+async def using(work: Callable[[Client, MemoryCluster], None], count: int = 3) -> None:
+    """Run `work` with a synchronous client on a thread of its own."""
+
+    def run(cluster: MemoryCluster, fs: AsyncClient) -> None:
+        with Client([cluster.address], fs.config) as client:
+            work(client, cluster)
+
+    async with memory_cluster(count) as (cluster, fs):
+        await asyncio.to_thread(run, cluster, fs)
+
+
+async def test_a_file_goes_in_and_comes_out_byte_for_byte() -> None:
+    data = os.urandom(100 * KIB + 17)
+
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        with fs.create("/a", chunk_size=4 * KIB, block_size=32 * KIB) as out:
+            for start in range(0, len(data), 1000):
+                out.write(data[start : start + 1000])
+            assert out.tell() == len(data)
+        assert cluster.content("/a") == data
+        with fs.open("/a") as file:
+            assert file.read(10) == data[:10]
+            assert file.pread(50 * KIB, 10) == data[50 * KIB : 50 * KIB + 10]
+            assert file.read() == data[10:]
+            assert file.read(1) == b""
+
+    await using(work)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+async def test_large_and_small_writes_mix_in_any_order(kind: type) -> None:
+    data = os.urandom(64 * KIB)
+
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        with fs.create("/a", chunk_size=1000) as out:
+            at = 0
+            for size in (1, 998, 1, 1, 999, 5000, 7, 1000, 30_000, 12):
+                out.write(kind(data[at : at + size]))
+                at += size
+        assert cluster.content("/a") == data[:at]
+
+    await using(work)
+
+
+async def test_small_writes_do_not_cross_to_the_other_thread() -> None:
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        with fs.create("/a", chunk_size=1000) as out:
+            for _ in range(999):
+                out.write(b"x")
+            assert cluster.calls == ["create"]
+            out.write(b"x")
+            assert out.hflush().length == 1000
+
+    await using(work)
+
+
+async def test_files_fit_into_pythons_own_wrappers() -> None:
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        with io.TextIOWrapper(fs.create("/a"), encoding="utf-8") as text:
+            text.write("grün\nblau\n")
+        with io.TextIOWrapper(io.BufferedReader(fs.open("/a")), encoding="utf-8") as text:
+            assert text.readlines() == ["grün\n", "blau\n"]
+        with fs.open("/a") as file:
+            assert list(file) == ["grün\n".encode(), b"blau\n"]
+
+    await using(work)
+
+
+async def test_seek_and_read_inside_what_is_held_need_no_other_request() -> None:
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        with fs.create("/a") as out:
+            out.write(bytes(range(100)))
+        with fs.open("/a") as file:
+            assert file.read(100) == bytes(range(100))
+            before = sum(node.reads_served for node in cluster.nodes)
+            assert file.seek(10) == 10
+            assert file.read(5) == bytes(range(10, 15))
+            assert file.seek(5, io.SEEK_CUR) == 20
+            assert file.read(1) == bytes([20])
+            assert file.seek(-1, io.SEEK_END) == 99
+            assert file.readall() == bytes([99])
+            assert sum(node.reads_served for node in cluster.nodes) == before
+
+    await using(work)
+
+
+async def test_pieces_hold_the_whole_file() -> None:
+    data = os.urandom(50 * KIB)
+
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        with fs.create("/a", chunk_size=KIB) as out:
+            out.write(data)
+        with fs.open("/a") as file:
+            assert b"".join(file.pieces()) == data
+
+    await using(work)
+
+
+async def test_follow_is_an_ordinary_iterator() -> None:
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        with fs.create("/a") as out:
+            out.write(b"hello")
+            out.hflush()
+            tail = fs.follow("/a")
+            assert next(tail) == b"hello"
+        assert list(tail) == []
+
+    await using(work)
+
+
+async def test_leaving_by_an_exception_drops_what_was_not_flushed() -> None:
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        def fail() -> None:
+            with fs.create("/a") as out:
+                out.write(b"kept")
+                out.flush()
+                out.write(b"dropped")
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        assert cluster.content("/a") == b"kept"
+
+    await using(work)
+
+
+async def test_the_verbs_of_the_seed_write_and_finalize_a_block() -> None:
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        view = fs.add_block(durability="memory")
+        block, first = view.record.block, Generation(0)
+        nodes = [fs.datanode(member) for member in view.members]
+        for index, data in enumerate((b"one", b"two")):
+            votes = [node.write(block, first, ChunkIndex(index), data) for node in nodes]
+            assert [vote.index for vote in votes] == [index] * 3
+        assert nodes[0].read(block) == (first, b"onetwo")
+        assert nodes[0].read(block, 2, 2) == (first, b"et")
+        with pytest.raises(InvalidRequestError, match="gap"):
+            nodes[0].write(block, first, ChunkIndex(7), b"far")
+        with pytest.raises(InvalidRequestError, match="no member"):
+            fs.finalize_block(block, 3)
+        decided = fs.finalize_block(block, 2).record
+        assert (decided.finalized, decided.length, decided.size_bytes) == (True, 2, 6)
+        assert fs.get_block(block).record == decided
+
+    await using(work)
+
+
+async def run_script(script: str, *, interrupt_at: str = "") -> tuple[int, str]:
+    """Run a program that gets a cluster's address; its exit code and all that it printed.
+
+    SIGINT is sent to it when it has printed `interrupt_at`.
+    """
+    async with memory_cluster() as (cluster, _):
+        command = [sys.executable, "-X", "dev", "-c", script, cluster.address]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        assert process.stdout is not None
+        printed = b""
+        if interrupt_at:
+            printed = await asyncio.wait_for(process.stdout.readuntil(interrupt_at.encode()), 20)
+            process.send_signal(signal.SIGINT)
+        printed += await asyncio.wait_for(process.stdout.read(), 20)
+        return await process.wait(), printed.decode()
+
+
+async def test_an_interrupt_while_waiting_leaves_the_client_usable() -> None:
+    script = """
+import sys
+from paxosblock import Client
+with Client([sys.argv[1]]) as fs, fs.create("/a") as out:
+    out.write(b"hello")
+    out.hflush()
+    tail = fs.follow("/a")
+    try:
+        print(next(tail), flush=True)
+        next(tail)
+    except KeyboardInterrupt:
+        print("interrupted")
+    out.write(b" again")
+    out.hflush()
+    with fs.open("/a") as file:
+        print(file.read())
+"""
+    code, printed = await run_script(script, interrupt_at="b'hello'\n")
+    assert (code, printed) == (0, "b'hello'\ninterrupted\nb'hello again'\n")
+
+
+async def test_a_program_that_closes_nothing_still_ends() -> None:
+    script = """
+import sys
+from paxosblock import Client
+fs = Client([sys.argv[1]])
+out = fs.create("/a")
+out.write(b"hello")
+out.hflush()
+file = fs.open("/a")
+print(file.read())
+"""
+    code, printed = await run_script(script)
+    assert code == 0
+    first, warning = printed.splitlines()
+    assert first == "b'hello'"
+    assert "ResourceWarning" in warning
+    assert "'/a' open at 5> was never closed" in warning
+
+
+async def test_a_forked_process_has_a_client_of_its_own() -> None:
+    script = """
+import os, sys
+from paxosblock import Client
+from paxosblock.errors import InvalidRequestError
+with Client([sys.argv[1]]) as fs:
+    with fs.create("/a") as out:
+        out.write(b"hello")
+    inherited = fs.open("/a")
+    child = os.fork()
+    with fs.open("/a") as file:
+        assert file.read() == b"hello"
+    if child == 0:
+        try:
+            inherited.read()
+        except InvalidRequestError as error:
+            print(error, flush=True)
+        fs.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert inherited.read() == b"hello"
+"""
+    code, printed = await run_script(script)
+    assert (code, printed) == (0, "the client is closed, or belongs to the process before fork\n")
+
+
+async def test_a_closed_client_says_so() -> None:
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        fs.close()
+        fs.close()
+        with pytest.raises(InvalidRequestError, match="closed"):
+            fs.stat("/")
+
+    await using(work)
