@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +12,7 @@ from typing import Final
 from paxosblock import control
 from paxosblock.cluster_folder import ClusterFolder, Member, last_words
 from paxosblock.errors import DeadlineError, ExistsError, UnavailableError
-from paxosblock.process import identify, spawn
+from paxosblock.process import Child, identify, spawn
 
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
@@ -30,7 +29,7 @@ class Node:
         self.member = member
         self._folder = folder
         self._command = command
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
         self._process = folder.read_process(member.name)
         self._log_start = 0
 
@@ -61,7 +60,7 @@ class Node:
     @property
     def exit_code(self) -> int | None:
         """How the process that this object started has ended, negative for a signal."""
-        return None if self._child is None else self._child.poll()
+        return None if self._child is None else self._child.exit_code()
 
     @property
     def log(self) -> Path:
@@ -161,7 +160,7 @@ class Node:
         if self._process is not None and not self._process.wait(timeout_s):
             return False
         if self._child is not None:
-            self._child.wait()
+            self._child.exit_code(wait=True)
         self._folder.forget_process(self.name)
         return True
 

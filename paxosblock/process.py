@@ -10,7 +10,6 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -94,29 +93,44 @@ def _spawner() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="paxosblock-spawner")
 
 
-def spawn(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start `command` with its output appended to `log`, in a process group of its own, so that a
+class Child:
+    """A process that this one started, and the only one who may ask how it ended."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def exit_code(self, *, wait: bool = False) -> int | None:
+        """How it ended, negative for a signal; None while it runs, unless that is waited for."""
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, 0 if wait else os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+
+def spawn(command: Sequence[str], log: Path) -> Child:
+    """Start `command` with its output appended to `log`, in a session of its own, so that a
     Ctrl-C at the terminal is for whoever started it.
+
+    Nobody has to wait for it: it may outlive this process, unless it calls `die_with`.
 
     Raises:
         StorageError: the log cannot be written or the command cannot be run.
     """
     try:
-        with open(log, "ab") as output:
-            return (
-                _spawner()
-                .submit(
-                    subprocess.Popen,
-                    list(command),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                )
-                .result()
-            )
+        return Child(_spawner().submit(_spawn, command, log).result())
     except OSError as error:
-        raise StorageError(f"cannot start {command[0]}: {error}") from error
+        raise StorageError(f"cannot start {command[0]}: {error.strerror}") from error
+
+
+def _spawn(command: Sequence[str], log: Path) -> int:
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    files = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.fspath(log), append, 0o644),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    return os.posix_spawn(command[0], list(command), os.environ, file_actions=files, setsid=True)
 
 
 def die_with(parent: int) -> None:

@@ -53,7 +53,7 @@ def explain(session: Session, words: tuple[str, ...]) -> None:
 
     \b
       $ paxosblock explain /logs/a.log
-      block 7 of /logs/a.log: finalized (COMPLETE), 12 chunks, 6291456 bytes
+      block 7 of /logs/a.log: finalized (complete), 12 chunks, 6291456 bytes
         written in generation 0, length decided in generation 1
         storage  node        state      promised  accepted  chunks  bytes    last chunk
         S-3f...  datanode-0  finalized  1         1         12      6291456  11 (524288 bytes, ...)

@@ -78,7 +78,7 @@ def put(
             _check_free(session, wanted, force)
             with (
                 _local_source(source) as (stream, size_bytes),
-                progress_bar(wanted, size_bytes, wanted=not session.json) as advance,
+                progress_bar(base_name(wanted), size_bytes, wanted=not session.json) as advance,
                 _published(client, wanted, force, directly) as path,
                 client.create(
                     path,
@@ -169,7 +169,7 @@ def get(session: Session, *, force: bool, words: tuple[str, ...]) -> None:
             local = os.path.join(destination, base_name(path)) if inside else destination
             with client.open(path) as file, _local_target(local, force) as out:
                 quiet = session.json or local == STREAM
-                with progress_bar(local, file.size, wanted=not quiet) as advance:
+                with progress_bar(base_name(path), file.size, wanted=not quiet) as advance:
                     while piece := file.read(PIECE_BYTES):
                         out.write(piece)
                         advance(len(piece))
@@ -181,7 +181,8 @@ def get(session: Session, *, force: bool, words: tuple[str, ...]) -> None:
 def _local_target(local: str, force: bool) -> Iterator[BinaryIO]:
     """Where the bytes go; the local file appears when all of them have come."""
     if local == STREAM:
-        yield sys.stdout.buffer
+        with _standard_output() as out:
+            yield out
         return
     if os.path.isdir(local):
         raise UserError(local, "is a directory")
@@ -211,12 +212,12 @@ def cat(session: Session, paths: tuple[str, ...]) -> None:
 
     Of a file that is being written: everything acknowledged when it is opened.
     """
-    with session.client() as client:
+    with session.client() as client, _standard_output() as out:
 
         def copy(written: str) -> None:
             with client.open(session.path(written)) as file:
                 while piece := file.read(PIECE_BYTES):
-                    sys.stdout.buffer.write(piece)
+                    out.write(piece)
 
         session.for_each(paths, copy)
 
@@ -230,8 +231,9 @@ def head(session: Session, path: str) -> None:
     \b
       $ paxosblock fs head /logs/a.log
     """
-    with session.client() as client, client.open(session.path(path)) as file:
-        sys.stdout.buffer.write(file.pread(0, END_BYTES))
+    name = session.path(path)
+    with session.client() as client, client.open(name) as file, _standard_output() as out:
+        out.write(file.pread(0, END_BYTES))
 
 
 @click.command(cls=Verb)
@@ -247,12 +249,20 @@ def tail(session: Session, *, follow: bool, path: str) -> None:
     With -f every byte follows as soon as it is decided; ends when the writer closes the file.
     """
     name = session.path(path)
-    with session.client() as client:
+    with session.client() as client, _standard_output() as out:
         with client.open(name) as file:
             start = max(0, file.size - END_BYTES)
             if not follow:
-                sys.stdout.buffer.write(file.pread(start, END_BYTES))
+                out.write(file.pread(start, END_BYTES))
                 return
-        for piece in client.follow(name, offset=start):
-            sys.stdout.buffer.write(piece)
-            sys.stdout.buffer.flush()
+        for piece in client.follow(name, start):
+            out.write(piece)
+            out.flush()
+
+
+@contextlib.contextmanager
+def _standard_output() -> Iterator[BinaryIO]:
+    """Standard output for bytes. Buffered, so that no write is partial, even under python -u."""
+    sys.stdout.flush()
+    with open(sys.stdout.fileno(), "wb", closefd=False) as out:
+        yield out

@@ -64,6 +64,10 @@ class DashGroup(LazyGroup):
         return super().parse_args(ctx, args)
 
 
+class ReaderLeftError(Exception):
+    """Whoever read our output is gone, as in `cat | head`. (click would exit with 1 for EPIPE.)"""
+
+
 class Verb(click.Command):
     """A command whose expected failures are one line each and exit code 1."""
 
@@ -83,8 +87,8 @@ class Verb(click.Command):
         session.verb = ctx.info_name or ""
         try:
             result = super().invoke(ctx)
-        except BrokenPipeError:
-            raise
+        except BrokenPipeError as error:
+            raise ReaderLeftError from error
         except (PaxosBlockError, OSError) as error:
             session.tell_failure(error)
         if session.failures:

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import click
 
-from paxosblock.cli.group import Entry, LazyGroup, common_options
+from paxosblock.cli.group import Entry, LazyGroup, ReaderLeftError, common_options
 from paxosblock.cli.session import Session
 
 ENTRIES = {
@@ -91,8 +91,8 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     except (KeyboardInterrupt, click.Abort):
         return 128 + signal.SIGINT
-    except BrokenPipeError:
-        # Whoever read our output has gone, as in `cat | head`. Nothing is left to flush at exit.
+    except (ReaderLeftError, BrokenPipeError):
+        # What is still buffered must not fail again at exit.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ class Result:
 
 
 Paxosblock = Callable[..., Result]
+_numbers = itertools.count()
 
 
 @pytest.fixture
@@ -74,6 +76,6 @@ def fs(
 @pytest.fixture
 def folder(client: Client, request: pytest.FixtureRequest) -> str:
     """A new directory in the shared cluster, named after the test."""
-    path = f"/{request.node.name.replace('[', '-').replace(']', '')[:200]}"
+    path = f"/{request.node.originalname}-{next(_numbers)}"
     client.mkdirs(path)
     return path

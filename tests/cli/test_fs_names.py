@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 
 import pytest
 
-from paxosblock import Client
+from paxosblock import AsyncClient, Client, LocalCluster
 from paxosblock.cli.text import human_size
 from tests.cli.conftest import Paxosblock
 
@@ -96,18 +97,24 @@ def test_ls_with_json_is_one_object_per_line(fs: Paxosblock, client: Client, fol
     ]
 
 
-def test_ls_shows_a_directory_of_several_pages(fs: Paxosblock, client: Client, folder: str) -> None:
-    names = [f"{number:04}" for number in range(1003)]
-    for name in names:
-        client.mkdirs(f"{folder}/{name}")
-    lines = fs("ls", "-C", folder).out.splitlines()
-    assert lines == [f"{folder}/{name}" for name in names]
+def test_ls_shows_a_directory_of_several_pages(
+    fs: Paxosblock, cluster: LocalCluster, folder: str
+) -> None:
+    paths = [f"{folder}/{number:04}" for number in range(1003)]
+
+    async def make_all() -> None:
+        async with AsyncClient(cluster.url) as client:
+            await asyncio.gather(*(client.mkdirs(path) for path in paths))
+
+    asyncio.run(make_all())
+    assert fs("ls", "-C", folder).out.splitlines() == paths
 
 
-def test_a_url_names_its_cluster(paxosblock: Paxosblock, client: Client, folder: str) -> None:
+def test_a_url_names_its_cluster(
+    paxosblock: Paxosblock, cluster: LocalCluster, client: Client, folder: str
+) -> None:
     client.mkdirs(f"{folder}/a")
-    url = f"paxosblock://{','.join(client.addresses)}{folder}"
-    assert paxosblock("fs", "ls", "-C", url).out == f"{folder}/a\n"
+    assert paxosblock("fs", "ls", "-C", cluster.url + folder).out == f"{folder}/a\n"
 
 
 @pytest.mark.parametrize(

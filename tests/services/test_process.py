@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock.errors import StorageError
-from paxosblock.process import ProcessId, identify, spawn
+from paxosblock.process import Child, ProcessId, identify, spawn
 from tests.waiting import wait_until
 
 SLEEPER = (sys.executable, "-c", "import signal; print('up', flush=True); signal.pause()")
@@ -92,7 +92,7 @@ def test_a_command_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_child_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
-    children: list[subprocess.Popen[bytes]] = []
+    children: list[Child] = []
     log = tmp_path / "log"
     command = [sys.executable, "-c", DYING_SLEEPER, str(os.getpid())]
     thread = threading.Thread(target=lambda: children.append(spawn(command, log)))
@@ -101,10 +101,11 @@ def test_a_child_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
     (child,) = children
     try:
         wait_until(log.read_text, what="the child to be up")
-        assert child.poll() is None
+        assert child.exit_code() is None
     finally:
-        child.kill()
-        child.wait()
+        os.kill(child.pid, signal.SIGKILL)
+    assert child.exit_code(wait=True) == -signal.SIGKILL
+    assert child.exit_code() == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("paused", [False, True])
@@ -122,5 +123,5 @@ def test_a_child_dies_when_its_parent_is_killed(tmp_path: Path, paused: bool) ->
 
 def test_a_child_whose_parent_ended_before_it_asked_ends_at_once(tmp_path: Path) -> None:
     command = [sys.executable, "-c", DYING_SLEEPER, "1"]
-    assert spawn(command, tmp_path / "log").wait(10) == 1
+    assert spawn(command, tmp_path / "log").exit_code(wait=True) == 1
     assert (tmp_path / "log").read_text() == ""
