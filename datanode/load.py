@@ -130,6 +130,7 @@ def _read_log(store: ReplicaStore, metadata: Metadata, files: ReplicaFiles) -> L
                 log, corrupt = found.log, found.corrupt
             if not corrupt and size > record_start(log, len(log)):
                 store.disk.truncate(handle, record_start(log, len(log)))
+                store.disk.sync(handle)
     except StorageError as error:
         # An unreadable file is not an empty one (B6).
         return _dead(metadata.block, metadata.replica(ChunkLog()), files, str(error))

@@ -202,6 +202,25 @@ class Node:
         )
         return await self.ask(request)
 
+    async def reopen(self, generation: int, names: Sequence[ChunkName], finalized: int) -> Reply:
+        """D4 of an APPEND: a new epoch on the finalized version of `names`."""
+        request = RecoveryWrite(
+            block=BLOCK,
+            generation=Generation(generation),
+            base=Generation(0),
+            epoch=Generation(generation),
+            length=len(names),
+            size_bytes=sum(named.size_bytes for named in names),
+            tail=tuple(names[-WINDOW:]),
+            chosen_generation=Generation(finalized),
+            members=(self.storage,),
+            holders=(),
+            window=WINDOW,
+            durability=Durability.DISK,
+            finalized_generation=Generation(finalized),
+        )
+        return await self.ask(request)
+
     async def finalize(self, generation: int, names: Sequence[ChunkName], epoch: int = 0) -> Reply:
         """D5."""
         request = Finalize(

@@ -1,0 +1,288 @@
+"""Every state that a power cut can leave of a replica's files, loaded again.
+
+A scenario runs the real registers on a recording disk. Then, for each point of its journal and each
+state the disk may be in there, the volume is loaded under another boot id, and what comes back is
+compared with what had been promised and voted at that point (protocol.md 2.8, testing.md rung 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from paxosblock.datanode.load import Loaded, load
+from paxosblock.datanode.records import check_records, record_start
+from paxosblock.datanode.store import ReplicaStore
+from paxosblock.protocol.messages import Delete, Nack, Short
+from paxosblock.protocol.register import Replica
+from paxosblock.protocol.types import (
+    ChunkName,
+    Durability,
+    Generation,
+    ReplicaState,
+)
+from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, name, running
+from tests.format.power_cut import Files, Note, RecordingDisk, states_after
+
+FOLDER = Path("/volume")
+STATES_PER_POINT = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What was answered so far: this replica, of which `synced` chunks were told to be durable.
+
+    No replica: one may be there or not, unless it was told that it is `gone`.
+    """
+
+    replica: Replica | None
+    synced: int
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """From here on this chunk may be on the disk."""
+
+    name: ChunkName
+
+
+class Scenario:
+    """A node on a recording disk, and words for what happens to it."""
+
+    def __init__(self, node: Node, disk: RecordingDisk) -> None:
+        self.node = node
+        self.disk = disk
+
+    def issue(self, *names: ChunkName) -> None:
+        self.disk.journal.extend(Note(Issued(named)) for named in names)
+
+    async def does(self, work: Awaitable[object]) -> None:
+        """Wait for an answer, which must be no refusal, and note what it claims."""
+        answer = await work
+        answers = answer if isinstance(answer, list) else [answer]
+        assert not any(isinstance(one, Nack | Short) for one in answers), answer
+        self.claim()
+
+    def claim(self) -> None:
+        block = self.node.registers.find(BLOCK, self.node.storage)
+        replica = block.replica if block is not None else None
+        synced = block.synced if block is not None else 0
+        if replica is not None and replica.durability is Durability.DISK:
+            assert synced == replica.length, "in disk mode nothing is told that is not durable"
+        self.disk.journal.append(Note(Claim(replica, synced, gone=replica is None)))
+
+    def claim_nothing(self) -> None:
+        self.disk.journal.append(Note(Claim(None, 0)))
+
+    async def write(self, indexes: range, generation: int = 0) -> None:
+        self.issue(*(name(index) for index in indexes))
+        await self.does(self.node.write(len(indexes), indexes.start, generation))
+
+
+async def _write_and_recover(scenario: Scenario, durability: Durability) -> None:
+    """A writer, a promise, a recovery that cuts a chunk, the next writer, a finalization."""
+    node = scenario.node
+    await scenario.does(node.create(durability=durability))
+    await scenario.write(range(2))
+    await scenario.write(range(2, 4))
+    await scenario.does(node.next_gs(1))
+    await scenario.does(node.recover(1, [name(i) for i in range(3)], durability=durability))
+    scenario.issue(name(3, salt=1))
+    await scenario.does(node.send(frame(3, chunk(3, salt=1), generation=1)))
+    decided = [name(0), name(1), name(2), name(3, salt=1)]
+    await scenario.does(node.finalize(2, decided))
+
+
+async def disk_votes(scenario: Scenario) -> None:
+    await _write_and_recover(scenario, Durability.DISK)
+
+
+async def memory_votes(scenario: Scenario) -> None:
+    await _write_and_recover(scenario, Durability.MEMORY)
+
+
+async def memory_votes_and_one_synced(scenario: Scenario) -> None:
+    node = scenario.node
+    await scenario.does(node.create(durability=Durability.MEMORY))
+    await scenario.write(range(2))
+    scenario.issue(name(2))
+    await scenario.does(node.send(frame(2, sync=True)))
+    await scenario.write(range(3, 5))
+
+
+async def recovery_that_extends(scenario: Scenario) -> None:
+    """Chunks of a holder are appended behind the replica's own, more than a window of them."""
+    node = scenario.node
+    node.holder.payloads = [chunk(i) for i in range(8)]
+    await scenario.does(node.create())
+    await scenario.write(range(2))
+    scenario.issue(*(name(i) for i in range(8)))
+    await scenario.does(node.recover(1, [name(i) for i in range(8)]))
+    await scenario.write(range(8, 10), generation=1)
+
+
+async def full_copy_over_another_log(scenario: Scenario) -> None:
+    """A replica that missed its config's own recovery takes a full copy, chunk 0 and all."""
+    node = scenario.node
+    node.holder.payloads = [chunk(i, salt=2) for i in range(3)]
+    await scenario.does(node.create())
+    await scenario.write(range(2))
+    scenario.issue(*(name(i, salt=2) for i in range(3)))
+    await scenario.does(node.finalize(4, [name(i, salt=2) for i in range(3)], epoch=3))
+
+
+async def full_copy_to_an_empty_storage(scenario: Scenario) -> None:
+    node = scenario.node
+    node.holder.payloads = [chunk(i) for i in range(3)]
+    scenario.issue(*(name(i) for i in range(3)))
+    await scenario.does(node.recover(1, [name(i) for i in range(3)]))
+    await scenario.does(node.finalize(2, [name(i) for i in range(3)]))
+
+
+async def append_to_a_finalized_block(scenario: Scenario) -> None:
+    """FINALIZED, opened again under a new epoch, written, finalized again."""
+    node = scenario.node
+    await scenario.does(node.create())
+    await scenario.write(range(2))
+    await scenario.does(node.finalize(1, [name(0), name(1)]))
+    await scenario.does(node.reopen(2, [name(0), name(1)], finalized=1))
+    await scenario.write(range(2, 4), generation=2)
+    await scenario.does(node.finalize(3, [name(i) for i in range(4)], epoch=2))
+
+
+async def promises_of_an_empty_replica(scenario: Scenario) -> None:
+    await scenario.does(scenario.node.next_gs(3))
+    await scenario.does(scenario.node.next_gs(5))
+
+
+async def delete_and_come_back(scenario: Scenario) -> None:
+    node = scenario.node
+    await scenario.does(node.create())
+    await scenario.write(range(1))
+    scenario.claim_nothing()
+    await scenario.does(node.ask(Delete(BLOCK, Generation(0))))
+    scenario.claim_nothing()
+    await scenario.does(node.create())
+    await scenario.write(range(1))
+
+
+SCENARIOS = [
+    disk_votes,
+    memory_votes,
+    memory_votes_and_one_synced,
+    recovery_that_extends,
+    full_copy_over_another_log,
+    full_copy_to_an_empty_storage,
+    append_to_a_finalized_block,
+    promises_of_an_empty_replica,
+    delete_and_come_back,
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What must and what may be on the disk at some point of a journal."""
+
+    claim: Claim
+    issued: frozenset[ChunkName]
+
+    def check(self, files: Files, boot: str = "boot-2") -> RecordingDisk:
+        """Load `files` as after a crash of the machine; returns the disk as it was left."""
+        disk = RecordingDisk.holding(files)
+        loaded = load(ReplicaStore(disk, FOLDER, boot))
+        self._check_loaded(loaded, disk)
+        again = load(ReplicaStore(RecordingDisk.holding(disk.files()), FOLDER, "boot-4"))
+        assert [_told(one) for one in again] == [_told(one) for one in loaded]
+        return disk
+
+    def _check_loaded(self, loaded: list[Loaded], disk: RecordingDisk) -> None:
+        promised = self.claim.replica
+        if promised is None:
+            assert not (self.claim.gone and loaded), "a deleted replica came back"
+        else:
+            assert len(loaded) == 1, "a replica that was told to be there is gone"
+        for one in loaded:
+            assert one.corrupt == ""
+            assert one.replica is not None
+            self._check_replica(one.replica)
+            self._check_bytes(one, disk)
+
+    def _check_replica(self, found: Replica) -> None:
+        assert set(found.log) <= self.issued, "a chunk appeared that nobody wrote"
+        rbw = found.state is ReplicaState.RBW
+        assert found.weak == (rbw and found.durability is Durability.MEMORY)
+        told = self.claim.replica
+        if told is None:
+            return
+        assert found.max_generation >= told.max_generation, "a promise was forgotten"
+        assert found.accepted_generation >= told.accepted_generation, "a vote was forgotten"
+        if found.accepted_generation == told.accepted_generation:
+            durable = told.log.truncate(self.claim.synced)
+            assert found.log.starts_with(durable), "a durable vote was forgotten"
+            assert found.state is told.state
+
+    def _check_bytes(self, one: Loaded, disk: RecordingDisk) -> None:
+        assert one.files is not None
+        assert one.replica is not None
+        log = one.replica.log
+        data = disk.files()[one.files.path]
+        assert len(data) == record_start(log, len(log))
+        check_records(BLOCK, log.slice(0, len(log)), data)
+
+
+def _told(one: Loaded) -> object:
+    assert one.replica is not None
+    return replace(one.replica, restarted=True), one.corrupt
+
+
+def _truths(disk: RecordingDisk) -> dict[int, Truth]:
+    """For each point from the start of the scenario on."""
+    truths = {}
+    claim, issued = Claim(None, 0), frozenset[ChunkName]()
+    for count, entry in enumerate(disk.journal, start=1):
+        if isinstance(entry, Note) and isinstance(entry.what, Claim):
+            claim = entry.what
+        elif isinstance(entry, Note) and isinstance(entry.what, Issued):
+            issued |= {entry.what.name}
+        truths[count] = Truth(claim, issued)
+    return truths
+
+
+async def _record(scenario: Callable[[Scenario], Awaitable[None]]) -> RecordingDisk:
+    disk = RecordingDisk()
+    async with running(FOLDER, disk=disk, holder=Holder()) as node:
+        await scenario(Scenario(node, disk))
+    return disk
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+async def test_a_power_cut_takes_nothing_that_was_told_and_adds_nothing(
+    scenario: Callable[[Scenario], Awaitable[None]],
+) -> None:
+    disk = await _record(scenario)
+    states = 0
+    for count, truth in _truths(disk).items():
+        for files in states_after(disk, count, at_most=STATES_PER_POINT):
+            truth.check(files)
+            states += 1
+    assert states > len(disk.journal)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+async def test_a_second_power_cut_while_loading_takes_nothing_either(
+    scenario: Callable[[Scenario], Awaitable[None]],
+) -> None:
+    disk = await _record(scenario)
+    repairs = 0
+    for count, truth in _truths(disk).items():
+        for files in states_after(disk, count, at_most=4, seed=1):
+            loading = truth.check(files)
+            for at in range(1, len(loading.journal)):
+                for half_loaded in states_after(loading, at, at_most=4):
+                    truth.check(half_loaded, "boot-3")
+                    repairs += 1
+    assert repairs > 0, "some crash must leave something to repair"
