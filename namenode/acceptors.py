@@ -52,9 +52,13 @@ class RpcAcceptors:
         if not address:
             raise UnavailableError(f"storage {storage}: its DataNode is not known yet")
         ask = _ask(storage, question, self._peers(storage, question))
-        told = await self._client.call(
-            address, ACCEPT.name, ask, ACCEPT.answer, timeout_s=self._timeout_s
-        )
+        try:
+            told = await self._client.call(
+                address, ACCEPT.name, ask, ACCEPT.answer, timeout_s=self._timeout_s
+            )
+        except UnavailableError:
+            self._datanodes.suspect(storage)
+            raise
         return _answer(storage, told)
 
     def _peers(self, storage: StorageId, question: Question) -> tuple[StorageAddress, ...]:

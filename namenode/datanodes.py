@@ -31,7 +31,11 @@ class Liveness(enum.Enum):
 
 @dataclass(slots=True)
 class DataNode:
-    """One DataNode as it last described itself. `placed` counts blocks given to it since then."""
+    """One DataNode as it last described itself.
+
+    `placed` counts the blocks given to each storage since then, `suspected` says that it could not
+    be reached since then.
+    """
 
     node: str
     address: str
@@ -42,6 +46,7 @@ class DataNode:
     placed: dict[StorageId, int] = field(default_factory=dict)
     reported: set[StorageId] = field(default_factory=set)
     registered_s: float = 0.0
+    suspected: bool = False
     last_seen_as: Liveness = Liveness.LIVE
 
 
@@ -102,6 +107,7 @@ class DataNodes:
         if node is None or node.incarnation != request.incarnation:
             return False
         node.heard_s = now_s
+        node.suspected = False
         node.open_blocks = request.open_blocks
         known = _by_id(request.storages)
         if known.keys() != node.storages.keys():
@@ -114,6 +120,11 @@ class DataNodes:
         """Whether this is the process that registered last under that name."""
         known = self._nodes.get(node)
         return known is not None and known.incarnation == incarnation
+
+    def suspect(self, storage: StorageId) -> None:
+        """The storage's DataNode could not be reached: chosen last until it is heard of again."""
+        if (home := self.home(storage)) is not None:
+            home.suspected = True
 
     def note_full_report(self, storage: StorageId) -> None:
         """All replicas of a storage were reported since its DataNode registered."""
@@ -144,7 +155,8 @@ class DataNodes:
         silence_s = now_s - node.heard_s
         if silence_s >= self._dead_after_s:
             return Liveness.DEAD
-        return Liveness.STALE if silence_s >= self._stale_after_s else Liveness.LIVE
+        stale = node.suspected or silence_s >= self._stale_after_s
+        return Liveness.STALE if stale else Liveness.LIVE
 
     def home(self, storage: StorageId) -> DataNode | None:
         """The DataNode that a storage was last seen in."""

@@ -83,25 +83,34 @@ class Finalizer:
         record = entry.record
         self._replicas.forget_block(record.block)
         for member in record.members:
+            self._spreading.pop((record.block, member), None)
             self.delete(record.block, member, record.generation)
 
     def copy_again(self, record: BlockRecord, storage: StorageId, why: str) -> None:
-        """The replica at `storage` is damaged: replace it by a copy from another holder.
+        """The replica at `storage` is damaged: replace it by a copy from another holder."""
+        name = f"repair of block {record.block} at {storage}"
+        self._background.start(self._replace(record, storage, why), name)
 
-        Nothing is dropped while no other member is known to hold the block.
+    async def _replace(self, record: BlockRecord, storage: StorageId, why: str) -> None:
+        await self._make_room(record, storage, why)
+        if record.finalized:
+            self.tell(record, storage)
+
+    async def _make_room(self, record: BlockRecord, storage: StorageId, why: str) -> None:
+        """Drop a damaged replica, so that Finalize copies all of it.
+
+        Nothing is dropped while no other member is known to hold the block, however damaged it is.
         """
         self._alarms.ring(f"damaged replica: {why}", block=record.block, storage=storage)
         self._replicas.forget(record.block, storage)
-        if record.finalized and self._replicas.holders(record):
-            name = f"repair of block {record.block} at {storage}"
-            self._background.start(self._replace(record, storage), name)
-
-    async def _replace(self, record: BlockRecord, storage: StorageId) -> None:
-        await self._delete(record.block, storage, record.finalized_generation)
-        self.tell(record, storage)
+        if self._replicas.holders(record):
+            await self._delete(record.block, storage, record.finalized_generation)
 
     async def _keep_telling(self, record: BlockRecord, member: StorageId) -> None:
+        key = (record.block, member)
         for pause_s in PAUSES_S:
+            if self._spreading.get(key) != record.finalized_generation:
+                return  # a later version is being told, or the block was deleted
             holders = self._replicas.holders(record)
             if member in holders or await self._is_told(record, member, holders):
                 return
@@ -122,8 +131,8 @@ class Finalizer:
                 self._replicas.note(record.block, member, record.finalized_generation)
                 return True
             case Nack(reason=Reason.CORRUPT):
-                self.copy_again(record, member, "another log than the decided one")
-                return True
+                await self._make_room(record, member, "does not match the decided log")
+                return False
             case Nack() if answer.max_generation > record.finalized_generation:
                 return True  # a later version of the block is being made
             case _:

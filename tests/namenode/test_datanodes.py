@@ -99,6 +99,16 @@ def test_a_failed_storage_is_not_live_for_readers(datanodes: DataNodes) -> None:
     assert datanodes.member(S2, 1).live
 
 
+def test_a_node_that_could_not_be_reached_is_stale_until_it_is_heard_of(
+    datanodes: DataNodes,
+) -> None:
+    datanodes.suspect(S2)
+    assert all(c.stale for c in datanodes.candidates(1, 0))
+    assert not datanodes.member(S1, 0).live
+    datanodes.heartbeat(heartbeat(), 1)
+    assert datanodes.member(S1, 1).live
+
+
 def test_full_reports_are_asked_for_until_all_storages_have_reported(datanodes: DataNodes) -> None:
     assert not datanodes.must_report("dn", 1)
     assert datanodes.must_report("dn", 4)

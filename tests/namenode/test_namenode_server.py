@@ -6,8 +6,9 @@ import asyncio
 import signal
 import sys
 import time
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -25,6 +26,7 @@ from paxosblock.errors import (
     NoSpaceError,
     NotFoundError,
     NotReadyError,
+    PaxosBlockError,
     ProtocolError,
 )
 from paxosblock.methods import Method
@@ -149,6 +151,18 @@ async def test_a_seal_with_a_dead_member_does_not_wait_for_it(remote: Remote) ->
     sealed = await remote.call(SEAL_BLOCK, BlockRequest(view.record.block, ANN))
     assert sealed.record.length == 3
     assert time.perf_counter() - started < CONFIG.recovery_timeout_s / 2
+
+
+async def test_a_node_that_refuses_connections_gets_no_new_block_while_others_live(
+    remote: Remote,
+) -> None:
+    view = await remote.new_block("/f", (1, 1, 1))
+    gone = view.record.members[0]
+    await remote.datanodes[gone].stop()
+    await remote.call(SEAL_BLOCK, BlockRequest(view.record.block, ANN))
+    request = AddBlock(NO_FILE, ANN, NO_BLOCK, 2, replication=2)
+    placed = [await remote.call(ADD_BLOCK, request) for _ in range(10)]
+    assert all(gone not in view.record.members for view in placed)
 
 
 async def test_take_over_fences_the_writer_and_closes_the_file(remote: Remote) -> None:
@@ -305,22 +319,63 @@ asyncio.run(serve(NameNodeConfig(), listen="127.0.0.1:0", path=path, node_id="nn
 """
 
 
-async def test_a_process_answers_once_its_address_is_there_and_ends_cleanly_on_sigterm(
-    tmp_path: Path,
-) -> None:
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVE, str(tmp_path))
+@asynccontextmanager
+async def namenode_process(folder: Path) -> AsyncIterator[tuple[Process, str]]:
+    """A NameNode in a process of its own, and its address; killed at the end if it still runs."""
+    (folder / "address").unlink(missing_ok=True)  # a killed process leaves it behind
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVE, str(folder))
     try:
-        await wait_until_async((tmp_path / "address").exists)
-        address = (tmp_path / "address").read_text().strip()
-        health = await fetch(f"http://{address}/healthz")
-        assert '"status": "ok"' in health
-        process.send_signal(signal.SIGTERM)
-        assert await process.wait() == 0
-        assert not (tmp_path / "address").exists()
+        await wait_until_async((folder / "address").exists)
+        yield process, (folder / "address").read_text().strip()
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+        await process.wait()
+
+
+async def test_a_process_answers_once_its_address_is_there_and_ends_cleanly_on_sigterm(
+    tmp_path: Path,
+) -> None:
+    async with namenode_process(tmp_path) as (process, address):
+        assert '"status": "ok"' in await fetch(f"http://{address}/healthz")
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+        assert not (tmp_path / "address").exists()
+
+
+async def test_every_create_that_was_answered_survives_kill_9(tmp_path: Path) -> None:
+    answered: set[str] = set()
+
+    async def create_files(remote: Remote, writer: int) -> None:
+        for number in range(10_000):
+            path = f"/d{writer}/f{number}"
+            await remote.call(CREATE, create_request(path))
+            answered.add(path)
+
+    async with RpcClient() as client:
+        for round_ in range(3):
+            async with namenode_process(tmp_path) as (process, address):
+                remote = Remote(address, client, {})
+                seen = await all_files(remote)
+                assert answered <= seen
+                assert len(seen) <= len(answered) + 8 * round_  # each kill leaves 8 unanswered
+                before = len(answered)
+                clients = [create_files(remote, 10 * round_ + n) for n in range(8)]
+                creating = asyncio.gather(*clients, return_exceptions=True)
+                await wait_until_async(lambda: len(answered) > before + 100)  # noqa: B023 - awaited here
+                process.kill()
+                outcomes = await creating
+                assert all(isinstance(outcome, PaxosBlockError) for outcome in outcomes)
+
+
+async def all_files(remote: Remote) -> set[str]:
+    """Every file of directories that hold less than a page."""
+    found: set[str] = set()
+    for directory in (await remote.call(LIST, ListDirectory("/"))).entries:
+        page = await remote.call(LIST, ListDirectory(directory.path))
+        assert not page.more
+        found |= {entry.path for entry in page.entries}
+    return found
 
 
 async def fetch(url: str) -> str:
