@@ -15,7 +15,6 @@ import msgspec
 
 from paxosblock.errors import DeadlineError, OutcomeUnknownError, ProtocolError, UnavailableError
 from paxosblock.methods import Method
-from paxosblock.wire import decode_error
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -103,6 +102,8 @@ def _exchange(
 
 
 def _reported(address: str, status: int, answer: bytes) -> Exception:
+    from paxosblock.wire import decode_error  # noqa: PLC0415 - needed for failures only
+
     try:
         return decode_error(answer)
     except ProtocolError:

@@ -15,7 +15,7 @@ from paxosblock.client import Client
 from paxosblock.errors import PaxosBlockError
 from paxosblock.process import die_with
 
-FLUSHED_BYTES: Final = 64 * 1024
+FLUSHED_BYTES: Final = 1024 * 1024
 """The writer flushes after so many bytes."""
 
 

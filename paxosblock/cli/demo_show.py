@@ -12,7 +12,6 @@ from paxosblock.cli.demo_story import Event, Report, Stage, first_file, now_ms, 
 from paxosblock.cli.explain import history_lines
 from paxosblock.cli.progress import Advance, progress_bar
 from paxosblock.cli.session import Session
-from paxosblock.client import Client
 from paxosblock.cluster import LocalCluster
 from paxosblock.namenode_api import BlockExplanation
 
@@ -38,7 +37,7 @@ class Show:
 
     def play(self, source: Source, path: str | None) -> bool:
         """Run everything; whether all of it was verified."""
-        with LocalCluster(path=path) as cluster, Client(cluster.url) as client:
+        with LocalCluster(path=path) as cluster, self._session.client(cluster.url) as client:
             count = len(cluster.datanodes)
             self._report.mark(f"1 NameNode and {count} DataNodes are up at {cluster.url}")
             with self._bar("writing", source.size_bytes) as advance:

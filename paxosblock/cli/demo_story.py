@@ -31,7 +31,7 @@ from paxosblock.protocol.types import BlockId, StorageId
 
 FIRST: Final = "/demo/first"
 SECOND: Final = "/demo/second"
-ACKNOWLEDGED_BYTES: Final = 4 * 1024 * 1024
+ACKNOWLEDGED_BYTES: Final = 16 * 1024 * 1024
 """The second file's writer is killed once so much of it is acknowledged."""
 
 Advance = Callable[[int], None]

@@ -33,6 +33,12 @@ def progress_bar(what: str, total_bytes: int | None, *, wanted: bool = True) -> 
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    # Lines printed meanwhile go above the bar, unless standard output goes somewhere else.
+    with Progress(
+        *columns,
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=sys.stdout.isatty(),
+    ) as progress:
         task = progress.add_task(what, total=total_bytes)
         yield lambda count: progress.advance(task, count)

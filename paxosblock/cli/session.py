@@ -74,11 +74,16 @@ class Session:
 
         return call_any(self.addresses, method, request)
 
-    def client(self) -> Client:
-        """A client of the cluster, for bytes."""
+    def client(self, cluster: str | None = None) -> Client:
+        """A client of the cluster, for bytes. What it logs is shown with --debug only."""
+        import logging
+
         from paxosblock.client import Client
 
-        return Client(SCHEME + ",".join(self.addresses))
+        logger = logging.getLogger("paxosblock")
+        logger.addHandler(logging.StreamHandler() if self.debug else logging.NullHandler())
+        logger.setLevel(logging.DEBUG if self.debug else logging.WARNING)
+        return Client(cluster or self.addresses)
 
     def say(self, text: str, fact: object = None) -> None:
         """One line for people; for machines the fact behind it, when there is one."""
