@@ -254,6 +254,7 @@ async def running(
     boot: str = "boot-1",
     holder: Holder | None = None,
     reserved_bytes: int = 0,
+    max_read_bytes: int = 1 << 20,
 ) -> AsyncIterator[Node]:
     """A node on these folders. Leaving it syncs nothing: it is like the end of a process."""
     disk = disk or OsDisk()
@@ -262,7 +263,7 @@ async def running(
     registers = Registers(volumes, holder, notes, reserved_bytes=reserved_bytes)
     await registers.load()
     try:
-        reader = Reader(registers, max_read_bytes=1 << 20)
+        reader = Reader(registers, max_read_bytes=max_read_bytes)
         yield Node(volumes, registers, reader, notes, holder)
     finally:
         await registers.close()

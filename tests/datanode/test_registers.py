@@ -19,6 +19,7 @@ from paxosblock.protocol.messages import (
     Vote,
 )
 from paxosblock.protocol.types import Durability, Generation, Reason, ReplicaState, StorageId
+from tests.datanode.faulty_disk import FaultyDisk
 from tests.datanode.node import BLOCK, Holder, chunk, frame, name, running
 from tests.waiting import wait_until_async
 
@@ -121,14 +122,17 @@ async def test_a_damaged_chunk_is_refused_and_changes_nothing(tmp_path: Path) ->
 
 
 async def test_a_write_is_fenced_while_a_promise_is_under_way(tmp_path: Path) -> None:
-    async with running(tmp_path) as node:
+    disk = FaultyDisk()
+    async with running(tmp_path, disk=disk) as node:
         await node.create()
+        disk.may_sync.clear()
         promise = asyncio.ensure_future(node.next_gs(1))
         block = next(node.registers.blocks())
         await wait_until_async(lambda: block.stepping)
         refused = await node.send(frame(0))
         assert isinstance(refused, Nack)
         assert refused.reason is Reason.FENCED
+        disk.may_sync.set()
         last = await promise
         assert isinstance(last, LastVote)
         assert last.length == 0

@@ -1,0 +1,190 @@
+"""Full disks, failing disks, and volumes that are not what they should be."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from paxosblock.datanode.disk import OsDisk
+from paxosblock.datanode.identity import VERSION
+from paxosblock.datanode.volume import open_volume
+from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
+from paxosblock.protocol.messages import Created, LastVote, Nack, Read, Vote
+from paxosblock.protocol.types import BlockId, Durability, Reason
+from tests.datanode.faulty_disk import FaultyDisk
+from tests.datanode.node import BLOCK, frame, running
+from tests.waiting import wait_until_async
+
+OTHER = BlockId(8)
+
+
+async def test_a_chunk_that_finds_no_room_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with running(tmp_path, disk=disk) as node:
+        await node.create()
+        await node.write(1)
+        disk.full = True
+        refused = await node.send(frame(1))
+        assert isinstance(refused, Nack)
+        assert (refused.reason, refused.length) == (Reason.FENCED, 1)
+        assert (tmp_path / "rbw" / "blk_7").stat().st_size == len(frame(0)[1])
+        disk.full = False
+        assert isinstance(await node.send(frame(1)), Vote)
+        assert node.volumes[0].failed == ""
+
+
+async def test_a_promise_that_finds_no_room_is_an_error_and_not_made(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with running(tmp_path, disk=disk) as node:
+        await node.create()
+        disk.full = True
+        with pytest.raises(NoSpaceError):
+            await node.next_gs(3)
+        disk.full = False
+        assert isinstance(await node.send(frame(0)), Vote)
+        assert list((tmp_path / "tmp").iterdir()) == []
+
+
+async def test_no_replica_is_made_in_the_reserve(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with running(tmp_path, disk=disk, reserved_bytes=1000) as node:
+        disk.free_bytes = 1000
+        with pytest.raises(NoSpaceError):
+            await node.create()
+        assert node.registers.count == 0
+        disk.free_bytes = 1001
+        assert isinstance(await node.create(), Created)
+
+
+async def test_a_failed_sync_fails_the_volume_and_no_vote_leaves(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with running(tmp_path, disk=disk) as node:
+        await node.create()
+        disk.broken_below = tmp_path
+        refused = await node.send(frame(0))
+        assert isinstance(refused, Nack)
+        assert refused.reason is Reason.NO_REPLICA
+        assert "Input/output error" in node.volumes[0].report(0).failed
+        with pytest.raises(StorageError, match="has failed"):
+            await node.ask(Read(BLOCK))
+
+
+async def test_a_failed_sync_is_not_tried_again_for_those_who_came_later(tmp_path: Path) -> None:
+    """The second sync would succeed, without the bytes that the first one dropped."""
+    disk = FaultyDisk()
+    async with running(tmp_path, disk=disk) as node:
+        await node.create()
+        disk.may_sync.clear()
+        first = node.send(frame(0))
+        second = node.send(frame(1))
+        disk.broken_below = tmp_path
+        before = disk.sync_count
+        disk.may_sync.set()
+        assert isinstance(await first, Nack)
+        assert isinstance(await second, Nack)
+        assert disk.sync_count == before + 1
+
+
+async def test_a_failed_volume_takes_only_its_own_replicas_with_it(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with running(tmp_path / "a", tmp_path / "b", disk=disk) as node:
+        first, second = (volume.storage for volume in node.volumes)
+        await node.create(BLOCK, storage=first)
+        await node.create(OTHER, storage=second)
+        disk.broken_below = tmp_path / "a"
+        assert isinstance(await node.send(frame(0, block=BLOCK)), Nack)
+        assert isinstance(await node.send(frame(0, block=OTHER)), Vote)
+
+
+async def test_a_block_has_one_replica_per_node(tmp_path: Path) -> None:
+    async with running(tmp_path / "a", tmp_path / "b") as node:
+        first, second = (volume.storage for volume in node.volumes)
+        await node.create(storage=first)
+        refused = await node.create(storage=second)
+        assert isinstance(refused, Nack)
+        assert (refused.reason, refused.storage) == (Reason.NO_REPLICA, second)
+
+
+async def test_a_volume_that_cannot_be_read_at_the_start_is_reported_and_not_used(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path / "a", tmp_path / "b") as node:
+        pass
+    (tmp_path / "a" / "tmp" / "a folder where files are meant").mkdir()
+    async with running(tmp_path / "a", tmp_path / "b") as node:
+        assert [bool(volume.failed) for volume in node.volumes] == [True, False]
+        assert isinstance(await node.create(storage=node.volumes[1].storage), Created)
+
+
+async def test_votes_wait_for_the_running_sync_and_share_the_next(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with running(tmp_path, disk=disk) as node:
+        await node.create()
+        before = disk.sync_count
+        disk.may_sync.clear()
+        votes = [node.send(frame(index)) for index in range(20)]
+        assert not any(vote.done() for vote in votes)
+        disk.may_sync.set()
+        assert all(isinstance(vote, Vote) for vote in await asyncio.gather(*votes))
+        assert disk.sync_count == before + 2, "the first vote's sync, and one for the others"
+
+
+async def test_a_promise_tells_of_chunks_only_once_they_are_durable(tmp_path: Path) -> None:
+    """In disk mode a chunk that waits for its sync is named to nobody before."""
+    disk = FaultyDisk()
+    async with running(tmp_path, disk=disk) as node:
+        await node.create()
+        disk.may_sync.clear()
+        vote = node.send(frame(0))
+        await wait_until_async(lambda: node.volumes[0].commit.waiting_count == 1)
+        before = disk.sync_count
+        disk.may_sync.set()
+        last = await node.next_gs(1)
+        assert isinstance(last, LastVote)
+        assert last.length == 1
+        assert isinstance(await vote, Vote), "voted for before the promise, so it still counts"
+        assert disk.sync_count >= before + 2
+
+
+async def test_a_memory_vote_does_not_wait_for_a_slow_disk(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with running(tmp_path, disk=disk) as node:
+        await node.create(durability=Durability.MEMORY)
+        disk.may_sync.clear()
+        slow = node.send(frame(0, sync=True))
+        assert node.send(frame(1)).done()
+        assert not slow.done()
+        disk.may_sync.set()
+        assert isinstance(await slow, Vote)
+
+
+async def test_blocks_without_an_identity_are_refused(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create()
+    (tmp_path / VERSION).unlink()
+    with pytest.raises(ConfigError, match="holds blocks but no VERSION file"):
+        open_volume(OsDisk(), tmp_path, "node-1", boot="boot-1", sync_threads=1)
+
+
+async def test_a_damaged_identity_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        pass
+    damaged = (tmp_path / VERSION).read_bytes().replace(b"storage=", b"storage=0")
+    (tmp_path / VERSION).write_bytes(damaged)
+    with pytest.raises(CorruptionError, match="is damaged"):
+        open_volume(OsDisk(), tmp_path, "node-1", boot="boot-1", sync_threads=1)
+
+
+async def test_the_folder_of_another_node_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        pass
+    with pytest.raises(ConfigError, match="belongs to node node-1, not node-2"):
+        open_volume(OsDisk(), tmp_path, "node-2", boot="boot-1", sync_threads=1)
+
+
+async def test_a_folder_that_is_in_use_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        with pytest.raises(StorageError, match="is locked by another process"):
+            open_volume(OsDisk(), tmp_path, "node-1", boot="boot-1", sync_threads=1)

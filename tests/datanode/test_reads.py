@@ -1,0 +1,215 @@
+"""Bytes and states for readers: what is served, what never is, and who is woken when."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from paxosblock.calls import Bulk
+from paxosblock.datanode_api import Chunks, FetchChunks, ReadBytes, Told, Watch
+from paxosblock.errors import CorruptionError
+from paxosblock.protocol.messages import Delete, Deleted, Finalized, LastVote, Nack, Read
+from paxosblock.protocol.read import Version
+from paxosblock.protocol.types import NO_GENERATION, Durability, Generation, Reason
+from tests.datanode.faulty_disk import FaultyDisk
+from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, name, running
+from tests.waiting import wait_until_async
+
+FINAL = Version(Generation(0), Generation(1), 3)
+
+
+async def three_finalized_chunks(node: Node) -> None:
+    """A block of three chunks of 100 bytes, finalized under generation 1."""
+    await node.create()
+    await node.write(3)
+    await node.finalize(1, [name(i) for i in range(3)])
+
+
+async def read(
+    node: Node, offset: int, size: int, version: Version = FINAL
+) -> tuple[Chunks, bytes]:
+    """Read bytes that must be served."""
+    answer = await node.reader.read_bytes(ReadBytes(BLOCK, node.storage, version, offset, size))
+    assert isinstance(answer, Bulk)
+    assert isinstance(answer.reply, Chunks)
+    assert answer.count == answer.reply.count
+    return answer.reply, b"".join(bytes(part) for part in answer.frames)
+
+
+def watch(node: Node, known: int, wait_ms: int = 60_000) -> asyncio.Task[Told]:
+    """Wait for more than `known` chunks of generation 0."""
+    request = Watch(node.storage, Read(BLOCK), Generation(0), known, wait_ms)
+    return asyncio.create_task(node.reader.watch(request))
+
+
+async def test_a_range_is_answered_with_the_chunks_that_cover_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await three_finalized_chunks(node)
+        assert await read(node, 150, 100) == (Chunks(1, 100, 2, 200), frame(1)[1] + frame(2)[1])
+        assert await read(node, 99, 1) == (Chunks(0, 0, 1, 100), frame(0)[1])
+
+
+async def test_a_read_past_the_end_has_no_chunks(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await three_finalized_chunks(node)
+        assert await read(node, 300, 10) == (Chunks(3, 300, 0, 0), b"")
+
+
+async def test_one_reply_is_bounded_but_never_empty(tmp_path: Path) -> None:
+    async with running(tmp_path, max_read_bytes=150) as node:
+        await three_finalized_chunks(node)
+        assert (await read(node, 0, 300))[0] == Chunks(0, 0, 1, 100)
+    async with running(tmp_path, max_read_bytes=1) as node:
+        assert (await read(node, 250, 50))[0] == Chunks(2, 200, 1, 100)
+
+
+async def test_another_version_is_stale(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await three_finalized_chunks(node)
+        other = Version(Generation(0), Generation(5), 4)
+        answer = await node.reader.read_bytes(ReadBytes(BLOCK, node.storage, other, 0, 10))
+        assert isinstance(answer, Told)
+        assert answer.nack is not None
+        assert answer.nack.reason is Reason.STALE
+
+
+async def test_an_unfinalized_prefix_is_served_while_the_block_grows(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create()
+        await node.write(2)
+        prefix = Version(Generation(0), NO_GENERATION, 2)
+        assert await read(node, 0, 1000, prefix) == (
+            Chunks(0, 0, 2, 200),
+            frame(0)[1] + frame(1)[1],
+        )
+
+
+@pytest.mark.parametrize("position", [3, 20, 60, 147])
+async def test_a_flipped_bit_is_an_error_and_reported_and_the_replica_is_dead(
+    tmp_path: Path, position: int
+) -> None:
+    async with running(tmp_path) as node:
+        await three_finalized_chunks(node)
+        flip(tmp_path / "current" / "blk_7", len(frame(0)[1]) + position)
+        assert (await read(node, 0, 50))[1] == frame(0)[1], "chunk 0 is good"
+        with pytest.raises(CorruptionError, match="chunk 1 of block 7"):
+            await read(node, 150, 10)
+        ((block, storage, reason),) = node.notes.corrupt
+        assert (block, storage) == (BLOCK, node.storage)
+        assert "chunk 1" in reason
+        refused = await node.ask(Read(BLOCK))
+        assert isinstance(refused, Nack)
+        assert refused.reason is Reason.CORRUPT
+
+
+async def test_a_dead_replica_is_healed_by_a_full_copy(tmp_path: Path) -> None:
+    holder = Holder([chunk(i) for i in range(3)])
+    async with running(tmp_path, holder=holder) as node:
+        await three_finalized_chunks(node)
+        flip(tmp_path / "current" / "blk_7", 60)
+        with pytest.raises(CorruptionError):
+            await read(node, 0, 10)
+        healed = await node.finalize(1, [name(i) for i in range(3)])
+        assert healed == Finalized(BLOCK, Generation(1), node.storage, 3)
+        assert (await read(node, 0, 300))[0].count == 3
+        names = sorted(path.name for path in (tmp_path / "current").iterdir())
+        assert names == ["blk_7.1", "blk_7.meta"]
+    async with running(tmp_path) as node:
+        assert (await read(node, 0, 300))[0].count == 3
+
+
+async def test_a_dead_replica_can_be_deleted(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create()
+        await node.write(1)
+    (tmp_path / "rbw" / "blk_7.meta").write_bytes(b"garbage")
+    async with running(tmp_path) as node:
+        refused = await node.next_gs(1)
+        assert isinstance(refused, Nack)
+        assert refused.reason is Reason.CORRUPT
+        deleted = await node.ask(Delete(BLOCK, Generation(0)))
+        assert deleted == Deleted(BLOCK, node.storage)
+        assert list((tmp_path / "rbw").iterdir()) == []
+
+
+async def test_a_block_file_that_vanished_is_corruption_and_not_an_empty_replica(
+    tmp_path: Path,
+) -> None:
+    """B6: absence is never concluded from an error."""
+    async with running(tmp_path) as node:
+        await node.create()
+        await node.write(1)
+    (tmp_path / "rbw" / "blk_7").unlink()
+    async with running(tmp_path) as node:
+        refused = await node.next_gs(1)
+        assert isinstance(refused, Nack)
+        assert refused.reason is Reason.CORRUPT
+
+
+async def test_a_holder_sends_chunks_of_the_generations_it_is_asked_for(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create()
+        await node.write(3)
+        asked = FetchChunks(BLOCK, node.storage, (Generation(0),), 1, 3)
+        answer = await node.reader.fetch_chunks(asked)
+        assert isinstance(answer, Bulk)
+        assert answer.reply == Chunks(1, 100, 2, 200)
+        other = FetchChunks(BLOCK, node.storage, (Generation(4),), 1, 3)
+        refused = await node.reader.fetch_chunks(other)
+        assert isinstance(refused, Told)
+        assert refused.nack is not None
+        assert refused.nack.reason is Reason.STALE
+
+
+async def test_a_watch_wakes_when_a_chunk_comes(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create()
+        waiting = watch(node, known=0)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await node.write(1)
+        told = await waiting
+        assert told.read_reply is not None
+        assert told.read_reply.length == 1
+
+
+async def test_a_watch_tells_of_a_chunk_only_once_it_is_durable(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with running(tmp_path, disk=disk) as node:
+        await node.create(durability=Durability.DISK)
+        disk.may_sync.clear()
+        vote, waiting = node.send(frame(0)), watch(node, known=0)
+        await wait_until_async(lambda: node.volumes[0].commit.waiting_count == 2)
+        assert not waiting.done()
+        disk.may_sync.set()
+        await vote
+        assert (await waiting).read_reply is not None
+
+
+async def test_a_watch_wakes_when_the_generation_is_fenced(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create()
+        waiting = watch(node, known=0)
+        await asyncio.sleep(0)
+        last = await node.next_gs(1)
+        assert isinstance(last, LastVote)
+        told = await waiting
+        assert told.read_reply is not None
+        assert told.read_reply.max_generation == 1
+
+
+async def test_a_watch_without_news_is_answered_when_its_time_is_over(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create()
+        told = await watch(node, known=0, wait_ms=20)
+        assert told.read_reply is not None
+        assert told.read_reply.length == 0
+
+
+def flip(path: Path, position: int) -> None:
+    """Change one bit on the disk."""
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)

@@ -1,0 +1,139 @@
+"""What a replica is after its process, or its machine, starts again (D8, 2.9)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from paxosblock.datanode.identity import VERSION
+from paxosblock.protocol.messages import LastVote, Nack, Read, ReadReply, RecoveryVote, Vote
+from paxosblock.protocol.replica_state import HdfsReplicaState, hdfs_state
+from paxosblock.protocol.types import Durability, Reason
+from tests.datanode.node import BLOCK, Node, frame, name, running
+
+
+async def state(node: Node) -> ReadReply:
+    """The registers, which must be there."""
+    reply = await node.ask(Read(BLOCK))
+    assert isinstance(reply, ReadReply)
+    return reply
+
+
+async def test_an_rbw_replica_comes_back_as_rwr_and_takes_no_writes(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create()
+        await node.write(2)
+    async with running(tmp_path) as node:
+        block = node.registers.find(BLOCK, node.storage)
+        assert block is not None
+        assert block.replica is not None
+        assert hdfs_state(block.replica) is HdfsReplicaState.RWR
+        refused = await node.send(frame(2))
+        assert isinstance(refused, Nack)
+        assert refused.reason is Reason.FENCED
+
+
+async def test_a_recovery_makes_an_rwr_replica_take_writes_again(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create()
+        await node.write(2)
+    async with running(tmp_path) as node:
+        assert isinstance(await node.recover(1, [name(0), name(1)]), RecoveryVote)
+        (vote,) = await node.write(1, start=2, generation=1)
+        assert isinstance(vote, Vote)
+
+
+async def test_a_restart_of_the_process_alone_leaves_a_memory_replica_strong(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as node:
+        await node.create(durability=Durability.MEMORY)
+        await node.write(3)
+    async with running(tmp_path) as node:
+        last = await node.next_gs(1)
+        assert isinstance(last, LastVote)
+        assert (last.weak, last.length) == (False, 3)
+
+
+async def test_a_crash_of_the_machine_makes_a_memory_replica_weak_for_good(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create(durability=Durability.MEMORY)
+        await node.write(3)
+    for boot in ("boot-2", "boot-2", "boot-3"):
+        async with running(tmp_path, boot=boot) as node:
+            block = node.registers.find(BLOCK, node.storage)
+            assert block is not None
+            assert block.replica is not None
+            assert block.replica.weak, "a second restart in one boot must not make it look strong"
+
+
+async def test_a_crash_of_the_machine_leaves_a_disk_replica_strong(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create(durability=Durability.DISK)
+        await node.write(3)
+    async with running(tmp_path, boot="boot-2") as node:
+        last = await node.next_gs(1)
+        assert isinstance(last, LastVote)
+        assert (last.weak, last.length) == (False, 3)
+
+
+async def test_a_recovery_makes_a_weak_replica_strong(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create(durability=Durability.MEMORY)
+        await node.write(1)
+    async with running(tmp_path, boot="boot-2") as node:
+        await node.recover(1, [name(0)], durability=Durability.MEMORY)
+        assert not (await state(node)).weak
+    async with running(tmp_path, boot="boot-2") as node:
+        last = await node.next_gs(2)
+        assert isinstance(last, LastVote)
+        assert not last.weak
+
+
+async def test_a_restarted_replica_is_counted_by_no_reader(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create()
+        await node.write(1)
+    async with running(tmp_path) as node:
+        assert (await state(node)).weak
+
+
+async def test_what_was_half_done_in_tmp_is_gone_after_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        (tmp_path / "tmp" / "blk_7.draft0").write_bytes(b"half of a chunk")
+    async with running(tmp_path):
+        assert list((tmp_path / "tmp").iterdir()) == []
+
+
+async def test_a_torn_last_record_is_cut_off_and_the_log_goes_on(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create()
+        await node.write(2)
+    with (tmp_path / "rbw" / "blk_7").open("ab") as file:
+        file.write(frame(2)[1][:-5])
+    async with running(tmp_path) as node:
+        assert (await state(node)).length == 2
+        assert (tmp_path / "rbw" / "blk_7").stat().st_size == 2 * len(frame(0)[1])
+        await node.recover(1, [name(0), name(1)])
+        (vote,) = await node.write(1, start=2, generation=1)
+        assert isinstance(vote, Vote)
+
+
+async def test_a_storage_keeps_its_id_for_ever(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        storage, identity = node.storage, (tmp_path / VERSION).read_bytes()
+    async with running(tmp_path, boot="boot-2") as node:
+        assert node.storage == storage
+        assert (tmp_path / VERSION).read_bytes() == identity
+
+
+async def test_an_emptied_folder_comes_back_as_another_storage(tmp_path: Path) -> None:
+    """B5: what lost its data does not answer under the name of what had it."""
+    async with running(tmp_path / "volume") as node:
+        await node.create()
+        before = node.storage
+    (tmp_path / "volume").rename(tmp_path / "lost")
+    async with running(tmp_path / "volume") as node:
+        assert node.storage != before
+        refused = await node.ask(Read(BLOCK), before)
+        assert isinstance(refused, Nack)
+        assert refused.reason is Reason.NO_REPLICA

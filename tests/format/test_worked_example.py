@@ -1,0 +1,108 @@
+"""The example in FORMAT.md is what the program writes and reads, byte for byte."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from paxosblock.checksum import crc32c
+from paxosblock.datanode.identity import Identity, decode_identity
+from paxosblock.datanode.layout import FOLDERS
+from paxosblock.datanode.load import load
+from paxosblock.datanode.meta import Metadata, decode_metadata, describe
+from paxosblock.datanode.store import ReplicaStore
+from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.register import Replica
+from paxosblock.protocol.types import (
+    BlockId,
+    ChunkIndex,
+    ChunkName,
+    Durability,
+    Generation,
+    ReplicaState,
+    StorageId,
+)
+from paxosblock.wire import FrameKind, Header
+from tests.format.power_cut import RecordingDisk
+
+BLOCK = BlockId(7)
+PAYLOADS = (b"hello ", b"world\n")
+IDENTITY = Identity(StorageId("6f1c2a52-9d0e-4c5b-8a39-1f2e3d4c5b6a"), "datanode-1")
+BOOT = "4d8e2f1a"
+
+
+@pytest.fixture(scope="module")
+def examples(repository: Path) -> list[str]:
+    """The fenced examples of FORMAT.md, in order."""
+    text = (repository / "datanode" / "FORMAT.md").read_text(encoding="utf-8")
+    return re.findall(r"```\n(.*?)\n```", text, re.DOTALL)
+
+
+def from_dump(dump: str) -> bytes:
+    """The bytes of a hexadecimal dump: offset, up to 16 bytes, the same as text."""
+    rows = [line.strip()[4:].split("   ")[0] for line in dump.splitlines()]
+    return bytes.fromhex("".join(re.sub(r"\s\s+\S*$", "", row[:50]) for row in rows))
+
+
+def replica() -> Replica:
+    """Two chunks, finalized under generation 2."""
+    names = [ChunkName(ChunkIndex(i), len(p), crc32c(p)) for i, p in enumerate(PAYLOADS)]
+    return Replica(
+        block=BLOCK,
+        max_generation=Generation(2),
+        accepted_generation=Generation(2),
+        epoch=Generation(0),
+        base_length=2,
+        state=ReplicaState.FINALIZED,
+        log=ChunkLog(names),
+        window=4,
+        durability=Durability.DISK,
+        finalized_generation=Generation(2),
+        finalized_length=2,
+    )
+
+
+def test_the_identity_file_is_as_written_down(examples: list[str]) -> None:
+    data = examples[0].encode() + b"\n"
+    assert IDENTITY.encode() == data
+    assert decode_identity(data, Path("VERSION")) == IDENTITY
+
+
+def test_the_block_file_is_as_written_down(examples: list[str]) -> None:
+    records = b"".join(
+        Header.of(
+            FrameKind.CHUNK, payload, block=BLOCK, index=ChunkIndex(index), acknowledged=index
+        ).pack()
+        + payload
+        for index, payload in enumerate(PAYLOADS)
+    )
+    assert from_dump(examples[1]) == records
+
+
+def test_the_meta_file_is_as_written_down(examples: list[str]) -> None:
+    data = from_dump(examples[2])
+    assert describe(replica(), BOOT, 0).encode() == data
+    assert decode_metadata(data, BLOCK) == describe(replica(), BOOT, 0)
+
+
+def test_every_field_of_the_metadata_is_written_down(repository: Path) -> None:
+    text = (repository / "datanode" / "FORMAT.md").read_text(encoding="utf-8")
+    table = text[text.index("| field | meaning |") : text.index("It is replaced as a whole")]
+    named = re.findall(r"^\| ([a-z_, ]+) \|", table, re.MULTILINE)
+    fields = [field for cell in named for field in cell.split(", ")]
+    assert sorted(fields) == sorted([*Metadata.__dataclass_fields__, "field"])
+
+
+def test_the_example_loads_as_a_finalized_replica(examples: list[str]) -> None:
+    folder = Path("/volume")
+    disk = RecordingDisk.holding(
+        {
+            folder / "current" / "blk_7": from_dump(examples[1]),
+            folder / "current" / "blk_7.meta": from_dump(examples[2]),
+        }
+    )
+    (loaded,) = load(ReplicaStore(disk, folder, "another boot"))
+    assert (loaded.replica, loaded.corrupt) == (replica(), "")
+    assert "current" in FOLDERS
