@@ -49,34 +49,11 @@ class NameNode:
         self.leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.datanodes = DataNodes(config.datanode_stale_after_s, config.datanode_dead_after_s)
         self.replicas = Replicas()
+        self.views = Views(self.datanodes, self.replicas, config.min_replication, clock_s)
         reach = acceptors(self.datanodes)
-        self.finalizer = Finalizer(
-            catalog=self.catalog,
-            acceptors=reach,
-            replicas=self.replicas,
-            history=self.history,
-            alarms=self.alarms,
-            background=self.background,
-        )
-        self.recoverer = Recoverer(
-            self.catalog,
-            reach,
-            self.history,
-            self.background,
-            timeout_s=config.recovery_timeout_s,
-            finalized=self.finalizer.spread,
-            jitter=random.Random(),
-        )
-        self.closer = Closer(
-            catalog=self.catalog,
-            leases=self.leases,
-            recoverer=self.recoverer,
-            finalizer=self.finalizer,
-            replicas=self.replicas,
-            background=self.background,
-            min_replication=config.min_replication,
-            wait_s=config.recovery_timeout_s,
-        )
+        self.finalizer = self._make_finalizer(reach)
+        self.recoverer = self._make_recoverer(reach)
+        self.closer = self._make_closer()
         self.reports = Reports(
             catalog=self.catalog,
             datanodes=self.datanodes,
@@ -84,17 +61,7 @@ class NameNode:
             finalizer=self.finalizer,
             alarms=self.alarms,
         )
-        self.views = Views(self.datanodes, self.replicas, config.min_replication, clock_s)
-        self.housekeeper = Housekeeper(
-            catalog=self.catalog,
-            leases=self.leases,
-            datanodes=self.datanodes,
-            replicas=self.replicas,
-            closer=self.closer,
-            finalizer=self.finalizer,
-            background=self.background,
-            clock_s=clock_s,
-        )
+        self.housekeeper = self._make_housekeeper()
 
     @property
     def failure(self) -> str:
@@ -111,6 +78,51 @@ class NameNode:
     async def close(self) -> None:
         """End all work. What was under way is taken up by the next start."""
         await self.background.close()
+
+    def _make_finalizer(self, reach: Acceptors) -> Finalizer:
+        return Finalizer(
+            catalog=self.catalog,
+            acceptors=reach,
+            replicas=self.replicas,
+            history=self.history,
+            alarms=self.alarms,
+            background=self.background,
+        )
+
+    def _make_recoverer(self, reach: Acceptors) -> Recoverer:
+        return Recoverer(
+            self.catalog,
+            reach,
+            self.history,
+            self.background,
+            timeout_s=self.config.recovery_timeout_s,
+            finalized=self.finalizer.spread,
+            jitter=random.Random(),
+        )
+
+    def _make_closer(self) -> Closer:
+        return Closer(
+            catalog=self.catalog,
+            leases=self.leases,
+            recoverer=self.recoverer,
+            finalizer=self.finalizer,
+            replicas=self.replicas,
+            background=self.background,
+            min_replication=self.config.min_replication,
+            wait_s=self.config.recovery_timeout_s,
+        )
+
+    def _make_housekeeper(self) -> Housekeeper:
+        return Housekeeper(
+            catalog=self.catalog,
+            leases=self.leases,
+            datanodes=self.datanodes,
+            replicas=self.replicas,
+            closer=self.closer,
+            finalizer=self.finalizer,
+            background=self.background,
+            clock_s=self.clock_s,
+        )
 
 
 def over_rpc(client: RpcClient, timeout_s: float) -> Callable[[DataNodes], Acceptors]:

@@ -52,12 +52,17 @@ class Wish:
     excluded: tuple[StorageId, ...] = ()
     seed: int = 0
 
+    @property
+    def needed(self) -> int:
+        """The fewest members that will do."""
+        return max(1, min(self.min_replication, self.replication))
+
 
 def place(wish: Wish, candidates: tuple[Candidate, ...]) -> tuple[StorageId, ...]:
     """Choose storages on different nodes, the best first.
 
     Returns:
-        `replication` of them, or fewer but at least `min_replication`.
+        `replication` of them, or fewer but at least `needed`.
 
     Raises:
         NoSpaceError: there are fewer; the message says what was wrong with the others.
@@ -70,7 +75,7 @@ def place(wish: Wish, candidates: tuple[Candidate, ...]) -> tuple[StorageId, ...
     for candidate in usable:
         best.setdefault(candidate.node, candidate.storage)
     chosen = tuple(best.values())[: wish.replication]
-    if len(chosen) < max(1, wish.min_replication):
+    if len(chosen) < wish.needed:
         raise _too_few(wish, len(chosen), Counter(r for r in reasons.values() if r))
     return chosen
 
@@ -97,7 +102,7 @@ def _too_few(wish: Wish, found: int, reasons: Counter[str]) -> NoSpaceError:
     known = f"storages not used: {others}" if others else "no other storage is known"
     return NoSpaceError(
         f"no place for a block of {wish.block_size} bytes: found {found} of "
-        f"{wish.replication} replicas, {max(1, wish.min_replication)} needed; {known}",
+        f"{wish.replication} replicas, {wish.needed} needed; {known}",
         found=found,
-        needed=max(1, wish.min_replication),
+        needed=wish.needed,
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Coroutine
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -112,9 +113,9 @@ class NamespaceMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.loop.close()
 
-    def works(self, operation: Awaitable[object]) -> bool:
+    def works(self, operation: Coroutine[Any, Any, object]) -> bool:
         try:
-            self.loop.run_until_complete(operation)  # type: ignore[arg-type] - a coroutine
+            self.loop.run_until_complete(operation)
         except PaxosBlockError:
             return False
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -15,8 +16,19 @@ from paxosblock.protocol.types import StorageId
 BLOCK = 100
 
 
-def candidate(storage: str, node: str = "", **facts: int | bool) -> Candidate:
-    return Candidate(StorageId(storage), node or f"n-{storage}", **{"free_bytes": 1000, **facts})  # type: ignore[arg-type] - facts of a candidate
+def candidate(
+    storage: str,
+    node: str = "",
+    *,
+    free_bytes: int = 1000,
+    load: int = 0,
+    live: bool = True,
+    stale: bool = False,
+    failed: bool = False,
+) -> Candidate:
+    return Candidate(
+        StorageId(storage), node or f"n-{storage}", free_bytes, load, 0, live, stale, failed
+    )
 
 
 def wish(
@@ -85,7 +97,7 @@ def test_no_node_is_passed_over_for_a_worse_one(w: Wish, candidates: tuple[Candi
     best: dict[str, tuple[bool, int]] = {}
     for c in good:
         best[c.node] = min(best.get(c.node, (True, 99)), (c.stale, c.load))
-    if len(best) < w.min_replication:
+    if len(best) < w.needed:
         return
     by_id = {c.storage: c for c in good}
     chosen = [by_id[storage] for storage in place(w, candidates)]
@@ -96,10 +108,10 @@ def test_no_node_is_passed_over_for_a_worse_one(w: Wish, candidates: tuple[Candi
 
 @given(WISHES, CANDIDATES, st.randoms())
 def test_the_order_in_which_nodes_are_known_changes_nothing(
-    w: Wish, candidates: tuple[Candidate, ...], random: st.DrawFn
+    w: Wish, candidates: tuple[Candidate, ...], random: Random
 ) -> None:
     shuffled = list(candidates)
-    random.shuffle(shuffled)  # type: ignore[attr-defined] - a random.Random
+    random.shuffle(shuffled)
     try:
         expected = place(w, candidates)
     except NoSpaceError:
@@ -144,6 +156,10 @@ def test_the_error_says_how_many_were_found_and_what_was_wrong_with_the_others()
         "no place for a block of 100 bytes: found 1 of 3 replicas, 2 needed; "
         "storages not used: 1 dead, 2 excluded by the writer, 1 failed, 1 full"
     )
+
+
+def test_a_file_that_wants_one_replica_gets_it_whatever_the_minimum_is() -> None:
+    assert place(wish(1, 2), (candidate("s1"),)) == ("s1",)
 
 
 def test_the_error_says_when_nobody_is_known() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -22,19 +21,34 @@ from tests.waiting import wait_until_async
 
 IMPATIENT = NameNodeConfig(recovery_timeout_s=0.3)
 
-MakeScene = Callable[..., Awaitable[Scene]]
+
+class MakeScene:
+    """Makes scenes that end with the test."""
+
+    def __init__(self) -> None:
+        self._scenes: list[Scene] = []
+
+    async def __call__(
+        self,
+        *,
+        store: MemoryStore | None = None,
+        network: Network | None = None,
+        config: NameNodeConfig | None = None,
+    ) -> Scene:
+        scene = await new_scene(store=store, network=network, config=config)
+        self._scenes.append(scene)
+        return scene
+
+    async def close(self) -> None:
+        for scene in self._scenes:
+            await scene.close()
 
 
 @pytest.fixture
 async def make_scene() -> AsyncIterator[MakeScene]:
-    async with AsyncExitStack() as stack:
-
-        async def make(*storages: str, **options: object) -> Scene:
-            scene = await new_scene(*storages, **options)  # type: ignore[arg-type] - test options
-            stack.push_async_callback(scene.close)
-            return scene
-
-        yield make
+    scenes = MakeScene()
+    yield scenes
+    await scenes.close()
 
 
 def all_finalized(scene: Scene, block: BlockId, length: int) -> bool:
