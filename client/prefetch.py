@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import bisect
+import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,10 @@ from paxosblock.client.session import Session
 
 REQUEST_BYTES: Final = 2 * 1024 * 1024
 """About how much one request asks for."""
-MOST_SPARE_BUFFERS: Final = 4
+MOST_BUFFERS: Final = 6
+
+_UNUSED: Final = 3
+"""References to a buffer that is only in our list: by the list, a variable, an argument."""
 
 
 class Blocks:
@@ -76,7 +80,7 @@ class Prefetcher:
         self._most_bytes = max(1, ahead_bytes)
         self._ahead_bytes = self._most_bytes if eager else 1
         self._pieces: deque[_Piece] = deque()
-        self._spare: list[bytearray] = []
+        self._buffers: list[bytearray] = []
 
     async def readinto(self, into: memoryview) -> int:
         """Copy the next bytes; at least one unless this is the end."""
@@ -88,7 +92,7 @@ class Prefetcher:
             taken = piece.buffer[piece.used : piece.used + len(into) - done]
             into[done : done + len(taken)] = taken
             done += len(taken)
-            self._advance(piece, len(taken), reuse=True)
+            self._advance(piece, len(taken))
         return done
 
     async def next_piece(self) -> memoryview:
@@ -97,7 +101,7 @@ class Prefetcher:
         if piece is None:
             return memoryview(b"")
         taken = piece.buffer[piece.used :]
-        self._advance(piece, len(taken), reuse=False)
+        self._advance(piece, len(taken))
         return taken
 
     def cancel(self) -> None:
@@ -140,20 +144,28 @@ class Prefetcher:
         return min(extent.offset + (into // stride + 1) * stride, extent.end, self._stop)
 
     def _buffer(self, size: int) -> bytearray:
-        if self._spare and len(self._spare[-1]) >= size:
-            return self._spare.pop()
+        """A buffer that nobody else holds; new memory costs as much as receiving the bytes."""
+        for at in range(len(self._buffers)):
+            buffer = self._buffers[at]
+            if len(buffer) >= size and sys.getrefcount(buffer) == _UNUSED:
+                del self._buffers[at]
+                return buffer
         return bytearray(size)
 
-    def _advance(self, piece: _Piece, size: int, *, reuse: bool) -> None:
+    def _advance(self, piece: _Piece, size: int) -> None:
         piece.used += size
         self.position += size
         if piece.used == len(piece.buffer):
             self._pieces.popleft()
             self._ahead_bytes = min(max(self._ahead_bytes, len(piece.buffer)) * 2, self._most_bytes)
-            whole = piece.buffer.obj
-            if reuse and isinstance(whole, bytearray) and len(self._spare) < MOST_SPARE_BUFFERS:
-                self._spare.append(whole)
+            self._keep(piece.buffer.obj)
             self._plan()
+
+    def _keep(self, buffer: object) -> None:
+        """Remember a buffer that was used up: whoever got a piece of it may hold it still."""
+        assert isinstance(buffer, bytearray)
+        self._buffers.append(buffer)
+        del self._buffers[:-MOST_BUFFERS]
 
 
 def _ignore_error(task: asyncio.Task[None]) -> None:

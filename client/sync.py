@@ -121,12 +121,12 @@ class Client:
             permission=permission,
         )
         file = self._run(made)
-        return FileWriter(self._background, file)
+        return FileWriter(self, self._background, file)
 
     def open(self, path: str, *, consistency: Consistency | str = Consistency.QUORUM) -> FileReader:
         """Read a file: `with fs.open(path) as f` (see `AsyncClient.open`)."""
         file = self._run(self._fs.open(path, consistency=consistency))
-        return FileReader(self._background, file)
+        return FileReader(self, self._background, file)
 
     def follow(self, path: str, offset: int = 0) -> Iterator[bytes]:
         """The bytes of a file as they are written, until it is closed (`AsyncClient.follow`)."""
@@ -192,13 +192,14 @@ class Client:
     def datanode(self, member: Member) -> DataNode:
         """`write`, `read` and `next_gs` on the DataNode of one member of a block's view."""
         datanode = self._fs.datanode(member)
-        return DataNode(self._background, datanode)
+        return DataNode(self, self._background, datanode)
 
 
 class DataNode:
     """What the seed asks of one DataNode; see `AsyncDataNode` for what each verb raises."""
 
-    def __init__(self, background: BackgroundLoop, datanode: AsyncDataNode) -> None:
+    def __init__(self, owner: Client, background: BackgroundLoop, datanode: AsyncDataNode) -> None:
+        self._owner = owner
         self._background = background
         self._datanode = datanode
 

@@ -31,7 +31,9 @@ class FileWriter(io.RawIOBase):
     raised by the next call. `flush` is `hflush`. Leaving `with` by an exception calls `abort`.
     """
 
-    def __init__(self, background: BackgroundLoop, file: AsyncFileWriter) -> None:
+    def __init__(self, owner: object, background: BackgroundLoop, file: AsyncFileWriter) -> None:
+        """`owner` lives as long as the file."""
+        self._owner = owner
         self._background = background
         self._file = file
         self._buffer = bytearray()
@@ -180,7 +182,9 @@ class FileReader(io.RawIOBase):
     Iterating gives lines, as with any Python file; `pieces` gives the bytes as they come.
     """
 
-    def __init__(self, background: BackgroundLoop, file: AsyncFileReader) -> None:
+    def __init__(self, owner: object, background: BackgroundLoop, file: AsyncFileReader) -> None:
+        """`owner` lives as long as the file."""
+        self._owner = owner
         self._background = background
         self._file = file
         self._piece = memoryview(b"")
