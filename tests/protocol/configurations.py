@@ -21,7 +21,7 @@ CI: dict[str, tuple[Config, int]] = {
             budget=Budget(seals=1),
             must_fire=(*SEAL, "D4-fetch", "D5-fetch", "D5-short", "D2-fenced"),
         ),
-        701,
+        817,
     ),
     "two-seals": (
         Config(
@@ -30,7 +30,7 @@ CI: dict[str, tuple[Config, int]] = {
             budget=Budget(seals=2),
             must_fire=(*SEAL, "D3-fenced", "D4-fenced", "D4-again"),
         ),
-        7282,
+        8492,
     ),
     "window-2": (
         Config(
@@ -40,7 +40,7 @@ CI: dict[str, tuple[Config, int]] = {
             budget=Budget(seals=1),
             must_fire=(*SEAL, "D2-gap"),
         ),
-        3770,
+        4277,
     ),
     "create": (
         Config(
@@ -50,7 +50,7 @@ CI: dict[str, tuple[Config, int]] = {
             budget=Budget(seals=1),
             must_fire=(*SEAL, "W1", "D1-none", "D1-again", "D1-fenced", "D3-none", "D4-none"),
         ),
-        594,
+        694,
     ),
     "quorum-read": (
         Config(
@@ -60,7 +60,7 @@ CI: dict[str, tuple[Config, int]] = {
             reads=("R2", "R2"),
             must_fire=(*SEAL, *READ, "R2", "R2-stale", "D6"),
         ),
-        25_082,
+        29_909,
     ),
     "mixed-reads": (
         Config(
@@ -80,7 +80,7 @@ CI: dict[str, tuple[Config, int]] = {
             reads=("R3", "R3"),
             must_fire=(*SEAL, *READ, "R3"),
         ),
-        2985,
+        3565,
     ),
     "rebuild": (
         Config(
@@ -91,7 +91,7 @@ CI: dict[str, tuple[Config, int]] = {
             budget=Budget(rebuilds=1),
             must_fire=("K3", "K6", "K7", "W4", "W5", "D4-none", "P2"),
         ),
-        968,
+        1044,
     ),
     "append": (
         Config(
@@ -100,7 +100,7 @@ CI: dict[str, tuple[Config, int]] = {
             budget=Budget(seals=1, appends=1),
             must_fire=(*SEAL, "K4", "K7"),
         ),
-        1804,
+        2233,
     ),
     "truncate": (
         Config(
@@ -109,7 +109,7 @@ CI: dict[str, tuple[Config, int]] = {
             budget=Budget(appends=1, truncates=1),
             must_fire=("K4", "K7", "K8", "K9", "D4", "D5", "D5-stale"),
         ),
-        696,
+        750,
     ),
     "restart": (
         Config(
@@ -118,7 +118,7 @@ CI: dict[str, tuple[Config, int]] = {
             budget=Budget(seals=1, restarts=1),
             must_fire=(*SEAL, "D8-restart"),
         ),
-        2740,
+        3150,
     ),
     "power-cut": (
         Config(
@@ -128,7 +128,7 @@ CI: dict[str, tuple[Config, int]] = {
             budget=Budget(seals=1, power_cuts=1),
             must_fire=(*SEAL, "D8-power"),
         ),
-        4880,
+        5427,
     ),
     "torn": (
         Config(
@@ -137,7 +137,7 @@ CI: dict[str, tuple[Config, int]] = {
             budget=Budget(seals=1, torn=1),
             must_fire=(*SEAL, "D8-torn"),
         ),
-        907,
+        1053,
     ),
     "overtaken": (
         Config(
@@ -147,7 +147,7 @@ CI: dict[str, tuple[Config, int]] = {
             nacks=True,
             must_fire=(*SEAL, "P7"),
         ),
-        7706,
+        8980,
     ),
 }
 

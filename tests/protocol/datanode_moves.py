@@ -100,14 +100,16 @@ def request_moves(model: Model, world: World, bit: int) -> Iterator[Move]:
             name = model.storages[at]
             model.doing = (request, "arrives at", name)
             outcome = model.once(answered, model, at, world.disks[at], bit, got)
-            after = _delivered(model, world, at, outcome)
+            after = _delivered(model, world, at, request, outcome)
             if after is None:
                 model.fired[outcome.rule] += 1
             else:
                 yield Move(outcome.rule, (name, ":", request, "->", outcome.reply), after)
 
 
-def _delivered(model: Model, world: World, at: int, outcome: Outcome) -> World | None:
+def _delivered(
+    model: Model, world: World, at: int, request: Request, outcome: Outcome
+) -> World | None:
     disks = (*world.disks[:at], outcome.disk, *world.disks[at + 1 :])
     mail = world.mail | outcome.mail
     history = world.history
@@ -115,9 +117,10 @@ def _delivered(model: Model, world: World, at: int, outcome: Outcome) -> World |
         return None if mail == world.mail else world._replace(mail=mail)
     after = world._replace(disks=disks, mail=mail)
     replica = outcome.disk.value.replica
-    if isinstance(outcome.reply, RecoveryVote) and replica is not None:
-        generation, chunks = outcome.reply.generation, content(replica.log)
-        history = model.cell(oracle.note_accepted(history.value, generation, chunks))
+    if isinstance(request, RecoveryWrite) and replica is not None:
+        is_member = model.storages[at] in request.members
+        chunks = content(replica.log)
+        history = model.cell(oracle.note_accepted(history.value, request, chunks, is_member))
     elif isinstance(outcome.reply, Vote):
         history = model.cell(oracle.note_voted_by_all(model, after))
     return after._replace(history=history)

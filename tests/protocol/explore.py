@@ -7,6 +7,7 @@ import sys
 
 from tests.protocol.configurations import CI, LARGE
 from tests.protocol.explorer import Result, explore
+from tests.protocol.faults import FAULTS
 from tests.protocol.world import Config
 
 
@@ -14,6 +15,8 @@ def main() -> int:
     """Run what was asked for, print a row for each; 1 when a fault was found."""
     arguments = _parser().parse_args()
     configs = {**{name: config for name, (config, _) in CI.items()}, **LARGE}
+    if arguments.fault:
+        return _show_fault(arguments.fault)
     names = arguments.only or list(configs)
     if arguments.list:
         for name in names:
@@ -32,7 +35,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.protocol.explore", description=__doc__)
     parser.add_argument("--only", action="append", metavar="NAME", help="this one (repeatable)")
     parser.add_argument("--list", action="store_true", help="name the configurations")
+    parser.add_argument("--fault", choices=FAULTS, help="plant this fault and print its trace")
     return parser
+
+
+def _show_fault(name: str) -> int:
+    """Plant one fault and tell how it was found."""
+    fault = FAULTS[name]
+    setattr(fault.owner, fault.name, fault.wrong)
+    result = explore(fault.config)
+    _print(row(name, fault.config, result))
+    return 0 if result.fault else 1
 
 
 def silent_rules(config: Config, result: Result) -> tuple[str, ...]:

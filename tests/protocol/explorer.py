@@ -33,6 +33,7 @@ from tests.protocol.datanode_moves import (
 from tests.protocol.namenode_moves import (
     close_moves,
     is_futile,
+    is_late,
     nack_moves,
     namenode_moves,
     rebuild_moves,
@@ -130,7 +131,7 @@ def _is_inert(model: Model, world: World, bit: int, letter: Letter) -> bool:
         case Grant():
             return message.generation <= world.writers[letter.to[0]].value.generation
         case RebuildRequest() | CloseRequest():
-            return message.generation < world.record.value.writer_generation
+            return is_late(world, message)
         case Answer():
             return False
         case _:

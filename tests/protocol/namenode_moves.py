@@ -228,20 +228,31 @@ def is_futile(record: BlockRecord, proposer: Proposer) -> bool:
 
 def close_moves(model: Model, world: World, request: CloseRequest) -> Iterator[Move]:
     """K6: the writer's FinalizeBlock(b, g, L) arrives."""
-    history = world.history.value
-    chunks = oracle.sent_in(history, request.generation)[: request.length]
     model.doing = (request, "reaches the NameNode")
-    record = finalize.finalize_by_writer(
-        world.record.value,
-        WRITERS[request.writer],
-        request.generation,
-        request.length,
-        size_of(chunks),
-    )
+    record = closed(world.record.value, world.history.value, request)
     if isinstance(record, Refused) or record is world.record.value:
         return
     record.check_follows(world.record.value)
     yield Move("K6", (request,), _finalized(model, world, record, None))
+
+
+def closed(record: BlockRecord, history: History, request: CloseRequest) -> BlockRecord | Refused:
+    """The record after K6."""
+    chunks = oracle.sent_in(history, request.generation)[: request.length]
+    return finalize.finalize_by_writer(
+        record, WRITERS[request.writer], request.generation, request.length, size_of(chunks)
+    )
+
+
+def is_late(world: World, request: CloseRequest | RebuildRequest) -> bool:
+    """Whether a writer's request comes after its epoch, and the NameNode refuses it for that."""
+    record = world.record.value
+    if request.generation >= record.writer_generation:
+        return False
+    if isinstance(request, CloseRequest):
+        return isinstance(closed(record, world.history.value, request), Refused)
+    writer = WRITERS[request.writer]
+    return isinstance(finalize.allocate_rebuild(record, writer, request.generation), Refused)
 
 
 def _finalized(model: Model, world: World, record: BlockRecord, generation: int | None) -> World:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.messages import RecoveryWrite
 from paxosblock.protocol.types import BlockState, Durability, ReplicaState
 from paxosblock.protocol.write import Writer, WriterState
 from tests.protocol.world import (
@@ -78,13 +79,41 @@ def note_voted_by_all(model: Model, world: World) -> History:
     return note_promised_to_user(history, chunks, record.writer_generation, "voted by all")
 
 
-def note_accepted(history: History, generation: int, chunks: Content) -> History:
-    """A replica accepted a recovery's log: everybody who accepts `generation` has the same."""
-    for known, accepted in history.accepted:
-        if known == generation:
-            demand(accepted == chunks, f"generation {generation} has two logs", accepted, chunks)
-            return history
-    return replace(history, accepted=(*history.accepted, (generation, chunks)))
+def note_accepted(
+    history: History, request: RecoveryWrite, chunks: Content, is_member: bool
+) -> History:
+    """A replica accepted a recovery's log: everybody who accepts that generation has the same."""
+    generation = request.generation
+    accepted = dict(history.accepted)
+    known = accepted.setdefault(generation, chunks)
+    demand(known == chunks, f"generation {generation} has two logs", known, chunks)
+    votes = {g: (base, count) for g, base, count in history.votes}
+    votes[generation] = (request.base, votes.get(generation, (0, 0))[1] + is_member)
+    history = replace(
+        history,
+        accepted=tuple(sorted(accepted.items())),
+        votes=tuple(sorted((g, base, count) for g, (base, count) in votes.items())),
+    )
+    if len(history.decided) <= 1:
+        _demand_agreement(history, len(request.members))
+    return history
+
+
+def _demand_agreement(history: History, members: int) -> None:
+    """Paxos, before the user truncates: what a generation decided is what later ones write.
+
+    It is decided once so many of the base config voted that every recovery meets one of them.
+    Later generations of the same base write the same log; those of a later epoch may extend it.
+    """
+    accepted = dict(history.accepted)
+    for earlier, _, count in history.votes:
+        if count + recovery_quorum(members) <= members:
+            continue
+        log = accepted[earlier]
+        for later, base, _ in history.votes:
+            other = accepted[later] if base < earlier else accepted[later][: len(log)]
+            facts = (earlier, log, later, other)
+            demand(later < earlier or other == log, "generations disagree", *facts)
 
 
 def note_installed(history: History, generation: int, length: int) -> History:

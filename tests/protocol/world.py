@@ -109,12 +109,14 @@ class History:
 
     `must`: longest prefix that was acknowledged, returned by a read or finalized.
     `sent`: per writer epoch, all chunks its writer ever sent. `accepted`: per recovery generation,
-    the log that its voters accepted. `decided`: (fgs, epoch, chunks) of each finalization.
+    the log that its voters accepted; `votes`: its base, and how many members of the base config
+    accepted it. `decided`: (fgs, epoch, chunks) of each finalization.
     """
 
     must: Content = ()
     sent: tuple[tuple[int, Content], ...] = ((0, ()),)
     accepted: tuple[tuple[int, Content], ...] = ()
+    votes: tuple[tuple[int, int, int], ...] = ()
     decided: tuple[tuple[int, int, Content], ...] = ()
 
 

@@ -1,0 +1,271 @@
+"""Faults to plant: each replaces one function of the protocol by a plausible wrong one.
+
+The run names in brackets are those of the design's model, where the same fault was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+from paxosblock.protocol import finalize, read, recovery, register, write
+from paxosblock.protocol.finalize import BlockRecord, Refused, Why
+from paxosblock.protocol.messages import ReadReply, Vote
+from paxosblock.protocol.read import Progress, QuorumRead
+from paxosblock.protocol.recovery import Choice, Proposer
+from paxosblock.protocol.register import Replica, Step
+from paxosblock.protocol.types import BlockState, Durability, Generation, ReplicaState
+from paxosblock.protocol.write import Writer, WriterState
+from tests.protocol.world import Budget, Config
+
+MEMORY = Durability.MEMORY
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is replaced, where it shows, and what the checks say then."""
+
+    owner: ModuleType | type
+    name: str
+    wrong: Callable[..., Any] | property
+    config: Config
+    says: str
+
+
+def _choice(replies: list[Any]) -> Choice:
+    best = replies[0]
+    return Choice(
+        best.accepted_generation,
+        best.length,
+        best.size_bytes,
+        best.tail,
+        tuple(r.storage for r in replies if r.length == best.length),
+    )
+
+
+def longest_log_first(proposer: Proposer) -> Choice:
+    """F1: the highest chunk wins over the highest generation."""
+    return _choice(
+        sorted(proposer.replies, key=lambda r: (r.length, r.accepted_generation), reverse=True)
+    )
+
+
+def shortest_log(proposer: Proposer) -> Choice:
+    """HDFS's MIN [M09]."""
+    highest = max(r.accepted_generation for r in proposer.replies)
+    voters = [r for r in proposer.replies if r.accepted_generation == highest]
+    return _choice(sorted(voters, key=lambda r: r.length))
+
+
+def any_quorum_is_acceptable(proposer: Proposer) -> bool:
+    """Weak answers are believed when they say that nothing was there [M24]."""
+    return len(proposer.replies) >= 2
+
+
+_recovery_write = register._recovery_write
+_finalize = register._finalize
+_next_gs = register._next_gs
+_read = register._read
+_concluded = read._concluded
+_on_vote = write.on_vote
+_restarted = register.restarted
+
+
+def keep_what_is_beyond(storage: Any, replica: Any, request: Any, supplied: Any) -> Step:
+    """F6: accepting a shorter log does not cut the longer one."""
+    step = _recovery_write(storage, replica, request, supplied)
+    if step.replica is None or step.effect is None or replica is None:
+        return step
+    if replica.length > request.length:
+        return replace(step, replica=replace(step.replica, log=replica.log))
+    return step
+
+
+def promise_nothing(storage: Any, replica: Any, request: Any) -> Step:
+    """F9: LastVote leaves, but the promise is not kept [M22]."""
+    step = _next_gs(storage, replica, request)
+    return step if replica is None else Step(replica, step.reply)
+
+
+def finalize_always(storage: Any, replica: Any, request: Any, supplied: Any) -> Step:
+    """D5 without fgs >= MaxGS [M15]."""
+    if replica is not None and request.finalized_generation < replica.max_generation:
+        lowered = replace(
+            replica,
+            max_generation=request.finalized_generation,
+            accepted_generation=min(
+                replica.accepted_generation, Generation(request.finalized_generation - 1)
+            ),
+        )
+        return _finalize(storage, lowered, request, supplied)
+    return _finalize(storage, replica, request, supplied)
+
+
+def read_without_sync(storage: Any, replica: Any, request: Any) -> Step:
+    """A quorum read counts what a power cut may still take [M26]."""
+    return replace(_read(storage, replica, request), effect=None)
+
+
+def write_through_a_promise(replica: Replica, generation: Generation) -> bool:
+    """D2 without the fence: a promise does not stop the old writer."""
+    return (
+        replica.accepted_generation == generation
+        and replica.state is ReplicaState.RBW
+        and not replica.weak
+    )
+
+
+def never_weak(replica: Replica, *, same_boot: bool) -> Replica:
+    """A power cut is forgotten [M23]."""
+    return replace(_restarted(replica, same_boot=same_boot), weak=False)
+
+
+def count_every_answer(reply: ReadReply, writer_generation: Generation) -> bool:
+    """R2 as stated: only the length counts [M05, M07]."""
+    return reply.accepted_generation >= writer_generation and not reply.weak
+
+
+def count_weak_answers(reply: ReadReply, writer_generation: Generation) -> bool:
+    """A replica that may have lost votes is counted [M29]."""
+    return reply.max_generation == reply.accepted_generation == writer_generation
+
+
+def return_the_minimum(reading: QuorumRead) -> QuorumRead:
+    """R1 as the seed has it, mixed with R2 [M08]."""
+    if reading.quorum == len(reading.members) == len(reading.answers):
+        goal = min(length for _, length, _ in reading.answers)
+        return replace(reading, goal=goal, progress=Progress.DONE)
+    return _concluded(reading)
+
+
+def return_the_first_maximum(reading: QuorumRead) -> QuorumRead:
+    """R2 returns the longest answer at once, whoever else has it."""
+    if len(reading.answers) < reading.quorum:
+        return reading
+    goal = max(length for _, length, _ in reading.answers)
+    return replace(reading, goal=goal, progress=Progress.DONE)
+
+
+def seal_although_overtaken(
+    record: BlockRecord, base: Generation, generation: Generation, length: int, size_bytes: int
+) -> BlockRecord | Refused:
+    """K5 without gs == g [M17]."""
+    del generation
+    if record.finalized or record.writer_generation != base:
+        return Refused(Why.FINALIZED, record)
+    return finalize._finalized(record, length, size_bytes)
+
+
+def install_although_sealed(
+    record: BlockRecord, base: Generation, generation: Generation, members: Any, length: int
+) -> BlockRecord | Refused:
+    """K7 without gs == g and without looking at the state [M12]."""
+    if record.finalized or record.writer_generation != base:
+        return Refused(Why.FINALIZED, record)
+    return replace(record, writer_generation=generation, members=members, base_length=length)
+
+
+def close_for_any_epoch(
+    record: BlockRecord, writer: Any, generation: Generation, length: int, size_bytes: int
+) -> BlockRecord | Refused:
+    """K6 without wgs == g: a late close of the old epoch counts."""
+    del generation
+    if record.finalized or record.writer != writer:
+        return Refused(Why.FINALIZED, record)
+    return finalize._finalized(record, length, size_bytes)
+
+
+def seal_with_the_same_generation(
+    record: BlockRecord, *, forced: bool = False
+) -> BlockRecord | Refused:
+    """F3: a generation is handed out twice."""
+    del forced
+    if record.finalized:
+        return Refused(Why.FINALIZED, record)
+    taken = record.state is BlockState.UNDER_RECOVERY
+    generation = record.generation if taken else finalize._next(record)
+    return replace(record, generation=generation, state=BlockState.UNDER_RECOVERY)
+
+
+def acknowledge_by_majority(writer: Writer, vote: Vote) -> Writer:
+    """F4: a quorum of votes instead of all."""
+    after = _on_vote(writer, vote)
+    return replace(after, acknowledged=max(after.acknowledged, sorted(after.voted)[1]))
+
+
+def recover_from_one(member_count: int) -> int:
+    """qr = 1 with majority reads [M18]."""
+    del member_count
+    return 1
+
+
+closes_in_flight = property(lambda writer: writer.state is WriterState.OPEN)
+"""W6 without acked == sent [M19]."""
+
+
+def _seals(count: int, *reads: str, chunks: int = 1) -> Config:
+    return Config("", chunks=chunks, budget=Budget(seals=count), reads=reads)
+
+
+_POWER_2 = Config("", chunks=1, durability=MEMORY, budget=Budget(seals=1, power_cuts=2))
+_POWER_READ = Config(
+    "", chunks=1, durability=MEMORY, budget=Budget(seals=1, power_cuts=1), reads=("R2",)
+)
+_POWER_1 = replace(_POWER_2, budget=Budget(seals=1, power_cuts=1))
+_POWER_2_READ = replace(_POWER_READ, budget=Budget(power_cuts=2))
+_TWO_OF_TWO = Config("", chunks=2, members=2, storages=2, targets=((0, 1),), budget=Budget(seals=2))
+_REBUILD = Config(
+    "", chunks=2, storages=4, targets=((0, 1, 3),), budget=Budget(seals=1, rebuilds=1)
+)
+_REBUILD_ONLY = replace(_REBUILD, budget=Budget(rebuilds=1))
+_CUT = Config("", chunks=2, budget=Budget(seals=1, appends=1, truncates=1))
+
+LOST = "loses acknowledged or read chunks"
+LESS = "a read returned less than was visible before"
+TWO_LOGS = "has two logs"
+
+FAULTS: dict[str, Fault] = {
+    "longest log first": Fault(recovery, "choose", longest_log_first, _seals(2), "disagree"),
+    "shortest log": Fault(recovery, "choose", shortest_log, _seals(1, "R2"), LOST),
+    "weak answers suffice": Fault(recovery, "acceptable", any_quorum_is_acceptable, _POWER_2, LOST),
+    "recovery quorum of 1": Fault(
+        recovery, "recovery_quorum", recover_from_one, _seals(1, "R2"), LOST
+    ),
+    "keep what is beyond": Fault(
+        register, "_recovery_write", keep_what_is_beyond, _seals(1), TWO_LOGS
+    ),
+    "promise nothing": Fault(register, "_next_gs", promise_nothing, _seals(1, "R2"), LOST),
+    "finalize always": Fault(register, "_finalize", finalize_always, _CUT, "I1"),
+    "read without sync": Fault(register, "_read", read_without_sync, _POWER_READ, LOST),
+    "write through a promise": Fault(
+        register, "_takes_writes", write_through_a_promise, _seals(1, "R2"), LOST
+    ),
+    "never weak": Fault(register, "restarted", never_weak, _POWER_2, LOST),
+    "count every answer": Fault(read, "is_good", count_every_answer, _seals(2, "R2"), LOST),
+    "count weak answers": Fault(read, "is_good", count_weak_answers, _POWER_2_READ, LESS),
+    "return the minimum": Fault(
+        read, "_concluded", return_the_minimum, _seals(0, "R2", "R1"), LESS
+    ),
+    "return the first maximum": Fault(
+        read, "_concluded", return_the_first_maximum, _seals(1, "R2"), LOST
+    ),
+    "seal although overtaken": Fault(
+        finalize, "finalize_by_recovery", seal_although_overtaken, _TWO_OF_TWO, "too few members"
+    ),
+    "install although sealed": Fault(
+        finalize, "install_rebuild", install_although_sealed, _REBUILD, "disagree"
+    ),
+    "close for any epoch": Fault(
+        finalize, "finalize_by_writer", close_for_any_epoch, _REBUILD_ONLY, "lacks acknowledged"
+    ),
+    "same generation twice": Fault(
+        finalize, "allocate_seal", seal_with_the_same_generation, _seals(2), TWO_LOGS
+    ),
+    "acknowledge by majority": Fault(write, "on_vote", acknowledge_by_majority, _POWER_1, LOST),
+    "close in flight": Fault(
+        Writer, "can_close", closes_in_flight, _seals(0, "R2"), "too few members"
+    ),
+}
+"""By name."""
