@@ -185,7 +185,7 @@ class RpcClient:
                 return response.status, response.content_type, await response.read()
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise UnavailableError(
-                f"{where}: cannot be reached: {error}", address=address
+                f"{where}: cannot be reached: {_reason(error)}", address=address
             ) from error
         except TimeoutError as error:
             raise DeadlineError(f"{where}: no answer in {timeout_s} s", address=address) from error
@@ -227,6 +227,13 @@ def _url(address: str, method: str) -> yarl.URL:
         return yarl.URL.build(scheme="http", host=host, port=port, path=f"/rpc/{method}")
     except ValueError as error:
         raise UnavailableError(f"{address!r} is not an address: write host:port") from error
+
+
+def _reason(error: OSError) -> str:
+    """Why a connection failed, in few words: the address is told anyway."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    number = cause.errno or 0  # negative where a name has no address
+    return os.strerror(number).lower() if number > 0 else str(error)
 
 
 def _new_request_id() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,7 +83,7 @@ def put(
                 _published(client, wanted, force, directly) as path,
                 client.create(
                     path,
-                    overwrite=True,
+                    overwrite=force or not directly,
                     replication=replication,
                     durability=durability,
                     parent_must_exist=True,
@@ -90,7 +91,7 @@ def put(
             ):
                 for piece in _pieces(stream):
                     out.write(piece)
-                    if directly and source == STREAM:
+                    if directly and _pauses(stream):
                         out.hflush()
                     advance(len(piece))
 
@@ -140,6 +141,11 @@ def _pieces(stream: BinaryIO) -> Iterator[bytes]:
     read = getattr(stream, "read1", stream.read)
     while piece := read(PIECE_BYTES):
         yield piece
+
+
+def _pauses(stream: BinaryIO) -> bool:
+    """Whether there is nothing to read right now, as in a pipe that waits for its writer."""
+    return not select.select([stream], [], [], 0)[0]
 
 
 # --- get -----------------------------------------------------------------------------------------

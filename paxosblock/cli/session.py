@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -74,16 +75,13 @@ class Session:
 
         return call_any(self.addresses, method, request)
 
-    def client(self, cluster: str | None = None) -> Client:
+    @contextmanager
+    def client(self, cluster: str | None = None) -> Iterator[Client]:
         """A client of the cluster, for bytes. What it logs is shown with --debug only."""
-        import logging
-
         from paxosblock.client import Client
 
-        logger = logging.getLogger("paxosblock")
-        logger.addHandler(logging.StreamHandler() if self.debug else logging.NullHandler())
-        logger.setLevel(logging.DEBUG if self.debug else logging.WARNING)
-        return Client(cluster or self.addresses)
+        with _logs_shown(self.debug), Client(cluster or self.addresses) as client:
+            yield client
 
     def say(self, text: str, fact: object = None) -> None:
         """One line for people; for machines the fact behind it, when there is one."""
@@ -120,6 +118,24 @@ class Session:
             return
         parts = [self.verb, f"'{about}'" if about else "", reason_of(error)]
         click.echo(": ".join(part for part in parts if part), err=True)
+
+
+@contextmanager
+def _logs_shown(wanted: bool) -> Iterator[None]:
+    """Let the library log to standard error; without a handler it would, too, from warnings on."""
+    import logging
+
+    logger = logging.getLogger("paxosblock")
+    level = logger.level
+    handler = logging.StreamHandler() if wanted else logging.NullHandler()
+    if wanted:
+        logger.setLevel(logging.DEBUG)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def path_of(error: PaxosBlockError | OSError) -> str | None:

@@ -6,15 +6,11 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
 
+from paxosblock import Client, LocalCluster
 from paxosblock.cli.main import run
-from paxosblock.cluster import LocalCluster
-
-if TYPE_CHECKING:
-    from paxosblock.client import Client
 
 
 @dataclass(frozen=True)
@@ -54,8 +50,6 @@ def cluster() -> Iterator[LocalCluster]:
 @pytest.fixture(scope="session")
 def client(cluster: LocalCluster) -> Iterator[Client]:
     """A client of the shared cluster."""
-    from paxosblock.client import Client  # noqa: PLC0415
-
     with Client(cluster.url) as client:
         yield client
 

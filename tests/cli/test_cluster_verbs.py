@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import re
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from paxosblock import LocalCluster
+from paxosblock.control import healthy
 from tests.cli.conftest import Paxosblock
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -92,6 +96,23 @@ def test_a_port_in_use_is_one_line(paxosblock: Paxosblock, home: Path) -> None:
     assert result.err.count("\n") == 1
 
 
+def test_a_node_runs_in_the_foreground_until_sigterm(tmp_path: Path) -> None:
+    words = ["namenode", "--listen", "127.0.0.1:0", "--path", str(tmp_path)]
+    command = [sys.executable, "-m", "paxosblock", *words]
+    address = tmp_path / "address"
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until(address.exists, what="the node to be ready")
+            assert healthy(address.read_text().strip())
+            process.terminate()
+            _, log = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert not address.exists()
+    assert f" {socket.gethostname()}:{tmp_path} NameNode serves " in log
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
@@ -102,14 +123,11 @@ def test_a_port_in_use_is_one_line(paxosblock: Paxosblock, home: Path) -> None:
     ],
 )
 def test_a_node_that_cannot_start_says_why_in_one_line(
-    paxosblock: Paxosblock,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
-    line: str,
+    tmp_path: Path, words: tuple[str, ...], line: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "c.toml").write_text("[namenode]\nnonsense = 1\n")
-    result = paxosblock(*words, "--path", ".")
-    assert (result.code, result.out) == (1, "")
-    assert result.err.splitlines()[-1].startswith(line)
+    command = [sys.executable, "-m", "paxosblock", *words, "--path", "."]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith(line)
+    assert ended.stderr.count("\n") == 1

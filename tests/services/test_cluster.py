@@ -9,7 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -212,17 +213,25 @@ def test_nodes_die_with_a_killed_parent_even_when_paused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "reason"),
+    ("make", "reason"),
     [
-        ({"namenodes": 3}, "namenodes = 3: this version runs exactly one NameNode"),
-        ({"datanodes": 0}, "datanodes = 0: a cluster has at least one DataNode"),
-        ({"volumes": 0}, "volumes = 0: a DataNode has at least one volume"),
-        ({"base_port": 65534}, "base_port = 65534: ports end at 65535"),
+        (
+            partial(LocalCluster, namenodes=3),
+            "namenodes = 3: this version runs exactly one NameNode",
+        ),
+        (
+            partial(LocalCluster, datanodes=0),
+            "datanodes = 0: a cluster has at least one DataNode",
+        ),
+        (partial(LocalCluster, volumes=0), "volumes = 0: a DataNode has at least one volume"),
+        (partial(LocalCluster, base_port=65534), "base_port = 65534: ports end at 65535"),
     ],
 )
-def test_numbers_that_make_no_sense_are_refused(arguments: dict[str, int], reason: str) -> None:
+def test_numbers_that_make_no_sense_are_refused(
+    make: Callable[[], LocalCluster], reason: str
+) -> None:
     with pytest.raises(ConfigError, match=f"^{reason}$"):
-        LocalCluster(**arguments)  # type: ignore[arg-type]
+        make()
 
 
 def test_a_folder_of_another_cluster_is_refused(tmp_path: Path) -> None:
