@@ -51,8 +51,9 @@ def check_finalize(request: FinalizeBlock, config: NameNodeConfig) -> None:
         f"block {request.block}: {length} chunks; a block has at most "
         f"{config.max_chunks_per_block}",
     )
+    # A chunk may be empty: a writer sends one to have those before it synced.
     _demand(
-        size >= length and (size > 0) == (length > 0),
+        size >= 0 and (length > 0 or size == 0),
         f"block {request.block}: {length} chunks cannot have {size} bytes",
     )
 

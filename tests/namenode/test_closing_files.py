@@ -248,10 +248,17 @@ async def test_the_only_replica_is_kept_however_damaged_it_is(scene: Scene) -> N
     silence(scene, StorageId("s2"), StorageId("s3"))
     await finalize(scene, block)
     await wait_until_async(lambda: is_finalized(scene, "s1", block))
+    scene.network.asked.clear()
     await scene.service.report_bad_replica(BadReplica(block, StorageId("s1"), "chunk 1: crc"))
+    await wait_until_async(lambda: "s1" in [storage for storage, _ in scene.network.asked])
+    assert is_finalized(scene, "s1", block)
+    assert all(isinstance(question, Finalize) for _, question in scene.network.asked)
+
+
+async def test_a_damaged_replica_at_a_storage_that_is_no_member_is_not_found(scene: Scene) -> None:
+    _, block = await written(scene)
     with pytest.raises(NotFoundError, match="storage s9 is no member"):
         await scene.service.report_bad_replica(BadReplica(block, StorageId("s9"), "crc"))
-    assert is_finalized(scene, "s1", block)
 
 
 async def test_a_member_that_does_not_name_a_block_it_held_is_told_again(scene: Scene) -> None:
@@ -310,7 +317,7 @@ async def test_a_create_that_makes_no_sense_is_refused(
     [
         (-1, 0, "-1 chunks; a block has at most 16384"),
         (16385, 16385, "16385 chunks; a block has at most 16384"),
-        (2, 0, "2 chunks cannot have 0 bytes"),
+        (2, -1, "2 chunks cannot have -1 bytes"),
         (0, 10, "0 chunks cannot have 10 bytes"),
     ],
 )
