@@ -33,6 +33,7 @@ class Block:
 
     __slots__ = (
         "_watchers",
+        "copying",
         "corrupt",
         "files",
         "id",
@@ -54,10 +55,12 @@ class Block:
         self.synced = 0
         """Chunks that are known to be on stable storage."""
         self.lock = asyncio.Lock()
+        self.copying = asyncio.Lock()
+        """Held from the fetch of chunks for a recovery or finalization until it is answered."""
         self.stepping = False
         """A control step is under way in a thread; it fences the writer in any case."""
         self.users = 0
-        """Control requests that hold or want `lock`."""
+        """Control requests under way."""
         self._watchers: list[asyncio.Future[None]] = []
 
     @property

@@ -12,7 +12,7 @@ from typing import Final
 
 from paxosblock.calls import Bulk
 from paxosblock.datanode.block import Block
-from paxosblock.datanode.disk import FileHandle
+from paxosblock.datanode.disk import FileHandle, opened
 from paxosblock.datanode.records import check_records, record_start
 from paxosblock.datanode.registers import Registers
 from paxosblock.datanode.store import ReplicaFiles
@@ -22,7 +22,7 @@ from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.read import holds, is_good
 from paxosblock.protocol.register import Replica
-from paxosblock.protocol.types import NO_GENERATION, Generation, Reason
+from paxosblock.protocol.types import NO_GENERATION, ChunkName, Generation, Reason
 
 MAX_LOADS: Final = 16
 """Replies of chunks that are read from the disks at a time; bounds the memory they take."""
@@ -123,8 +123,7 @@ class Reader:
         begin, end = record_start(log, first), record_start(log, stop)
         try:
             async with self._loads:
-                records = await self._read(block, files, begin, end)
-            await asyncio.to_thread(check_records, block.id, names, records)
+                records = await _read(block, files, begin, end, names)
         except (CorruptionError, StorageError) as error:
             block.volume.check()
             if await self._has_changed(block, replica, files):
@@ -137,30 +136,32 @@ class Reader:
         )
 
     @staticmethod
-    async def _read(block: Block, files: ReplicaFiles, begin: int, end: int) -> bytes:
-        disk, volume = block.volume.disk, block.volume
-
-        def read_closed() -> bytes:
-            handle = disk.open(files.path)
-            try:
-                return disk.read(handle, end - begin, begin)
-            finally:
-                disk.close(handle)
-
-        def read_open(handle: FileHandle) -> bytes:
-            return disk.read(handle, end - begin, begin)
-
-        if files.file is None:
-            return await volume.look(read_closed)
-        with files.file.used() as handle:
-            return await volume.look(read_open, handle)
-
-    @staticmethod
     async def _has_changed(block: Block, replica: Replica, files: ReplicaFiles) -> bool:
         async with block.lock:
             now = block.replica
         same_log = now is not None and now.accepted_generation == replica.accepted_generation
         return block.files != files or not same_log
+
+
+async def _read(
+    block: Block, files: ReplicaFiles, begin: int, end: int, names: tuple[ChunkName, ...]
+) -> bytes:
+    """The records `names` at [begin, end) of the block file, checked."""
+    disk, volume = block.volume.disk, block.volume
+
+    def read_checked(handle: FileHandle) -> bytes:
+        records = disk.read(handle, end - begin, begin)
+        check_records(block.id, names, records)
+        return records
+
+    def read_closed() -> bytes:
+        with opened(disk, files.path) as handle:
+            return read_checked(handle)
+
+    if files.file is None:
+        return await volume.look(read_closed)
+    with files.file.used() as handle:
+        return await volume.look(read_checked, handle)
 
 
 async def _changed_before(block: Block, deadline: float) -> None:

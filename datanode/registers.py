@@ -2,48 +2,38 @@
 
 The order is always the same: `answer` says what would be, the effect is made durable, the new
 replica is adopted, the reply leaves. Chunks take the short way on the event loop: a `pwrite` to the
-page cache, and in disk mode the vote waits for the volume's group commit. Control requests take
-one blocking step in a thread of the volume, with no `await` between the check of a generation
-and its being durable (H1).
+page cache, and in disk mode the vote waits for the volume's group commit. Control requests take the
+long way, `steps.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
 
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.block import Block
-from paxosblock.datanode.draft import Draft
+from paxosblock.datanode.steps import ControlSteps, Fetcher, Listener
 from paxosblock.datanode.volume import Volume
-from paxosblock.datanode.wording import Control, generation_of, request_of, told
-from paxosblock.datanode_api import Ask, StorageAddress, Told
+from paxosblock.datanode.wording import generation_of, request_of, told
+from paxosblock.datanode_api import Ask, Told
 from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.logs import facts
 from paxosblock.protocol import register
 from paxosblock.protocol.messages import (
-    Create,
-    Delete,
-    Deleted,
-    Finalize,
     Nack,
     Read,
     ReadReply,
-    RecoveryWrite,
-    Reply,
     Vote,
     Write,
 )
 from paxosblock.protocol.register import (
-    AdoptLog,
     AppendChunk,
-    DropReplica,
     Effect,
     Replica,
     Step,
-    StoreMetadata,
     SyncChunks,
 )
 from paxosblock.protocol.types import (
@@ -68,29 +58,6 @@ def _must_wait(block: Block, vote: Vote, effect: Effect | None) -> bool:
     return asked and block.synced <= vote.index
 
 
-class Fetcher(Protocol):
-    """Gets chunks from other DataNodes."""
-
-    async def fetch(
-        self,
-        volume: Volume,
-        request: RecoveryWrite | Finalize,
-        chunks: range,
-        peers: tuple[StorageAddress, ...],
-    ) -> Draft:
-        """A draft in `volume` with `chunks` of the log that `request` decides."""
-
-
-class Listener(Protocol):
-    """Who is told about replicas (the reporter). Called on the event loop."""
-
-    def replica_changed(self, block: BlockId, storage: StorageId) -> None:
-        """A replica was made, finalized, deleted, or changed by a recovery."""
-
-    def replica_corrupt(self, block: BlockId, storage: StorageId, reason: str) -> None:
-        """A replica is dead."""
-
-
 class Registers:
     """Every block of this node."""
 
@@ -104,11 +71,9 @@ class Registers:
     ) -> None:
         """`reserved_bytes` are kept free on each volume when new replicas ask for room."""
         self._volumes = {volume.storage: volume for volume in volumes}
-        self._fetcher = fetcher
         self._listener = listener
-        self._reserved_bytes = reserved_bytes
+        self._steps = ControlSteps(fetcher, listener, self._forget_if_vacant, reserved_bytes)
         self._blocks: dict[BlockId, Block] = {}
-        self._running: set[asyncio.Task[Any]] = set()
         for volume in volumes:
             volume.on_failure = self._volume_failed
 
@@ -130,9 +95,12 @@ class Registers:
                     )
 
     async def close(self) -> None:
-        """Let the control steps that are under way come to their end."""
-        while self._running:
-            await asyncio.wait(self._running)
+        """Let the control steps that are under way come to their end, then close every file."""
+        await self._steps.close()
+        for block in self._blocks.values():
+            if block.files is not None and block.files.file is not None:
+                block.files.file.retire()
+                block.files = None
 
     # -- looking --------------------------------------------------------------------------------
 
@@ -274,136 +242,11 @@ class Registers:
             return told(await self.read(request, volume.storage))
         if block is None:
             block = self._blocks[request.block] = Block(request.block, volume)
-        # The step goes on in its thread when the asker has gone, so the lock must stay with it.
-        return told(await self._to_the_end(self._control(block, request, ask.peers)))
+        return told(await self._steps.take(block, request, ask.peers))
 
-    async def _to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return await asyncio.shield(task)
-
-    async def _control(
-        self, block: Block, request: Control, peers: tuple[StorageAddress, ...]
-    ) -> Reply:
-        block.users += 1
-        draft = None
-        try:
-            if isinstance(request, RecoveryWrite | Finalize):
-                draft = await self._fetch(block, request, peers)
-            async with block.lock:
-                return await self._answer(block, request, draft)
-        finally:
-            block.users -= 1
-            if block.vacant:
-                self._blocks.pop(block.id, None)
-            if draft is not None and not block.volume.failed:
-                await block.volume.run(draft.discard)
-
-    async def _fetch(
-        self,
-        block: Block,
-        request: RecoveryWrite | Finalize,
-        peers: tuple[StorageAddress, ...],
-    ) -> Draft | None:
-        """What the replica lacks; None when nothing, or when no holder has it: `answer` then says
-        what is missing."""
-        if block.refusal(request, generation_of(request)) is not None:
-            return None
-        registers = block.registers(request)
-        chunks = register.wanted(block.volume.storage, registers, request)
-        if not chunks:
-            return None
-        try:
-            return await self._fetcher.fetch(block.volume, request, chunks, peers)
-        except PaxosBlockError as error:
-            _log.warning(
-                "chunks not fetched", extra=facts(block=block.id, chunks=chunks, reason=error)
-            )
-            return None
-
-    async def _answer(self, block: Block, request: Control, draft: Draft | None) -> Reply:
-        """One control step; the caller holds the block's lock."""
-        if block.corrupt and isinstance(request, Delete):
-            return await self._bury(block, request)
-        refused = block.refusal(request, generation_of(request))
-        if refused is not None:
-            return refused
-        before, old_files = block.replica, block.files
-        step = self._consult(block, request, draft)
-        if step.effect is not None or block.unsynced:
-            block.stepping = True
-            try:
-                step = await block.volume.run(self._perform, block, request, draft)
-            finally:
-                block.stepping = False
-                old = old_files.file if old_files is not None else None
-                new = block.files.file if block.files is not None else None
-                if old is not None and old is not new:
-                    old.retire()
-                block.changed()
-        _log.info(
-            "answered",
-            extra=facts(request=request, reply=step.reply, before=before, after=block.replica),
-        )
-        if step.effect is not None:
-            self._listener.replica_changed(block.id, block.volume.storage)
-        return step.reply
-
-    @staticmethod
-    def _consult(block: Block, request: Control, draft: Draft | None) -> Step:
-        supplied = () if draft is None else draft.names
-        registers = block.registers(request)
-        return register.answer(block.volume.storage, registers, request, supplied)
-
-    def _perform(self, block: Block, request: Control, draft: Draft | None) -> Step:
-        """Check, make durable, adopt: one blocking function in a thread of the volume."""
-        step = self._consult(block, request, draft)
-        before, after = block.replica, step.replica
-        if after is not None:
-            if before is None or block.corrupt:
-                after.check()
-            else:
-                after.check_follows(before)
-        if isinstance(request, Create) and step.effect is not None:
-            block.volume.check_room(self._reserved_bytes)
-        if block.unsynced and not isinstance(step.effect, AdoptLog | DropReplica):
-            assert block.files is not None
-            block.volume.store.sync(block.files)
-            block.synced = before.length if before is not None else 0
-        if step.effect is not None:
-            self._make_durable(block, step, draft)
-        return step
-
-    @staticmethod
-    def _make_durable(block: Block, step: Step, draft: Draft | None) -> None:
-        store, after, files = block.volume.store, step.replica, block.files
-        match step.effect:
-            case StoreMetadata() if after is not None:
-                if files is None:
-                    files = store.create(after)
-                else:
-                    store.store_metadata(files, after)
-            case AdoptLog() as effect if after is not None:
-                files = store.adopt(files, after, effect, draft)
-                block.synced = after.length
-                block.corrupt = ""
-            case DropReplica() if files is not None and block.replica is not None:
-                store.drop(files, block.replica)
-                files, block.synced = None, 0
-            case other:
-                raise AssertionError(f"{other} is no effect of a control request")
-        block.files, block.replica = files, after
-
-    async def _bury(self, block: Block, request: Delete) -> Reply:
-        """D7 for a dead replica: whatever it promised is void, for it is no member any more."""
-        replica = block.replica
-        if replica is not None and replica.max_generation > request.up_to_generation:
-            return block.nack(request.up_to_generation, Reason.FENCED)
-        await block.volume.run(block.volume.store.purge, block.id)
-        block.replica, block.files, block.corrupt = None, None, ""
-        self._listener.replica_changed(block.id, block.volume.storage)
-        return Deleted(block.id, block.volume.storage)
+    def _forget_if_vacant(self, block: Block) -> None:
+        if block.vacant:
+            self._blocks.pop(block.id, None)
 
     # -- reading the registers ------------------------------------------------------------------
 

@@ -202,7 +202,7 @@ class _Link:
         """Everything each storage holds. What changes meanwhile stays noted and follows."""
         self._changed.clear()
         found: dict[StorageId, list[ReplicaSummary]] = {}
-        for storage in self._holdings.storages():
+        for storage in await asyncio.to_thread(self._holdings.storages):
             if not storage.failed:
                 found[storage.storage] = []
         for block in self._holdings.blocks():

@@ -112,19 +112,19 @@ class Volume:
             self.on_failure(self)
 
     def report(self, reserved_bytes: int) -> StorageReport:
-        """Its state for the NameNode; `free_bytes` leaves out what is kept in reserve."""
-        room = Room(0, 0)
-        if not self.failed:
+        """Its state for the NameNode; `free_bytes` leaves out what is kept in reserve. Blocks."""
+        room, failed = Room(0, 0), self.failed
+        if not failed:
             try:
                 room = self.disk.room(self.folder)
             except StorageError as error:
-                self.fail(error)
+                failed = str(error)
         return StorageReport(
             storage=self.storage,
             capacity_bytes=room.capacity_bytes,
             free_bytes=max(room.free_bytes - reserved_bytes, 0),
             used_bytes=room.capacity_bytes - room.free_bytes,
-            failed=self.failed,
+            failed=failed,
         )
 
     def check_room(self, reserved_bytes: int) -> None:

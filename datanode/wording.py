@@ -1,8 +1,9 @@
-"""Between the acceptor's messages and the envelopes they travel in (`Ask`, `Told`)."""
+"""The acceptor's messages: the envelopes they travel in (`Ask`, `Told`), and how logs tell them."""
 
 from __future__ import annotations
 
-from typing import assert_never
+import enum
+from typing import Final, assert_never
 
 from paxosblock.datanode_api import Ask, Told
 from paxosblock.errors import InvalidRequestError
@@ -24,6 +25,7 @@ from paxosblock.protocol.messages import (
     Short,
     Vote,
 )
+from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import FIRST_GENERATION, NO_GENERATION, Generation
 
 Control = Create | NextGS | RecoveryWrite | Finalize | Delete
@@ -87,3 +89,34 @@ def generation_of(request: Control | Read) -> Generation:
             return FIRST_GENERATION
         case Read():
             return NO_GENERATION
+
+
+def brief(subject: Control | Reply | Replica | None) -> str:
+    """A message or replica as a log tells it: its name and the numbers that matter."""
+    if subject is None:
+        return "nothing"
+    numbers = [
+        f"{word}={_shown(getattr(subject, name))}"
+        for name, word in _TOLD_OF.items()
+        if hasattr(subject, name)
+    ]
+    return " ".join([type(subject).__name__, *numbers])
+
+
+_TOLD_OF: Final = {
+    "state": "state",
+    "reason": "reason",
+    "generation": "generation",
+    "base": "base",
+    "max_generation": "promised",
+    "accepted_generation": "accepted",
+    "epoch": "epoch",
+    "finalized_generation": "finalized",
+    "up_to_generation": "up_to",
+    "length": "length",
+    "weak": "weak",
+}
+
+
+def _shown(value: object) -> object:
+    return value.value if isinstance(value, enum.Enum) else value
