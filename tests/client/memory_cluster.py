@@ -194,8 +194,8 @@ class MemoryCluster:
     async def seal_block(self, request: BlockRequest) -> BlockView:
         record = self._record(request.block)
         if request.writer != NO_WRITER:
-            file = next(f for f in self.files.values() if request.block in f.blocks)
-            if file.writer != request.writer:
+            owners = [file for file in self.files.values() if request.block in file.blocks]
+            if any(file.writer != request.writer for file in owners):
                 raise FencedError("somebody else writes this file")
         if not record.finalized:
             self._adopt(request.block, finalize.allocate_seal(record))

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,10 +101,9 @@ PLANS = st.builds(
 @given(plan=PLANS)
 def test_what_was_written_in_any_pieces_is_read_back(fs: Client, plan: Plan) -> None:
     data = os.urandom(sum(plan.writes))
-    at = 0
+    at, path = 0, f"/odd/{uuid.uuid4()}"
     with fs.create(
-        "/odd",
-        overwrite=True,
+        path,
         chunk_size=plan.chunk_size,
         block_size=plan.chunk_size * plan.block_chunks,
         window=plan.window,
@@ -114,9 +114,9 @@ def test_what_was_written_in_any_pieces_is_read_back(fs: Client, plan: Plan) -> 
             at += size
             if step in plan.synced:
                 assert out.hsync().length == at
-                with fs.open("/odd") as file:
+                with fs.open(path) as file:
                     assert file.read() == data[:at]
-    with fs.open("/odd") as file:
+    with fs.open(path) as file:
         assert file.size == len(data)
         assert file.read() == data
         assert file.pread(at // 3, at) == data[at // 3 :]

@@ -1,0 +1,117 @@
+"""Which calls on the NameNode are repeated, and which are not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from paxosblock.client.namenode import NameNodes
+from paxosblock.errors import (
+    DeadlineError,
+    NotFoundError,
+    NotReadyError,
+    OutcomeUnknownError,
+    PaxosBlockError,
+    UnavailableError,
+)
+from paxosblock.namenode_api import DELETE, DeletePath, Deletion
+from paxosblock.rpc import RpcClient, RpcRouter
+
+
+class Server:
+    """Answers every `delete`; the errors in `trouble` come first, one for each call."""
+
+    def __init__(self, *trouble: PaxosBlockError) -> None:
+        self.trouble = list(trouble)
+        self.calls = 0
+        self.address = ""
+
+    async def delete(self, request: DeletePath) -> Deletion:
+        self.calls += 1
+        if self.trouble:
+            raise self.trouble.pop(0)
+        return Deletion(existed=True)
+
+    async def hang_up(self, request: web.Request) -> web.Response:
+        self.calls += 1
+        assert request.transport is not None
+        request.transport.close()
+        return web.Response()
+
+
+@asynccontextmanager
+async def serving(server: Server, *, hang_up: bool = False) -> AsyncIterator[Server]:
+    app, router = web.Application(), RpcRouter()
+    if hang_up:
+        app.router.add_post("/rpc/delete", server.hang_up)
+    else:
+        router.register(DELETE.name, DELETE.request, server.delete)
+        router.add_to(app)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    server.address = "{}:{}".format(*runner.addresses[0][:2])
+    try:
+        yield server
+    finally:
+        await runner.cleanup()
+
+
+async def delete(*servers: Server, idempotent: bool, retry_for_s: float = 5.0) -> Deletion:
+    async with RpcClient() as rpc:
+        addresses = [server.address for server in servers]
+        namenodes = NameNodes(addresses, rpc, timeout_s=2.0, retry_for_s=retry_for_s)
+        return await namenodes.call(DELETE, DeletePath("/a"), idempotent=idempotent)
+
+
+async def test_a_namenode_that_is_not_ready_is_asked_again_whatever_the_call() -> None:
+    async with serving(Server(NotReadyError("safe mode"), NotReadyError("safe mode"))) as server:
+        assert await delete(server, idempotent=False) == Deletion(existed=True)
+        assert server.calls == 3
+
+
+async def test_an_answer_that_repeating_cannot_change_is_final() -> None:
+    async with serving(Server(NotFoundError("no such file"))) as server:
+        with pytest.raises(NotFoundError, match="no such file"):
+            await delete(server, idempotent=True)
+        assert server.calls == 1
+
+
+async def test_an_unknown_outcome_is_reported_when_the_call_may_not_happen_twice() -> None:
+    async with serving(Server(), hang_up=True) as server:
+        with pytest.raises(OutcomeUnknownError):
+            await delete(server, idempotent=False)
+        assert server.calls == 1
+
+
+async def test_an_unknown_outcome_is_tried_again_when_the_call_may_happen_twice() -> None:
+    async with serving(Server(DeadlineError("slow disk"), OutcomeUnknownError("gone"))) as server:
+        assert await delete(server, idempotent=True) == Deletion(existed=True)
+        assert server.calls == 3
+
+
+async def test_giving_up_raises_what_was_in_the_way() -> None:
+    async with serving(Server(*[NotReadyError("safe mode")] * 1000)) as server:
+        with pytest.raises(NotReadyError, match="safe mode"):
+            await delete(server, idempotent=True, retry_for_s=0.1)
+        assert 1 < server.calls < 20
+
+
+async def test_the_namenode_that_answered_is_asked_first_the_next_time() -> None:
+    async with serving(Server(NotReadyError("standby"))) as first, serving(Server()) as second:
+        async with RpcClient() as rpc:
+            addresses = [first.address, second.address]
+            namenodes = NameNodes(addresses, rpc, timeout_s=2.0, retry_for_s=5.0)
+            for _ in range(3):
+                await namenodes.call(DELETE, DeletePath("/a"))
+        assert (first.calls, second.calls) == (1, 3)
+
+
+async def test_nobody_there_is_unavailable_and_names_the_address() -> None:
+    async with serving(Server()) as server:
+        pass
+    with pytest.raises(UnavailableError, match=server.address):
+        await delete(server, idempotent=True, retry_for_s=0.05)
