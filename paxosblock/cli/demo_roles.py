@@ -31,7 +31,11 @@ def follow(url: str, path: str) -> None:
 
 def write(url: str, path: str, source: str) -> None:
     """Write a file and tell every length that was acknowledged, until somebody kills this."""
-    with Client(url) as client, client.create(path) as out, open(source, "rb") as file:
+    with (
+        Client(url) as client,
+        client.create(path, overwrite=True) as out,
+        open(source, "rb") as file,
+    ):
         while piece := file.read(FLUSHED_BYTES):
             out.write(piece)
             _tell(length=out.hflush().length)

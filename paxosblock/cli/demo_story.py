@@ -118,7 +118,7 @@ class Stage:
 def first_file(stage: Stage) -> None:
     """Write the source while somebody follows and a DataNode dies; compare every byte."""
     report, source = stage.report, stage.source
-    out = stage.client.create(FIRST)
+    out = stage.client.create(FIRST, overwrite=True)
     with _role("follow", stage.cluster.url, FIRST) as follower:
         report.mark(f"writing {FIRST}; a second process follows it")
         with out, open(source.path, "rb") as file:

@@ -94,6 +94,7 @@ def put(
                     if directly and _pauses(stream):
                         out.hflush()
                     advance(len(piece))
+            session.tell({"source": source, "path": wanted, "size_bytes": out.tell()})
 
         session.for_each(sources, copy)
 
@@ -179,6 +180,8 @@ def get(session: Session, *, force: bool, words: tuple[str, ...]) -> None:
                     while piece := file.read(PIECE_BYTES):
                         out.write(piece)
                         advance(len(piece))
+            if local != STREAM:
+                session.tell({"source": path, "path": local, "size_bytes": file.size})
 
         session.for_each(sources, copy)
 

@@ -107,10 +107,11 @@ def _usage_line(error: click.UsageError) -> str:
 
 
 def _tell_bug(session: Session, error: Exception) -> int:
-    if session.debug:
+    told = session.debug or session.serves
+    if told:
         traceback.print_exception(error, file=sys.stderr)
     what = " ".join(f"{type(error).__name__}: {error}".split())
-    hint = "" if session.debug else " (run again with --debug for the traceback)"
+    hint = "" if told else " (run again with --debug for the traceback)"
     verb = session.verb or "paxosblock"
     click.echo(f"{verb}: this is a bug in paxosblock: {what}{hint}", err=True)
     return 1

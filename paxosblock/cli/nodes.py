@@ -74,6 +74,7 @@ def namenode(
     from paxosblock.namenode.server import serve
 
     name = node_id or _default_name(listen, path)
+    session.serves = True
     _set_up(name, log_level, die_with)
     settings = load_config(NameNodeConfig, config)
     run(serve(settings, listen=listen, path=path, node_id=name))
@@ -122,6 +123,7 @@ def datanode(
 
     volumes = _folders(paths)
     name = node_id or _default_name(listen, volumes[0])
+    session.serves = True
     _set_up(name, log_level, die_with)
     settings = load_config(DataNodeConfig, config)
     addresses = cluster_addresses(namenodes)

@@ -43,6 +43,8 @@ class Session:
     debug: bool = False
     verb: str = ""
     failures: int = 0
+    serves: bool = False
+    """This process is a node: its log must tell where an unexpected error came from."""
 
     @property
     def addresses(self) -> tuple[str, ...]:

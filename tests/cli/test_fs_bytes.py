@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import random
@@ -172,6 +173,26 @@ def test_put_shows_its_progress_on_a_terminal_only(
         os.close(ours)
     assert b"local.bin" in shown
     assert b"3.0/3.0 MiB" in shown
+
+
+def test_copying_with_json_tells_what_was_copied(fs: Paxosblock, folder: str, local: Path) -> None:
+    there, back = f"{folder}/local.bin", str(local.with_name("back"))
+    put, get = fs("put", "--json", local, folder), fs("get", "--json", there, back)
+    assert [json.loads(result.out) for result in (put, get)] == [
+        {"source": str(local), "path": there, "size_bytes": len(DATA)},
+        {"source": there, "path": back, "size_bytes": len(DATA)},
+    ]
+
+
+def test_an_empty_file_goes_there_and_back(
+    fs: Paxosblock, client: Client, folder: str, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").touch()
+    assert fs("put", tmp_path / "empty", folder).code == 0
+    assert client.stat(f"{folder}/empty").length == 0
+    assert fs("get", f"{folder}/empty", tmp_path / "back").code == 0
+    assert (tmp_path / "back").read_bytes() == b""
+    assert fs("cat", f"{folder}/empty").out == ""
 
 
 # --- get -----------------------------------------------------------------------------------------
