@@ -1,0 +1,38 @@
+"""Run the benchmarks: `python -m benchmarks [NAME ...]`; each is a module with its own options.
+
+Without names: the bare-socket limit, files, the NameNode's store, start-up. Run them on a machine
+that does nothing else; the tables of benchmarks/README.md came from this command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+
+from benchmarks.stats import say
+
+DEFAULT = ("limit", "files", "kv", "startup")
+ALL = (*DEFAULT, "loop")
+
+
+def main() -> None:
+    """Run what was asked for, one after the other."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ALL)}")
+    names = parser.parse_args().names or DEFAULT
+    for name in names:
+        if name not in ALL:
+            parser.error(f"no benchmark {name!r}; there are {', '.join(ALL)}")
+    for name in names:
+        say(f"== python -m benchmarks.{name}")
+        sys.argv = [f"benchmarks.{name}"]
+        runpy.run_module(f"benchmarks.{name}", run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
