@@ -10,8 +10,9 @@ STAMP := .venv/.installed
 
 SEED ?= 1
 SECONDS ?= 60
+SEEDS ?= 2000
 
-.PHONY: help bootstrap demo test test-all lint format explore chaos bench clean
+.PHONY: help bootstrap demo test test-all lint format explore simulate chaos bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -23,6 +24,8 @@ $(STAMP): pyproject.toml
 		echo "make: no Python 3.11 or newer found; install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; fi
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check 'msgpack>=1.0'
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps raftos==0.2.6
 	@touch $@
 
 demo: $(STAMP) ## a throw-away cluster: write a file, kill nodes on the way, verify every byte
@@ -47,6 +50,9 @@ format: $(STAMP) ## rewrite the code in the house format
 
 explore: $(STAMP) ## check the protocol in every order of messages, with larger bounds than the tests
 	$(BIN)/python -m tests.protocol.explore
+
+simulate: $(STAMP) ## run the replicated store in virtual time, with every fault: SEEDS=2000
+	$(BIN)/python -m tests.raft.simulate --seeds $(SEEDS)
 
 chaos: $(STAMP) ## kill real processes while files are written: SEED=1 SECONDS=60
 	$(BIN)/python -m tests.services.chaos --seed $(SEED) --seconds $(SECONDS)

@@ -1,0 +1,87 @@
+"""What raftos' roles read and write, kept by our storage instead of raftos' files.
+
+raftos asks for `term` and `voted_for` of a `FileStorage`, and for a `Log` with four counters.
+Whatever its roles ask for, the rules of Raft hold here: a term never falls, a vote in a term is
+neither changed nor forgotten (defects V1-V3), and both are durable in one record before the
+call returns (S3-S5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import Any
+
+from raftos.storage import FileStorage, Log
+
+from paxosblock.namenode.kv.journal import Journal
+from paxosblock.namenode.raft.log import RaftLog, Tail
+from paxosblock.namenode.raft.vote_file import Vote, VoteFile
+
+
+class StoppedError(Exception):
+    """The disk refused while a role was acting; the member has stopped."""
+
+
+class HardState(FileStorage):  # type: ignore[misc]  # raftos has no types
+    """raftos' term and vote, in our vote file."""
+
+    def __init__(self, votes: VoteFile, on_failure: Callable[[OSError], None]) -> None:
+        """Do not call raftos' constructor: it would create files of its own."""
+        self._votes = votes
+        self._on_failure = on_failure
+
+    def __getitem__(self, name: str) -> int | str | None:
+        vote = self._votes.vote
+        match name:
+            case "term":
+                return vote.term
+            case "voted_for":
+                return vote.candidate
+        raise KeyError(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.update({name: value})
+
+    def update(self, kwargs: Mapping[str, Any]) -> None:
+        """Adopt a newer term, or a vote in a term without one; durable on return.
+
+        raftos' followers clear the vote whenever they start. Without a new term that is no
+        change, so nothing is written.
+        """
+        before = self._votes.vote
+        term = kwargs.get("term", before.term)
+        kept = before.candidate if term == before.term else None
+        vote = Vote(term, kwargs.get("voted_for") or kept)
+        if vote == before:
+            return
+        try:
+            # Blocks the loop for two syncs, on purpose: nothing may happen in between, and with
+            # pre-votes a term changes only when a leader is lost.
+            self._votes.write(vote)
+        except OSError as error:
+            self._on_failure(error)
+            raise StoppedError from error
+
+
+class MemberLog(RaftLog, Log):  # type: ignore[misc]  # raftos has no types
+    """Our log with raftos' counters."""
+
+    def __init__(self, tail: Tail, journal: Journal, executor: Executor, commit_index: int) -> None:
+        """`commit_index` is that of the snapshot: what it holds was committed."""
+        RaftLog.__init__(self, tail, journal, executor)
+        self.commit_index = commit_index
+        self.next_index: dict[str, int] = {}
+        self.match_index: dict[str, int] = {}
+
+    @property
+    def last_applied(self) -> int:
+        """What raftos is told: everything. Entries are applied by `RaftNode`, not in its
+        response handlers, which would do it one round trip late (L7) and fail (P5)."""
+        return self.commit_index
+
+    @property
+    def last_log_term(self) -> int:
+        term = self.term_at(self.last_log_index)
+        assert term is not None, "the last entry is there, or is the base"
+        return term

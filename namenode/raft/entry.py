@@ -1,0 +1,74 @@
+"""An entry of the replicated log, and how it becomes a record of the journal.
+
+    record = kind u8, index u64, term u64, payload        all integers big-endian
+
+A record whose index is not the next one *cuts*: the entries from that index on are void. So
+dropping a tail is an append, too, and the journal is written from beginning to end.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+
+import msgspec
+
+from paxosblock.errors import CorruptionError
+
+_RECORD = struct.Struct(">BQQ")
+_BASE = 255
+
+
+class EntryKind(enum.IntEnum):
+    """What the payload of an entry is."""
+
+    NOOP = 0
+    """Nothing: a leader begins its term with one, because it may count only its own entries."""
+    TRANSACTION = 1
+    """A transaction as `kv.codec` encodes it."""
+    ONCE = 2
+    """A transaction with the request it belongs to; applied at most once (machine.py)."""
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
+    """One entry; its index is where it stands in the log."""
+
+    term: int
+    kind: EntryKind
+    payload: bytes
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One record of the journal; without an entry it is a base: the log begins after `index`."""
+
+    index: int
+    term: int
+    entry: Entry | None
+
+
+def encode_entry(index: int, entry: Entry) -> bytes:
+    """Return the record of `entry` at `index`."""
+    return _RECORD.pack(entry.kind, index, entry.term) + entry.payload
+
+
+def encode_base(index: int, term: int) -> bytes:
+    """Return the record that says: a snapshot replaced every entry, it ends with this one."""
+    return _RECORD.pack(_BASE, index, term)
+
+
+def decode_record(data: memoryview) -> Record:
+    """Read a record.
+
+    Raises:
+        CorruptionError: the bytes are none.
+    """
+    if len(data) < _RECORD.size:
+        raise CorruptionError("a record of the replicated log is cut short")
+    kind, index, term = _RECORD.unpack_from(data)
+    if kind == _BASE:
+        return Record(index, term, None)
+    try:
+        entry = Entry(term, EntryKind(kind), bytes(data[_RECORD.size :]))
+    except ValueError as error:
+        raise CorruptionError(f"not a record of the replicated log: kind {kind}") from error
+    return Record(index, term, entry)

@@ -1,0 +1,405 @@
+"""The leader: raftos' heartbeats, rounds and step-down; our replication, commit rule and reads."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Any
+
+from raftos.state import Leader, validate_term
+
+from paxosblock.errors import OutcomeUnknownError, PaxosBlockError, UnavailableError
+from paxosblock.namenode.raft.entry import Entry, EntryKind
+from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.roles import prepare
+
+ROUNDS_KEPT = 64
+"""A heartbeat round without a majority is forgotten after so many later ones (L16)."""
+
+
+@dataclass(slots=True)
+class _Transfer:
+    """A snapshot on its way to a member."""
+
+    index: int
+    data: bytes
+    offset: int = 0
+    sent_at: float = 0.0
+
+
+@dataclass(slots=True)
+class _Peer:
+    """What the leader knows of a member beside raftos' next_index and match_index.
+
+    `in_flight` holds, by sequence number, the last entry of each message that is not answered.
+    Refusals of messages up to `outdated` are old: next_index was moved back since.
+    """
+
+    in_flight: dict[int, int] = field(default_factory=dict)
+    outdated: int = 0
+    transfer: _Transfer | None = None
+    loading: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    answer: asyncio.Future[Any]
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadRound:
+    """Reads that may see the state after entry `index` once round `request_id` has a majority."""
+
+    request_id: int
+    index: int
+    answers: list[asyncio.Future[int]]
+
+
+class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
+    """raftos' leader."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__(state)
+        self._options = state.options
+        prepare(self.heartbeat_timer, self._options.heartbeat_s, state.guarded(self.heartbeat))
+        # A member alone is its own majority and hears no answers: it never steps down.
+        self._alone = state.is_majority(1)
+        step_down = (lambda: None) if self._alone else state.to_follower
+        prepare(self.step_down_timer, self._options.election_min_s, step_down)
+        self._peers = {peer: _Peer() for peer in state.cluster}
+        self._pending: dict[int, _Pending] = {}
+        self._waiting: list[asyncio.Future[int]] = []
+        self._round: _ReadRound | None = None
+        self._sequence = 0
+        self._flushing = False
+        self._successor: str | None = None
+        self.noop_index = 0
+
+    def __repr__(self) -> str:
+        return f"RaftLeader(term={self.storage.term}, pending={len(self._pending)})"
+
+    @property
+    def _leads(self) -> bool:
+        """Tasks that raftos scheduled may run after this role has ended."""
+        return self.state.state is self
+
+    def start(self) -> None:
+        """Begin the term with an empty entry: only entries of the own term are counted (L4)."""
+        super().start()
+        noop = Entry(self.storage.term, EntryKind.NOOP, b"")
+        self.noop_index = self._append(noop)
+
+    def stop(self) -> None:
+        """Leave nobody waiting (L6): whether pending entries will be committed is not known."""
+        super().stop()
+        pending, self._pending = self._pending, {}
+        for each in pending.values():
+            _refuse(each.answer, OutcomeUnknownError("the leader stepped down before a majority"))
+        reads = self._waiting + (self._round.answers if self._round else [])
+        self._waiting, self._round = [], None
+        for answer in reads:
+            _refuse(answer, UnavailableError("this member does not lead any more"))
+
+    # -- writes ---------------------------------------------------------------------------------
+
+    def propose(self, kind: EntryKind, payload: bytes) -> asyncio.Future[Any]:
+        """Append an entry; the future gets what applying it returned.
+
+        Raises:
+            UnavailableError: too much is pending, or leadership is being handed over.
+        """
+        if self._successor is not None:
+            raise UnavailableError(f"leadership is being handed over to {self._successor}")
+        if len(self._pending) >= self._options.pending_max:
+            raise UnavailableError(f"{len(self._pending)} transactions are pending already")
+        answer: asyncio.Future[Any] = self.loop.create_future()
+        index = self._append(Entry(self.storage.term, kind, payload))
+        deadline = self.loop.time() + self._options.commit_timeout_s
+        self._pending[index] = _Pending(answer, deadline)
+        return answer
+
+    def answer(self, index: int, result: Any) -> None:
+        """Entry `index` was applied with this result."""
+        pending = self._pending.pop(index, None)
+        if pending is not None and not pending.answer.done():
+            pending.answer.set_result(result)
+
+    def _append(self, entry: Entry) -> int:
+        index: int = self.log.append(entry)
+        if not self._flushing:
+            # Whatever is proposed in the same turn of the loop goes in the same message.
+            self._flushing = True
+            self.loop.call_soon(self._flush)
+        return index
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._leads:
+            for peer in self._peers:
+                self._replicate(peer)
+
+    def _expire(self) -> None:
+        now = self.loop.time()
+        late = takewhile(lambda item: item[1].deadline <= now, self._pending.items())
+        for index, _ in list(late):
+            waited = f"not committed within {self._options.commit_timeout_s} s"
+            _refuse(self._pending.pop(index).answer, OutcomeUnknownError(waited))
+
+    # -- replication ----------------------------------------------------------------------------
+
+    async def append_entries(self, destination: str | None = None) -> None:
+        """raftos calls this for a heartbeat to all, or to send one member what it lacks."""
+        if not self._leads:
+            return
+        if destination is not None:
+            self._replicate(destination)
+            return
+        for peer in self._peers:
+            self._send_heartbeat(peer)
+            self._replicate(peer)
+
+    def heartbeat(self) -> None:
+        """Let raftos begin a round; forget what nobody waits for any more."""
+        super().heartbeat()
+        self.response_map.pop(self.request_id - ROUNDS_KEPT, None)
+        self._expire()
+        if self._alone:
+            self._round_confirmed(self.request_id)
+        for peer, progress in self._peers.items():
+            self._resend_piece(peer, progress)
+
+    def _replicate(self, peer: str) -> None:
+        """Send what the member lacks, as far as the window is open."""
+        progress, options = self._peers[peer], self._options
+        while len(progress.in_flight) < options.append_window:
+            first = self.log.next_index[peer]
+            if first > self.log.last_log_index:
+                return
+            if self.log.term_at(first - 1) is None:
+                self._begin_transfer(peer, progress)
+                return
+            limits = options.append_entries_max, options.append_bytes_max
+            entries = self.log.slice(first, *limits)
+            self.log.next_index[peer] = first + len(entries)
+            progress.in_flight[self._sequence + 1] = first + len(entries) - 1
+            self._send(peer, first - 1, entries)
+
+    def _send_heartbeat(self, peer: str) -> None:
+        """An empty message, which is answered at once. That it continues the latest entry sent
+        makes the member miss, and ask for, whatever was lost on the way."""
+        previous = self.log.next_index[peer] - 1
+        if self.log.term_at(previous) is None:
+            # What is in flight was compacted, too; if it was lost, only a snapshot will help.
+            self._peers[peer].in_flight.clear()
+            previous = 0
+        self._send(peer, previous, [])
+
+    def _send(self, peer: str, previous: int, entries: list[Entry]) -> None:
+        self._sequence += 1
+        message = {
+            "type": "append_entries",
+            "term": self.storage.term,
+            "leader_id": self.id,
+            "prev_log_index": previous,
+            "prev_log_term": self.log.term_at(previous) or 0,
+            "commit_index": self.log.commit_index,
+            "entries": entries,
+            "request_id": self.request_id,
+            "sequence": self._sequence,
+        }
+        self.state.post(message, peer)
+
+    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    def on_receive_append_entries_response(self, data: Message) -> None:
+        """Prepare the answer so that raftos' own bookkeeping of rounds, next_index and
+        match_index comes out right, and let it do that."""
+        if data["term"] != self.storage.term or "sequence" not in data:
+            return  # of an older term (L8), or raftos' refusal of one (L10)
+        peer = self.state.get_sender_id(data["sender"])
+        progress, log = self._peers[peer], self.log
+        progress.in_flight.pop(data["sequence"], None)
+        sent = log.next_index[peer]
+        if data["success"]:
+            # Answers may overtake each other; what is durable there stays durable (L9).
+            match = max(log.match_index[peer], data["last_log_index"])
+            data["last_log_index"] = match
+            done = [seq for seq, last in progress.in_flight.items() if last <= match]
+            for sequence in done:
+                del progress.in_flight[sequence]
+        else:
+            # raftos goes back by one entry (L11); so say one more than the member asks for.
+            log.next_index[peer] = self._continue_at(progress, peer, data) + 1
+        self._count_round(data)
+        if data["success"]:
+            log.next_index[peer] = max(sent, log.next_index[peer])
+
+    def _continue_at(self, progress: _Peer, peer: str, data: Message) -> int:
+        """Return the next entry to send to a member that refused a message."""
+        if data["sequence"] <= progress.outdated:
+            return int(self.log.next_index[peer])
+        progress.outdated = self._sequence
+        progress.in_flight.clear()
+        hint = min(data["hint"], self.log.last_log_index + 1)
+        return int(max(hint, self.log.match_index[peer] + 1))
+
+    def _count_round(self, data: Message) -> None:
+        """Let raftos count the answer; its round leaves response_map when a majority answered."""
+        request_id = data["request_id"]
+        open_before = request_id in self.response_map
+        super().on_receive_append_entries_response(data)
+        if open_before and request_id not in self.response_map:
+            self._round_confirmed(request_id)
+
+    def on_durable(self) -> None:
+        """Count this member's own log, as far as it is durable."""
+        self.update_commit_index()
+
+    def update_commit_index(self) -> None:
+        """Commit what a majority holds durably, if it is of this term (L4).
+
+        Entries of older terms are committed by the one of this term that follows them.
+        """
+        durable = sorted([*self.log.match_index.values(), self.log.durable_index])
+        index = durable[(len(durable) - 1) // 2]
+        if index > self.log.commit_index and self.log.term_at(index) == self.storage.term:
+            self.state.commit(index)
+            self._begin_round()
+
+    # -- reads ----------------------------------------------------------------------------------
+
+    def read(self) -> asyncio.Future[int]:
+        """Return a future of the entry after which a linearizable read may look.
+
+        All reads that arrive while a round is under way share the next one.
+        """
+        answer: asyncio.Future[int] = self.loop.create_future()
+        self._waiting.append(answer)
+        self._begin_round()
+        return answer
+
+    def _begin_round(self) -> None:
+        # Before the first entry of the term is committed, older leaders' last commits may not
+        # be known here.
+        if self._waiting and self._round is None and self.log.commit_index >= self.noop_index > 0:
+            answers, self._waiting = self._waiting, []
+            self._round = _ReadRound(self.request_id + 1, self.log.commit_index, answers)
+            self.heartbeat()
+
+    def _round_confirmed(self, request_id: int) -> None:
+        confirmed = self._round
+        if confirmed is not None and request_id >= confirmed.request_id:
+            self._round = None
+            for answer in confirmed.answers:
+                if not answer.done():
+                    answer.set_result(confirmed.index)
+            self.loop.call_soon(self._begin_round_later)
+
+    def _begin_round_later(self) -> None:
+        if self._leads:
+            self._begin_round()
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    def needed_from(self) -> int:
+        """The first entry that a member will need once it has the snapshot it is being sent.
+        If it were forgotten meanwhile, that member would never catch up under load."""
+        transfers = [each.transfer for each in self._peers.values() if each.transfer is not None]
+        return min((each.index + 1 for each in transfers), default=self.log.last_log_index + 1)
+
+    def _begin_transfer(self, peer: str, progress: _Peer) -> None:
+        if progress.transfer is None and not progress.loading:
+            progress.loading = True
+            self.state.load_snapshot(lambda index, data: self._loaded(peer, index, data))
+
+    def _loaded(self, peer: str, index: int, data: bytes | None) -> None:
+        progress = self._peers[peer]
+        progress.loading = False
+        if self._leads and data is not None:
+            progress.transfer = _Transfer(index, data)
+            self._send_piece(peer, progress.transfer)
+
+    def _send_piece(self, peer: str, transfer: _Transfer) -> None:
+        transfer.sent_at = self.loop.time()
+        end = transfer.offset + self._options.snapshot_chunk_bytes
+        message = {
+            "type": "install_snapshot",
+            "term": self.storage.term,
+            "leader_id": self.id,
+            "index": transfer.index,
+            "size": len(transfer.data),
+            "offset": transfer.offset,
+            "data": transfer.data[transfer.offset : end],
+            "request_id": self.request_id,
+        }
+        self.state.post(message, peer)
+
+    def _resend_piece(self, peer: str, progress: _Peer) -> None:
+        patience = self._options.election_min_s
+        transfer = progress.transfer
+        if transfer is not None and self.loop.time() - transfer.sent_at >= patience:
+            self._send_piece(peer, transfer)
+
+    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    def on_receive_install_snapshot_response(self, data: Message) -> None:
+        """Send the next piece, or go on with entries."""
+        peer = self.state.get_sender_id(data["sender"])
+        transfer = self._peers[peer].transfer
+        if transfer is None or data["term"] != self.storage.term:
+            return
+        if data.get("index") != transfer.index:
+            return
+        if "match" in data:
+            self._transferred(peer, data["match"])
+        elif data["offset"] not in (transfer.offset, len(transfer.data)):
+            transfer.offset = data["offset"]
+            self._send_piece(peer, transfer)
+
+    def _transferred(self, peer: str, match: int) -> None:
+        progress = self._peers[peer]
+        progress.transfer = None
+        progress.in_flight.clear()
+        progress.outdated = self._sequence
+        match = max(self.log.match_index[peer], match)
+        self.log.match_index[peer], self.log.next_index[peer] = match, match + 1
+        self.update_commit_index()
+        self._replicate(peer)
+
+    # -- handing over ---------------------------------------------------------------------------
+
+    def hand_over(self, successor: str) -> None:
+        """Refuse new writes; once `successor` has the whole log, make it stand for election."""
+        self._successor = successor
+        self._try_hand_over()
+
+    def keep_leading(self) -> None:
+        """Give up handing over."""
+        self._successor = None
+
+    def _try_hand_over(self) -> None:
+        successor = self._successor
+        if not self._leads or successor is None:
+            return
+        if self.log.match_index[successor] == self.log.last_log_index:
+            self.state.post({"type": "timeout_now", "term": self.storage.term}, successor)
+        self.loop.call_later(self._options.heartbeat_s, self._try_hand_over)
+
+    def on_receive_pre_vote(self, data: Message) -> None:
+        """There is a leader."""
+        self.state.answer_pre_vote(data, False)
+
+    def on_receive_pre_vote_response(self, data: Message) -> None:
+        """Only a follower asks."""
+
+    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    def on_receive_install_snapshot(self, data: Message) -> None:
+        """There is no other leader in this term; raftos refuses that of an older one."""
+
+    def on_receive_timeout_now(self, data: Message) -> None:
+        """Only a follower is chosen."""
+
+
+def _refuse(answer: asyncio.Future[Any], error: PaxosBlockError) -> None:
+    if not answer.done():
+        answer.set_exception(error)

@@ -1,0 +1,257 @@
+"""The replicated log of one member: entries in memory, records in the journal.
+
+The journal (`kv.journal`) numbers its *records*; the log numbers its *entries*. They differ once a
+tail was cut, so every entry in memory knows its record's position. Appending puts records in a
+queue that `flush` empties, one sync for whatever queued up meanwhile; `durable_index` tells how
+far the entries, as they are now, have reached the disk. Nobody may be told of an entry before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paxosblock.errors import CorruptionError
+from paxosblock.namenode.kv.disk import Disk, numbers
+from paxosblock.namenode.kv.journal import Journal, replay
+from paxosblock.namenode.raft.entry import Entry, Record, decode_record, encode_base, encode_entry
+
+FLUSH_BYTES = 4 << 20
+"""A sync takes no further record once it has reached this."""
+
+
+@dataclass(slots=True)
+class Tail:
+    """The entries after `base_index`; `positions[i]` is where the record of `entries[i]` is."""
+
+    base_index: int
+    base_term: int
+    entries: list[Entry] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+
+    @property
+    def last_index(self) -> int:
+        return self.base_index + len(self.entries)
+
+    def term_at(self, index: int) -> int | None:
+        """Return the term of the entry, None when it is not known here."""
+        if index == self.base_index:
+            return self.base_term
+        if self.base_index < index <= self.last_index:
+            return self.entries[index - self.base_index - 1].term
+        return None
+
+    def cut_from(self, index: int) -> None:
+        """Drop the entries from `index` on."""
+        assert index > self.base_index
+        del self.entries[index - self.base_index - 1 :]
+        del self.positions[index - self.base_index - 1 :]
+
+    def drop_through(self, index: int) -> None:
+        """Drop the entries up to `index`, which becomes the base."""
+        term = self.term_at(index)
+        assert term is not None, "the base's term is needed to check what follows it"
+        del self.entries[: index - self.base_index]
+        del self.positions[: index - self.base_index]
+        self.base_index, self.base_term = index, term
+
+    def reset(self, index: int, term: int) -> None:
+        """Forget everything; the log begins after the entry at `index`."""
+        self.base_index, self.base_term = index, term
+        self.entries.clear()
+        self.positions.clear()
+
+
+class RaftLog:
+    """The log of one member. `flush` runs in a task; the rest neither blocks nor waits."""
+
+    def __init__(self, tail: Tail, journal: Journal, executor: Executor) -> None:
+        """Take what `load_tail` found; all of it is durable. `executor` has one thread."""
+        self._tail = tail
+        self._journal = journal
+        self._executor = executor
+        self._queue: list[bytes] = []
+        self._arrived = asyncio.Event()
+        self._next_position = journal.next_index
+        self._durable_position = journal.next_index - 1
+        self._durable_index = tail.last_index
+        self.bytes_written = 0
+
+    def __repr__(self) -> str:
+        return f"RaftLog({self.base_index}..{self._durable_index}..{self.last_log_index})"
+
+    @property
+    def base_index(self) -> int:
+        """The entry before the first one that is still here."""
+        return self._tail.base_index
+
+    @property
+    def last_log_index(self) -> int:
+        return self._tail.last_index
+
+    @property
+    def durable_index(self) -> int:
+        """Every entry up to this one is on stable storage as it is in memory."""
+        return self._durable_index
+
+    def term_at(self, index: int) -> int | None:
+        """Return the term of the entry; None when it is compacted or not there yet."""
+        return self._tail.term_at(index)
+
+    def first_index_of_term(self, index: int) -> int:
+        """Return the first entry here that has the term of the entry at `index`."""
+        term = self.term_at(index)
+        while index > self.base_index + 1 and self.term_at(index - 1) == term:
+            index -= 1
+        return index
+
+    def entry(self, index: int) -> Entry:
+        """Return the entry at `index`, which is here."""
+        return self._tail.entries[index - self.base_index - 1]
+
+    def slice(self, first: int, count_max: int, bytes_max: int) -> list[Entry]:
+        """Return entries from `first` on, at least one if there is one, within the limits."""
+        begin = first - self.base_index - 1
+        chosen = self._tail.entries[begin : begin + count_max]
+        size = 0
+        for count, entry in enumerate(chosen):
+            size += len(entry.payload)
+            if size > bytes_max and count:
+                return chosen[:count]
+        return chosen
+
+    def append(self, entry: Entry) -> int:
+        """Append the entry; return its index."""
+        tail = self._tail
+        tail.entries.append(entry)
+        tail.positions.append(self._next_position)
+        self._enqueue(encode_entry(tail.last_index, entry))
+        return tail.last_index
+
+    def cut_from(self, index: int) -> None:
+        """Drop the entries from `index` on. Durable with the entry that takes the first's place:
+        until then a restart brings them back, uncommitted as they were."""
+        self._tail.cut_from(index)
+        self._durable_index = min(self._durable_index, index - 1)
+
+    def reset(self, index: int, term: int) -> Callable[[], None]:
+        """Begin after the entry at `index`: a durable snapshot has replaced all entries.
+
+        Returns:
+            What removes the entries from the disk, for the thread that flushes.
+        """
+        through = self._durable_position
+        self._tail.reset(index, term)
+        self._enqueue(encode_base(index, term))
+        self._durable_index = index
+        return lambda: self._journal.remove_through(through)
+
+    def compact(self, index: int, keep_from: int) -> Callable[[], None]:
+        """Forget entries that the durable snapshot of `index` covers, except from `keep_from` on.
+
+        Returns:
+            What removes them from the disk, for the thread that flushes.
+        """
+        covered = index - self.base_index
+        positions = self._tail.positions
+        through = positions[covered] - 1 if covered < len(positions) else self._durable_position
+        through = min(through, self._durable_position)
+        self._tail.drop_through(max(self.base_index, min(keep_from - 1, index)))
+        return lambda: self._journal.remove_through(through)
+
+    async def flush(self, on_durable: Callable[[], None]) -> None:
+        """Write what is queued, for ever; call `on_durable` after each sync.
+
+        Raises:
+            OSError: the disk refuses. What was queued may or may not be durable; a sync is never
+                tried again.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._arrived.wait()
+            batch = self._take()
+            await loop.run_in_executor(self._executor, self._journal.append, batch)
+            self._durable_position += len(batch)
+            durable = bisect_right(self._tail.positions, self._durable_position)
+            self._durable_index = self.base_index + durable
+            on_durable()
+
+    def close(self) -> None:
+        """Close the files; blocks. What is still queued is lost: nobody was told of it."""
+        self._journal.close()
+
+    def _enqueue(self, record: bytes) -> None:
+        self._queue.append(record)
+        self._next_position += 1
+        self._arrived.set()
+
+    def _take(self) -> list[bytes]:
+        size = count = 0
+        for record in self._queue:
+            count += 1
+            size += len(record)
+            if size >= FLUSH_BYTES:
+                break
+        batch, self._queue = self._queue[:count], self._queue[count:]
+        self.bytes_written += size
+        if not self._queue:
+            self._arrived.clear()
+        return batch
+
+
+def load_tail(
+    disk: Disk, folder: Path, index: int, term: int, segment_bytes: int
+) -> tuple[Tail, Journal]:
+    """Read the journal beside the snapshot of entry `index` of `term`; blocks.
+
+    Raises:
+        CorruptionError: a segment is damaged or missing.
+        OSError: the disk refuses.
+    """
+    firsts = numbers(disk.names(folder), "journal")
+    tail = Tail(index, term)
+    last = firsts[0] - 1 if firsts else 0
+    for position, data in replay(disk, folder, last):
+        _replay_record(folder, tail, position, decode_record(data))
+        last = position
+    journal = Journal(disk, folder, last + 1, segment_bytes)
+    _join(folder, tail, journal, index, term)
+    return tail, journal
+
+
+def _replay_record(folder: Path, tail: Tail, position: int, record: Record) -> None:
+    if record.entry is None:
+        if tail.term_at(record.index) != record.term:
+            tail.reset(record.index, record.term)
+        return
+    if (not tail.entries and not _links(tail, record)) or record.index <= tail.base_index:
+        # The entries before were compacted, or were void when this one was written.
+        tail.reset(record.index - 1, 0)
+    if record.index > tail.last_index + 1:
+        missing = f"entries {tail.last_index + 1} to {record.index - 1} are missing"
+        raise CorruptionError(f"{folder}: {missing} in the replicated log")
+    tail.cut_from(record.index)
+    tail.entries.append(record.entry)
+    tail.positions.append(position)
+
+
+def _links(tail: Tail, record: Record) -> bool:
+    return record.index == tail.base_index + 1
+
+
+def _join(folder: Path, tail: Tail, journal: Journal, index: int, term: int) -> None:
+    """Make `tail` continue the snapshot, and write down when its entries do not."""
+    if tail.base_index > index:
+        raise CorruptionError(f"{folder}: entries {index + 1} to {tail.base_index} are missing")
+    if tail.base_index < index and tail.term_at(index) == term:
+        tail.drop_through(index)
+    if (tail.base_index, tail.base_term) != (index, term):
+        if tail.base_index == index and tail.base_term == 0:
+            tail.base_term = term
+            return
+        tail.reset(index, term)
+        journal.append([encode_base(index, term)])

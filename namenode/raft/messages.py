@@ -1,0 +1,138 @@
+"""What members say to each other: one table of message types and their fields.
+
+The names of raftos' four messages and of their fields are raftos' own, because its roles read
+them; `pre_vote`, `install_snapshot` and `timeout_now` are added. In a process a message is a dict,
+as raftos expects. On the wire it is a byte for the type and msgpack, and what does not fit the
+table is refused before any role sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict
+
+import msgspec
+
+from paxosblock.errors import ProtocolError
+from paxosblock.namenode.raft.entry import Entry
+
+Message = dict[str, Any]
+"""A message with its `type`; the receiving end adds `sender`."""
+
+
+class _RequestVote(TypedDict):
+    term: int
+    candidate_id: str
+    last_log_index: int
+    last_log_term: int
+
+
+class _RequestVoteResponse(TypedDict):
+    term: int
+    vote_granted: NotRequired[bool]
+    success: NotRequired[bool]
+
+
+class _PreVoteResponse(TypedDict):
+    term: int
+    round: int
+    vote_granted: bool
+
+
+class _PreVote(TypedDict):
+    term: int
+    round: int
+    last_log_index: int
+    last_log_term: int
+
+
+class _AppendEntries(TypedDict):
+    term: int
+    leader_id: str
+    prev_log_index: int
+    prev_log_term: int
+    commit_index: int
+    entries: list[Entry]
+    request_id: int
+    sequence: int
+
+
+class _AppendEntriesResponse(TypedDict):
+    term: int
+    success: bool
+    request_id: NotRequired[int]
+    sequence: NotRequired[int]
+    last_log_index: NotRequired[int]
+    hint: NotRequired[int]
+
+
+class _InstallSnapshot(TypedDict):
+    term: int
+    leader_id: str
+    index: int
+    size: int
+    offset: int
+    data: bytes
+    request_id: int
+
+
+class _InstallSnapshotResponse(TypedDict):
+    term: int
+    success: NotRequired[bool]
+    index: NotRequired[int]
+    offset: NotRequired[int]
+    match: NotRequired[int]
+    request_id: NotRequired[int]
+
+
+class _TimeoutNow(TypedDict):
+    term: int
+
+
+FIELDS: Mapping[str, Any] = {
+    "request_vote": _RequestVote,
+    "request_vote_response": _RequestVoteResponse,
+    "append_entries": _AppendEntries,
+    "append_entries_response": _AppendEntriesResponse,
+    "pre_vote": _PreVote,
+    "pre_vote_response": _PreVoteResponse,
+    "install_snapshot": _InstallSnapshot,
+    "install_snapshot_response": _InstallSnapshotResponse,
+    "timeout_now": _TimeoutNow,
+}
+
+_TYPES = tuple(FIELDS)
+_CODES = {name: bytes((code,)) for code, name in enumerate(_TYPES)}
+_DECODERS: list[msgspec.msgpack.Decoder[Message]] = [
+    msgspec.msgpack.Decoder(FIELDS[name]) for name in _TYPES
+]
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def encode(message: Message) -> bytes:
+    """Return the message as bytes."""
+    body = {name: value for name, value in message.items() if name != "type"}
+    return _CODES[message["type"]] + _ENCODER.encode(body)
+
+
+def decode(data: bytes | memoryview) -> Message:
+    """Read a message that a peer sent.
+
+    Raises:
+        ProtocolError: an unknown type, a missing field or one of the wrong kind.
+    """
+    if not data or data[0] >= len(_TYPES):
+        raise ProtocolError("not a message between NameNodes of this version")
+    try:
+        message: Message = _DECODERS[data[0]].decode(data[1:])
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(f"not a message between NameNodes: {error}") from error
+    _check_numbers(message)
+    message["type"] = _TYPES[data[0]]
+    return message
+
+
+def _check_numbers(message: Message) -> None:
+    for name, value in message.items():
+        if isinstance(value, int) and value < 0:
+            raise ProtocolError(f"not a message between NameNodes: {name} is {value}")

@@ -1,0 +1,427 @@
+"""One member: raftos' `Node` and `State` between our roles, storage, machine and transport."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+from raftos.server import Node
+from raftos.state import Candidate, Follower, Leader, State
+
+from paxosblock.errors import CorruptionError, StorageError, UnavailableError
+from paxosblock.namenode.raft.contract import HardState, MemberLog, StoppedError
+from paxosblock.namenode.raft.leader import RaftLeader
+from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
+from paxosblock.namenode.raft.messages import FIELDS, Message
+from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.roles import RaftCandidate, RaftFollower
+from paxosblock.namenode.raft.storage import Opened
+from paxosblock.namenode.raft.transport import Transport
+
+_ROLES = {Follower: RaftFollower, Candidate: RaftCandidate, Leader: RaftLeader}
+_OF_A_LEADER = ("append_entries", "install_snapshot")
+_WITHOUT_A_TERM = ("pre_vote",)
+"""Messages whose term is no reason to follow: the sender has not been elected to anything."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened in this member since it started."""
+
+    elections_won: int = 0
+    messages_refused: int = 0
+    snapshots_written: int = 0
+    snapshots_installed: int = 0
+
+
+class RaftState(State):  # type: ignore[misc]  # raftos has no types
+    """raftos' role switch and dispatch. Every node has a subclass of its own, because raftos
+    keeps leader and futures on the class (L15)."""
+
+    def __init__(self, node: RaftNode) -> None:
+        """Build what raftos' constructor would, on our storage."""
+        self.server = node
+        self.id = self._get_id(node.host, node.port)
+        type(self).loop = node.loop
+        self.storage, self.log, self.state_machine = node.hard_state, node.log, node.machine
+        self.options, self.rng, self.guarded = node.options, node.rng, node.guarded
+        self.post, self.commit, self.refuse = node.post, node.commit, node.refuse
+        self.install, self.load_snapshot = node.install, node.load_snapshot
+        self._members = frozenset(self.cluster)
+        self._heard_at = float("-inf")
+        self._rounds = 0
+        self.state = RaftFollower(self)
+
+    # -- dispatch -------------------------------------------------------------------------------
+
+    def request_handler(self, data: Message) -> None:
+        """Drop what no member says; change the role *before* raftos dispatches (L18)."""
+        sender = self.get_sender_id(data["sender"])
+        if sender not in self._members or data["type"] not in FIELDS:
+            self.refuse(f"a message from {sender}, which is no other member")
+            return
+        kind, term = data["type"], data["term"]
+        if term > self.storage.term and kind not in _WITHOUT_A_TERM:
+            self.storage.update({"term": term})
+            self._follow()
+        elif term == self.storage.term and kind in _OF_A_LEADER:
+            self._yield_to_leader(sender)
+        super().request_handler(data)
+
+    def _follow(self) -> None:
+        if isinstance(self.state, RaftFollower):
+            self.set_leader(None)
+        else:
+            self.to_follower()
+
+    def _yield_to_leader(self, sender: str) -> None:
+        assert not isinstance(self.state, RaftLeader), f"{sender} leads in the same term"
+        if isinstance(self.state, RaftCandidate):
+            self.to_follower()
+
+    def _change_state(self, new_state: type) -> None:
+        super()._change_state(_ROLES[new_state])
+        self.server.role_changed()
+
+    def to_candidate(self) -> None:
+        """A member alone is elected by its own vote, which nobody answers (V7)."""
+        super().to_candidate()
+        if self.is_majority(1):
+            self.to_leader()
+
+    def to_leader(self) -> None:
+        self.server.counters.elections_won += 1
+        super().to_leader()
+
+    # -- for the roles --------------------------------------------------------------------------
+
+    def heard_leader(self) -> None:
+        """Remember when; while it is recent, this member supports no election."""
+        self._heard_at = self.loop.time()
+
+    def hears_leader(self) -> bool:
+        """Whether a leader was heard within the shortest election time-out."""
+        heard: float = self.loop.time() - self._heard_at
+        return heard < self.options.election_min_s
+
+    def next_round(self) -> int:
+        """Number a round of pre-votes, so that late answers to an older one do not count."""
+        self._rounds += 1
+        return self._rounds
+
+    def answer_pre_vote(self, data: Message, granted: bool) -> None:
+        answer = {"type": "pre_vote_response", "term": self.storage.term}
+        self.post({**answer, "round": data["round"], "vote_granted": granted}, data["sender"])
+
+
+class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
+    """raftos' node on an injected transport. Build it in the event loop it runs in."""
+
+    def __init__(
+        self,
+        address: str,
+        members: tuple[str, ...],
+        *,
+        opened: Opened,
+        transport: Transport,
+        executor: Executor,
+        options: Options,
+        rng: random.Random,
+    ) -> None:
+        """raftos' constructor fails on every Python since 3.10 (P1), so this replaces it.
+
+        `members` are the addresses of the whole cluster, `address` is one of them; `opened` is
+        this member's folder; `executor` has one thread, for the journal.
+        """
+        self.host, self.port = _split(address)
+        self.address = address
+        self.cluster = [_split(member) for member in members if member != address]
+        self.loop = asyncio.get_running_loop()
+        self.options, self.rng = options, rng
+        self.counters = Counters()
+        self.failure: StorageError | None = None
+        self.machine: ReplicatedMachine = opened.machine
+        self.hard_state = HardState(opened.votes, self.fail)
+        self.log = MemberLog(opened.tail, opened.journal, executor, opened.machine.revision)
+        self.snapshot_index = opened.snapshot_index
+        self._opened, self._transport, self._executor = opened, transport, executor
+        self._snapshot_bytes = self._snapshot_mark = 0
+        self._working: asyncio.Task[None] | None = None
+        self._snapshotting: asyncio.Task[None] | None = None
+        self._applying = self._stopped = False
+        self._waiters: list[asyncio.Future[None]] = []
+        self.state: Any = type(f"RaftState_{self.host}_{self.port}", (RaftState,), {})(self)
+
+    def __repr__(self) -> str:
+        role = type(self.state.state).__name__
+        return f"RaftNode({self.address}, {role}, term={self.hard_state.term}, {self.log!r})"
+
+    # -- the node's life ------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin as a follower; the roles are ready before the first message comes (L17)."""
+        self._working = self.loop.create_task(self._flush())
+        self.state.start()
+        self._transport.start(self._deliver)
+        if self.state.is_majority(1):
+            self.guarded(self.state.state.start_election)()
+
+    def stop(self) -> None:
+        """End the role: nobody waits any longer. May be called twice."""
+        if not self._stopped:
+            self._stopped = True
+            self.state.stop()
+            self.state.set_leader(None)
+            self.role_changed()
+
+    async def close(self) -> None:
+        """Stop, and release transport and folder."""
+        self.stop()
+        await self._transport.close()
+        for task in (self._working, self._snapshotting):
+            if task is not None:
+                await _finish(task, cancel=task is self._working)
+        await self.loop.run_in_executor(self._executor, self._opened.close)
+
+    def fail(self, error: Exception) -> None:
+        """Stop for good because of an error of the disk, or a mistake of our own."""
+        if self.failure is None:
+            match error:
+                case OSError(filename=filename, strerror=str(reason)):
+                    self.failure = StorageError(f"{filename or self._opened.folder}: {reason}")
+                case _:
+                    self.failure = StorageError(f"{self._opened.folder}: {error!r}")
+            unexpected = None if isinstance(error, OSError) else error
+            log.error("%s stops: %s", self.address, self.failure, exc_info=unexpected)
+            self.stop()
+
+    def guarded(self, action: Callable[[], None]) -> Callable[[], None]:
+        """Wrap what a timer calls: a failing disk stops the member, and nothing is raised."""
+
+        def run() -> None:
+            if not self._stopped:
+                with contextlib.suppress(StoppedError):
+                    action()
+
+        return run
+
+    async def _flush(self) -> None:
+        try:
+            await self.log.flush(self._on_durable)
+        except Exception as error:  # whatever it is, nothing can be promised any more
+            self.fail(error)
+
+    # -- messages -------------------------------------------------------------------------------
+
+    @property
+    def cluster_count(self) -> int:
+        """raftos forgets to count the node itself (V6)."""
+        return len(self.cluster) + 1
+
+    def _deliver(self, sender: str, data: Message) -> None:
+        data["sender"] = _split(sender)
+        self.guarded(lambda: self.request_handler(data))()
+
+    async def send(self, data: Message, destination: str | tuple[str, int]) -> None:
+        """raftos awaits this."""
+        self.post(data, destination)
+
+    def post(self, data: Message, destination: str | tuple[str, int]) -> None:
+        """Send a message to a member, unless this one has stopped."""
+        if not self._stopped:
+            peer = destination if isinstance(destination, str) else _join(*destination)
+            self._transport.send(peer, data)
+
+    def refuse(self, what: str) -> None:
+        """Count a message that no member of this cluster sends."""
+        self.counters.messages_refused += 1
+        log.warning("%s refuses %s", self.address, what)
+
+    # -- applying -------------------------------------------------------------------------------
+
+    def commit(self, index: int) -> None:
+        """Entries up to `index` are committed."""
+        if index > self.log.commit_index:
+            self.log.commit_index = index
+            if not self._applying:
+                self._apply()
+
+    def _apply(self) -> None:
+        """Apply what is committed; when that takes long, let others run in between."""
+        machine = self.machine
+        first, end = machine.revision + 1, machine.revision + self.options.apply_entries_max
+        try:
+            for index in range(first, min(end, self.log.commit_index) + 1):
+                result = machine.apply_entry(index, self.log.entry(index))
+                if isinstance(self.state.state, RaftLeader):
+                    self.state.state.answer(index, result)
+        except CorruptionError as error:
+            self.fail(error)
+            return
+        self._applying = machine.revision < self.log.commit_index
+        if self._applying:
+            self.loop.call_soon(self._apply)
+        self._wake()
+        self._snapshot_if_due()
+
+    async def wait_applied(self, index: int) -> None:
+        """Return once the entry at `index` is applied.
+
+        Raises:
+            UnavailableError: this member has stopped.
+        """
+        await self.wait_until(lambda: self.machine.revision >= index)
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Return once `condition` holds; it is asked after each change of role or state.
+
+        Raises:
+            UnavailableError: this member has stopped.
+        """
+        while not condition():
+            if self._stopped:
+                raise UnavailableError(f"{self.address} has stopped")
+            waiter: asyncio.Future[None] = self.loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    def role_changed(self) -> None:
+        """Let those look again who wait for a leader."""
+        self._wake()
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _on_durable(self) -> None:
+        if not self._stopped:
+            self.state.state.on_durable()
+            self._snapshot_if_due()
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    def _snapshot_if_due(self) -> None:
+        grown = self.log.bytes_written - self._snapshot_mark
+        applied = self.machine.revision
+        due = grown >= max(self.options.limits.snapshot_bytes, self._snapshot_bytes)
+        # What the snapshot holds must be durable in the log too: records are removed by position.
+        if due and self.snapshot_index < applied <= self.log.durable_index:
+            term = self.log.term_at(applied)
+            if term is not None and self._free_for_snapshots():
+                self._snapshot_mark = self.log.bytes_written
+                self._work_on_snapshot(self._snapshot(self.machine.snapshot_after(term)))
+
+    def _free_for_snapshots(self) -> bool:
+        return not self._stopped and (self._snapshotting is None or self._snapshotting.done())
+
+    def _work_on_snapshot(self, work: Coroutine[Any, Any, None]) -> None:
+        self._snapshotting = self.loop.create_task(work)
+
+    async def _snapshot(self, snapshot: MachineSnapshot) -> None:
+        """Write the snapshot in a thread; then forget the entries that it covers."""
+        try:
+            written = await self.loop.run_in_executor(None, self._opened.write_snapshot, snapshot)
+            self._snapshot_bytes = written
+            self.counters.snapshots_written += 1
+            self.snapshot_index = snapshot.index
+            await self._forget(snapshot.index, self.log.compact(snapshot.index, self._keep_from()))
+        except OSError as error:
+            # The log still has everything; the next snapshot is another chance.
+            log.warning("%s: no snapshot of entry %d: %s", self.address, snapshot.index, error)
+
+    def _keep_from(self) -> int:
+        """The first entry to keep in memory for members that are behind."""
+        trailing = self.snapshot_index + 1 - self.options.limits.trailing_entries
+        role = self.state.state
+        return min(trailing, role.needed_from()) if isinstance(role, RaftLeader) else trailing
+
+    async def _forget(self, index: int, remove_records: Callable[[], None]) -> None:
+        forget = self._opened.forget
+        await self.loop.run_in_executor(self._executor, forget, index, remove_records)
+
+    def load_snapshot(self, loaded: Callable[[int, bytes | None], None]) -> None:
+        """Read the newest snapshot in a thread; call `loaded` with its index and bytes."""
+        index = self.snapshot_index
+        reading = self.loop.run_in_executor(self._executor, self._opened.read_snapshot, index)
+
+        def done(reading: asyncio.Future[bytes]) -> None:
+            if not reading.cancelled():
+                error = reading.exception()
+                if error is not None and not isinstance(error, FileNotFoundError):
+                    log.warning(
+                        "%s: cannot read the snapshot of %d: %s", self.address, index, error
+                    )
+                loaded(index, None if error else reading.result())
+
+        reading.add_done_callback(done)
+
+    def install(self, data: bytes, message: Message) -> bool:
+        """Begin to install a snapshot that has come as a whole; False: busy, ask again."""
+        free = self._free_for_snapshots()
+        if free:
+            self._work_on_snapshot(self._install(data, message))
+        return free
+
+    async def _install(self, data: bytes, message: Message) -> None:
+        receive = self._opened.receive_snapshot
+        try:
+            snapshot, machine = await self.loop.run_in_executor(None, receive, data)
+            if self._stopped:
+                return
+            self.snapshot_index = max(self.snapshot_index, snapshot.index)
+            remove = self._adopt(snapshot, machine)
+            await self._forget(snapshot.index, remove)
+        except CorruptionError as error:
+            self.refuse(f"a snapshot: {error}")
+            return
+        except OSError as error:
+            self.fail(error)
+            return
+        if isinstance(self.state.state, RaftFollower):
+            self.state.state.snapshot_installed(message)
+
+    def _adopt(self, snapshot: MachineSnapshot, machine: ReplicatedMachine) -> Callable[[], None]:
+        """Go on from a durable snapshot, unless the log has brought us as far meanwhile."""
+        if snapshot.index > self.machine.revision:
+            self.machine.adopt(machine)
+            self.counters.snapshots_installed += 1
+        self.log.commit_index = max(self.log.commit_index, snapshot.index)
+        if self.log.term_at(snapshot.index) == snapshot.term:
+            remove = self.log.compact(snapshot.index, snapshot.index + 1)
+        elif snapshot.index > self.log.base_index:
+            remove = self.log.reset(snapshot.index, snapshot.term)
+        else:
+            remove = _nothing
+        self._wake()
+        return remove
+
+
+def _nothing() -> None:
+    """There is nothing to remove."""
+
+
+async def _finish(task: asyncio.Task[None], cancel: bool) -> None:
+    if cancel:
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def _split(address: str) -> tuple[str, int]:
+    """raftos knows members as (host, port), and by the two joined again."""
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+def _join(host: str, port: int) -> str:
+    return f"{host}:{port}"

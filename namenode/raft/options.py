@@ -1,0 +1,33 @@
+"""The engine's settings: times in seconds, sizes in bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from paxosblock.namenode.raft.storage import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Times and sizes of one member; all members of a cluster have the same.
+
+    A member that hears nothing from a leader for `election_min_s` to `election_max_s` (a new
+    random value each time) asks whether it might be elected. A leader that does not reach a
+    majority for `election_min_s` steps down. At most `apply_entries_max` entries are applied in one
+    turn of the event loop, so that catching up delays no heartbeat.
+    """
+
+    heartbeat_s: float = 0.1
+    election_min_s: float = 0.4
+    election_max_s: float = 0.8
+    commit_timeout_s: float = 10.0
+    append_entries_max: int = 4096
+    append_bytes_max: int = 1 << 20
+    append_window: int = 4
+    apply_entries_max: int = 256
+    snapshot_chunk_bytes: int = 1 << 20
+    pending_max: int = 16_384
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        assert 0 < self.heartbeat_s < self.election_min_s <= self.election_max_s

@@ -1,0 +1,281 @@
+"""Followers and candidates: raftos' own, with the rules that it lacks.
+
+raftos does: timers, the election's bookkeeping, asking for votes, the voting rule, the refusal of
+old terms. Here: pre-votes, repeated answers (V8), voters counted once and in their term (V4, V5),
+storing what a leader sends (L1-L3), acknowledging only what is durable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from raftos.state import Candidate, Follower, validate_term
+from raftos.timer import Timer
+
+from paxosblock.namenode.raft.messages import Message
+
+
+class _NotScheduled:
+    """Stands for the timer's handle before the first start (T1)."""
+
+    def cancel(self) -> None:
+        """There is nothing to cancel."""
+
+
+def prepare(timer: Timer, interval: Any = None, callback: Any = None) -> None:
+    """Let `stop` come before `start`; replace interval and callback where given."""
+    timer.handler = _NotScheduled()
+    timer.interval = interval or timer.interval
+    timer.callback = callback or timer.callback
+
+
+class Elector:
+    """What followers and candidates have in common: answering pre-votes."""
+
+    state: Any
+    storage: Any
+    log: Any
+
+    def election_interval(self) -> float:
+        """raftos asks this before each start of the timer; random, from the node's generator."""
+        options = self.state.options
+        chosen: float = self.state.rng.uniform(options.election_min_s, options.election_max_s)
+        return chosen
+
+    def on_receive_pre_vote(self, data: Message) -> None:
+        """Say whether an election of the sender might succeed. Nothing is promised by it."""
+        granted = (
+            not self.state.hears_leader()
+            and data["term"] >= self.storage.term
+            and self._up_to_date(data)
+        )
+        self.state.answer_pre_vote(data, granted)
+
+    def _up_to_date(self, data: Message) -> bool:
+        theirs: tuple[int, int] = (data["last_log_term"], data["last_log_index"])
+        return theirs >= (self.log.last_log_term, self.log.last_log_index)
+
+    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    def on_receive_install_snapshot(self, data: Message) -> None:
+        """Only a follower takes one; raftos refuses that of an older leader."""
+
+    def on_receive_pre_vote_response(self, data: Message) -> None:
+        """Only a follower asks."""
+
+    def on_receive_install_snapshot_response(self, data: Message) -> None:
+        """Only a leader asks."""
+
+    def on_receive_timeout_now(self, data: Message) -> None:
+        """Only a follower is chosen."""
+
+    def on_durable(self) -> None:
+        """The log has become durable further."""
+
+
+@dataclass(slots=True)
+class _Incoming:
+    """A snapshot on its way, as far as it has come."""
+
+    index: int
+    data: bytearray = field(default_factory=bytearray)
+
+
+@dataclass(frozen=True, slots=True)
+class _Acknowledgement:
+    """Say so when the entries up to `index` are durable, if the term is still the same."""
+
+    index: int
+    answer: Message
+    sender: Any
+
+
+class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no types
+    """raftos' follower."""
+
+    def __init__(self, state: Any) -> None:
+        Follower.__init__(self, state)
+        prepare(self.election_timer, callback=state.guarded(self.start_election))
+        self._round = 0
+        self._supporters: set[str] | None = None
+        self._acknowledgements: list[_Acknowledgement] = []
+        self._incoming: _Incoming | None = None
+
+    # -- elections ------------------------------------------------------------------------------
+
+    def start_election(self) -> None:
+        """Ask whether an election has a chance; the timer asks again if no majority says so."""
+        self.state.set_leader(None)
+        self._round = self.state.next_round()
+        self._supporters = {self.id}
+        self.state.broadcast(
+            {
+                "type": "pre_vote",
+                "term": self.storage.term,
+                "round": self._round,
+                "last_log_index": self.log.last_log_index,
+                "last_log_term": self.log.last_log_term,
+            }
+        )
+        self._stand_if_supported()
+
+    def on_receive_pre_vote_response(self, data: Message) -> None:
+        """Stand for election once a majority would vote for this member."""
+        asked = self._supporters is not None and data["round"] == self._round
+        if asked and data["vote_granted"] and data["term"] <= self.storage.term:
+            assert self._supporters is not None, "just checked"
+            self._supporters.add(self.state.get_sender_id(data["sender"]))
+            self._stand_if_supported()
+
+    def on_receive_timeout_now(self, data: Message) -> None:
+        """The leader hands over: stand at once, without asking whether it still lives."""
+        if data["term"] == self.storage.term:
+            Follower.start_election(self)
+
+    def _stand_if_supported(self) -> None:
+        if self._supporters is not None and self.state.is_majority(len(self._supporters)):
+            self._supporters = None
+            Follower.start_election(self)
+
+    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    def on_receive_request_vote(self, data: Message) -> None:
+        """Vote as raftos does; repeat an answer that may have been lost (V8)."""
+        candidate = data["candidate_id"]
+        if candidate != self.state.get_sender_id(data["sender"]):
+            self.state.refuse(f"a request to vote for {candidate} that it did not send itself")
+        elif self.storage.voted_for is None:
+            Follower.on_receive_request_vote(self, data)
+            if self.storage.voted_for == candidate:
+                self.election_timer.reset()
+        else:
+            granted = self.storage.voted_for == candidate
+            answer = {"type": "request_vote_response", "term": self.storage.term}
+            self.state.post({**answer, "vote_granted": granted}, data["sender"])
+
+    # -- the log --------------------------------------------------------------------------------
+
+    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    def on_receive_append_entries(self, data: Message) -> None:
+        """Store the entries if they continue what is here, and acknowledge what is durable."""
+        self._hear_leader(data)
+        previous, entries = data["prev_log_index"], data["entries"]
+        hint = self._hint(previous, data["prev_log_term"])
+        if hint is not None:
+            self.state.post({**self._answer(data, False), "hint": hint}, data["sender"])
+            return
+        self._store(previous + 1, entries)
+        last = previous + len(entries)
+        self.state.commit(min(data["commit_index"], last))
+        if entries and last > self.log.durable_index:
+            pending = _Acknowledgement(last, self._answer(data, True), data["sender"])
+            self._acknowledgements.append(pending)
+        else:
+            durable = min(last, self.log.durable_index)
+            answer = {**self._answer(data, True), "last_log_index": durable}
+            self.state.post(answer, data["sender"])
+
+    def on_durable(self) -> None:
+        """Send the acknowledgements that waited for the disk."""
+        durable, waiting = self.log.durable_index, self._acknowledgements
+        self._acknowledgements = [each for each in waiting if each.index > durable]
+        for each in waiting:
+            # A newer leader may have replaced the entries; the older one's count no more (L8).
+            if each.index <= durable and each.answer["term"] == self.storage.term:
+                self.state.post({**each.answer, "last_log_index": each.index}, each.sender)
+
+    def _answer(self, data: Message, success: bool) -> Message:
+        return {
+            "type": "append_entries_response",
+            "term": self.storage.term,
+            "success": success,
+            "request_id": data["request_id"],
+            "sequence": data["sequence"],
+        }
+
+    def _hint(self, previous: int, term: int) -> int | None:
+        """Return where the leader should continue; None when `previous` is the same entry here.
+
+        Entries up to the base are in a snapshot, so they are committed and the same everywhere.
+        """
+        if previous < self.log.base_index or self.log.term_at(previous) == term:
+            return None
+        if previous > self.log.last_log_index:
+            hint: int = self.log.last_log_index + 1
+        else:
+            hint = self.log.first_index_of_term(previous)
+        lowest: int = self.log.base_index + 1
+        return max(hint, lowest)
+
+    def _store(self, first: int, entries: list[Any]) -> None:
+        """Append what is not here; cut only where an entry has another term (L1-L3)."""
+        for index, entry in enumerate(entries, first):
+            here = self.log.term_at(index)
+            if index <= self.log.base_index or here == entry.term:
+                continue
+            if here is not None:
+                assert index > self.log.commit_index, "a committed entry is never replaced"
+                self.log.cut_from(index)
+            appended = self.log.append(entry)
+            assert appended == index, "entries are stored without gaps"
+
+    def _hear_leader(self, data: Message) -> None:
+        self.state.heard_leader()
+        self._supporters = None
+        self.state.set_leader(data["leader_id"])
+        self.election_timer.reset()
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    def on_receive_install_snapshot(self, data: Message) -> None:
+        """Collect the pieces of a snapshot; install it when it is complete."""
+        self._hear_leader(data)
+        if data["index"] <= self.log.commit_index:
+            self._incoming = None
+            self.snapshot_installed(data)
+            return
+        if self._incoming is None or self._incoming.index != data["index"]:
+            self._incoming = _Incoming(data["index"])
+        received = self._incoming.data
+        if data["offset"] == len(received):
+            received += data["data"]
+        if len(received) < data["size"]:
+            self._answer_snapshot(data, {"offset": len(received)})
+        elif self.state.install(bytes(received), data):
+            self._incoming = None
+
+    def snapshot_installed(self, data: Message) -> None:
+        """Tell the leader how much of the snapshot, which is committed here, is durable."""
+        self._answer_snapshot(data, {"match": min(data["index"], self.log.durable_index)})
+
+    def _answer_snapshot(self, data: Message, progress: Message) -> None:
+        answer = {
+            "type": "install_snapshot_response",
+            "term": self.storage.term,
+            "index": data["index"],
+            "request_id": data["request_id"],
+        }
+        self.state.post(answer | progress, data["sender"])
+
+
+class RaftCandidate(Elector, Candidate):  # type: ignore[misc]  # raftos has no types
+    """raftos' candidate."""
+
+    def __init__(self, state: Any) -> None:
+        Candidate.__init__(self, state)
+        prepare(self.election_timer, callback=state.guarded(self._try_again))
+        self._voters: set[str] = set()
+
+    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    def on_receive_request_vote_response(self, data: Message) -> None:
+        """Let raftos count a vote, once per voter (V4) and only in this term (V5)."""
+        voter = self.state.get_sender_id(data["sender"])
+        in_this_term = data["term"] == self.storage.term
+        if in_this_term and data.get("vote_granted") and voter not in self._voters:
+            self._voters.add(voter)
+            Candidate.on_receive_request_vote_response(self, data)
+
+    def _try_again(self) -> None:
+        """No majority came: ask at once whether another election has a chance (L19)."""
+        self.state.to_follower()
+        self.state.state.start_election()

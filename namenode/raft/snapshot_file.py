@@ -1,0 +1,98 @@
+"""Snapshots of the replicated machine: what `kv.snapshot` writes, and what Raft adds in front.
+
+    file   = header, requests, snapshot              all integers big-endian
+    header = "PBKRSNP1", index u64, term u64, length of requests u32, crc32c of requests u32,
+             crc32c of the header so far u32
+
+`requests` is msgpack of [[client, sequence, index, conflict], ...]; `snapshot` as in KV.md. The
+same bytes travel to a member that is too far behind.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from paxosblock.checksum import crc32c
+from paxosblock.errors import CorruptionError
+from paxosblock.namenode.kv.disk import Disk, numbered, numbers, publish
+from paxosblock.namenode.kv.snapshot import decode_snapshot, encode_snapshot
+from paxosblock.namenode.raft.machine import EMPTY, MachineSnapshot, Remembered
+
+_KIND = "snapshot"
+_MAGIC = b"PBKRSNP1"
+_HEADER = struct.Struct(">8sQQII")
+_CRC = struct.Struct(">I")
+_REQUESTS = msgspec.msgpack.Decoder(list[Remembered])
+
+
+def encode(snapshot: MachineSnapshot) -> Iterator[bytes]:
+    """Yield the file in pieces."""
+    requests = msgspec.msgpack.encode(snapshot.requests)
+    header = _HEADER.pack(_MAGIC, snapshot.index, snapshot.term, len(requests), crc32c(requests))
+    yield header + _CRC.pack(crc32c(header)) + requests
+    yield from encode_snapshot(snapshot.state)
+
+
+def decode(name: str, data: bytes) -> MachineSnapshot:
+    """Read a snapshot; `name` is for messages.
+
+    Raises:
+        CorruptionError: damaged.
+    """
+    header, begin = data[: _HEADER.size], _HEADER.size + _CRC.size
+    if len(data) < begin or data[_HEADER.size : begin] != _CRC.pack(crc32c(header)):
+        raise CorruptionError(f"{name}: damaged at offset 0; restore the folder from a copy")
+    magic, index, term, length, checksum = _HEADER.unpack(header)
+    requests = data[begin : begin + length]
+    if magic != _MAGIC:
+        raise CorruptionError(f"{name}: not a snapshot of this version")
+    if len(requests) != length or crc32c(requests) != checksum:
+        raise CorruptionError(f"{name}: damaged at offset {begin}; restore the folder from a copy")
+    state = decode_snapshot(name, data[begin + length :])
+    if state.revision != index:
+        raise CorruptionError(f"{name}: its parts belong to entries {index} and {state.revision}")
+    return MachineSnapshot(term, _REQUESTS.decode(requests), state)
+
+
+def write(disk: Disk, folder: Path, snapshot: MachineSnapshot) -> int:
+    """Write the snapshot durably; return its size in bytes."""
+    return store(disk, folder, snapshot.index, encode(snapshot))
+
+
+def store(disk: Disk, folder: Path, index: int, chunks: Iterator[bytes]) -> int:
+    """Write the bytes of a snapshot of entry `index` durably; return how many they are."""
+    size = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal size
+        for chunk in chunks:
+            size += len(chunk)
+            yield chunk
+
+    disk.close(publish(disk, numbered(folder, _KIND, index), counted()))
+    return size
+
+
+def read(disk: Disk, folder: Path, index: int) -> bytes:
+    """Return the bytes of the snapshot of entry `index`."""
+    return disk.read(numbered(folder, _KIND, index))
+
+
+def load(disk: Disk, folder: Path) -> MachineSnapshot:
+    """Return the newest snapshot, an empty one when there is none.
+
+    Raises:
+        CorruptionError: it is damaged; an older one would lack its log.
+    """
+    found = numbers(disk.names(folder), _KIND)
+    if not found:
+        return EMPTY
+    path = numbered(folder, _KIND, found[-1])
+    snapshot = decode(str(path), disk.read(path))
+    if snapshot.index != found[-1]:
+        raise CorruptionError(f"{path}: is the snapshot of entry {snapshot.index}")
+    return snapshot

@@ -1,0 +1,124 @@
+"""The folder of one member: lock, vote, newest snapshot, log after it. Opening it blocks.
+
+folder/lock                     locked while a process has it open
+folder/vote                     term and vote (vote_file.py)
+folder/snapshot-<index>         the machine after that entry (snapshot_file.py)
+folder/journal-<position>       records of the log from that one on (log.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from paxosblock.errors import ConfigError, CorruptionError
+from paxosblock.namenode.kv.disk import Disk, FileHandle, remove_drafts
+from paxosblock.namenode.kv.journal import Journal
+from paxosblock.namenode.kv.snapshot import remove_older
+from paxosblock.namenode.raft import snapshot_file
+from paxosblock.namenode.raft.log import Tail, load_tail
+from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
+from paxosblock.namenode.raft.vote_file import VoteFile
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long files may grow, in bytes; `trailing_entries` stay in memory after a snapshot, so
+    that a member that is a little behind needs none.
+
+    A snapshot is due when the log has grown by `snapshot_bytes`, or by the size of the last
+    snapshot if that is more.
+    """
+
+    segment_bytes: int = 16 << 20
+    snapshot_bytes: int = 64 << 20
+    trailing_entries: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An open folder and what it held. The methods block."""
+
+    disk: Disk
+    folder: Path
+    lock: FileHandle
+    votes: VoteFile
+    machine: ReplicatedMachine
+    snapshot_term: int
+    tail: Tail
+    journal: Journal
+
+    @property
+    def snapshot_index(self) -> int:
+        return self.machine.revision
+
+    def write_snapshot(self, snapshot: MachineSnapshot) -> int:
+        """Write the snapshot durably; return its size in bytes."""
+        return snapshot_file.write(self.disk, self.folder, snapshot)
+
+    def read_snapshot(self, index: int) -> bytes:
+        """Return the bytes of a snapshot that was written here."""
+        return snapshot_file.read(self.disk, self.folder, index)
+
+    def receive_snapshot(self, data: bytes) -> tuple[MachineSnapshot, ReplicatedMachine]:
+        """Check a snapshot that another member sent, and write it durably.
+
+        Raises:
+            CorruptionError: it was damaged on its way; nothing was written.
+        """
+        snapshot = snapshot_file.decode("a received snapshot", data)
+        machine = ReplicatedMachine(snapshot)
+
+        def pieces() -> Iterator[bytes]:
+            yield data
+
+        snapshot_file.store(self.disk, self.folder, snapshot.index, pieces())
+        return snapshot, machine
+
+    def forget(self, index: int, remove_records: Callable[[], None]) -> None:
+        """Remove what the durable snapshot of entry `index` makes superfluous."""
+        remove_older(self.disk, self.folder, index)
+        remove_records()
+
+    def close(self) -> None:
+        """Close the files and release the folder."""
+        self.journal.close()
+        self.disk.close(self.lock)
+
+
+def open_folder(disk: Disk, folder: Path, segment_bytes: int) -> Opened:
+    """Lock and load the folder of a member, or create it.
+
+    Raises:
+        ConfigError: the folder is in use.
+        CorruptionError: a file is damaged where it had been durable.
+        OSError: the disk refuses.
+    """
+    disk.make_folder(folder)
+    try:
+        lock = disk.lock(folder / "lock")
+    except BlockingIOError as error:
+        raise ConfigError(f"{folder} is in use by another process") from error
+    try:
+        remove_drafts(disk, folder)
+        votes = VoteFile(disk, folder)
+        snapshot = snapshot_file.load(disk, folder)
+        tail, journal = load_tail(disk, folder, snapshot.index, snapshot.term, segment_bytes)
+        _check_terms(folder, votes, tail)
+        remove_older(disk, folder, snapshot.index)
+        machine = ReplicatedMachine(snapshot)
+        return Opened(disk, folder, lock, votes, machine, snapshot.term, tail, journal)
+    except BaseException:
+        disk.close(lock)
+        raise
+
+
+def _check_terms(folder: Path, votes: VoteFile, tail: Tail) -> None:
+    """The log cannot know a later term than the vote file, which was written first."""
+    last = tail.term_at(tail.last_index) or 0
+    if last > votes.vote.term:
+        raise CorruptionError(
+            f"{folder}: the log knows term {last}, the vote only {votes.vote.term}; "
+            "a vote may be lost: restore the folder from a copy, or empty it to join anew"
+        )

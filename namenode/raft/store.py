@@ -1,0 +1,235 @@
+"""The replicated `KeyValueStore`: one member's view of the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from paxosblock.errors import (
+    ConfigError,
+    InvalidRequestError,
+    PaxosBlockError,
+    StorageError,
+    UnavailableError,
+)
+from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.disk import Disk, OsDisk
+from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
+from paxosblock.namenode.raft.entry import EntryKind
+from paxosblock.namenode.raft.leader import RaftLeader
+from paxosblock.namenode.raft.machine import (
+    CLIENT_BYTES_MAX,
+    ReplicatedMachine,
+    RequestId,
+    Superseded,
+    encode_request,
+)
+from paxosblock.namenode.raft.node import Counters, RaftNode
+from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.storage import Opened, open_folder
+from paxosblock.namenode.raft.transport import Transport
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How this member stands, for reports: `lag` is how far others are behind, by address."""
+
+    role: str
+    term: int
+    leader: str | None
+    commit_index: int
+    applied_index: int
+    last_index: int
+    snapshot_index: int
+    lag: dict[str, int]
+    counters: Counters
+
+
+class ReplicatedStore:
+    """A durable `KeyValueStore` on an odd number of members, which survives the loss of a minority.
+
+    Members are known by their addresses (host:port); the list is the same on all of them.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        address: str,
+        members: Sequence[str],
+        transport: Transport,
+        *,
+        options: Options | None = None,
+        disk: Disk | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """Name the folder; nothing happens before `start`.
+
+        Raises:
+            ConfigError: `address` is not one of `members`, or one is there twice.
+        """
+        if address not in members or len(set(members)) != len(members):
+            raise ConfigError(f"{address} must be one of the members, each once: {list(members)}")
+        self._folder, self._address, self._members = folder, address, tuple(members)
+        self._transport = transport
+        self._options = options or Options()
+        self._disk = disk or OsDisk()
+        self._rng = rng or random.Random()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="raft-journal")
+        self._node: RaftNode | None = None
+        self._machine = ReplicatedMachine()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"ReplicatedStore({str(self._folder)!r}, {self._node!r})"
+
+    async def start(self) -> None:
+        assert self._node is None, "a store is started once"
+        loop = asyncio.get_running_loop()
+        segment_bytes = self._options.limits.segment_bytes
+        opening = loop.run_in_executor(
+            self._thread, open_folder, self._disk, self._folder, segment_bytes
+        )
+        try:
+            opened: Opened = await opening
+        except PaxosBlockError:
+            raise
+        except OSError as error:
+            where = error.filename or self._folder
+            raise StorageError(f"{where}: {error.strerror}") from error
+        self._machine = opened.machine
+        self._node = RaftNode(
+            self._address,
+            self._members,
+            opened=opened,
+            transport=self._transport,
+            executor=self._thread,
+            options=self._options,
+            rng=self._rng,
+        )
+        await self._node.start()
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            if self._node is not None:
+                await self._node.close()
+            self._thread.shutdown()
+
+    async def commit(
+        self, transaction: Transaction, request: RequestId | None = None
+    ) -> Committed | Conflict:
+        """As `KeyValueStore.commit`; with `request`, asking again changes nothing and returns
+        what was answered first.
+
+        Raises:
+            InvalidRequestError: also when the same client has made a later request since.
+        """
+        leader = self._leader()
+        payload, kind = encode_transaction(transaction), EntryKind.TRANSACTION
+        if request is not None:
+            payload, kind = _once(request, payload), EntryKind.ONCE
+        result: Committed | Conflict | Superseded = await leader.propose(kind, payload)
+        if isinstance(result, Superseded):
+            raise InvalidRequestError(
+                f"the request is older than request {result.latest} of the same client"
+            )
+        return result
+
+    async def barrier(self) -> View:
+        node = self._open()
+        index = await self._leader().read()
+        await node.wait_applied(index)
+        return self._machine
+
+    def view(self) -> View:
+        return self._machine
+
+    def is_leader(self) -> bool:
+        return self._node is not None and isinstance(self._role(self._node), RaftLeader)
+
+    def leader(self) -> str | None:
+        found: str | None = None if self._node is None else self._node.state.get_leader()
+        return found
+
+    async def wait_leadership(self) -> None:
+        node = self._open()
+
+        def leads() -> bool:
+            role = self._role(node)
+            return isinstance(role, RaftLeader) and self._machine.revision >= role.noop_index
+
+        await node.wait_until(leads)
+
+    def failure(self) -> StorageError | None:
+        return None if self._node is None else self._node.failure
+
+    async def hand_over(self, successor: str, timeout_s: float = 5.0) -> None:
+        """Make another member lead, without an election time-out in between.
+
+        Raises:
+            InvalidRequestError: it is no other member.
+            UnavailableError: this member does not lead, or the other one did not take over within
+                `timeout_s`; this one goes on.
+        """
+        node, leader = self._open(), self._leader()
+        if successor == self._address or successor not in self._members:
+            raise InvalidRequestError(f"{successor} is no other member of {list(self._members)}")
+        leader.hand_over(successor)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await node.wait_until(lambda: self._role(node) is not leader)
+        except TimeoutError as error:
+            raise UnavailableError(f"{successor} did not take over in {timeout_s} s") from error
+        finally:
+            leader.keep_leading()
+
+    def status(self) -> Status:
+        """How this member stands now.
+
+        Raises:
+            UnavailableError: the store is not open.
+        """
+        node = self._open()
+        role, log = self._role(node), node.log
+        lag = {}
+        if isinstance(role, RaftLeader):
+            lag = {peer: log.last_log_index - match for peer, match in log.match_index.items()}
+        return Status(
+            type(role).__name__.removeprefix("Raft").lower(),
+            node.hard_state.term,
+            self.leader(),
+            log.commit_index,
+            node.machine.revision,
+            log.last_log_index,
+            node.snapshot_index,
+            lag,
+            node.counters,
+        )
+
+    def _open(self) -> RaftNode:
+        if self._node is None or self._closed:
+            raise UnavailableError(f"the store {self._folder} is not open")
+        if self._node.failure is not None:
+            raise StorageError(self._node.failure.message)
+        return self._node
+
+    def _leader(self) -> RaftLeader:
+        role = self._role(self._open())
+        if not isinstance(role, RaftLeader):
+            known = f"{self.leader()} leads" if self.leader() else "no leader is known"
+            raise UnavailableError(f"{self._address} does not lead; {known}")
+        return role
+
+    @staticmethod
+    def _role(node: RaftNode) -> object:
+        return node.state.state
+
+
+def _once(request: RequestId, payload: bytes) -> bytes:
+    if len(request.client) > CLIENT_BYTES_MAX or not 0 <= request.sequence < 1 << 64:
+        raise InvalidRequestError(f"not a request id: {request}")
+    return encode_request(request, payload)

@@ -1,0 +1,173 @@
+"""Simulated processes: a `ReplicatedStore` on simulated disk and network, to be killed at will."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paxosblock.errors import PaxosBlockError
+from paxosblock.namenode.kv.interface import Committed, Conflict
+from paxosblock.namenode.raft.entry import Entry
+from paxosblock.namenode.raft.machine import Superseded
+from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.node import RaftNode
+from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.store import ReplicatedStore
+from tests.raft.checks import Checker
+from tests.raft.simulated_disk import SimulatedDisk
+from tests.raft.simulated_network import Network, SimulatedTransport
+from tests.raft.virtual_time import VirtualTimeLoop
+
+
+def node_of(store: ReplicatedStore) -> RaftNode:
+    """The node inside an open store: simulations look where products must not."""
+    node = store._node
+    assert node is not None
+    return node
+
+
+@dataclass(slots=True)
+class Process:
+    """One life of a member."""
+
+    store: ReplicatedStore
+    transport: SimulatedTransport
+    starting: asyncio.Task[None]
+
+
+@dataclass(slots=True)
+class Member:
+    """A member over its lives; `process` is None while it is down."""
+
+    address: str
+    disk: SimulatedDisk
+    process: Process | None = None
+
+    @property
+    def up(self) -> bool:
+        return self.process is not None and self.process.store._node is not None
+
+    @property
+    def node(self) -> RaftNode:
+        assert self.process is not None
+        return node_of(self.process.store)
+
+    @property
+    def store(self) -> ReplicatedStore:
+        assert self.process is not None
+        return self.process.store
+
+
+@dataclass(slots=True)
+class Members:
+    """The whole cluster."""
+
+    loop: VirtualTimeLoop
+    rng: random.Random
+    options: Options
+    addresses: tuple[str, ...]
+    checker: Checker = field(default_factory=Checker)
+    every: dict[str, Member] = field(init=False)
+    network: Network = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.network = Network(self.loop, random.Random(self.rng.random()))
+        self.network.on_send = self._watch
+        self.every = {each: Member(each, SimulatedDisk()) for each in self.addresses}
+
+    def up(self) -> list[Member]:
+        return [each for each in self.every.values() if each.up]
+
+    def leaders(self) -> list[Member]:
+        return [each for each in self.up() if each.store.is_leader()]
+
+    def start(self, member: Member) -> None:
+        """Begin a process; it is up when its folder is read."""
+        if member.process is None:
+            transport = SimulatedTransport(self.network, member.address)
+            store = ReplicatedStore(
+                Path("/member"),
+                member.address,
+                self.addresses,
+                transport,
+                options=self.options,
+                disk=member.disk,
+                rng=random.Random(self.rng.random()),
+            )
+            starting = self.loop.create_task(self._start(member, store))
+            member.process = Process(store, transport, starting)
+
+    async def _start(self, member: Member, store: ReplicatedStore) -> None:
+        try:
+            await store.start()
+        except (PaxosBlockError, OSError) as error:
+            if not member.disk.dead:
+                self.checker.violated("restart", f"{member.address} cannot start: {error!r}")
+            return
+        self._observe(member)
+
+    def _observe(self, member: Member) -> None:
+        machine = member.node.machine
+        apply = machine.apply_entry
+
+        def observed(index: int, entry: Entry) -> Committed | Conflict | Superseded:
+            self.checker.check_applied(member.address, index, entry)
+            return apply(index, entry)
+
+        machine.apply_entry = observed  # type: ignore[method-assign]  # only of this instance
+
+    def kill(self, member: Member) -> None:
+        """End the process at once; what it had not synced is lost, in part, and garbled."""
+        process = member.process
+        if process is None:
+            return
+        self.checker.counts["crashes"] += 1
+        member.process = None
+        self._leave_half_written(member.disk, process)
+        before = member.disk.bytes_lost
+        member.disk = member.disk.power_cut(self.rng)
+        self.checker.counts["bytes lost"] += member.disk.bytes_lost - before
+        process.transport.unplug()
+        process.starting.cancel()
+        node = process.store._node
+        if node is not None:
+            node.stop()
+            for task in (node._working, node._snapshotting):
+                if task is not None:
+                    task.cancel()
+
+    def _leave_half_written(self, disk: SimulatedDisk, process: Process) -> None:
+        """Most crashes find the journal's thread between a write and its sync."""
+        if not disk.dead and self.rng.random() < 0.7:
+            disk.fuse, disk.burns_before = self.rng.randint(1, 3), False
+            disk.burn = disk.die
+            self.loop.run_now(process.store._thread)
+
+    def light_fuse(self, member: Member) -> None:
+        """Kill the process right before or after one of its next disk operations."""
+
+        def burn() -> None:
+            member.disk.die()
+            self.checker.counts["crashes inside"] += 1
+            self.kill(member)
+
+        member.disk.fuse = self.rng.randint(1, 30)
+        member.disk.burns_before = self.rng.random() < 0.5
+        member.disk.burn = burn
+
+    def _watch(self, sender: str, peer: str, message: Message) -> None:
+        member = self.every[sender]
+        if member.up:
+            self.checker.check_message(member.node, sender, message)
+        if message["type"] == "request_vote_response" and message.get("vote_granted"):
+            self._blink(member)
+
+    def _blink(self, member: Member) -> None:
+        """A voter that restarts right after voting: forgotten votes are given twice."""
+        if self.rng.random() < self.blink:
+            self.loop.call_later(self.rng.uniform(0, 0.005), self.kill, member)
+            self.loop.call_later(self.rng.uniform(0.005, 0.02), self.start, member)
+
+    blink: float = 0.0

@@ -1,0 +1,245 @@
+"""One seed: a cluster, clients, and everything that can go wrong, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from paxosblock.errors import PaxosBlockError
+from paxosblock.namenode.kv.interface import Transaction
+from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.storage import Limits
+from tests.raft.checks import Checker
+from tests.raft.clients import Client, History
+from tests.raft.linearizability import UndecidedError, is_linearizable
+from tests.raft.members import Member, Members
+from tests.raft.simulated_network import Weather
+from tests.raft.virtual_time import VirtualTimeLoop, spread
+
+CLIENTS = 4
+FAULTS_S = 6.0
+HEALING_S = 8.0
+MESSAGES_MAX = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a seed showed: `violations` is empty when every rule held."""
+
+    seed: int
+    violations: tuple[str, ...]
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+@contextmanager
+def virtual_loop() -> Iterator[VirtualTimeLoop]:
+    """A fresh loop; what is left on it is cancelled."""
+    loop = VirtualTimeLoop()
+    asyncio.set_event_loop(loop)
+    try:
+        yield loop
+    finally:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+def options_of(rng: random.Random) -> Options:
+    """Sizes small enough that every limit is reached, times as in a fast cluster."""
+    low = rng.choice((0.15, 0.2, 0.4))
+    return Options(
+        heartbeat_s=0.05,
+        election_min_s=low,
+        election_max_s=low * rng.choice((1.05, 1.5, 3.0)),
+        commit_timeout_s=rng.choice((0.5, 5.0)),
+        append_entries_max=rng.choice((1, 2, 1024)),
+        append_window=rng.choice((1, 4)),
+        apply_entries_max=rng.choice((1, 3, 256)),
+        snapshot_chunk_bytes=rng.choice((64, 1024, 1 << 18)),
+        limits=Limits(
+            segment_bytes=rng.choice((200, 2000, 1 << 20)),
+            snapshot_bytes=rng.choice((300, 1500, 1 << 30)),
+            trailing_entries=rng.choice((0, 3, 10)),
+        ),
+    )
+
+
+class Simulation:
+    """The run of one seed."""
+
+    def __init__(self, seed: int, loop: VirtualTimeLoop, faults: bool = True) -> None:
+        self.rng = random.Random(seed)
+        self.loop = loop
+        self.seed = seed
+        self.faults = faults
+        self.storm = faults and seed % 4 == 3
+        size = self.rng.choice((3, 3, 3, 5, 5, 1, 2, 4)) if not self.storm else 5
+        addresses = tuple(f"n{number}:1" for number in range(size))
+        self.members = Members(loop, self.rng, options_of(self.rng), addresses)
+        self.checker: Checker = self.members.checker
+        self.history = History()
+        slowest = self.rng.choice((0.001, 0.01, 0.03, 0.12))
+        disk_rng = random.Random(self.rng.random())
+        loop.disk_delay = lambda: spread(disk_rng, 0.0002, slowest)
+
+    async def run(self) -> Outcome:
+        for member in self.members.every.values():
+            self.members.start(member)
+        work = [self.loop.create_task(client.run(FAULTS_S)) for client in self._clients()]
+        work.append(self.loop.create_task(self._watch()))
+        if self.faults:
+            work.append(self.loop.create_task(self._break_things()))
+        await asyncio.gather(*work)
+        await self._heal()
+        self._check_history()
+        self.checker.found += self.loop.lost
+        return Outcome(self.seed, tuple(self.checker.found), self._counts())
+
+    def _clients(self) -> list[Client]:
+        return [
+            Client(
+                f"c{n}", self.loop, random.Random(f"{self.seed}/{n}"), self.members, self.history
+            )
+            for n in range(CLIENTS)
+        ]
+
+    def _counts(self) -> Counter[str]:
+        counts = self.checker.counts
+        counts["answered"] = self.history.answered
+        counts["messages"] = self.members.network.sent
+        return counts
+
+    async def _watch(self) -> None:
+        while self.loop.now < FAULTS_S:
+            await self.loop.pass_time(0.1)
+            self.checker.check_logs(each.node for each in self.members.up())
+            if self.members.network.sent > MESSAGES_MAX:
+                self.checker.violated("economy", f"{MESSAGES_MAX} messages were sent")
+                raise RuntimeError(self.checker.found[-1])
+
+    # -- faults ---------------------------------------------------------------------------------
+
+    async def _break_things(self) -> None:
+        self.members.blink = 0.3 if self.storm else self.rng.choice((0, 0, 0.2))
+        while self.loop.now < FAULTS_S:
+            if self.storm:
+                await self._contend()
+            else:
+                await self.loop.pass_time(self.rng.uniform(0.05, 1.0))
+                self._break_one_thing()
+
+    def _break_one_thing(self) -> None:
+        rng, members = self.rng, self.members
+        victim = rng.choice(list(members.every.values()))
+        match rng.randrange(10):
+            case 0:
+                group = rng.sample(members.addresses, rng.randint(1, len(members.addresses)))
+                members.network.partition(set(group), members.addresses)
+            case 1:
+                members.network.cut.add((rng.choice(members.addresses), victim.address))
+            case 2:
+                leading = [each.address for each in members.leaders()]
+                members.network.partition(set(leading), members.addresses)
+            case 3 | 4:
+                members.network.heal()
+            case 5:
+                members.network.weather = self._weather()
+            case 6:
+                self._restart(victim)
+            case 7:
+                for member in members.every.values():
+                    self._restart(member)
+            case 8:
+                members.light_fuse(victim)
+                self.loop.call_later(rng.uniform(0.1, 1.5), members.start, victim)
+            case _:
+                self._hand_over(victim)
+
+    def _weather(self) -> Weather:
+        rng = self.rng
+        late_s = rng.choice((0.1, 1.0, 3.0))
+        return Weather(rng.uniform(0, 0.2), rng.uniform(0, 0.3), rng.uniform(0, 0.2), late_s)
+
+    def _restart(self, victim: Member) -> None:
+        self.members.kill(victim)
+        self.loop.call_later(self.rng.uniform(0.001, 0.8), self.members.start, victim)
+
+    def _hand_over(self, victim: Member) -> None:
+        async def hand_over(leader: Member) -> None:
+            try:
+                await leader.store.hand_over(victim.address, 0.5)
+            except PaxosBlockError:
+                self.checker.counts["hand-overs failed"] += 1
+            else:
+                self.checker.counts["hand-overs"] += 1
+
+        for leader in self.members.leaders():
+            self.loop.create_task(hand_over(leader))
+
+    async def _contend(self) -> None:
+        """Elections on purpose, with repeated and late messages: voting bugs show only here."""
+        rng = self.rng
+        self.members.network.weather = Weather(0.05, 0.5, 0.5, rng.choice((0.05, 0.3, 1.0)))
+        await self.loop.pass_time(rng.uniform(0.005, 0.25))
+        followers = [each for each in self.members.up() if not each.store.is_leader()]
+        for member in rng.sample(followers, min(len(followers), rng.randint(1, 3))):
+            member.node.guarded(member.node.state.to_candidate)()
+        if rng.random() < 0.1:
+            self._restart(rng.choice(list(self.members.every.values())))
+
+    # -- the end --------------------------------------------------------------------------------
+
+    async def _heal(self) -> None:
+        """Without faults there is progress, and all come to the same state."""
+        self.members.blink = 0.0
+        self.members.network.heal()
+        for member in self.members.every.values():
+            member.disk.fuse = -1
+            self.members.start(member)
+        try:
+            async with asyncio.timeout(HEALING_S):
+                while not await self._agreed():
+                    await self.loop.pass_time(0.05)
+        except TimeoutError:
+            self.checker.violated("progress", f"none: {[each.node for each in self.members.up()]}")
+        self.checker.check_logs(each.node for each in self.members.up())
+
+    async def _agreed(self) -> bool:
+        for leader in self.members.leaders():
+            try:
+                await leader.store.commit(Transaction(puts=((b"last", b""),)))
+            except PaxosBlockError:
+                return False
+            await self.loop.pass_time(0.3)
+            views = [list(each.store.view().scan(b"", b"")) for each in self.members.up()]
+            requests = [each.node.machine._requests for each in self.members.up()]
+            everybody = len(views) == len(self.members.every)
+            return everybody and all(
+                each == views[0] and known == requests[0]
+                for each, known in zip(views, requests, strict=True)
+            )
+        return False
+
+    def _check_history(self) -> None:
+        for key, operations in self.history.operations.items():
+            try:
+                if not is_linearizable(operations):
+                    self.checker.violated("linearizability", f"no order explains key {key!r}")
+            except UndecidedError:
+                self.checker.counts["undecided"] += 1
+
+
+def simulate(seed: int, faults: bool = True) -> Outcome:
+    """Run one seed; the same seed runs the same way."""
+    with virtual_loop() as loop:
+        try:
+            return loop.run_until_complete(Simulation(seed, loop, faults).run())
+        except RuntimeError as error:
+            return Outcome(seed, (str(error),))

@@ -1,0 +1,75 @@
+"""A slice of the simulation, and that it is one: the same seed runs the same way."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.raft.linearizability import Operation, is_linearizable
+from tests.raft.simulation import simulate
+from tests.raft.virtual_time import DeadlockError, VirtualTimeLoop
+
+SLICE = range(1000, 1040)
+
+
+@pytest.mark.parametrize("first", range(SLICE.start, SLICE.stop, 10))
+def test_no_rule_is_violated_whatever_fails(first: int) -> None:
+    outcomes = [simulate(seed) for seed in range(first, first + 10)]
+    assert [each for each in outcomes if each.violations] == []
+    assert sum(each.counts["elections"] for each in outcomes) > 20
+    assert sum(each.counts["answered"] for each in outcomes) > 500
+    assert sum(each.counts["crashes"] for each in outcomes) > 20
+
+
+def test_without_faults_one_leader_serves_all_the_time() -> None:
+    outcome = simulate(6, faults=False)
+    assert outcome.violations == ()
+    assert outcome.counts["elections"] == 1
+    assert outcome.counts["crashes"] == 0
+
+
+def test_the_same_seed_runs_the_same_way() -> None:
+    assert simulate(7) == simulate(7)
+
+
+def test_a_simulation_that_waits_for_nothing_says_so() -> None:
+    loop = VirtualTimeLoop()
+    try:
+        with pytest.raises(DeadlockError):
+            loop.run_until_complete(loop.create_future())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+def operation(
+    kind: str, value: str, called: float, answered: float | None, **more: object
+) -> Operation:
+    return Operation(kind, value, called, answered, **more)  # type: ignore[arg-type]  # of a test
+
+
+@pytest.mark.parametrize(
+    ("history", "expected"),
+    [
+        ([("write", "x", 0, 1), ("read", "x", 2, 3)], True),
+        ([("write", "x", 0, 1), ("read", "", 2, 3)], False),
+        ([("write", "x", 0, 3), ("read", "", 1, 2)], True),
+        ([("write", "x", 0, 3), ("read", "x", 1, 1.5), ("read", "", 1.6, 2)], False),
+        ([("write", "x", 0, None), ("read", "", 5, 6), ("read", "x", 7, 8)], True),
+        ([("write", "x", 0, None), ("read", "x", 5, 6), ("read", "", 7, 8)], False),
+    ],
+)
+def test_the_checker_of_histories_knows_right_from_wrong(
+    history: list[tuple[str, str, float, float | None]], expected: bool
+) -> None:
+    assert is_linearizable([operation(*each) for each in history]) is expected
+
+
+def test_the_checker_understands_swaps() -> None:
+    write = operation("write", "x", 0, 1)
+    good = operation("swap", "y", 2, 3, expected="x", swapped=True)
+    refused = operation("swap", "z", 2, 3, expected="x", swapped=False)
+    assert is_linearizable([write, good])
+    assert not is_linearizable([write, refused])
+    assert is_linearizable([write, good, refused])

@@ -1,0 +1,282 @@
+"""What a member keeps on disk: the vote, the log with its cuts, the snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from paxosblock.errors import ConfigError, CorruptionError
+from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.disk import OsDisk
+from paxosblock.namenode.kv.interface import Committed, Transaction, Versioned
+from paxosblock.namenode.raft import snapshot_file
+from paxosblock.namenode.raft.entry import Entry, EntryKind
+from paxosblock.namenode.raft.log import RaftLog
+from paxosblock.namenode.raft.machine import (
+    CLIENTS_MAX,
+    ReplicatedMachine,
+    RequestId,
+    Superseded,
+    encode_request,
+)
+from paxosblock.namenode.raft.storage import Opened, open_folder
+from paxosblock.namenode.raft.vote_file import Vote, VoteFile
+from tests.raft.simulated_disk import SimulatedDisk
+
+FOLDER = Path("/member")
+SEGMENT_BYTES = 300
+
+
+def entry(term: int, text: str = "") -> Entry:
+    return Entry(term, EntryKind.TRANSACTION, text.encode())
+
+
+def put(key: bytes, value: bytes) -> bytes:
+    return encode_transaction(Transaction(puts=((key, value),)))
+
+
+class OpenLog:
+    """A folder, its log, and a flushing task to be awaited."""
+
+    def __init__(self, opened: Opened, executor: ThreadPoolExecutor) -> None:
+        self.opened = opened
+        self.log = RaftLog(opened.tail, opened.journal, executor)
+        self.synced = asyncio.Event()
+
+    async def flushed(self) -> None:
+        while self.log.durable_index < self.log.last_log_index:
+            self.synced.clear()
+            await self.synced.wait()
+
+    def terms(self) -> list[int | None]:
+        first, last = self.log.base_index + 1, self.log.last_log_index
+        return [self.log.term_at(index) for index in range(first, last + 1)]
+
+
+@asynccontextmanager
+async def opened_log(folder: Path, term: int = 9) -> AsyncIterator[OpenLog]:
+    with ThreadPoolExecutor(1) as executor:
+        opened = open_folder(OsDisk(), folder, SEGMENT_BYTES)
+        if opened.votes.vote.term < term:
+            opened.votes.write(Vote(term, None))
+        work = OpenLog(opened, executor)
+        flushing = asyncio.create_task(work.log.flush(work.synced.set))
+        try:
+            yield work
+            await work.flushed()
+        finally:
+            flushing.cancel()
+            opened.close()
+
+
+def test_term_and_vote_are_one_record_that_survives(tmp_path: Path) -> None:
+    VoteFile(OsDisk(), tmp_path).write(Vote(7, "a:1"))
+    assert VoteFile(OsDisk(), tmp_path).vote == Vote(7, "a:1")
+
+
+@pytest.mark.parametrize("after", [Vote(4, None), Vote(5, "b:1"), Vote(5, None)])
+def test_a_vote_is_neither_changed_nor_forgotten_nor_of_an_older_term(
+    tmp_path: Path, after: Vote
+) -> None:
+    votes = VoteFile(OsDisk(), tmp_path)
+    votes.write(Vote(5, "a:1"))
+    with pytest.raises(AssertionError, match="second vote"):
+        votes.write(after)
+    assert VoteFile(OsDisk(), tmp_path).vote == Vote(5, "a:1")
+
+
+def test_a_crash_at_any_operation_leaves_the_old_vote_or_the_new_one() -> None:
+    found = set()
+    for fuse in range(1, 8):
+        for seed in range(20):
+            disk = SimulatedDisk()
+            VoteFile(disk, FOLDER).write(Vote(5, "a:1"))
+            disk.fuse, disk.burn = fuse, disk.die
+            with suppress(OSError):
+                VoteFile(disk, FOLDER).write(Vote(6, "b:1"))
+            found.add(VoteFile(disk.power_cut(random.Random(seed)), FOLDER).vote)
+    assert found == {Vote(5, "a:1"), Vote(6, "b:1")}
+
+
+def test_a_damaged_vote_stops_the_start(tmp_path: Path) -> None:
+    VoteFile(OsDisk(), tmp_path).write(Vote(7, "a:1"))
+    file = tmp_path / "vote"
+    data = bytearray(file.read_bytes())
+    data[9] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(CorruptionError, match=rf"^{file}: damaged; restore"):
+        VoteFile(OsDisk(), tmp_path)
+
+
+def test_a_folder_is_open_once_at_a_time(tmp_path: Path) -> None:
+    opened = open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
+    with pytest.raises(ConfigError, match="in use by another process"):
+        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
+    opened.close()
+    open_folder(OsDisk(), tmp_path, SEGMENT_BYTES).close()
+
+
+async def test_entries_come_back_with_their_terms(tmp_path: Path) -> None:
+    async with opened_log(tmp_path) as work:
+        for term in (1, 1, 2):
+            work.log.append(entry(term, f"of term {term}"))
+    async with opened_log(tmp_path) as work:
+        assert work.terms() == [1, 1, 2]
+        assert work.log.durable_index == 3
+        assert work.log.entry(3) == entry(2, "of term 2")
+
+
+async def test_a_tail_that_was_cut_and_replaced_stays_replaced(tmp_path: Path) -> None:
+    async with opened_log(tmp_path) as work:
+        for _ in range(5):
+            work.log.append(entry(1))
+        await work.flushed()
+        work.log.cut_from(3)
+        assert work.log.durable_index == 2
+        work.log.append(entry(2))
+        assert work.log.durable_index == 2
+    async with opened_log(tmp_path) as work:
+        assert work.terms() == [1, 1, 2]
+
+
+async def test_an_entry_counts_as_durable_only_when_it_is_the_one_that_was_written(
+    tmp_path: Path,
+) -> None:
+    async with opened_log(tmp_path) as work:
+        work.log.append(entry(1))
+        work.log.append(entry(1))
+        work.log.cut_from(2)  # before anything was flushed
+        work.log.append(entry(2))
+        assert work.log.durable_index == 0
+        await work.flushed()
+        assert work.log.durable_index == 2
+    async with opened_log(tmp_path) as work:
+        assert work.terms() == [1, 2]
+
+
+async def test_compaction_removes_segments_and_the_rest_follows_the_snapshot(
+    tmp_path: Path,
+) -> None:
+    machine = ReplicatedMachine()
+    async with opened_log(tmp_path) as work:
+        for number in range(40):
+            index = work.log.append(Entry(1, EntryKind.TRANSACTION, put(b"k", b"%d" % number)))
+            await work.flushed()
+            if index <= 30:
+                machine.apply_entry(index, work.log.entry(index))
+        before = len(list(tmp_path.glob("journal-*")))
+        work.opened.write_snapshot(machine.snapshot_after(1))
+        work.opened.forget(30, work.log.compact(30, 30 - 4))
+        assert work.log.base_index == 25
+        assert len(list(tmp_path.glob("journal-*"))) < before / 2
+    async with opened_log(tmp_path) as work:
+        assert work.opened.snapshot_index == 30
+        assert work.log.last_log_index == 40
+        assert work.opened.machine.get(b"k") == Versioned(b"29", 30)
+
+
+async def test_a_log_replaced_by_a_snapshot_does_not_come_back(tmp_path: Path) -> None:
+    machine = ReplicatedMachine()
+    for index in range(1, 11):
+        machine.apply_entry(index, Entry(3, EntryKind.NOOP, b""))
+    async with opened_log(tmp_path) as work:
+        for _ in range(12):
+            work.log.append(entry(1))
+        await work.flushed()
+        work.opened.write_snapshot(machine.snapshot_after(3))
+        work.log.reset(10, 3)
+        work.log.append(entry(3))
+    async with opened_log(tmp_path) as work:
+        assert (work.log.base_index, work.terms()) == (10, [3])
+
+
+async def test_a_crash_before_the_base_was_written_loses_only_what_the_snapshot_replaced(
+    tmp_path: Path,
+) -> None:
+    machine = ReplicatedMachine()
+    for index in range(1, 11):
+        machine.apply_entry(index, Entry(3, EntryKind.NOOP, b""))
+    async with opened_log(tmp_path) as work:
+        for _ in range(12):
+            work.log.append(entry(1))
+        await work.flushed()
+        work.opened.write_snapshot(machine.snapshot_after(3))
+    async with opened_log(tmp_path) as work:
+        assert (work.log.base_index, work.terms()) == (10, [])
+        work.log.append(entry(4))
+    async with opened_log(tmp_path) as work:
+        assert (work.log.base_index, work.terms()) == (10, [4])
+
+
+async def test_a_missing_segment_stops_the_start(tmp_path: Path) -> None:
+    async with opened_log(tmp_path) as work:
+        for _ in range(30):
+            work.log.append(entry(1, "some text"))
+            await work.flushed()
+    segments = sorted(tmp_path.glob("journal-*"))
+    assert len(segments) > 2
+    segments[0].unlink()
+    with pytest.raises(CorruptionError, match=r"entries 1 to \d+ are missing"):
+        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
+
+
+async def test_a_log_that_knows_a_later_term_than_the_vote_stops_the_start(tmp_path: Path) -> None:
+    async with opened_log(tmp_path) as work:
+        work.log.append(entry(9))
+    (tmp_path / "vote").unlink()
+    with pytest.raises(CorruptionError, match="the log knows term 9, the vote only 0"):
+        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
+
+
+def once(sequence: int, value: bytes) -> Entry:
+    payload = encode_request(RequestId(b"client", sequence), put(b"k", value))
+    return Entry(1, EntryKind.ONCE, payload)
+
+
+def test_a_request_is_applied_once_also_after_a_snapshot(tmp_path: Path) -> None:
+    machine = ReplicatedMachine()
+    assert machine.apply_entry(1, once(1, b"first")) == Committed(1)
+    assert machine.apply_entry(2, once(1, b"first")) == Committed(1)
+    snapshot_file.write(OsDisk(), tmp_path, machine.snapshot_after(1))
+    machine = ReplicatedMachine(snapshot_file.load(OsDisk(), tmp_path))
+    assert machine.apply_entry(3, once(1, b"first")) == Committed(1)
+    assert machine.get(b"k") == Versioned(b"first", 1)
+    assert machine.apply_entry(4, once(2, b"second")) == Committed(4)
+    assert machine.apply_entry(5, once(1, b"first")) == Superseded(2)
+    assert machine.get(b"k") == Versioned(b"second", 4)
+
+
+def test_the_client_that_was_quiet_longest_is_forgotten_first() -> None:
+    machine = ReplicatedMachine()
+    empty = encode_transaction(Transaction())
+    for index in range(1, CLIENTS_MAX + 2):
+        request = RequestId(b"%d" % index, 1)
+        machine.apply_entry(index, Entry(1, EntryKind.ONCE, encode_request(request, empty)))
+    remembered = machine.snapshot_after(1).requests
+    assert len(remembered) == CLIENTS_MAX
+    assert remembered[0].client == b"2"
+
+
+@pytest.mark.parametrize("place", [9, 30, 60])
+def test_a_flipped_bit_in_a_snapshot_is_noticed(place: int) -> None:
+    machine = ReplicatedMachine()
+    machine.apply_entry(1, once(1, b"value"))
+    data = bytearray(b"".join(snapshot_file.encode(machine.snapshot_after(1))))
+    assert snapshot_file.decode("s", bytes(data)).index == 1
+    data[place] ^= 4
+    with pytest.raises(CorruptionError, match=r"^s: damaged at offset \d+"):
+        snapshot_file.decode("s", bytes(data))
+
+
+def test_opening_does_not_depend_on_what_a_crash_left_of_drafts(tmp_path: Path) -> None:
+    open_folder(OsDisk(), tmp_path, SEGMENT_BYTES).close()
+    (tmp_path / "vote.tmp").write_bytes(b"half")
+    (tmp_path / f"snapshot-{7:020d}.tmp").write_bytes(b"half")
+    open_folder(OsDisk(), tmp_path, SEGMENT_BYTES).close()
+    assert list(tmp_path.glob("*.tmp")) == []
