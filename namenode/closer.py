@@ -15,9 +15,10 @@ from paxosblock.namenode.background import Background
 from paxosblock.namenode.catalog import Catalog
 from paxosblock.namenode.finalizer import Finalizer
 from paxosblock.namenode.leases import Expired, Leases
-from paxosblock.namenode.records import RECOVERY_WRITER, BlockEntry, FileInode
+from paxosblock.namenode.records import RECOVERY_WRITER, FileInode
 from paxosblock.namenode.recoverer import Recoverer
 from paxosblock.namenode.replicas import Replicas
+from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import WriterId
 
 _log = logging.getLogger(__name__)
@@ -56,9 +57,9 @@ class Closer:
             NotFoundError, FencedError, InvalidRequestError: as `blocks.close`.
             NotReadyError: a block is not complete yet; the file stays open, ask again.
         """
-        for entry in await self._catalog.blocks_of(number):
-            if entry.record.finalized and entry.record.length:
-                await self._wait_complete(entry)
+        holder = await self._catalog.holder(number)
+        if holder is not None and holder.writer == writer:
+            await self._wait_complete(number)
         closed = await self._catalog.close_file(number, writer)
         self._leases.release(number)
         for entry in closed.dropped:
@@ -105,10 +106,15 @@ class Closer:
             await self._recoverer.finalize(entry.record.block)
         return await self.close(number, RECOVERY_WRITER)
 
-    async def _wait_complete(self, entry: BlockEntry) -> None:
-        record = entry.record
-        if self._replicas.is_complete(record, self._min_replication):
-            return
+    async def _wait_complete(self, number: int) -> None:
+        """Wait until enough members have reported every block that stays in the file."""
+        for entry in await self._catalog.blocks_of(number):
+            record = entry.record
+            kept = record.finalized and record.length
+            if kept and not self._replicas.is_complete(record, self._min_replication):
+                await self._wait_reported(record)
+
+    async def _wait_reported(self, record: BlockRecord) -> None:
         self._finalizer.spread(record)
         try:
             async with asyncio.timeout(self._wait_s):

@@ -10,6 +10,7 @@ from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.catalog import Catalog
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.records import BlockEntry
 from paxosblock.namenode_api import DeletePath, ListDirectory
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.memory_store import MemoryStore
@@ -121,6 +122,21 @@ async def test_a_take_over_that_a_crash_interrupted_is_finished_by_the_next_proc
     second = await new_scene(store=store, network=network, config=config)
     await wait_until_async(lambda: file_is_closed(second.node.catalog, "/f"))
     assert (await second.node.catalog.stat("/f")).length == 20
+    await second.close()
+
+
+async def test_members_that_never_heard_of_the_decision_hear_it_when_they_report() -> None:
+    store = MemoryStore()
+    network = Network(acceptors("s1", "s2", "s3"))
+    first = await new_scene(store=store, network=network)
+    view = await first.add_block(await first.create("/f"))
+    first.write(view, 2, 2, 2)
+    await finalize(first.node.catalog, BlockEntry(view.record), 2)
+    await first.close()
+    second = await new_scene(store=store, network=network)
+    record = (await second.node.catalog.get_block(view.record.block)).record
+    await wait_until_async(lambda: len(second.node.replicas.holders(record)) == 3)
+    assert all(a.replicas[record.block].length == 2 for a in network.reach.values())
     await second.close()
 
 

@@ -30,6 +30,11 @@ def test_a_renewal_starts_both_limits_again(leases: Leases) -> None:
     assert leases.expired(1200) == (Expired(3, BOB),)
 
 
+def test_opening_another_file_renews_too(leases: Leases) -> None:
+    leases.open(ANN, 4, 50)
+    assert leases.is_live(ANN, 109)
+
+
 def test_after_the_hard_limit_the_files_are_to_be_recovered(leases: Leases) -> None:
     assert leases.expired(1199) == ()
     assert leases.expired(1200) == (Expired(1, ANN), Expired(2, ANN), Expired(3, BOB))

@@ -39,17 +39,18 @@ def wish(
     )
 
 
+MOSTLY = st.sampled_from([True] * 5 + [False])
 CANDIDATES = st.lists(
     st.builds(
         Candidate,
         storage=st.integers(0, 30).map(lambda n: StorageId(f"s{n}")),
         node=st.sampled_from(["n1", "n2", "n3", "n4", "n5"]),
-        free_bytes=st.sampled_from([0, 99, 100, 1000]),
+        free_bytes=st.sampled_from([99, 100, 1000, 1000]),
         load=st.integers(0, 3),
         pending_bytes=st.sampled_from([0, 100]),
-        live=st.booleans(),
+        live=MOSTLY,
         stale=st.booleans(),
-        failed=st.booleans(),
+        failed=MOSTLY.map(lambda well: not well),
     ),
     unique_by=lambda c: c.storage,
     max_size=12,

@@ -99,7 +99,8 @@ def test_a_reported_replica_gets_a_verdict(
 
 def test_deleting_never_reaches_a_recovery_that_is_under_way() -> None:
     """D7: the bound is below any generation that an APPEND or REBUILD may have promised."""
-    assert judge(DECIDED, True, summary("s9", RBW, 1, 1)).up_to == DECIDED.finalized_generation
+    appending = replace(DECIDED, generation=Generation(5))
+    assert judge(appending, True, summary("s9", RBW, 1, 1)).up_to == DECIDED.finalized_generation
     assert judge(REBUILT, True, summary("s9", RBW, 1, 1)).up_to == REBUILT.writer_generation - 1
 
 
