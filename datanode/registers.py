@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.block import Block
@@ -45,17 +45,9 @@ from paxosblock.protocol.types import (
 )
 from paxosblock.wire import HEADER_BYTES, Flags, Header
 
-T = TypeVar("T")
-
 _log = logging.getLogger(__name__)
 _SYNC: Final = int(Flags.SYNC)
 _NOWHERE: Final = StorageId("")
-
-
-def _must_wait(block: Block, vote: Vote, effect: Effect | None) -> bool:
-    """Whether the vote may only leave once its chunk is on stable storage (2.8)."""
-    asked = isinstance(effect, SyncChunks) or (isinstance(effect, AppendChunk) and effect.sync)
-    return asked and block.synced <= vote.index
 
 
 class Registers:
@@ -306,3 +298,9 @@ class Registers:
         for block in self._blocks.values():
             if block.volume is volume:
                 block.changed()
+
+
+def _must_wait(block: Block, vote: Vote, effect: Effect | None) -> bool:
+    """Whether the vote may only leave once its chunk is on stable storage (2.8)."""
+    asked = isinstance(effect, SyncChunks) or (isinstance(effect, AppendChunk) and effect.sync)
+    return asked and block.synced <= vote.index

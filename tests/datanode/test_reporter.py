@@ -1,0 +1,262 @@
+"""What NameNodes hear from a DataNode, over real control calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from paxosblock.config import DataNodeConfig
+from paxosblock.datanode.disk import Disk, OsDisk
+from paxosblock.datanode.node import DataNode, open_volumes
+from paxosblock.datanode_api import Ask
+from paxosblock.errors import CorruptionError, NotReadyError
+from paxosblock.methods import Done, Method
+from paxosblock.namenode_api import (
+    BLOCK_REPORT,
+    HEARTBEAT,
+    REGISTER,
+    REPORT_BAD_REPLICA,
+    BadReplica,
+    BlockReport,
+    Heartbeat,
+    HeartbeatAnswer,
+    Register,
+)
+from paxosblock.protocol.messages import Create, Delete, Finalize
+from paxosblock.protocol.types import BlockId, Durability, Generation, ReplicaState
+from paxosblock.rpc import RpcClient, RpcRouter
+from tests.datanode.faulty_disk import FaultyDisk
+from tests.datanode.node import BLOCK, WINDOW, frame, name
+from tests.waiting import wait_until_async
+
+T = TypeVar("T")
+
+QUICK = DataNodeConfig(heartbeat_interval_s=0.05, block_report_interval_s=3600.0)
+
+
+@dataclass
+class Listener:
+    """A NameNode's end of the four calls, which takes down what it is told."""
+
+    heard: list[Any] = field(default_factory=list)
+    answer: HeartbeatAnswer = field(default_factory=lambda: HeartbeatAnswer(register=False))
+    knows: str = ""
+    runner: web.AppRunner | None = None
+
+    async def start(self, port: int = 0) -> str:
+        """Listen; returns the address."""
+        app, router = web.Application(), RpcRouter()
+        for method in (REGISTER, HEARTBEAT, BLOCK_REPORT, REPORT_BAD_REPLICA):
+            router.register(method.name, method.request, self._answer_of(method))
+        router.add_to(app)
+        self.runner = web.AppRunner(app)
+        await self.runner.setup()
+        await web.TCPSite(self.runner, "127.0.0.1", port).start()
+        return f"127.0.0.1:{self.runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        """Nobody is reached here any more."""
+        if self.runner is not None:
+            await self.runner.cleanup()
+
+    def _answer_of(self, method: Method[Any, Any]) -> Callable[[Any], Any]:
+        async def answer(request: Any) -> object:
+            incarnation = getattr(request, "incarnation", self.knows)
+            if isinstance(request, Register):
+                self.knows = incarnation
+            elif incarnation != self.knows:
+                raise NotReadyError("register first")
+            self.heard.append(request)
+            return self.answer if method is HEARTBEAT else Done()
+
+        return answer
+
+    def all(self, kind: type[T]) -> list[T]:
+        """Everything of this kind that was heard."""
+        return [message for message in self.heard if isinstance(message, kind)]
+
+    async def hears(self, kind: type[T], which: Callable[[T], bool] = lambda _: True) -> T:
+        """Wait for such a message."""
+        await wait_until_async(lambda: [m for m in self.all(kind) if which(m)], what=kind.__name__)
+        return next(message for message in self.all(kind) if which(message))
+
+
+@asynccontextmanager
+async def reporting(
+    folder: Path, *addresses: str, disk: Disk | None = None
+) -> AsyncIterator[DataNode]:
+    """A DataNode that reports to these NameNodes and says it is reached at port 4242."""
+    async with RpcClient() as client:
+        volumes = open_volumes(disk or OsDisk(), [folder], "node-1", QUICK, "boot-1")
+        node = DataNode("node-1", volumes, addresses, client, QUICK)
+        await node.load()
+        node.start("127.0.0.1:4242")
+        try:
+            yield node
+        finally:
+            await node.close()
+
+
+@asynccontextmanager
+async def namenode() -> AsyncIterator[tuple[Listener, str]]:
+    """A listening NameNode's end and its address."""
+    listener = Listener()
+    address = await listener.start()
+    try:
+        yield listener, address
+    finally:
+        await listener.stop()
+
+
+async def create(node: DataNode, block: BlockId = BLOCK) -> None:
+    """Make a replica on the only volume."""
+    request = Create(block, WINDOW, Durability.DISK)
+    await node.accept(Ask(node.volumes[0].storage, create=request))
+
+
+async def write(node: DataNode, count: int) -> None:
+    """Write chunks and wait until they are durable."""
+    loop = asyncio.get_running_loop()
+    votes = [loop.create_future() for _ in range(count)]
+    for index, vote in enumerate(votes):
+        header, sent = frame(index)
+        node.registers.write(header, memoryview(sent), vote.set_result)
+    await asyncio.gather(*votes)
+
+
+async def finalize(node: DataNode, count: int) -> None:
+    """Finalize the first `count` chunks under generation 1."""
+    request = Finalize(
+        BLOCK, Generation(1), Generation(0), count, 100 * count, (), WINDOW, Durability.DISK
+    )
+    await node.accept(Ask(node.volumes[0].storage, finalize=request))
+
+
+async def test_a_node_registers_reports_everything_and_then_sends_heartbeats(
+    tmp_path: Path,
+) -> None:
+    async with namenode() as (listener, address), reporting(tmp_path, address) as node:
+        await listener.hears(Heartbeat)
+        register, report = listener.heard[:2]
+        assert isinstance(register, Register)
+        assert (register.node, register.address) == ("node-1", "127.0.0.1:4242")
+        (storage,) = register.storages
+        assert storage.storage == node.volumes[0].storage
+        assert 0 < storage.free_bytes < storage.capacity_bytes
+        assert isinstance(report, BlockReport)
+        assert (report.full, report.replicas) == (True, ())
+
+
+async def test_a_change_is_reported_as_it_happens(tmp_path: Path) -> None:
+    async with namenode() as (listener, address), reporting(tmp_path, address) as node:
+        await listener.hears(BlockReport, lambda report: report.full)
+        await create(node)
+        await write(node, 2)
+        await finalize(node, 2)
+        report = await listener.hears(
+            BlockReport,
+            lambda report: any(
+                found.state.state is ReplicaState.FINALIZED for found in report.replicas
+            ),
+        )
+        (summary,) = report.replicas
+        assert (report.full, summary.hdfs_state, summary.last) == (False, "finalized", name(1))
+
+
+async def test_a_deleted_replica_is_reported_as_deleted(tmp_path: Path) -> None:
+    async with namenode() as (listener, address), reporting(tmp_path, address) as node:
+        await create(node)
+        await listener.hears(BlockReport, lambda report: bool(report.replicas))
+        delete = Delete(BLOCK, Generation(0))
+        await node.accept(Ask(node.volumes[0].storage, delete=delete))
+        await listener.hears(BlockReport, lambda report: report.deleted == (BLOCK,))
+
+
+async def test_a_namenode_that_forgot_the_node_gets_everything_again(tmp_path: Path) -> None:
+    async with namenode() as (listener, address), reporting(tmp_path, address) as node:
+        await create(node)
+        await listener.hears(Heartbeat)
+        listener.heard.clear()
+        listener.answer = HeartbeatAnswer(register=True)
+        await listener.hears(Register)
+        listener.answer = HeartbeatAnswer(register=False)
+        report = await listener.hears(BlockReport, lambda report: report.full)
+        assert [found.state.block for found in report.replicas] == [BLOCK]
+
+
+async def test_a_namenode_may_ask_for_the_whole_report(tmp_path: Path) -> None:
+    async with namenode() as (listener, address), reporting(tmp_path, address):
+        await listener.hears(Heartbeat)
+        listener.heard.clear()
+        listener.answer = HeartbeatAnswer(register=False, report=True)
+        await listener.hears(BlockReport, lambda report: report.full)
+        assert listener.all(Register) == []
+
+
+async def test_a_namenode_that_is_down_keeps_nobody_waiting_and_is_told_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    async with namenode() as (up, address), namenode() as (down, other):
+        await down.stop()
+        async with reporting(tmp_path, address, other) as node:
+            await up.hears(Heartbeat)
+            await create(node)
+            await up.hears(BlockReport, lambda report: bool(report.replicas))
+            assert down.heard == []
+            await down.start(int(other.rpartition(":")[2]))
+            report = await down.hears(BlockReport, lambda report: report.full)
+            assert [found.state.block for found in report.replicas] == [BLOCK]
+
+
+async def test_a_change_that_was_not_heard_is_told_again(tmp_path: Path) -> None:
+    async with namenode() as (listener, address), reporting(tmp_path, address) as node:
+        await listener.hears(Heartbeat)
+        await listener.stop()
+        await create(node)
+        listener.heard.clear()
+        await listener.start(int(address.rpartition(":")[2]))
+        await listener.hears(BlockReport, lambda report: bool(report.replicas))
+
+
+async def test_damage_is_reported_and_the_replica_no_more(tmp_path: Path) -> None:
+    async with namenode() as (listener, address), reporting(tmp_path, address) as node:
+        await create(node)
+        block = node.find(BLOCK, node.volumes[0].storage)
+        assert block is not None
+        node.registers.mark_corrupt(block, str(CorruptionError("a bit has flipped")))
+        bad = await listener.hears(BadReplica)
+        assert (bad.block, bad.storage) == (BLOCK, node.volumes[0].storage)
+        assert "bit has flipped" in bad.reason
+
+
+async def test_damage_that_is_found_at_the_start_is_reported(tmp_path: Path) -> None:
+    async with namenode() as (listener, address):
+        async with reporting(tmp_path, address) as node:
+            await create(node)
+        (tmp_path / "rbw" / "blk_7.meta").write_bytes(b"garbage")
+        listener.heard.clear()
+        async with reporting(tmp_path, address):
+            bad = await listener.hears(BadReplica)
+            assert bad.block == BLOCK
+            report = await listener.hears(BlockReport, lambda report: report.full)
+            assert report.replicas == ()
+
+
+async def test_a_failed_volume_is_reported_with_its_reason(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with (
+        namenode() as (listener, address),
+        reporting(tmp_path, address, disk=disk) as node,
+    ):
+        await create(node)
+        disk.broken_below = tmp_path
+        await write(node, 1)
+        beat = await listener.hears(Heartbeat, lambda beat: beat.storages[0].failed != "")
+        assert "Input/output error" in beat.storages[0].failed
+        assert beat.storages[0].free_bytes == 0

@@ -1,0 +1,74 @@
+"""A data stream at a DataNode: what a peer can make it hold is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+from paxosblock.calls import CallChannel, open_channel
+from paxosblock.datanode.counters import Counters
+from paxosblock.datanode.session import MAX_WAITING_VOTES, Session
+from paxosblock.datanode_api import STREAM_CALLS, STREAM_REPLIES
+from paxosblock.stream import STREAM_PATH, upgrade_handler
+from paxosblock.wire import MessageTable
+from tests.datanode.faulty_disk import FaultyDisk
+from tests.datanode.node import Node, chunk, frame, running
+from tests.datanode.process import Votes
+from tests.waiting import wait_until_async
+
+
+@asynccontextmanager
+async def stream_to(node: Node) -> AsyncIterator[tuple[CallChannel, Votes, Counters]]:
+    """A data stream to these registers."""
+    counters = Counters(node.registers, node.volumes)
+    app = web.Application()
+    handler = upgrade_handler(app, lambda _: Session(node.registers, node.reader, counters))
+    app.router.add_get(STREAM_PATH, handler)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    votes = Votes()
+    calls, replies = MessageTable(STREAM_CALLS), MessageTable(STREAM_REPLIES)
+    channel = await open_channel("127.0.0.1", runner.addresses[0][1], calls, replies, votes)
+    try:
+        yield channel, votes, counters
+    finally:
+        channel.connection.abort()
+        await channel.connection.wait_closed()
+        await runner.cleanup()
+
+
+async def test_a_connection_is_not_read_while_too_many_votes_wait_for_the_disk(
+    tmp_path: Path,
+) -> None:
+    disk = FaultyDisk()
+    size = 20_000
+    total = MAX_WAITING_VOTES * 4
+    async with running(tmp_path, disk=disk) as node, stream_to(node) as (channel, votes, _):
+        await node.create()
+        block = next(node.registers.blocks())
+        disk.may_sync.clear()
+        for index in range(total):
+            channel.connection.send(frame(index, chunk(index, size))[1])
+        await wait_until_async(lambda: block.replica and block.replica.length >= MAX_WAITING_VOTES)
+        assert block.replica is not None
+        # What was read from the socket before the pause still came.
+        assert block.replica.length < MAX_WAITING_VOTES + 64 * 1024 / size + 1
+        disk.may_sync.set()
+        await wait_until_async(lambda: len(votes.votes) == total)
+        assert block.synced == total
+
+
+async def test_votes_and_refusals_are_counted(tmp_path: Path) -> None:
+    async with running(tmp_path) as node, stream_to(node) as (channel, votes, counters):
+        await node.create()
+        channel.connection.send(frame(0)[1])
+        channel.connection.send(frame(7)[1])
+        await wait_until_async(lambda: votes.votes and votes.nacks)
+        text = counters.metrics.render().decode()
+        assert "paxosblock_datanode_votes_total 1.0" in text
+        assert 'paxosblock_datanode_nacks_total{reason="gap"} 1.0' in text
+        assert "paxosblock_datanode_streams 1.0" in text
