@@ -1,0 +1,184 @@
+"""K1-K12: every compare-and-set on a block's record, rule by rule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from paxosblock.protocol import finalize
+from paxosblock.protocol.finalize import BlockRecord, Refused, Why
+from paxosblock.protocol.invariants import InvariantError
+from paxosblock.protocol.types import BlockState, WriterId
+from tests.protocol.build import ABC, WRITER, A, B, D, applied, gs, record, size
+
+OTHER = WriterId("w2")
+UC, UR, FINALIZED = BlockState.UNDER_CONSTRUCTION, BlockState.UNDER_RECOVERY, BlockState.FINALIZED
+
+
+def recovering(generation: int = 1) -> BlockRecord:
+    return record(state=UR, generation=gs(generation))
+
+
+def done(length: int = 2, fgs: int = 2) -> BlockRecord:
+    return record(
+        state=FINALIZED,
+        generation=gs(fgs),
+        finalized_generation=gs(fgs),
+        length=length,
+        size_bytes=size(length),
+    )
+
+
+def why(outcome: BlockRecord | Refused) -> Why:
+    assert isinstance(outcome, Refused)
+    return outcome.why
+
+
+def test_k1_a_new_block_belongs_to_its_writer_in_generation_0() -> None:
+    assert (record().state, record().generation, record().writer) == (UC, 0, WRITER)
+
+
+def test_k2_a_seal_gets_a_fresh_generation_and_marks_the_record() -> None:
+    first = applied(finalize.allocate_seal(record()))
+    second = applied(finalize.allocate_seal(first))
+    assert (first.state, first.generation, second.generation) == (UR, 1, 2)
+
+
+def test_k2_a_finalized_block_is_not_sealed_again() -> None:
+    """A4: FinalizeBlock(b) answers the recorded length."""
+    assert why(finalize.allocate_seal(done())) is Why.FINALIZED
+
+
+def test_k3_only_the_writer_of_the_current_generation_may_rebuild() -> None:
+    assert applied(finalize.allocate_rebuild(record(), WRITER, gs(0))).generation == 1
+    assert why(finalize.allocate_rebuild(record(), OTHER, gs(0))) is Why.NOT_WRITER
+    assert why(finalize.allocate_rebuild(record(), WRITER, gs(5))) is Why.NOT_WRITER
+    assert why(finalize.allocate_rebuild(recovering(), WRITER, gs(0))) is Why.NEWER
+    assert why(finalize.allocate_rebuild(done(), WRITER, gs(0))) is Why.FINALIZED
+
+
+def test_k4_an_append_leaves_the_block_finalized_until_it_is_installed() -> None:
+    allocated = applied(finalize.allocate_append(done()))
+    assert (allocated.state, allocated.generation, allocated.length) == (FINALIZED, 3, 2)
+    assert why(finalize.allocate_append(record())) is Why.NOT_FINALIZED
+
+
+def test_k5_the_latest_seal_decides_the_length_under_a_fresh_generation() -> None:
+    ended = applied(finalize.finalize_by_recovery(recovering(), gs(0), gs(1), 1, size(1)))
+    assert (ended.state, ended.length, ended.size_bytes) == (FINALIZED, 1, size(1))
+    assert ended.finalized_generation == ended.generation == 2
+
+
+def test_k5_an_overtaken_seal_gives_way() -> None:
+    """M17."""
+    assert why(finalize.finalize_by_recovery(recovering(2), gs(0), gs(1), 1, 1)) is Why.NEWER
+
+
+def test_k5_a_seal_of_another_config_is_refused() -> None:
+    """M12."""
+    moved = replace(recovering(2), writer_generation=gs(1))
+    assert why(finalize.finalize_by_recovery(moved, gs(0), gs(2), 1, 1)) is Why.NEWER
+
+
+def test_k5_the_loser_adopts_the_recorded_length() -> None:
+    refused = finalize.finalize_by_recovery(done(), gs(0), gs(1), 1, 1)
+    assert isinstance(refused, Refused)
+    assert (refused.why, refused.record.length) == (Why.FINALIZED, 2)
+
+
+def test_k6_the_writer_closes_also_while_a_recovery_is_under_way() -> None:
+    """A5."""
+    ended = applied(finalize.finalize_by_writer(recovering(3), WRITER, gs(0), 2, size(2)))
+    assert (ended.state, ended.finalized_generation, ended.length) == (FINALIZED, 4, 2)
+
+
+def test_k6_a_repeated_close_succeeds_again_and_changes_nothing() -> None:
+    assert finalize.finalize_by_writer(done(), WRITER, gs(0), 2, size(2)) == done()
+
+
+def test_k6_a_close_with_another_length_learns_the_recorded_one() -> None:
+    assert why(finalize.finalize_by_writer(done(), WRITER, gs(0), 1, size(1))) is Why.FINALIZED
+
+
+def test_k6_a_writer_of_another_generation_does_not_close() -> None:
+    assert why(finalize.finalize_by_writer(record(), OTHER, gs(0), 0, 0)) is Why.NOT_WRITER
+    assert why(finalize.finalize_by_writer(record(), WRITER, gs(1), 0, 0)) is Why.NOT_WRITER
+
+
+def test_k7_a_rebuild_installs_its_members_and_starts_an_epoch() -> None:
+    allocated = record(generation=gs(1))
+    moved = applied(finalize.install_rebuild(allocated, gs(0), gs(1), (A, B, D), 1))
+    assert (moved.writer_generation, moved.members, moved.base_length) == (1, (A, B, D), 1)
+    grant = finalize.grant(moved)
+    assert (grant.generation, grant.length) == (1, 1)
+
+
+def test_k7_a_rebuild_that_was_overtaken_or_sealed_is_refused() -> None:
+    """M12."""
+    overtaken = record(generation=gs(2))
+    sealed = replace(recovering(1))
+    assert why(finalize.install_rebuild(overtaken, gs(0), gs(1), ABC, 1)) is Why.NEWER
+    assert why(finalize.install_rebuild(sealed, gs(0), gs(1), ABC, 1)) is Why.NEWER
+    assert why(finalize.install_rebuild(done(), gs(0), gs(1), ABC, 1)) is Why.FINALIZED
+
+
+def test_k7_an_append_opens_the_block_for_its_writer_at_the_recorded_length() -> None:
+    allocated = applied(finalize.allocate_append(done()))
+    opened = applied(finalize.install_append(allocated, gs(0), gs(3), ABC, OTHER))
+    assert (opened.state, opened.writer, opened.base_length) == (UC, OTHER, 2)
+    assert opened.writer_generation == 3
+
+
+def test_k7_an_append_is_refused_after_a_truncate() -> None:
+    cut = applied(finalize.truncate(applied(finalize.allocate_append(done())), 1, size(1)))
+    assert why(finalize.install_append(cut, gs(0), gs(3), ABC, OTHER)) is Why.NEWER
+    assert why(finalize.install_append(record(), gs(0), gs(3), ABC, OTHER)) is Why.NOT_FINALIZED
+
+
+def test_k7_an_operators_force_ends_with_the_epoch() -> None:
+    allocated = applied(finalize.allocate_append(replace(done(), forced=True)))
+    assert not applied(finalize.install_append(allocated, gs(0), gs(3), ABC, OTHER)).forced
+
+
+def test_k8_a_truncate_decides_a_shorter_version() -> None:
+    cut = applied(finalize.truncate(done(), 1, size(1)))
+    assert (cut.length, cut.size_bytes, cut.finalized_generation) == (1, size(1), 3)
+    assert why(finalize.truncate(done(), 3, size(3))) is Why.BAD_LENGTH
+    assert why(finalize.truncate(record(), 0, 0)) is Why.NOT_FINALIZED
+
+
+def test_k9_a_given_up_append_is_ended_by_finalizing_the_same_length_again() -> None:
+    again = applied(finalize.truncate(applied(finalize.allocate_append(done())), 2, size(2)))
+    assert (again.length, again.finalized_generation) == (2, 4)
+
+
+def test_k12_a_reported_copy_becomes_a_member() -> None:
+    assert applied(finalize.add_replica(done(), D, gs(2))).members == (*ABC, D)
+    assert finalize.add_replica(done(), A, gs(2)) == done()
+    assert why(finalize.add_replica(done(), D, gs(1))) is Why.NEWER
+    assert why(finalize.add_replica(record(), D, gs(1))) is Why.NOT_FINALIZED
+
+
+def test_p5_finalize_carries_the_decided_version() -> None:
+    message = finalize.finalize_message(done(), (A,))
+    assert (message.finalized_generation, message.length, message.holders) == (2, 2, (A,))
+    with pytest.raises(InvariantError, match="P5"):
+        finalize.finalize_message(record())
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (record(generation=gs(2)), record(generation=gs(1))),
+        (record(), record(members=(A, B, D))),
+        (done(2), replace(done(2), length=1)),
+        (record(), record(writer_generation=gs(1))),
+    ],
+    ids=["gs falls", "members without epoch", "length without fgs", "wgs above gs"],
+)
+def test_i8_a_record_that_goes_backwards_is_an_error_of_our_own(
+    before: BlockRecord, after: BlockRecord
+) -> None:
+    with pytest.raises(InvariantError, match="I8"):
+        after.check_follows(before)

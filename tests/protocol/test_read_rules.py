@@ -1,0 +1,146 @@
+"""R1, R2, R3, R-fin: what a reader may conclude, rule by rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from paxosblock.protocol import read
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.messages import ReadReply
+from paxosblock.protocol.read import Progress, QuorumRead, Version
+from paxosblock.protocol.types import BlockState, ReplicaState
+from tests.protocol.build import ABC, A, B, C, D, gs, read_reply, record, size
+
+FINALIZED = {"state": ReplicaState.FINALIZED, "finalized_generation": gs(2)}
+
+
+def asked(reading: QuorumRead, *replies: ReadReply) -> QuorumRead:
+    for reply in replies:
+        reading = read.on_read_reply(reading, reply)
+    return reading
+
+
+def done_record(**changes: Any) -> BlockRecord:
+    facts = {
+        "state": BlockState.FINALIZED,
+        "generation": gs(2),
+        "finalized_generation": gs(2),
+        "length": 2,
+        "size_bytes": size(2),
+    }
+    return record(**{**facts, **changes})
+
+
+def test_r2_equal_answers_of_a_quorum_are_the_answer() -> None:
+    reading = asked(read.quorum_read(record()), read_reply(A, 1), read_reply(C, 1))
+    assert (reading.progress, reading.goal, reading.goal_bytes) == (Progress.DONE, 1, size(1))
+
+
+def test_r2_unequal_answers_wait_until_a_quorum_has_the_longest() -> None:
+    reading = asked(read.quorum_read(record()), read_reply(A, 2), read_reply(B, 1))
+    assert (reading.progress, reading.goal) == (Progress.WAITING, 2)
+    assert read.to_ask(reading) == (B, C)
+    assert asked(reading, read_reply(B, 2)).progress is Progress.DONE
+
+
+def test_r2_does_not_chase_a_writer_that_goes_on() -> None:
+    reading = asked(read.quorum_read(record()), read_reply(A, 2), read_reply(B, 1))
+    later = asked(reading, read_reply(C, 9))
+    assert (later.progress, later.goal) == (Progress.DONE, 2)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"max_generation": gs(1)},
+        {"max_generation": gs(1), "accepted_generation": gs(1)},
+        {"weak": True},
+        {"state": ReplicaState.FINALIZED},
+    ],
+    ids=["promised [M30]", "recovered [M07]", "weak [M29]", "finalized"],
+)
+def test_r2_counts_only_replicas_in_the_writers_generation(changes: dict[str, Any]) -> None:
+    bad = read_reply(A, 1, **changes)
+    assert not read.is_good(bad, gs(0))
+    reading = asked(read.quorum_read(record()), bad)
+    assert (reading.answers, reading.bad) == ((), (A,))
+
+
+def test_r2_goes_on_without_one_bad_member_and_starts_over_without_two() -> None:
+    reading = asked(read.quorum_read(record()), read_reply(A, 1, weak=True))
+    assert reading.progress is Progress.WAITING
+    assert read.to_ask(reading) == (B, C)
+    assert asked(reading, read_reply(B, 1), read_reply(C, 1)).progress is Progress.DONE
+    assert asked(reading, read_reply(B, 1, weak=True)).progress is Progress.STALE_RECORD
+
+
+def test_r2_an_answer_that_reached_the_goal_stays_when_its_member_moves_on() -> None:
+    reading = asked(read.quorum_read(record()), read_reply(A, 2), read_reply(B, 1))
+    moved = asked(reading, read_reply(C, 1, weak=True), read_reply(B, 2))
+    assert (moved.progress, moved.goal) == (Progress.DONE, 2)
+
+
+def test_r2_strangers_do_not_count() -> None:
+    assert asked(read.quorum_read(record()), read_reply(D, 1)).answers == ()
+
+
+def test_r1_needs_the_same_answer_of_all_and_never_returns_the_minimum() -> None:
+    """M08."""
+    reading = asked(read.all_replica_read(record()), *(read_reply(m, 1) for m in (A, B)))
+    unequal = asked(reading, read_reply(C, 0))
+    assert (unequal.progress, unequal.goal) == (Progress.WAITING, 1)
+    assert asked(unequal, read_reply(C, 1)).progress is Progress.DONE
+
+
+def test_r3_returns_what_all_members_are_known_to_have_voted_for() -> None:
+    reply = read_reply(A, 5, acknowledged_count=3)
+    assert read.relaxed_length(record(), reply) == 3
+    assert read.relaxed_length(record(), reply, seen=4) == 4
+    assert read.relaxed_length(record(), read_reply(A, 5, weak=True)) is None
+    assert read.relaxed_length(record(), read_reply(D, 5)) is None
+    assert read.relaxed_length(record(writer_generation=gs(1)), reply) is None
+
+
+def test_r_fin_an_exact_replica_of_the_recorded_version_serves() -> None:
+    exact = read_reply(A, 2, accepted_generation=gs(2), finalized_length=2, **FINALIZED)
+    assert read.serves_finalized(done_record(), exact)
+    assert not read.serves_finalized(done_record(members=(B, C)), exact)
+    assert not read.serves_finalized(record(), exact)
+
+
+def test_r_fin_a_straggler_of_another_version_with_the_right_length_does_not_serve() -> None:
+    """F8."""
+    straggler = read_reply(A, 2, accepted_generation=gs(2), finalized_length=2, **FINALIZED)
+    later = done_record(generation=gs(5), finalized_generation=gs(5), writer_generation=gs(4))
+    assert not read.serves_finalized(later, straggler)
+
+
+def test_r_fin_a_replica_that_an_append_reopened_still_serves_the_finalized_part() -> None:
+    reopened = read_reply(
+        A,
+        2,
+        max_generation=gs(3),
+        accepted_generation=gs(3),
+        epoch=gs(3),
+        finalized_generation=gs(2),
+        finalized_length=2,
+    )
+    assert read.serves_finalized(done_record(), reopened)
+
+
+def test_r_fin_before_anybody_was_told_a_strong_member_with_enough_chunks_serves() -> None:
+    assert read.serves_finalized(done_record(), read_reply(A, 3))
+    assert not read.serves_finalized(done_record(), read_reply(A, 1))
+    assert not read.serves_finalized(done_record(), read_reply(A, 3, weak=True))
+
+
+def test_bytes_of_an_unfinalized_version_come_from_strong_replicas_of_its_epoch() -> None:
+    reading = asked(read.quorum_read(record()), *(read_reply(m, 1) for m in ABC[:2]))
+    version = read.unfinalized_version(reading)
+    assert version == Version(gs(0), gs(-1), 1)
+    assert read.holds(version, read_reply(C, 1))
+    assert not read.holds(version, read_reply(C, 0))
+    assert not read.holds(version, read_reply(C, 1, weak=True))
+    assert not read.holds(version, read_reply(C, 1, epoch=gs(1)))
