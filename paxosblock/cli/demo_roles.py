@@ -24,6 +24,8 @@ def follow(url: str, path: str) -> None:
     digest, length = hashlib.sha256(), 0
     with Client(url) as client:
         for piece in client.follow(path):
+            if not length:
+                _tell(length=len(piece))
             digest.update(piece)
             length += len(piece)
     _tell(length=length, digest=digest.hexdigest())

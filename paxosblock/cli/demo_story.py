@@ -118,19 +118,22 @@ class Stage:
 def first_file(stage: Stage) -> None:
     """Write the source while somebody follows and a DataNode dies; compare every byte."""
     report, source = stage.report, stage.source
+    report.mark(f"writing {FIRST}")
     out = stage.client.create(FIRST, overwrite=True)
     with _role("follow", stage.cluster.url, FIRST) as follower:
-        report.mark(f"writing {FIRST}; a second process follows it")
         with out, open(source.path, "rb") as file:
+            stage.send(out, file, PIECE_BYTES)
+            out.hflush()
+            report.mark(f"a second process follows it: it has {_word(follower)['length']} bytes")
             stage.send(out, file, source.size_bytes * 4 // 10)
             victim = _kill_in_mid_write(stage, out, file)
             stage.send(out, file, source.size_bytes * 3 // 10)
             restart = threading.Thread(target=_start_again, args=(stage, victim))
             restart.start()
             stage.send(out, file, source.size_bytes)
-        report.mark(f"{FIRST} closed")
-        seen = _last_word(follower)
-    report.mark("the follower has seen the end")
+        closed_ms = report.mark(f"{FIRST} closed")
+        seen = _word(follower)
+    report.mark(f"the follower has seen the end, {now_ms() - closed_ms:.0f} ms after the close")
     restart.join()
     written = (source.size_bytes, source.digest)
     report.check(
@@ -262,15 +265,14 @@ def _words(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def _last_word(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """What a process says at its end.
+def _word(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The next thing a process says.
 
     Raises:
-        UnavailableError: it failed; the message quotes it.
+        UnavailableError: it ended instead; the message quotes it.
     """
-    said = list(_words(process))
-    if said:
-        return said[-1]
+    for word in _words(process):
+        return word
     assert process.stderr is not None
     reason = process.stderr.read().strip().splitlines()[-1:]
     raise UnavailableError(f"the second process failed: {' '.join(reason)}")

@@ -19,6 +19,7 @@ def test_the_demo_kills_recovers_and_verifies(paxosblock: Paxosblock) -> None:
     result = paxosblock("demo", "--size", "24MiB")
     assert (result.code, result.err) == (0, "")
     for step in (
+        "a second process follows it: it has ",
         "gets SIGKILL in mid-write",
         "detected by the client, recovery started",
         "sealed (",

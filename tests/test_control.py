@@ -1,0 +1,175 @@
+"""Control calls without an event loop: what each way to fail tells the caller."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import msgspec
+import pytest
+
+from paxosblock.control import call, call_any, healthy, split_address
+from paxosblock.errors import (
+    DeadlineError,
+    NotFoundError,
+    OutcomeUnknownError,
+    ProtocolError,
+    UnavailableError,
+)
+from paxosblock.namenode_api import DELETE, DeletePath, Deletion
+from paxosblock.wire import encode_error
+
+REQUEST = DeletePath("/a")
+
+
+@contextmanager
+def answering(status: int, body: bytes) -> Iterator[str]:
+    """An HTTP server that answers each request with this."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST
+
+        def log_message(self, *_: object) -> None:
+            """Nobody reads this."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def taking_one(handle: Callable[[socket.socket], object]) -> Iterator[str]:
+    """A server that accepts one connection and does this with it."""
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        with connection:
+            handle(connection)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            thread.join()
+
+
+@pytest.fixture
+def closed() -> Iterator[str]:
+    """An address where nobody listens, and nobody else can."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def test_an_answer_comes_back_as_its_type() -> None:
+    with answering(200, msgspec.msgpack.encode(Deletion(existed=True))) as address:
+        assert call(address, DELETE, REQUEST) == Deletion(existed=True)
+
+
+def test_an_error_of_the_node_comes_back_as_itself() -> None:
+    error = NotFoundError("'/a': no such file or directory", path="/a")
+    with (
+        answering(404, encode_error(error)) as address,
+        pytest.raises(NotFoundError, match=r"^'/a': no such") as caught,
+    ):
+        call(address, DELETE, REQUEST)
+    assert caught.value.details == {"path": "/a"}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (404, b"<html>", "is not a paxosblock node: it answered HTTP 404"),
+        (200, b"<html>", "does not answer like a paxosblock node: "),
+    ],
+)
+def test_another_web_server_is_told_apart(status: int, body: bytes, reason: str) -> None:
+    with (
+        answering(status, body) as address,
+        pytest.raises(ProtocolError, match=rf"^{address} {reason}"),
+    ):
+        call(address, DELETE, REQUEST)
+
+
+def test_nobody_there_means_that_nothing_was_done(closed: str) -> None:
+    with pytest.raises(
+        UnavailableError, match=rf"^cannot connect to {closed}: connection refused$"
+    ):
+        call(closed, DELETE, REQUEST)
+
+
+def test_a_peer_that_hangs_up_leaves_the_outcome_unknown() -> None:
+    with (
+        taking_one(lambda connection: connection.recv(1)) as address,
+        pytest.raises(OutcomeUnknownError, match=f"^{address} hung up before it answered$"),
+    ):
+        call(address, DELETE, REQUEST)
+
+
+def test_a_peer_that_says_nothing_is_given_up_in_time() -> None:
+    def wait_for_the_end(connection: socket.socket) -> None:
+        while connection.recv(4096):
+            pass
+
+    with (
+        taking_one(wait_for_the_end) as address,
+        pytest.raises(DeadlineError, match=f"^{address} did not answer in 0.05 s$"),
+    ):
+        call(address, DELETE, REQUEST, timeout_s=0.05)
+
+
+def test_the_next_address_is_asked_when_nobody_is_at_the_first(closed: str) -> None:
+    with answering(200, msgspec.msgpack.encode(Deletion(existed=False))) as address:
+        assert not call_any([closed, address], DELETE, REQUEST).existed
+    with pytest.raises(UnavailableError, match="no NameNode is given"):
+        call_any([], DELETE, REQUEST)
+
+
+def test_no_other_address_is_asked_when_something_may_have_been_done() -> None:
+    with (
+        taking_one(lambda connection: connection.recv(1)) as first,
+        answering(200, msgspec.msgpack.encode(Deletion(existed=True))) as second,
+        pytest.raises(OutcomeUnknownError),
+    ):
+        call_any([first, second], DELETE, REQUEST)
+
+
+@pytest.mark.parametrize(("status", "healthy_then"), [(200, True), (503, False)])
+def test_a_node_is_healthy_when_it_says_so(status: int, healthy_then: bool) -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.recv(4096)
+        connection.sendall(b"HTTP/1.1 %d x\r\nContent-Length: 0\r\n\r\n" % status)
+
+    with taking_one(answer) as address:
+        assert healthy(address) is healthy_then
+
+
+def test_nobody_there_is_not_healthy(closed: str) -> None:
+    assert not healthy(closed)
+
+
+@pytest.mark.parametrize("text", ["host", ":1", "host:", "host:x", "host:65536", "host:-1", ""])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(UnavailableError, match=r"is not an address: write host:port$"):
+        split_address(text)
+
+
+def test_addresses_may_be_ipv6() -> None:
+    assert split_address("[::1]:9870") == ("::1", 9870)
