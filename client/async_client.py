@@ -20,7 +20,7 @@ from paxosblock.client.session import Session
 from paxosblock.client.transport import DataConnections
 from paxosblock.client.url import cluster_addresses
 from paxosblock.config import ClientConfig, load_config
-from paxosblock.errors import InvalidRequestError, NotFoundError
+from paxosblock.errors import InvalidRequestError, NotDirectoryError, NotFoundError
 from paxosblock.namenode_api import (
     CREATE,
     DELETE,
@@ -102,6 +102,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close all connections. Files that are open fail when they are used again."""
+        self._session.namenodes.close()
         await self._session.leases.close()
         await self._session.writing.close()
         await self._session.reading.close()
@@ -212,7 +213,7 @@ class AsyncClient:
         """Whether there is a file or directory at `path`."""
         try:
             await self.stat(path)
-        except NotFoundError:
+        except (NotFoundError, NotDirectoryError):
             return False
         return True
 

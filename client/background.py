@@ -70,9 +70,18 @@ class BackgroundLoop:
         if not self.usable or threading.current_thread() is self._thread:
             last.close()
             return
-        self.submit(last).wait(STOP_WITHIN_S)
+        self.submit(_end_all(last)).wait(STOP_WITHIN_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(STOP_WITHIN_S)
+
+
+async def _end_all(last: Coroutine[Any, Any, None]) -> None:
+    """Run `last`, then cancel whatever else still runs."""
+    await last
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 class Running(Generic[T]):

@@ -10,7 +10,8 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
 from paxosblock.client.chunks import Chunk
 from paxosblock.client.namenode import NameNodes
@@ -35,6 +36,9 @@ from paxosblock.protocol.types import BlockId, Generation, Reason, StorageId, Wr
 from paxosblock.wire import Flags, FrameKind, Header
 
 _logger = logging.getLogger(__name__)
+
+GRACE_S: Final = 0.05
+"""How long a vote that is overdue may still take to be read from its socket."""
 
 
 class BlockFailed(Exception):
@@ -252,14 +256,22 @@ class BlockWriter:
         """W4: a member's connection ended."""
         self._fail((storage,), str(error))
 
-    def _look_at_the_clock(self) -> None:
-        """W4: one timer watches all chunks on the way; the oldest was sent first."""
+    def _look_at_the_clock(self, *, again: bool = False) -> None:
+        """W4: one timer watches all chunks on the way; the oldest was sent first.
+
+        Who comes late is given another moment: if this process stood still, the votes are in the
+        sockets already and only wait to be read.
+        """
         self._timer = None
         if not self._in_flight or self._failure is not None:
             return
         left_s = self._in_flight[0].sent_at + self._vote_timeout_s - self._loop.time()
         if left_s > 0:
             self._timer = self._loop.call_later(left_s, self._look_at_the_clock)
+            return
+        if not again:
+            look_again = partial(self._look_at_the_clock, again=True)
+            self._timer = self._loop.call_later(GRACE_S, look_again)
             return
         voted = zip(self.members, self._writer.voted, strict=True)
         late = tuple(storage for storage, count in voted if count <= self._writer.acknowledged)

@@ -132,7 +132,7 @@ class AsyncFileReader:
     async def next_piece(self) -> memoryview:
         """The next bytes as they were received, without a copy; empty at the end.
 
-        A piece has at most 2 MiB and stays valid as long as it is held.
+        A piece has at most 2 MiB (or one chunk, if that is more) and stays valid while it is held.
 
         Raises: as `read`.
         """

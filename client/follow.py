@@ -53,7 +53,7 @@ class Follower:
             if not view.status.open:
                 return
             if view.blocks and view.blocks[-1].record.state is BlockState.UNDER_CONSTRUCTION:
-                async for data in self._watch(view.blocks[-1], decided):
+                async for data in self._watch(view.blocks[-1]):
                     yield data
             if self.position > before:
                 backoff = self._backoff()
@@ -70,7 +70,7 @@ class Follower:
         self._file_id = view.status.file_id
         return view
 
-    async def _watch(self, block: BlockView, decided: list[Extent]) -> AsyncIterator[bytes]:
+    async def _watch(self, block: BlockView) -> AsyncIterator[bytes]:
         """Deliver what is added to a block under construction, until its record changes."""
         known = 0
         while True:
@@ -78,7 +78,7 @@ class Follower:
             if read.progress is not Progress.DONE or read.goal <= known:
                 return
             known = read.goal
-            async for data in self._deliver([*decided, unfinalized_extent(block, read)]):
+            async for data in self._deliver([unfinalized_extent(block, read)]):
                 yield data
 
     async def _deliver(self, extents: list[Extent]) -> AsyncIterator[bytes]:

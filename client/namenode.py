@@ -9,6 +9,7 @@ from typing import TypeVar
 from paxosblock.client.backoff import Backoff
 from paxosblock.errors import (
     DeadlineError,
+    InvalidRequestError,
     NotReadyError,
     Outcome,
     OutcomeUnknownError,
@@ -44,6 +45,11 @@ class NameNodes:
         self._timeout_s = timeout_s
         self._retry_for_s = retry_for_s
         self._current = 0
+        self._closed = False
+
+    def close(self) -> None:
+        """Refuse every further call, also those that are being tried again."""
+        self._closed = True
 
     async def call(
         self,
@@ -60,6 +66,7 @@ class NameNodes:
 
         Raises:
             PaxosBlockError: what the NameNode answered, if asking again cannot help.
+            InvalidRequestError: the client is closed.
             UnavailableError, NotReadyError: nobody could serve it in time; nothing was done.
             OutcomeUnknownError, DeadlineError: it may or may not have been done.
         """
@@ -78,6 +85,8 @@ class NameNodes:
         self, method: Method[Q, A], request: Q, idempotent: bool, backoff: Backoff
     ) -> A:
         """Ask every NameNode once, beginning with the one that answered last."""
+        if self._closed:
+            raise InvalidRequestError("the client is closed")
         last: PaxosBlockError = UnavailableError("no NameNode is given")
         for _ in self._addresses:
             address = self._addresses[self._current]

@@ -90,6 +90,7 @@ class MemoryDataNode:
         self.replicas: dict[BlockId, Replica] = {}
         self.frames: defaultdict[BlockId, list[bytes]] = defaultdict(list)
         self.chunks_received = 0
+        self.reads_asked = 0
         self.reads_served = 0
         self.reads_of_state = 0
         self.watches = 0
@@ -175,6 +176,7 @@ class MemoryDataNode:
 
     async def read_bytes(self, request: ReadBytes) -> Bulk:
         """Chunks of a version, damaged as the faults say."""
+        self.reads_asked += 1
         if self.faults.silent_reads:
             await asyncio.Event().wait()
         reply = self.handle_read(Read(request.block))

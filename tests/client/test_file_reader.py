@@ -233,3 +233,15 @@ async def test_a_closed_reader_reads_nothing() -> None:
         await file.close()
         with pytest.raises(InvalidRequestError, match="closed"):
             await file.read()
+
+
+async def test_closing_the_client_ends_what_is_being_fetched() -> None:
+    async with stored() as (cluster, fs):
+        for node in cluster.nodes:
+            node.faults.silent_reads = True
+        file = await fs.open("/a")
+        reading = asyncio.create_task(file.read())
+        await wait_until_async(lambda: any(node.reads_asked for node in cluster.nodes))
+        await fs.close()
+        with pytest.raises(InvalidRequestError, match="client is closed"):
+            await asyncio.wait_for(reading, 5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 
 import pytest
 
@@ -273,3 +274,21 @@ async def test_an_empty_file_has_no_block() -> None:
             pass
         assert cluster.files["/a"].blocks == []
         assert cluster.content("/a") == b""
+
+
+async def test_a_process_that_stood_still_does_not_blame_the_datanodes() -> None:
+    """The votes came in time; it was us who did not read them."""
+    async with memory_cluster(vote_timeout_s=0.1) as (cluster, fs), await fs.create("/a") as out:
+        await out.write(b"hello")
+        flush = asyncio.create_task(out.hflush())
+        await wait_until_async(lambda: cluster.nodes[0].chunks_received == 1 or flush.done())
+        stand_still(0.3)
+        receipt = await flush
+        assert (receipt.chunk, receipt.generation) == (0, 0)
+
+
+def stand_still(seconds: float) -> None:
+    """Block the event loop, as a program does that computes for long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
