@@ -8,9 +8,11 @@ the audit, starts again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 from paxosblock.errors import PaxosBlockError
-from paxosblock.namenode.acceptors import Acceptors
+from paxosblock.namenode.acceptors import Acceptors, Answer
 from paxosblock.namenode.alarms import Alarms
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.catalog import Catalog
@@ -19,12 +21,15 @@ from paxosblock.namenode.records import BlockEntry
 from paxosblock.namenode.replicas import Replicas
 from paxosblock.namenode_api import FinalizeBlock
 from paxosblock.protocol.finalize import BlockRecord, finalize_message
-from paxosblock.protocol.messages import Delete, Finalized, Nack
+from paxosblock.protocol.messages import Delete, Finalize, Finalized, Nack
 from paxosblock.protocol.types import BlockId, Generation, Reason, StorageId
 
 PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Between one Finalize and the next to the same member; after the last it is left alone."""
-DELETES_AT_ONCE = 32
+ASKED_AT_ONCE = 32
+"""Questions to one storage at a time; one that hangs holds up nobody else's."""
+UNDER_WAY_MAX = 4096
+"""Tasks after which work that can wait for a block report or an audit is left to them."""
 
 
 class Finalizer:
@@ -48,7 +53,13 @@ class Finalizer:
         self._alarms = alarms
         self._background = background
         self._spreading: dict[tuple[BlockId, StorageId], Generation] = {}
-        self._deleting = asyncio.Semaphore(DELETES_AT_ONCE)
+        self._lanes: dict[StorageId, asyncio.Semaphore] = {}
+        self._under_way = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is room for work that can wait."""
+        return self._under_way < UNDER_WAY_MAX
 
     async def finalize_by_writer(self, request: FinalizeBlock) -> BlockEntry:
         """K6, and P5 behind it. Raises what `blocks.finalize_by_writer` documents."""
@@ -70,13 +81,14 @@ class Finalizer:
             return
         self._spreading[key] = generation
         name = f"Finalize of block {record.block} at {member}"
-        task = self._background.start(self._keep_telling(record, member), name)
+        task = self._start(self._keep_telling(record, member), name)
         task.add_done_callback(lambda _: self._told(key, generation))
 
     def delete(self, block: BlockId, storage: StorageId, up_to: Generation) -> None:
         """D7: drop a replica. If that fails, the next block report finds it again."""
-        name = f"Delete of block {block} at {storage}"
-        self._background.start(self._delete(block, storage, up_to), name)
+        if self.has_room:
+            name = f"Delete of block {block} at {storage}"
+            self._start(self._delete(block, storage, up_to), name)
 
     def delete_everywhere(self, entry: BlockEntry) -> None:
         """The block left the catalog: its members drop their replicas."""
@@ -89,7 +101,7 @@ class Finalizer:
     def copy_again(self, record: BlockRecord, storage: StorageId, why: str) -> None:
         """The replica at `storage` is damaged: replace it by a copy from another holder."""
         name = f"repair of block {record.block} at {storage}"
-        self._background.start(self._replace(record, storage, why), name)
+        self._start(self._replace(record, storage, why), name)
 
     async def _replace(self, record: BlockRecord, storage: StorageId, why: str) -> None:
         await self._make_room(record, storage, why)
@@ -121,7 +133,7 @@ class Finalizer:
     ) -> bool:
         """Ask once; True when there is nothing more to ask of this member."""
         try:
-            answer = await self._acceptors.ask(member, finalize_message(record, holders))
+            answer = await self._ask(member, finalize_message(record, holders))
         except PaxosBlockError as error:
             self._note(record, "not finalized yet", str(error), member)
             return False
@@ -139,10 +151,23 @@ class Finalizer:
                 return False  # it lacks chunks: again, once somebody holds all of them
 
     async def _delete(self, block: BlockId, storage: StorageId, up_to: Generation) -> None:
-        async with self._deleting:
-            answer = await self._acceptors.ask(storage, Delete(block, up_to))
+        answer = await self._ask(storage, Delete(block, up_to))
         event, detail = describe(answer)
         self._history.add(block, up_to, event, storage, detail)
+
+    async def _ask(self, storage: StorageId, question: Finalize | Delete) -> Answer:
+        lane = self._lanes.setdefault(storage, asyncio.Semaphore(ASKED_AT_ONCE))
+        async with lane:
+            return await self._acceptors.ask(storage, question)
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        self._under_way += 1
+        task = self._background.start(work, name)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        self._under_way -= 1
 
     def _told(self, key: tuple[BlockId, StorageId], generation: Generation) -> None:
         if self._spreading.get(key) == generation:

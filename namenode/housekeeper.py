@@ -20,6 +20,7 @@ from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import StorageId
 
 AUDIT_PAGE = 500
+EXPIRIES_AT_ONCE = 32
 AUDIT_INTERVAL_S = 30.0
 RETRY_S = 5.0
 """Pause before the recovery of a file that failed is tried again."""
@@ -55,6 +56,7 @@ class Housekeeper:
         self._clock_s = clock_s
         self._garbage = asyncio.Event()
         self._expiring: dict[int, float] = {}
+        self._lanes = asyncio.Semaphore(EXPIRIES_AT_ONCE)
 
     def start(self, interval_s: float) -> None:
         """Start the loops; the quick ones look every `interval_s`."""
@@ -88,21 +90,27 @@ class Housekeeper:
             while numbers := await self._catalog.garbage():
                 for number in numbers:
                     await self._sweep_one(number)
-        except PaxosBlockError:
+        except Exception:
             self._garbage.set()
             raise
 
     async def audit(self) -> None:
-        """Tell members again that should hold a decided block and have not reported it."""
+        """Tell members again that should hold a decided block and have not reported it.
+
+        Stops while there is much to tell already; the next audit goes on.
+        """
         after = NO_BLOCK
         while page := await self._catalog.block_page(after, AUDIT_PAGE):
+            if not self._finalizer.has_room:
+                return
             for entry in page:
                 self._audit_one(entry.record)
             after = page[-1].record.block
             await asyncio.sleep(0)
 
     async def _expire(self, expired: Expired) -> None:
-        await self._closer.expire(expired, self._clock_s())
+        async with self._lanes:
+            await self._closer.expire(expired, self._clock_s())
         self._expiring.pop(expired.file, None)
 
     async def _sweep_one(self, number: int) -> None:

@@ -102,7 +102,8 @@ class Reports:
                 self._take_holder(summary)
             case Verdict.FINALIZE:
                 assert record is not None, "only a member of a block is told to finalize it"
-                self._finalizer.tell(record, storage)
+                if self._finalizer.has_room:
+                    self._finalizer.tell(record, storage)
             case Verdict.DELETE:
                 self._finalizer.delete(block, storage, finding.up_to)
             case Verdict.ALARM:
@@ -132,6 +133,8 @@ class Reports:
         named = tuple(summary.state.block for summary in report.replicas)
         missing = self._replicas.forget_missing(report.storage, named)
         for start in range(0, len(missing), SLICE):
+            if not self._finalizer.has_room:
+                return  # the audit goes on
             for entry in await self._catalog.block_entries(missing[start : start + SLICE]):
                 if entry and entry.record.finalized and report.storage in entry.record.members:
                     self._finalizer.tell(entry.record, report.storage)

@@ -14,7 +14,9 @@ from paxosblock.errors import (
     NotFoundError,
     NotReadyError,
 )
+from paxosblock.namenode.finalizer import ASKED_AT_ONCE
 from paxosblock.namenode_api import (
+    NO_BLOCK,
     BadReplica,
     BlockRequest,
     CloseFile,
@@ -227,6 +229,24 @@ async def test_a_member_that_missed_the_end_of_the_block_copies_it(scene: Scene)
 def is_finalized(scene: Scene, storage: str, block: BlockId) -> bool:
     replica = scene.acceptor(storage).replicas.get(block)
     return replica is not None and replica.state is ReplicaState.FINALIZED
+
+
+async def test_a_storage_that_hangs_gets_few_questions_at_once_and_holds_up_nobody(
+    scene: Scene,
+) -> None:
+    file = await scene.create("/f")
+    views = []
+    for _ in range(ASKED_AT_ONCE + 8):
+        view = await scene.add_block(file, views[-1].record.block if views else NO_BLOCK)
+        scene.write(view, 1, 1, 1)
+        scene.network.hung.add(StorageId("s1"))
+        await finalize(scene, view.record.block, 1)
+        views.append(view)
+    await wait_until_async(
+        lambda: all(is_finalized(scene, s, v.record.block) for v in views for s in ("s2", "s3"))
+    )
+    asked = [storage for storage, _ in scene.network.asked]
+    assert asked.count(StorageId("s1")) == ASKED_AT_ONCE
 
 
 async def test_a_damaged_replica_is_replaced_by_a_copy(scene: Scene) -> None:
