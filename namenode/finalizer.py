@@ -53,6 +53,7 @@ class Finalizer:
         self._alarms = alarms
         self._background = background
         self._spreading: dict[tuple[BlockId, StorageId], Generation] = {}
+        self._repairing: set[tuple[BlockId, StorageId]] = set()
         self._lanes: dict[StorageId, asyncio.Semaphore] = {}
         self._under_way = 0
 
@@ -100,8 +101,12 @@ class Finalizer:
 
     def copy_again(self, record: BlockRecord, storage: StorageId, why: str) -> None:
         """The replica at `storage` is damaged: replace it by a copy from another holder."""
-        name = f"repair of block {record.block} at {storage}"
-        self._start(self._replace(record, storage, why), name)
+        key = (record.block, storage)
+        if key not in self._repairing:
+            self._repairing.add(key)
+            name = f"repair of block {record.block} at {storage}"
+            task = self._start(self._replace(record, storage, why), name)
+            task.add_done_callback(lambda _: self._repairing.discard(key))
 
     async def _replace(self, record: BlockRecord, storage: StorageId, why: str) -> None:
         await self._make_room(record, storage, why)

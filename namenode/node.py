@@ -25,6 +25,9 @@ from paxosblock.namenode.reports import Reports
 from paxosblock.namenode.views import Views
 from paxosblock.rpc import RpcClient
 
+WARM_UP_HEARTBEATS = 2
+"""After a start, DataNodes need as long to notice and to register."""
+
 
 class NameNode:
     """One NameNode on a started store, without a face to the network (`server.py`)."""
@@ -42,6 +45,7 @@ class NameNode:
         self.name = name
         self.config = config
         self.clock_s = clock_s
+        self._started_s = clock_s()
         self.background = Background()
         self.alarms = Alarms()
         self.history = History(wall_clock_ms)
@@ -68,6 +72,12 @@ class NameNode:
         """Why the node does not work any more; "" while it does."""
         failure = self._store.failure()
         return "" if failure is None else str(failure)
+
+    @property
+    def warming_up(self) -> bool:
+        """Whether DataNodes that live may still be unknown, because this process just started."""
+        warm_up_s = WARM_UP_HEARTBEATS * self.config.heartbeat_interval_s
+        return self.clock_s() - self._started_s < warm_up_s
 
     async def start(self) -> None:
         """Learn the cluster, give open files fresh leases, begin to keep house."""

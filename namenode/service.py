@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 
-from paxosblock.errors import LeaseError
+from paxosblock.errors import LeaseError, NoSpaceError, NotReadyError
 from paxosblock.logs import facts
 from paxosblock.methods import Done, Method
 from paxosblock.namenode import checks
@@ -62,7 +63,7 @@ from paxosblock.namenode_api import (
     RenewLeases,
     TakeOver,
 )
-from paxosblock.protocol.types import WriterId
+from paxosblock.protocol.types import StorageId, WriterId
 from paxosblock.rpc import RpcRouter
 
 _log = logging.getLogger(__name__)
@@ -276,7 +277,7 @@ class Service:
             excluded=request.excluded,
             seed=block,
         )
-        members = place(wish, node.datanodes.candidates(block_size, node.clock_s()))
+        members = self._members(wish)
         entry = await node.catalog.add_block(request, block, members)
         node.datanodes.note_placed(entry.record.members)
         _log.info(
@@ -289,6 +290,17 @@ class Service:
             ),
         )
         return entry
+
+    def _members(self, wish: Wish) -> tuple[StorageId, ...]:
+        """Place a block; a node that just started does not settle for fewer members than asked."""
+        node = self._node
+        candidates = node.datanodes.candidates(wish.block_size, node.clock_s())
+        if not node.warming_up:
+            return place(wish, candidates)
+        try:
+            return place(replace(wish, min_replication=wish.replication), candidates)
+        except NoSpaceError as error:
+            raise NotReadyError(f"{error}; this NameNode has just started") from error
 
     async def _check_may_seal(self, entry: BlockEntry, writer: WriterId) -> None:
         """A11: safety does not depend on this, the writer's progress does."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -19,6 +20,7 @@ from paxosblock.namenode_api import (
     NO_BLOCK,
     BadReplica,
     BlockRequest,
+    BlockView,
     CloseFile,
     CreateFile,
     DeletePath,
@@ -28,7 +30,7 @@ from paxosblock.namenode_api import (
     RenewLeases,
     TakeOver,
 )
-from paxosblock.protocol.messages import Finalize
+from paxosblock.protocol.messages import Delete, Finalize
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     BlockId,
@@ -235,7 +237,7 @@ async def test_a_storage_that_hangs_gets_few_questions_at_once_and_holds_up_nobo
     scene: Scene,
 ) -> None:
     file = await scene.create("/f")
-    views = []
+    views: list[BlockView] = []
     for _ in range(ASKED_AT_ONCE + 8):
         view = await scene.add_block(file, views[-1].record.block if views else NO_BLOCK)
         scene.write(view, 1, 1, 1)
@@ -247,6 +249,16 @@ async def test_a_storage_that_hangs_gets_few_questions_at_once_and_holds_up_nobo
     )
     asked = [storage for storage, _ in scene.network.asked]
     assert asked.count(StorageId("s1")) == ASKED_AT_ONCE
+
+
+async def test_damage_that_two_report_at_once_is_repaired_once(scene: Scene) -> None:
+    block = await decided_everywhere(scene)
+    scene.network.asked.clear()
+    bad = BadReplica(block, StorageId("s1"), "chunk 1: crc")
+    await asyncio.gather(*(scene.service.report_bad_replica(bad) for _ in range(5)))
+    record = (await scene.service.get_block(BlockRequest(block))).record
+    await wait_until_async(lambda: len(scene.node.replicas.holders(record)) == 3)
+    assert [type(question) for _, question in scene.network.asked] == [Delete, Finalize]
 
 
 async def test_a_damaged_replica_is_replaced_by_a_copy(scene: Scene) -> None:

@@ -90,10 +90,23 @@ class Remote:
     async def call(self, method: Method[Q, A], request: Q) -> A:
         return await self.client.call(self.namenode, method.name, request, method.answer, 10.0)
 
+    async def patient(self, method: Method[Q, A], request: Q) -> A:
+        """Like `call`, again and again while the node is not ready."""
+
+        async def attempt() -> A | None:
+            try:
+                return await self.call(method, request)
+            except NotReadyError:
+                return None
+
+        answer = await wait_until_async(attempt)
+        assert answer is not None
+        return answer
+
     async def new_block(self, path: str, counts: tuple[int, ...] = (0, 0, 0)) -> BlockView:
         """A file with one block; its members hold this many chunks."""
         status = await self.call(CREATE, create_request(path))
-        view = await self.call(ADD_BLOCK, AddBlock(status.file_id, ANN, NO_BLOCK, 2))
+        view = await self.patient(ADD_BLOCK, AddBlock(status.file_id, ANN, NO_BLOCK, 2))
         for storage, count in zip(view.record.members, counts, strict=True):
             self.datanodes[storage].acceptor.create(view.record.block)
             self.datanodes[storage].acceptor.write(view.record.block, count)
@@ -266,7 +279,7 @@ async def test_without_datanodes_a_block_finds_no_place(tmp_path: Path) -> None:
         remote = Remote(address, client, {})
         file = (await remote.call(CREATE, create_request("/f"))).file_id
         with pytest.raises(NoSpaceError, match="found 0 of 3 replicas, 1 needed"):
-            await remote.call(ADD_BLOCK, AddBlock(file, ANN, NO_BLOCK, 2))
+            await remote.patient(ADD_BLOCK, AddBlock(file, ANN, NO_BLOCK, 2))
 
 
 async def test_a_restarted_namenode_remembers_files_and_asks_datanodes_to_register(
