@@ -13,7 +13,7 @@ import contextlib
 import email.message
 import email.parser
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from aiohttp import web
@@ -68,7 +68,7 @@ def upgrade_handler(
         if transport is not None:
             connection = FrameConnection(handler, _peer_of(transport), on_lost=connections.discard)
             connections.add(connection)
-            _take_over(request, transport, connection)
+            take_over(request, transport, connection, {"Upgrade": UPGRADE})
         return web.Response(status=101)  # for the access log; it finds the connection gone
 
     async def close_all(_app: web.Application) -> None:
@@ -83,20 +83,26 @@ def _peer_of(transport: asyncio.Transport) -> str:
     return f"{host}:{port}"
 
 
-def _take_over(
-    request: web.Request, transport: asyncio.Transport, connection: FrameConnection
+def take_over(
+    request: web.Request,
+    transport: asyncio.Transport,
+    protocol: asyncio.BaseProtocol,
+    headers: Mapping[str, str],
 ) -> None:
-    """Move the request's transport from aiohttp to `connection`; to aiohttp it looks closed."""
+    """Move the request's transport from aiohttp to `protocol`; to aiohttp it looks closed.
+
+    `headers` of the `101` name what is spoken from now on.
+    """
     http = request.protocol
     # A uvloop transport chooses how to read when reading starts: buffered or not.
     transport.pause_reading()
-    transport.set_protocol(connection)
-    connection.connection_made(transport)
+    transport.set_protocol(protocol)
+    protocol.connection_made(transport)
     http.transport = None
     http.connection_lost(None)
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     transport.write(
-        f"HTTP/1.1 101 Switching Protocols\r\nUpgrade: {UPGRADE}\r\n"
-        "Connection: Upgrade\r\n\r\n".encode()
+        f"HTTP/1.1 101 Switching Protocols\r\n{lines}Connection: Upgrade\r\n\r\n".encode()
     )
     transport.resume_reading()
 

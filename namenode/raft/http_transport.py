@@ -1,0 +1,301 @@
+"""Messages between NameNodes on each node's own HTTP port: `GET /raft` with an Upgrade.
+
+Every member calls every other one and only sends on the connections it made; answers come on those
+that the others made. After the `101` frames follow (secure_channel.py), one message each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from paxosblock.errors import ConfigError, ProtocolError
+from paxosblock.namenode.raft import messages
+from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.secure_channel import NONCE_BYTES, Handshake, Opener, Sealer
+from paxosblock.namenode.raft.transport import Deliver
+from paxosblock.stream import take_over
+
+RAFT_PATH: Final = "/raft"
+UPGRADE: Final = "paxosblock-raft/1"
+SECRET_BYTES_MIN: Final = 16
+UNSENT_BYTES_MAX: Final = 64 << 20
+"""A message is dropped while so much is unsent; the engine sends again what matters."""
+
+CALL_AGAIN_S: Final = 0.1
+HANDSHAKE_S: Final = 3.0
+DEAD_AFTER_MS: Final = 3000
+"""A connection whose bytes nobody acknowledges for so long is given up."""
+
+_FROM, _TO, _NONCE, _PROOF = "X-Raft-From", "X-Raft-To", "X-Raft-Nonce", "X-Raft-Proof"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class TransportCounters:
+    """What was refused or lost since the start."""
+
+    connections_refused: int = 0
+    messages_refused: int = 0
+    messages_dropped: int = 0
+
+
+class HttpTransport:
+    """The `Transport` of a NameNode."""
+
+    def __init__(self, address: str, members: Sequence[str], secret: bytes) -> None:
+        """`members` are the addresses of all NameNodes, `address` is this one's; `secret` is the
+        cluster's.
+
+        Raises:
+            ConfigError: the secret is too short to be one.
+        """
+        if len(secret) < SECRET_BYTES_MIN:
+            raise ConfigError(f"the cluster secret must have at least {SECRET_BYTES_MIN} bytes")
+        self.counters = TransportCounters()
+        self._address, self._secret = address, secret
+        self._links = {peer: _Link(self, peer) for peer in members if peer != address}
+        self._receivers: set[_Receiver] = set()
+        self._deliver: Deliver | None = None
+        self._refused_last = ""
+
+    def __repr__(self) -> str:
+        up = [peer for peer, link in self._links.items() if link.up]
+        return f"HttpTransport({self._address}, connected to {up})"
+
+    def add_to(self, app: web.Application) -> None:
+        """Add the route; messages that come before `start` are refused."""
+        app.router.add_get(RAFT_PATH, self._upgrade)
+
+    def start(self, deliver: Deliver) -> None:
+        self._deliver = deliver
+        for link in self._links.values():
+            link.start()
+
+    def send(self, peer: str, message: Message) -> None:
+        if not self._links[peer].send(messages.encode(message)):
+            self.counters.messages_dropped += 1
+
+    async def close(self) -> None:
+        self._deliver = None
+        for link in self._links.values():
+            await link.close()
+        for receiver in tuple(self._receivers):
+            receiver.abort()
+
+    async def _upgrade(self, request: web.Request) -> web.StreamResponse:
+        caller, called = request.headers.get(_FROM, ""), request.headers.get(_TO, "")
+        nonce = _nonce(request.headers.get(_NONCE, ""))
+        known = caller in self._links and called == self._address and nonce is not None
+        upgrade = request.headers.get("Upgrade", "").lower() == UPGRADE
+        transport = request.transport
+        if self._deliver is None or transport is None:
+            return web.Response(status=503, text="not open yet\n")
+        if not known or not upgrade:
+            self.refuse_connection(f"{caller or request.remote} is no other member")
+            return web.Response(status=403, text="only NameNodes of this cluster speak here\n")
+        assert nonce is not None, "checked with the names"
+        handshake = Handshake(caller, called, nonce, os.urandom(NONCE_BYTES))
+        receiver = _Receiver(self, caller, handshake.key(self._secret))
+        self._receivers.add(receiver)
+        answer = {
+            "Upgrade": UPGRADE,
+            _NONCE: handshake.called_nonce.hex(),
+            _PROOF: handshake.proof(self._secret).hex(),
+        }
+        take_over(request, transport, receiver, answer)
+        return web.Response(status=101)  # for the access log; it finds the connection gone
+
+    # -- for links and receivers ------------------------------------------------------------------
+
+    def call(self, peer: str) -> tuple[bytes, bytes]:
+        """Return the request that begins a connection to `peer`, and the nonce in it."""
+        nonce = os.urandom(NONCE_BYTES)
+        lines = (
+            f"GET {RAFT_PATH} HTTP/1.1",
+            f"Host: {peer}",
+            f"Upgrade: {UPGRADE}",
+            "Connection: Upgrade",
+            f"{_FROM}: {self._address}",
+            f"{_TO}: {peer}",
+            f"{_NONCE}: {nonce.hex()}",
+        )
+        return "\r\n".join((*lines, "", "")).encode(), nonce
+
+    def check_answer(self, peer: str, nonce: bytes, answer: bytes) -> Sealer:
+        """Return what seals frames for `peer`, which has proven that it knows the secret.
+
+        Raises:
+            ProtocolError: it has not.
+            ConnectionRefusedError: it is only starting.
+        """
+        status, *lines = answer.decode("latin-1").split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines if ": " in line)
+        called_nonce = _nonce(headers.get(_NONCE, ""))
+        if " 503 " in status:
+            raise ConnectionRefusedError(f"{peer} is not open yet")
+        if " 101 " not in status or called_nonce is None:
+            raise ProtocolError(f"{peer} does not take messages of {self._address}: {status}")
+        handshake = Handshake(self._address, peer, nonce, called_nonce)
+        if not hmac.compare_digest(headers.get(_PROOF, ""), handshake.proof(self._secret).hex()):
+            raise ProtocolError(f"{peer} does not know the cluster's secret")
+        return Sealer(handshake.key(self._secret))
+
+    def received(self, sender: str, body: bytes) -> None:
+        """Hand a message to the engine.
+
+        Raises:
+            ProtocolError: it is malformed.
+        """
+        message = messages.decode(body)
+        if self._deliver is not None:
+            self._deliver(sender, message)
+
+    def refuse_connection(self, why: str) -> None:
+        """Count an end that is none of us; it may try ten times a second, so say it once."""
+        self.counters.connections_refused += 1
+        if why != self._refused_last:
+            self._refused_last = why
+            log.warning("%s refuses a connection: %s", self._address, why)
+
+    def forget(self, receiver: _Receiver) -> None:
+        """The connection is gone."""
+        self._receivers.discard(receiver)
+
+
+class _Receiver(asyncio.Protocol):
+    """The called end of a connection."""
+
+    def __init__(self, owner: HttpTransport, caller: str, key: bytes) -> None:
+        self._owner, self._caller = owner, caller
+        self._opener = Opener(key)
+        self._transport: asyncio.BaseTransport | None = None
+        self._patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._patience = asyncio.get_running_loop().call_later(HANDSHAKE_S, self._give_up)
+
+    def data_received(self, data: bytes) -> None:
+        proven = self._opener.proven
+        try:
+            for body in self._opener.feed(data):
+                self._owner.received(self._caller, body)
+        except ProtocolError as error:
+            self._refuse(str(error))
+        if self._opener.proven and not proven and self._patience is not None:
+            self._patience.cancel()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        self._owner.forget(self)
+
+    def abort(self) -> None:
+        """Close at once."""
+        if isinstance(self._transport, asyncio.Transport):
+            self._transport.abort()
+        elif self._transport is not None:
+            self._transport.close()
+
+    def _give_up(self) -> None:
+        if not self._opener.proven:
+            self._refuse("it sends nothing")
+
+    def _refuse(self, why: str) -> None:
+        if self._opener.proven:
+            self._owner.counters.messages_refused += 1
+            log.warning("a message from %s is refused: %s", self._caller, why)
+        else:
+            self._owner.refuse_connection(f"one that claims to be {self._caller}: {why}")
+        self.abort()
+
+
+class _Link:
+    """The calling end of a connection, which is made again whenever it is lost."""
+
+    def __init__(self, owner: HttpTransport, peer: str) -> None:
+        self._owner, self._peer = owner, peer
+        self._sealer: Sealer | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def up(self) -> bool:
+        return self._sealer is not None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._keep_connected())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def send(self, body: bytes) -> bool:
+        """Send unless the connection is down or stuck; tell which."""
+        if self._sealer is None or self._writer is None or self._writer.is_closing():
+            return False
+        if self._writer.transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
+            return False
+        self._writer.write(self._sealer.seal(body))
+        return True
+
+    async def _keep_connected(self) -> None:
+        while True:
+            try:
+                await self._connected()
+            except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+                log.debug("no connection to %s: %s", self._peer, error)
+            except (ProtocolError, asyncio.LimitOverrunError) as error:
+                self._owner.refuse_connection(str(error))
+            await asyncio.sleep(CALL_AGAIN_S)
+
+    async def _connected(self) -> None:
+        """Connect, and return when the connection is lost."""
+        host, _, port = self._peer.rpartition(":")
+        async with asyncio.timeout(HANDSHAKE_S):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                sealer = await self._introduce(reader, writer)
+            self._writer, self._sealer = writer, sealer
+            await reader.read()  # nothing comes on this connection but its end
+        finally:
+            self._writer = self._sealer = None
+            writer.transport.abort()
+
+    async def _introduce(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Sealer:
+        _tune(writer.get_extra_info("socket"))
+        request, nonce = self._owner.call(self._peer)
+        writer.write(request)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        sealer = self._owner.check_answer(self._peer, nonce, answer)
+        writer.write(sealer.seal(b""))
+        return sealer
+
+
+def _tune(sock: socket.socket) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)
+
+
+def _nonce(text: str) -> bytes | None:
+    with contextlib.suppress(ValueError):
+        nonce = bytes.fromhex(text)
+        return nonce if len(nonce) == NONCE_BYTES else None
+    return None

@@ -1,0 +1,113 @@
+"""Frames between members that only holders of the cluster secret can make or replay.
+
+    frame = length of body u32, tag 16 bytes, body       all integers big-endian
+
+Both ends prove the secret with HMAC-SHA256 over each other's random nonce; the key of the
+connection comes from the nonces, too. A frame's tag covers its number in the connection, so a
+frame cannot be repeated, left out or moved to another connection. Nothing is encrypted: the log
+holds names and sizes of files. Who needs secrecy puts TLS in front.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paxosblock.errors import ProtocolError
+
+NONCE_BYTES = 16
+TAG_BYTES = 16
+FRAME_BYTES_MAX = 32 << 20
+"""Longer than any message: a transaction (8 MiB) on top of a full batch."""
+
+_LENGTH = struct.Struct(">I")
+_HEAD_BYTES = _LENGTH.size + TAG_BYTES
+_NUMBER = struct.Struct(">Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    """What both ends know after they exchanged nonces."""
+
+    caller: str
+    called: str
+    caller_nonce: bytes
+    called_nonce: bytes
+
+    def proof(self, secret: bytes) -> bytes:
+        """What only a holder of the secret can answer to the caller's nonce."""
+        return self._digest(secret, b"proof")
+
+    def key(self, secret: bytes) -> bytes:
+        """The key of this connection's frames."""
+        return self._digest(secret, b"frames")
+
+    def _digest(self, secret: bytes, purpose: bytes) -> bytes:
+        parts = (purpose, self.caller.encode(), self.called.encode())
+        named = b"".join(_LENGTH.pack(len(part)) + part for part in parts)
+        return hmac.digest(secret, named + self.caller_nonce + self.called_nonce, "sha256")
+
+
+class Sealer:
+    """The sending end of a connection."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._number = 0
+
+    def seal(self, body: bytes) -> bytes:
+        """Return the next frame."""
+        tag = _tag(self._key, self._number, body)
+        self._number += 1
+        return b"".join((_LENGTH.pack(len(body)), tag, body))
+
+
+class Opener:
+    """The receiving end. The first frame must be empty: it shows that the sender has the key
+    before this end keeps more than a few bytes for it."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._number = 0
+        self._buffer = bytearray()
+
+    @property
+    def proven(self) -> bool:
+        """Whether a frame has come that only a holder of the secret could make."""
+        return self._number > 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield the bodies of the frames that are complete, but not the empty first one.
+
+        Raises:
+            ProtocolError: a frame is too long or its tag is wrong; the connection is lost.
+        """
+        self._buffer += data
+        begin = 0
+        while (body := self._next(begin)) is not None:
+            begin += _HEAD_BYTES + len(body)
+            if self._number > 1:
+                yield body
+        del self._buffer[:begin]
+
+    def _next(self, begin: int) -> bytes | None:
+        if len(self._buffer) - begin < _HEAD_BYTES:
+            return None
+        (length,) = _LENGTH.unpack_from(self._buffer, begin)
+        if length > (FRAME_BYTES_MAX if self.proven else 0):
+            raise ProtocolError(f"a frame of {length} bytes is too long")
+        start = begin + _HEAD_BYTES
+        body = bytes(memoryview(self._buffer)[start : start + length])
+        if len(body) < length:
+            return None
+        found = self._buffer[begin + _LENGTH.size : start]
+        if not hmac.compare_digest(found, _tag(self._key, self._number, body)):
+            raise ProtocolError("a frame was not made with the cluster's secret")
+        self._number += 1
+        return body
+
+
+def _tag(key: bytes, number: int, body: bytes) -> bytes:
+    return hmac.digest(key, _NUMBER.pack(number) + body, "sha256")[:TAG_BYTES]

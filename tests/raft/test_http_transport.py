@@ -1,0 +1,225 @@
+"""Real sockets: members that know the secret talk, everybody else is refused and counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import ClientSession, web
+
+from paxosblock.errors import ConfigError, ProtocolError
+from paxosblock.namenode.raft import messages
+from paxosblock.namenode.raft.entry import Entry, EntryKind
+from paxosblock.namenode.raft.http_transport import UPGRADE, HttpTransport
+from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.secure_channel import Handshake, Opener, Sealer
+from tests.loops import on_both_loops
+from tests.waiting import wait_until_async
+
+SECRET = b"sixteen bytes ok"
+VOTE: Message = {
+    "type": "request_vote",
+    "term": 3,
+    "candidate_id": "a:1",
+    "last_log_index": 7,
+    "last_log_term": 2,
+}
+
+
+class Ports:
+    """Two servers that are there before anybody knows their members."""
+
+    def __init__(self) -> None:
+        self.runners: list[web.AppRunner] = []
+        self.apps: list[web.Application] = []
+        self.addresses: list[str] = []
+
+    async def open(self, handlers: list[web.Application]) -> None:
+        for app in handlers:
+            runner = web.AppRunner(app)
+            await runner.setup()
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            self.runners.append(runner)
+            host, port = runner.addresses[0][:2]
+            self.addresses.append(f"{host}:{port}")
+
+
+class Member:
+    """A transport on a port of its own, and what came in."""
+
+    def __init__(self) -> None:
+        self.app = web.Application()
+        self.app.router.add_get("/raft", self._forward)
+        self.transport: HttpTransport | None = None
+        self.inbox: list[tuple[str, Message]] = []
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        assert self.transport is not None
+        return await self.transport._upgrade(request)
+
+    def join(self, address: str, everybody: list[str], secret: bytes) -> HttpTransport:
+        self.transport = HttpTransport(address, everybody, secret)
+        self.transport.start(lambda sender, message: self.inbox.append((sender, message)))
+        return self.transport
+
+
+@asynccontextmanager
+async def members(*secrets: bytes) -> AsyncIterator[tuple[list[Member], list[str]]]:
+    """As many members as secrets; their ports are chosen by the system."""
+    ports = Ports()
+    found = [Member() for _ in secrets]
+    await ports.open([each.app for each in found])
+    transports = [
+        member.join(address, ports.addresses, secret)
+        for member, address, secret in zip(found, ports.addresses, secrets, strict=True)
+    ]
+    try:
+        yield found, ports.addresses
+    finally:
+        for transport in transports:
+            await transport.close()
+        for runner in ports.runners:
+            await runner.cleanup()
+
+
+async def connected(member: Member, count: int) -> None:
+    transport = member.transport
+    assert transport is not None
+    await wait_until_async(lambda: repr(transport).count("127.0.0.1") == count + 1)
+
+
+@on_both_loops
+async def test_a_message_arrives_as_it_was_sent() -> None:
+    async with members(SECRET, SECRET) as ((one, two), addresses):
+        await connected(one, 1)
+        assert one.transport is not None
+        entries = [Entry(3, EntryKind.TRANSACTION, bytes(3 << 20)), Entry(3, EntryKind.NOOP, b"")]
+        large: Message = {
+            "type": "append_entries",
+            "term": 3,
+            "leader_id": addresses[0],
+            "prev_log_index": 0,
+            "prev_log_term": 0,
+            "commit_index": 0,
+            "entries": entries,
+            "request_id": 1,
+            "sequence": 1,
+        }
+        one.transport.send(addresses[1], dict(VOTE))
+        one.transport.send(addresses[1], dict(large))
+        await wait_until_async(lambda: len(two.inbox) == 2)
+        assert two.inbox == [(addresses[0], VOTE), (addresses[0], large)]
+
+
+@on_both_loops
+async def test_n3_who_does_not_know_the_secret_is_refused_by_both_ends_and_counted() -> None:
+    async with members(SECRET, b"another sixteen b") as ((one, two), addresses):
+        assert one.transport is not None
+        assert two.transport is not None
+        counters = one.transport.counters, two.transport.counters
+        await wait_until_async(lambda: all(each.connections_refused > 0 for each in counters))
+        one.transport.send(addresses[1], dict(VOTE))
+        assert one.transport.counters.messages_dropped == 1
+        assert two.inbox == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"X-Raft-From": "10.0.0.9:1"}, {"X-Raft-Nonce": "short"}, {"Upgrade": "websocket"}],
+)
+async def test_l22_a_caller_that_is_no_member_is_refused_and_counted(
+    changed: dict[str, str],
+) -> None:
+    async with members(SECRET, SECRET) as ((one, _), addresses):
+        assert one.transport is not None
+        headers = {
+            "Upgrade": UPGRADE,
+            "Connection": "Upgrade",
+            "X-Raft-From": addresses[1],
+            "X-Raft-To": addresses[0],
+            "X-Raft-Nonce": "00" * 16,
+        }
+        before = one.transport.counters.connections_refused
+        async with (
+            ClientSession() as session,
+            session.get(f"http://{addresses[0]}/raft", headers=headers | changed) as answer,
+        ):
+            assert answer.status == 403
+        assert one.transport.counters.connections_refused == before + 1
+
+
+async def test_l22_one_that_only_claims_to_be_a_member_is_refused_at_its_first_frame() -> None:
+    async with members(SECRET, SECRET) as ((one, _), addresses):
+        assert one.transport is not None
+        caller = HttpTransport(addresses[1], addresses, SECRET)
+        reader, writer = await asyncio.open_connection(*addresses[0].split(":"))
+        writer.write(caller.call(addresses[0])[0])
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(Sealer(b"not the key").seal(b""))
+        assert await reader.read() == b""
+        assert one.transport.counters.connections_refused == 1
+        writer.close()
+
+
+async def test_l21_a_malformed_message_of_a_member_is_refused_and_counted() -> None:
+    async with members(SECRET, SECRET) as ((one, two), addresses):
+        await connected(one, 1)
+        assert one.transport is not None
+        assert two.transport is not None
+        one.transport._links[addresses[1]].send(b"\x00nonsense")
+        counters = two.transport.counters
+        await wait_until_async(lambda: counters.messages_refused == 1)
+        await connected(one, 1)  # it may call again
+        assert two.inbox == []
+
+
+def test_a_frame_cannot_be_repeated_left_out_or_changed() -> None:
+    sealer = Sealer(b"key")
+    first, second, third = sealer.seal(b""), sealer.seal(b"one"), sealer.seal(b"two")
+    assert list(Opener(b"key").feed(first + second + third)) == [b"one", b"two"]
+    flipped = bytes((*third[:-1], third[-1] ^ 1))
+    for forged in (first + second + second, first + third, first + second + flipped):
+        with pytest.raises(ProtocolError, match="secret"):
+            list(Opener(b"key").feed(forged))
+
+
+def test_a_stranger_cannot_make_us_keep_a_long_frame() -> None:
+    with pytest.raises(ProtocolError, match="too long"):
+        list(Opener(b"key").feed(Sealer(b"other").seal(b"something")))
+
+
+def test_both_directions_and_connections_have_keys_of_their_own() -> None:
+    one = Handshake("a", "b", b"1", b"2")
+    keys = {
+        one.key(SECRET),
+        one.proof(SECRET),
+        Handshake("b", "a", b"1", b"2").key(SECRET),
+        Handshake("a", "b", b"1", b"3").key(SECRET),
+        one.key(SECRET + b"x"),
+    }
+    assert len(keys) == 5
+
+
+def test_n2_a_short_secret_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigError, match="at least 16 bytes"):
+        HttpTransport("a:1", ["a:1", "b:1"], b"secret")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff",
+        b"\x00",
+        b"\x00\x80",
+        messages.encode({**VOTE, "term": -1}),
+        messages.encode({**VOTE, "term": "3"}),
+        messages.encode({key: value for key, value in VOTE.items() if key != "candidate_id"}),
+    ],
+)
+def test_l21_what_is_not_in_the_table_of_messages_is_a_protocol_error(data: bytes) -> None:
+    with pytest.raises(ProtocolError, match="not a message between NameNodes"):
+        messages.decode(data)
