@@ -278,11 +278,15 @@ async def test_an_empty_file_has_no_block() -> None:
 
 async def test_a_process_that_stood_still_does_not_blame_the_datanodes() -> None:
     """The votes came in time; it was us who did not read them."""
-    async with memory_cluster(vote_timeout_s=0.1) as (cluster, fs), await fs.create("/a") as out:
+    async with memory_cluster(vote_timeout_s=0.5) as (cluster, fs), await fs.create("/a") as out:
+        for node in cluster.nodes:
+            node.votes_may_go.clear()
         await out.write(b"hello")
         flush = asyncio.create_task(out.hflush())
-        await wait_until_async(lambda: cluster.nodes[0].chunks_received == 1 or flush.done())
-        stand_still(0.3)
+        await wait_until_async(lambda: all(node.chunks_received for node in cluster.nodes))
+        for node in cluster.nodes:
+            node.votes_may_go.set()
+        stand_still(0.7)
         receipt = await flush
         assert (receipt.chunk, receipt.generation) == (0, 0)
 

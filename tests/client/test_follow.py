@@ -71,6 +71,7 @@ async def test_a_follower_survives_the_loss_of_a_datanode() -> None:
             await out.hflush()
             await tail.hears(data)
         await asyncio.wait_for(tail.task, 10)
+        assert tail.heard == cluster.content("/a")
 
 
 async def test_a_take_over_ends_a_follower_with_everything_that_was_kept() -> None:
