@@ -111,6 +111,17 @@ CI: dict[str, tuple[Config, int]] = {
         ),
         750,
     ),
+    "copy": (
+        Config(
+            "an abandoned REBUILD leaves a log where a copy of the finalized block is made",
+            chunks=1,
+            storages=4,
+            targets=((0, 1, 3),),
+            budget=Budget(rebuilds=1, copies=1),
+            must_fire=("K3", "K6", "K12-copy", "K12", "D4-none", "D5-fetch"),
+        ),
+        2259,
+    ),
     "restart": (
         Config(
             "a DataNode process restarts during a recovery",
@@ -238,6 +249,22 @@ LARGE: dict[str, Config] = {
         chunks=2,
         budget=Budget(seals=1, appends=1, truncates=1),
         must_fire=(*SEAL, "K4", "K7", "K8", "K9"),
+    ),
+    "copy-and-append": Config(
+        "a copy becomes a member while an APPEND is set up, and a SEAL",
+        chunks=1,
+        storages=4,
+        targets=((0, 1, 2), (0, 1, 3)),
+        budget=Budget(seals=1, appends=1, copies=1),
+        must_fire=("K12", "K4", "K7", "K5", "K6"),
+    ),
+    "copy-after-rebuild": Config(
+        "a REBUILD, a SEAL and a copy where the REBUILD had a member",
+        chunks=1,
+        storages=4,
+        targets=((0, 1, 3),),
+        budget=Budget(seals=1, rebuilds=1, copies=1),
+        must_fire=("K12", "K3", "K7", "K5", "K6"),
     ),
     "restart-two-seals": Config(
         "a process restart and two recoveries",

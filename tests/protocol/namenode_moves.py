@@ -10,7 +10,7 @@ from paxosblock.protocol import finalize, recovery, write
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.messages import LastVote, Nack, RecoveryVote
 from paxosblock.protocol.recovery import Kind, Phase, Proposer
-from paxosblock.protocol.types import StorageId
+from paxosblock.protocol.types import ReplicaState, StorageId
 from tests.protocol import oracle
 from tests.protocol.world import (
     WRITERS,
@@ -36,6 +36,8 @@ def namenode_moves(model: Model, world: World) -> Iterator[Move]:
         yield from _append(model, world)
     if budget.truncates:
         yield from _truncate(model, world)
+    if world.record.value.finalized:
+        yield from _replicate(model, world)
     yield from proposer_moves(model, world)
 
 
@@ -54,6 +56,27 @@ def _append(model: Model, world: World) -> Iterator[Move]:
         appends = world.budget.value.appends - 1
         proposer = recovery.append(record, _names(model, targets))
         yield _started(model, world, record, proposer, "K4", appends=appends)
+
+
+def _replicate(model: Model, world: World) -> Iterator[Move]:
+    """K12: a storage that is no member is told to become a copy; once it is one, it is a member."""
+    record, budget = world.record.value, world.budget.value
+    for at, name in enumerate(model.storages):
+        if name in record.members:
+            continue
+        replica = world.disks[at].value.replica
+        if replica is not None and replica.finalized_generation == record.finalized_generation:
+            if replica.state is ReplicaState.FINALIZED:
+                grown = finalize.add_replica(record, name, replica.finalized_generation)
+                assert isinstance(grown, BlockRecord)
+                grown.check_follows(record)
+                yield Move("K12", ("adds", name), world._replace(record=model.cell(grown)))
+        elif budget.copies:
+            asked = world._replace(
+                mail=world.mail | model.post(finalize.finalize_message(record), (at,)),
+                budget=model.cell(replace(budget, copies=budget.copies - 1)),
+            )
+            yield Move("K12-copy", ("a copy is wanted at", name), asked)
 
 
 def rebuild_moves(model: Model, world: World, request: RebuildRequest) -> Iterator[Move]:

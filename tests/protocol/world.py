@@ -131,6 +131,7 @@ class Budget:
     restarts: int = 0
     power_cuts: int = 0
     torn: int = 0
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)
