@@ -18,7 +18,7 @@ from paxosblock.errors import (
     NotReadyError,
     PaxosBlockError,
 )
-from paxosblock.namenode import keys, tree
+from paxosblock.namenode import keys, paths, tree
 from paxosblock.namenode.draft import Draft, Reads
 from paxosblock.namenode.records import (
     RECOVERY_WRITER,
@@ -265,9 +265,11 @@ def _fenced(draft: Draft, inode: FileInode) -> FileInode:
 
 def _not_held(inode: FileInode, path: str, writer: WriterId) -> FencedError:
     if not inode.open:
-        return FencedError(f"'{path}': was closed by {inode.writer}", path=path)
+        return FencedError(f"{paths.shown(path)}: was closed by {inode.writer}", path=path)
     who = "recovery" if inode.writer == RECOVERY_WRITER else inode.writer
-    return FencedError(f"'{path}': {writer} was fenced, {who} holds the file now", path=path)
+    return FencedError(
+        f"{paths.shown(path)}: {writer} was fenced, {who} holds the file now", path=path
+    )
 
 
 def _settled(
@@ -278,7 +280,7 @@ def _settled(
     for entry in entries:
         if not entry.record.finalized:
             raise InvalidRequestError(
-                f"'{path}': block {entry.record.block} is not finalized "
+                f"{paths.shown(path)}: block {entry.record.block} is not finalized "
                 f"({_name(entry.record.state)})",
                 path=path,
                 block=entry.record.block,

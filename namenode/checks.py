@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import InvalidRequestError
+from paxosblock.namenode import paths
 from paxosblock.namenode.records import RECOVERY_WRITER
 from paxosblock.namenode_api import (
     NO_FILE,
     AddBlock,
+    BadReplica,
+    BlockReport,
+    CloseFile,
     CreateFile,
     FinalizeBlock,
     MakeDirectories,
@@ -18,7 +22,10 @@ from paxosblock.protocol.types import WriterId
 REPLICATION_MAX = 32
 WINDOW_MAX = 1024
 WRITER_CHARACTERS_MAX = 128
+NODE_CHARACTERS_MAX = 8192
+"""A DataNode may be called after its machine and folder."""
 PERMISSION_MAX = 0o1777
+OWNER_CHARACTERS_MAX = 255
 
 
 def check_create(request: CreateFile) -> None:
@@ -26,12 +33,17 @@ def check_create(request: CreateFile) -> None:
     _check_writer(request.writer)
     _check_replication(request.replication)
     _check_permission(request.permission)
-    _demand(request.block_size > 0, f"'{request.path}': block size {request.block_size} bytes")
+    _check_owner(request.owner)
+    _demand(
+        request.block_size > 0,
+        f"{paths.shown(request.path)}: block size {request.block_size} bytes",
+    )
 
 
 def check_directory(request: MakeDirectories) -> None:
     """Raise InvalidRequestError when a directory cannot be made like this."""
     _check_permission(request.permission)
+    _check_owner(request.owner)
 
 
 def check_add_block(request: AddBlock) -> None:
@@ -58,27 +70,48 @@ def check_finalize(request: FinalizeBlock, config: NameNodeConfig) -> None:
     )
 
 
+def check_close(request: CloseFile) -> None:
+    """Raise InvalidRequestError when nobody could have opened the file like this."""
+    _check_writer(request.writer)
+
+
+def check_bad_replica(request: BadReplica) -> None:
+    """Raise InvalidRequestError for a report that names no storage."""
+    _check_id("a storage's", request.storage)
+
+
 def check_register(request: Register) -> None:
     """Raise InvalidRequestError for a DataNode that cannot be told apart or reached."""
-    _demand(bool(request.node), "a DataNode registers under a name")
+    _check_id("a DataNode's", request.node)
     host, colon, port = request.address.rpartition(":")
     _demand(
         bool(host and colon) and port.isdecimal(),
-        f"DataNode {request.node}: '{request.address}' is not an address: host:port",
+        f"DataNode {request.node}: {request.address!r} is not an address: host:port",
     )
     storages = [report.storage for report in request.storages]
-    _demand(all(storages), f"DataNode {request.node}: a storage has no id")
+    for storage in storages:
+        _check_id("a storage's", storage)
     _demand(
         len(set(storages)) == len(storages), f"DataNode {request.node}: two storages have one id"
     )
 
 
+def check_report(request: BlockReport) -> None:
+    """Raise InvalidRequestError for a report of nobody."""
+    _check_id("a DataNode's", request.node)
+    _check_id("a storage's", request.storage)
+
+
 def _check_writer(writer: WriterId) -> None:
-    _demand(
-        0 < len(writer) <= WRITER_CHARACTERS_MAX,
-        f"a writer's id has 1 to {WRITER_CHARACTERS_MAX} characters",
-    )
+    _check_id("a writer's", writer, WRITER_CHARACTERS_MAX)
     _demand(writer != RECOVERY_WRITER, f"'{RECOVERY_WRITER}' is not a client's writer id")
+
+
+def _check_id(whose: str, text: str, longest: int = NODE_CHARACTERS_MAX) -> None:
+    _demand(
+        0 < len(text) <= longest and text.isprintable(),
+        f"{whose} id has 1 to {longest} printable characters",
+    )
 
 
 def _check_replication(replication: int) -> None:
@@ -92,6 +125,13 @@ def _check_permission(permission: int) -> None:
     _demand(
         0 <= permission <= PERMISSION_MAX,
         f"permission {permission:o}: 0 to {PERMISSION_MAX:o} (octal)",
+    )
+
+
+def _check_owner(owner: str) -> None:
+    _demand(
+        len(owner) <= OWNER_CHARACTERS_MAX,
+        f"an owner's name has at most {OWNER_CHARACTERS_MAX} characters",
     )
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 
+from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.kv.interface import prefix_range
 from paxosblock.protocol.types import BlockId
 
@@ -31,10 +32,15 @@ OPEN_FILES: Range = prefix_range(b"o")
 GARBAGE: Range = prefix_range(b"g")
 
 _NUMBER = struct.Struct(">Q")
-_PLACE = struct.Struct(">cQI")
+_SEQUENCE = struct.Struct(">I")
 _KEY = struct.Struct(">cQ")
 
-SEQUENCE_MAX = (1 << 32) - 1
+
+def _key(letter: bytes, number: int) -> bytes:
+    try:
+        return _KEY.pack(letter, number)
+    except struct.error:
+        raise InvalidRequestError(f"{number} is not an id") from None
 
 
 def pack_number(number: int) -> bytes:
@@ -50,12 +56,12 @@ def unpack_number(value: bytes) -> int:
 
 def entry(directory: int, name: str) -> bytes:
     """Key of the entry `name` of a directory."""
-    return _KEY.pack(b"e", directory) + name.encode()
+    return _key(b"e", directory) + name.encode()
 
 
 def entries(directory: int, after: str = "") -> Range:
     """Range of the entries of a directory whose names are greater than `after`."""
-    start, end = prefix_range(_KEY.pack(b"e", directory))
+    start, end = prefix_range(_key(b"e", directory))
     return (start + after.encode() + b"\0" if after else start), end
 
 
@@ -66,43 +72,43 @@ def entry_name(key: bytes) -> str:
 
 def inode(number: int) -> bytes:
     """Key of a file's or directory's record."""
-    return _KEY.pack(b"i", number)
+    return _key(b"i", number)
 
 
 def touched(directory: int) -> bytes:
     """Key of the time at which an entry of the directory last changed."""
-    return _KEY.pack(b"t", directory)
+    return _key(b"t", directory)
 
 
 def place(file: int, sequence: int) -> bytes:
     """Key of the block at place `sequence` of a file."""
-    return _PLACE.pack(b"f", file, sequence)
+    return _key(b"f", file) + _SEQUENCE.pack(sequence)
 
 
 def places(file: int, start: int = 0) -> Range:
     """Range of the blocks of a file from place `start` on."""
-    return place(file, start), prefix_range(_KEY.pack(b"f", file))[1]
+    return place(file, start), prefix_range(_key(b"f", file))[1]
 
 
 def place_sequence(key: bytes) -> int:
     """Place in the key of a file's block."""
-    sequence: int = _PLACE.unpack(key)[2]
+    sequence: int = _SEQUENCE.unpack_from(key, _KEY.size)[0]
     return sequence
 
 
 def block(number: BlockId) -> bytes:
     """Key of a block's record."""
-    return _KEY.pack(b"b", number)
+    return _key(b"b", number)
 
 
 def open_file(file: int) -> bytes:
     """Key that says that a file is being written."""
-    return _KEY.pack(b"o", file)
+    return _key(b"o", file)
 
 
 def garbage(number: int) -> bytes:
     """Key of an unlinked file or directory that is still to be swept."""
-    return _KEY.pack(b"g", number)
+    return _key(b"g", number)
 
 
 def number_of(key: bytes) -> int:

@@ -127,7 +127,8 @@ def rename(draft: Draft, request: Rename, context: Context) -> FileStatus:
         return tree.status(draft, request.source, inode)
     if destination[: len(source)] == source:
         raise InvalidRequestError(
-            f"'{request.source}': cannot be moved below itself to '{request.destination}'",
+            f"{paths.shown(request.source)}: cannot be moved below itself "
+            f"to {paths.shown(request.destination)}",
             path=request.source,
         )
     directory = tree.find_directory(draft, destination[:-1])
@@ -267,7 +268,7 @@ def _replace_file(draft: Draft, before: FileInode, path: str, context: Context) 
     """Discard the file that a new one takes the name of."""
     if before.open and context.held_by_other(before):
         raise LeaseError(
-            f"'{path}': is being written by {before.writer}; take_over ends that",
+            f"{paths.shown(path)}: is being written by {before.writer}; take_over ends that",
             path=path,
             writer=before.writer,
         )
@@ -277,7 +278,7 @@ def _replace_file(draft: Draft, before: FileInode, path: str, context: Context) 
 def _expect_no_entry(draft: Draft, directory: int, path: str) -> None:
     span = keys.entries(directory)
     if next(draft.scan(*span, 1), None) is not None:
-        raise DirectoryNotEmptyError(f"'{path}': directory is not empty", path=path)
+        raise DirectoryNotEmptyError(f"{paths.shown(path)}: directory is not empty", path=path)
     draft.expect_empty(span)
 
 

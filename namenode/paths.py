@@ -33,11 +33,17 @@ def join(names: tuple[str, ...]) -> str:
     return SEPARATOR + SEPARATOR.join(names)
 
 
+def shown(path: str) -> str:
+    """Return a path as messages quote it: on one line, whatever is in it."""
+    text = path if path.isprintable() else path.encode("unicode_escape").decode()
+    return f"'{text}'"
+
+
 def _check_name(path: str, name: str) -> None:
     if not name:
         raise _refused(path, "a name is empty (two '/' in a row, or one at the end)")
     if name in (".", ".."):
-        raise _refused(path, f"'{name}' is not a name here")
+        raise _refused(path, f"{shown(name)} is not a name here")
     if ":" in name or "\0" in name:
         raise _refused(path, "a name has no ':' and no NUL byte")
     if len(name) * 4 > NAME_BYTES_MAX and _size_bytes(path, name) > NAME_BYTES_MAX:
@@ -48,8 +54,8 @@ def _size_bytes(path: str, text: str) -> int:
     try:
         return len(text.encode())
     except UnicodeEncodeError:
-        raise _refused(ascii(path)[1:-1], "a path is valid Unicode text") from None
+        raise _refused(path, "a path is valid Unicode text") from None
 
 
 def _refused(path: str, rule: str) -> InvalidRequestError:
-    return InvalidRequestError(f"'{path}': {rule}", path=path)
+    return InvalidRequestError(f"{shown(path)}: {rule}", path=path)

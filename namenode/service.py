@@ -196,6 +196,7 @@ class Service:
 
     async def close_file(self, request: CloseFile) -> FileStatus:
         """End the writing of a file."""
+        checks.check_close(request)
         await self._node.closer.close(request.file_id, request.writer)
         return await self._node.catalog.file_status(request.file_id)
 
@@ -205,6 +206,7 @@ class Service:
 
     async def report_bad_replica(self, request: BadReplica) -> Done:
         """Have a damaged replica replaced."""
+        checks.check_bad_replica(request)
         await self._node.reports.damaged(request.block, request.storage, request.reason)
         return Done()
 
@@ -226,6 +228,7 @@ class Service:
 
     async def block_report(self, request: BlockReport) -> Done:
         """Take in what a storage holds."""
+        checks.check_report(request)
         await self._node.reports.take(request)
         return Done()
 

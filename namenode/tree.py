@@ -60,22 +60,22 @@ def _unpack_target(value: bytes) -> Target:
 
 def missing(path: str) -> NotFoundError:
     """The error for a path that names nothing."""
-    return NotFoundError(f"'{path}': no such file or directory", path=path)
+    return NotFoundError(f"{paths.shown(path)}: no such file or directory", path=path)
 
 
 def not_directory(path: str) -> NotDirectoryError:
     """The error for a file where a directory is meant."""
-    return NotDirectoryError(f"'{path}': is a file, not a directory", path=path)
+    return NotDirectoryError(f"{paths.shown(path)}: is a file, not a directory", path=path)
 
 
 def is_directory(path: str) -> IsDirectoryError:
     """The error for a directory where a file is meant."""
-    return IsDirectoryError(f"'{path}': is a directory", path=path)
+    return IsDirectoryError(f"{paths.shown(path)}: is a directory", path=path)
 
 
 def exists(path: str) -> ExistsError:
     """The error for a path that is taken."""
-    return ExistsError(f"'{path}': exists already", path=path)
+    return ExistsError(f"{paths.shown(path)}: exists already", path=path)
 
 
 def descend(reads: Reads, names: tuple[str, ...]) -> tuple[Target, int]:
@@ -184,7 +184,7 @@ def list_directory(reads: Reads, request: ListDirectory, limit_max: int) -> List
         NotFoundError, NotDirectoryError: like `find`.
     """
     if request.limit < 1:
-        raise InvalidRequestError(f"'{request.path}': a page has at least one entry")
+        raise InvalidRequestError(f"{paths.shown(request.path)}: a page has at least one entry")
     target = find(reads, request.path)
     if not target.is_directory:
         return Listing((status(reads, request.path, find_inode(reads, request.path)),), False)

@@ -323,7 +323,7 @@ async def decided_everywhere(scene: Scene) -> BlockId:
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (create_request("/f", WriterId("")), "a writer's id has 1 to 128 characters"),
+        (create_request("/f", WriterId("")), "a writer's id has 1 to 128 printable characters"),
         (create_request("/f", WriterId("namenode")), "'namenode' is not a client's writer id"),
         (
             CreateFile("/f", ANN, False, 0, 1, Durability.DISK),

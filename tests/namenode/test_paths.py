@@ -38,9 +38,10 @@ def test_the_root_has_no_names() -> None:
         ("/a/./b", "'/a/./b': '.' is not a name here"),
         ("/a/..", "'/a/..': '..' is not a name here"),
         ("/a:b", "'/a:b': a name has no ':' and no NUL byte"),
-        ("/a\0", "'/a\0': a name has no ':' and no NUL byte"),
+        ("/a\0", "'/a\\x00': a name has no ':' and no NUL byte"),
         ("/" + "ä" * 128, f"'/{'ä' * 128}': a name has at most 255 bytes"),
         ("/abcdefghi" * 801, f"'{('/abcdefghi' * 801)[:40]}...': a path has at most 8000 bytes"),
+        ("a\nb", "'a\\nb': a path starts with '/'"),
         ("/\udc80", "'/\\udc80': a path is valid Unicode text"),
     ],
 )

@@ -1,0 +1,50 @@
+"""Any request that has the right types gets an answer or a clear error, whatever is in it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from paxosblock import namenode_api
+from paxosblock.errors import PaxosBlockError
+from paxosblock.methods import Method
+from tests.namenode.scene import Scene, new_scene
+
+METHODS = [value for value in vars(namenode_api).values() if isinstance(value, Method)]
+
+
+async def ask(method: Method[Any, Any], request: object) -> object:
+    """The node's answer to one request, or its error; anything else is a defect."""
+    scene = await prepared()
+    try:
+        return await getattr(scene.service, method.name)(request)
+    except PaxosBlockError as error:
+        return error
+    finally:
+        await scene.close()
+
+
+async def prepared() -> Scene:
+    """A node with a file, an open block and three DataNodes."""
+    scene = await new_scene()
+    await scene.add_block(await scene.create("/f"))
+    return scene
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_every_call_answers_or_refuses(method: Method[Any, Any], data: st.DataObject) -> None:
+    drawn = data.draw(st.from_type(method.request))
+    try:
+        received = msgspec.msgpack.decode(msgspec.msgpack.encode(drawn), type=method.request)
+    except (OverflowError, UnicodeEncodeError):
+        assume(False)  # cannot be sent
+    answer = asyncio.run(ask(method, received))
+    assert isinstance(answer, PaxosBlockError | method.answer)
+    assert "\n" not in str(answer)
