@@ -45,7 +45,7 @@ VALUE = bytes(100)
 SECRET = b"a secret of the benchmark"
 KEYS_AT_ONCE = 500
 
-# -- a member: a process with the store, and its clients inside -------------------------------------
+# -- a member: a process with the store, and its clients inside ------------------------------------
 
 
 async def writer(store: ReplicatedStore, key: bytes, end: float, latencies: list[float]) -> None:
@@ -144,7 +144,7 @@ async def serve(options: argparse.Namespace) -> None:
     await runner.cleanup()
 
 
-# -- the cluster, from outside ----------------------------------------------------------------------
+# -- the cluster, from outside ---------------------------------------------------------------------
 
 
 def ask(address: str, action: str, timeout_s: float = 120.0) -> Any:

@@ -1,0 +1,262 @@
+"""Mistakes that somebody might make in the engine, to see whether the tests would notice.
+
+    python -m tests.raft.planted_faults [--seeds 60]
+
+tells, for each mistake, the directed tests that fail and the first seed of the simulation that
+does. `test_planted_faults.py` keeps one witness of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+import pytest
+from raftos.state import Candidate, Follower, Leader
+
+from paxosblock.namenode.kv import segment
+from paxosblock.namenode.raft.contract import HardState
+from paxosblock.namenode.raft.leader import RaftLeader, _ReadRound
+from paxosblock.namenode.raft.log import RaftLog
+from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
+from paxosblock.namenode.raft.node import RaftNode
+from paxosblock.namenode.raft.roles import Elector, RaftCandidate, RaftFollower
+from paxosblock.namenode.raft.vote_file import Vote, VoteFile
+from tests.raft import test_audit_log, test_audit_votes, test_storage
+from tests.raft.simulation import simulate
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def votes_only_in_memory(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(VoteFile, "write", lambda self, vote: setattr(self, "vote", vote))
+
+
+def followers_acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    store = RaftFollower._store
+
+    def hasty(self: Any, first: int, entries: list[Any]) -> None:
+        store(self, first, entries)
+        self.log._durable_index = self.log.last_log_index
+
+    patch.setattr(RaftFollower, "_store", hasty)
+
+
+def leaders_count_themselves_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    update = RaftLeader.update_commit_index
+
+    def hasty(self: Any) -> None:
+        self.log._durable_index = self.log.last_log_index
+        update(self)
+
+    patch.setattr(RaftLeader, "update_commit_index", hasty)
+
+
+def entries_of_older_terms_are_counted(patch: pytest.MonkeyPatch) -> None:
+    def update(self: Any) -> None:
+        durable = sorted([*self.log.match_index.values(), self.log.durable_index])
+        self.state.commit(durable[(len(durable) - 1) // 2])
+        self._begin_round()
+
+    patch.setattr(RaftLeader, "update_commit_index", update)
+
+
+def half_is_a_majority(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RaftNode, "cluster_count", property(lambda self: len(self.cluster)))
+
+
+def reads_ask_nobody(patch: pytest.MonkeyPatch) -> None:
+    def read(self: Any) -> asyncio.Future[int]:
+        answer: asyncio.Future[int] = self.loop.create_future()
+        answer.set_result(self.log.commit_index)
+        return answer
+
+    patch.setattr(RaftLeader, "read", read)
+
+
+def reads_do_not_wait_for_the_first_entry(patch: pytest.MonkeyPatch) -> None:
+    def begin(self: Any) -> None:
+        if self._waiting and self._round is None:
+            answers, self._waiting = self._waiting, []
+            self._round = _ReadRound(self.request_id + 1, self.log.commit_index, answers)
+            self.heartbeat()
+
+    patch.setattr(RaftLeader, "_begin_round", begin)
+
+
+def checksums_are_not_checked(patch: pytest.MonkeyPatch) -> None:
+    def read(data: bytes, offset: int, salt: bytes) -> tuple[int, memoryview, int] | None:
+        header = segment._read_batch_header(data, offset, salt)
+        start = offset + segment.BATCH_HEADER_BYTES
+        if header is None or start + header[2] > len(data):
+            return None
+        return header[1], memoryview(data)[start : start + header[2]], start + header[2]
+
+    patch.setattr(segment, "_read_batch", read)
+
+
+def votes_go_to_older_logs(patch: pytest.MonkeyPatch) -> None:
+    receive = Follower.on_receive_request_vote
+
+    def careless(self: Any, data: dict[str, Any]) -> None:
+        receive(self, {**data, "last_log_term": 1 << 60})
+
+    patch.setattr(Follower, "on_receive_request_vote", careless)
+    patch.setattr(Elector, "_up_to_date", lambda self, data: True)
+
+
+def followers_cut_without_a_conflict(patch: pytest.MonkeyPatch) -> None:
+    def store(self: Any, first: int, entries: list[Any]) -> None:
+        if self.log.base_index < first <= self.log.last_log_index:
+            self.log.cut_from(first)
+        for entry in entries[max(0, self.log.base_index + 1 - first) :]:
+            self.log.append(entry)
+
+    patch.setattr(RaftFollower, "_store", store)
+
+
+def votes_are_counted_instead_of_voters(patch: pytest.MonkeyPatch) -> None:
+    def receive(self: Any, data: dict[str, Any]) -> None:
+        if data["term"] == self.storage.term:
+            Candidate.on_receive_request_vote_response(self, data)
+
+    patch.setattr(RaftCandidate, "on_receive_request_vote_response", receive)
+
+
+def votes_of_older_terms_are_counted(patch: pytest.MonkeyPatch) -> None:
+    receive = RaftCandidate.on_receive_request_vote_response
+
+    def careless(self: Any, data: dict[str, Any]) -> None:
+        receive(self, {**data, "term": self.storage.term})
+
+    patch.setattr(RaftCandidate, "on_receive_request_vote_response", careless)
+
+
+def followers_forget_their_vote(patch: pytest.MonkeyPatch) -> None:
+    update = HardState.update
+
+    def forgetful(self: Any, kwargs: Mapping[str, Any]) -> None:
+        if kwargs == {"voted_for": None}:
+            self._votes.vote = Vote(self._votes.vote.term, None)
+        else:
+            update(self, kwargs)
+
+    patch.setattr(HardState, "update", forgetful)
+
+
+def followers_claim_their_whole_log(patch: pytest.MonkeyPatch) -> None:
+    post = RaftNode.post
+
+    def boast(self: Any, data: dict[str, Any], destination: Any) -> None:
+        if data["type"] == "append_entries_response" and data["success"]:
+            data = {**data, "last_log_index": self.log.last_log_index}
+        post(self, data, destination)
+
+    patch.setattr(RaftNode, "post", boast)
+
+
+def answers_of_older_terms_are_counted(patch: pytest.MonkeyPatch) -> None:
+    receive = RaftLeader.on_receive_append_entries_response
+
+    def careless(self: Any, data: dict[str, Any]) -> None:
+        receive(self, {**data, "term": self.storage.term})
+
+    patch.setattr(RaftLeader, "on_receive_append_entries_response", careless)
+
+
+def requests_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ReplicatedMachine, "_remember", lambda self, request, index, result: None)
+
+
+def snapshots_leave_out_the_requests(patch: pytest.MonkeyPatch) -> None:
+    def snapshot_after(self: ReplicatedMachine, term: int) -> MachineSnapshot:
+        return MachineSnapshot(term, [], self.snapshot())
+
+    patch.setattr(ReplicatedMachine, "snapshot_after", snapshot_after)
+
+
+def compaction_forgets_too_much(patch: pytest.MonkeyPatch) -> None:
+    compact = RaftLog.compact
+
+    def greedy(self: RaftLog, index: int, keep_from: int) -> Callable[[], None]:
+        compact(self, index, keep_from)
+        return lambda: self._journal.remove_through(1 << 60)
+
+    patch.setattr(RaftLog, "compact", greedy)
+
+
+def a_leader_leaves_its_callers_waiting(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RaftLeader, "stop", Leader.stop)
+
+
+FAULTS: tuple[Plant, ...] = (
+    votes_only_in_memory,
+    followers_acknowledge_before_the_sync,
+    leaders_count_themselves_before_the_sync,
+    entries_of_older_terms_are_counted,
+    half_is_a_majority,
+    reads_ask_nobody,
+    reads_do_not_wait_for_the_first_entry,
+    checksums_are_not_checked,
+    votes_go_to_older_logs,
+    followers_cut_without_a_conflict,
+    votes_are_counted_instead_of_voters,
+    votes_of_older_terms_are_counted,
+    followers_forget_their_vote,
+    followers_claim_their_whole_log,
+    answers_of_older_terms_are_counted,
+    requests_are_not_remembered,
+    snapshots_leave_out_the_requests,
+    compaction_forgets_too_much,
+    a_leader_leaves_its_callers_waiting,
+)
+
+DIRECTED: tuple[ModuleType, ...] = (test_audit_votes, test_audit_log, test_storage)
+
+
+def directed_tests() -> list[Callable[[], None]]:
+    """Those that need no argument and no loop."""
+    return [
+        test
+        for module in DIRECTED
+        for name, test in vars(module).items()
+        if name.startswith("test_")
+        and not asyncio.iscoroutinefunction(test)
+        and test.__code__.co_argcount == 0
+    ]
+
+
+def fails(test: Callable[[], None]) -> bool:
+    """Whether the test notices; whatever it raises, it does."""
+    try:
+        test()
+    except Exception:
+        return True
+    return False
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=60)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    for plant in FAULTS:
+        if options.only not in plant.__name__:
+            continue
+        with pytest.MonkeyPatch.context() as patch:
+            plant(patch)
+            tests = [test.__name__ for test in directed_tests() if fails(test)]
+            seeds = range(options.seeds)
+            seed = next((seed for seed in seeds if simulate(seed).violations), None)
+        sys.stdout.write(f"{plant.__name__}: seed {seed}; {len(tests)} tests: {tests[:3]}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

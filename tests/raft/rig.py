@@ -1,0 +1,218 @@
+"""One real member in virtual time, whose peers are the test: it reads and writes the messages."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
+from paxosblock.namenode.raft import messages
+from paxosblock.namenode.raft.entry import Entry, EntryKind
+from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.node import RaftNode
+from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.store import ReplicatedStore
+from paxosblock.namenode.raft.transport import Deliver
+from tests.raft.members import node_of
+from tests.raft.simulated_disk import SimulatedDisk
+from tests.raft.simulation import virtual_loop
+from tests.raft.virtual_time import VirtualTimeLoop
+
+T = TypeVar("T")
+
+OPTIONS = Options(heartbeat_s=0.1, election_min_s=0.4, election_max_s=0.5)
+ELECTION_S = 0.55
+"""Long enough for the election timer to end, too short for it to end twice."""
+
+
+def put(key: bytes, value: bytes = b"v") -> Transaction:
+    return Transaction(puts=((key, value),))
+
+
+def entry(term: int, value: bytes = b"v") -> Entry:
+    return Entry(term, EntryKind.TRANSACTION, encode_transaction(put(b"k", value)))
+
+
+class Wire:
+    """`Transport` that keeps what was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, Message]] = []
+        self.deliver: Deliver | None = None
+
+    def start(self, deliver: Deliver) -> None:
+        self.deliver = deliver
+
+    def send(self, peer: str, message: Message) -> None:
+        self.sent.append((peer, messages.decode(messages.encode(message))))
+
+    async def close(self) -> None:
+        self.deliver = None
+
+
+class Rig:
+    """Member n0:1 of `size`; the others are the test."""
+
+    def __init__(self, loop: VirtualTimeLoop, size: int, options: Options) -> None:
+        self.loop, self.options = loop, options
+        self.members = [f"n{number}:1" for number in range(size)]
+        self.peers = self.members[1:]
+        self.disk = SimulatedDisk()
+        self.start()
+
+    def start(self) -> None:
+        self.wire = Wire()
+        self.store = ReplicatedStore(
+            Path("/member"),
+            self.members[0],
+            self.members,
+            self.wire,
+            options=self.options,
+            disk=self.disk,
+            rng=random.Random(1),
+        )
+        self.loop.run_until_complete(self.store.start())
+
+    def crash(self) -> None:
+        """Cut the power, and start again on what is left."""
+        self.disk = self.disk.power_cut(random.Random(1))
+        node = self.node
+        node.stop()
+        for task in (node._working, node._snapshotting):
+            if task is not None:
+                task.cancel()
+        self.start()
+
+    @property
+    def node(self) -> RaftNode:
+        return node_of(self.store)
+
+    @property
+    def role(self) -> Any:
+        return self.node.state.state
+
+    @property
+    def term(self) -> int:
+        term: int = self.node.hard_state.term
+        return term
+
+    def run(self, seconds: float = 0.01) -> None:
+        self.loop.run_until_complete(self.loop.pass_time(seconds))
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(coroutine)
+
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = self.loop.create_task(coroutine)
+        self.run(0)
+        return task
+
+    def commit(self, key: bytes = b"k") -> asyncio.Task[Committed | Conflict]:
+        return self.begin(self.store.commit(put(key)))
+
+    def tell(self, sender: str, kind: str, **fields: Any) -> None:
+        """Let `sender` send a message, and the member act on it."""
+        assert self.wire.deliver is not None
+        self.wire.deliver(sender, {"type": kind, **fields})
+        self.run()
+
+    def sent(self, kind: str, peer: str | None = None) -> list[Message]:
+        """The messages of a kind since the last `clear`."""
+        return [m for to, m in self.wire.sent if m["type"] == kind and peer in (None, to)]
+
+    def last(self, kind: str, peer: str | None = None) -> Message:
+        return self.sent(kind, peer)[-1]
+
+    def clear(self) -> None:
+        self.wire.sent.clear()
+
+    # -- what peers usually say -------------------------------------------------------------------
+
+    def append(
+        self,
+        entries: list[Entry],
+        *,
+        term: int = 1,
+        previous: tuple[int, int] = (0, 0),
+        commit: int = 0,
+        leader: str = "n1:1",
+    ) -> Message:
+        """Send entries as a leader does; return the answer."""
+        self.clear()
+        self.tell(
+            leader,
+            "append_entries",
+            term=term,
+            leader_id=leader,
+            prev_log_index=previous[0],
+            prev_log_term=previous[1],
+            commit_index=commit,
+            entries=entries,
+            request_id=1,
+            sequence=1,
+        )
+        return self.last("append_entries_response")
+
+    def ask_for_vote(
+        self, candidate: str, term: int, last: tuple[int, int] = (0, 0)
+    ) -> Message | None:
+        """Ask as a candidate does; return the answer, None if there was none."""
+        self.clear()
+        self.tell(
+            candidate,
+            "request_vote",
+            term=term,
+            candidate_id=candidate,
+            last_log_index=last[0],
+            last_log_term=last[1],
+        )
+        answers = self.sent("request_vote_response")
+        return answers[-1] if answers else None
+
+    def vote(self, *voters: str, term: int | None = None) -> None:
+        for voter in voters:
+            term_voted = self.term if term is None else term
+            self.tell(voter, "request_vote_response", term=term_voted, vote_granted=True)
+
+    def support(self, *supporters: str) -> None:
+        """Grant the pre-vote that is being asked for."""
+        asked = self.last("pre_vote")
+        for peer in supporters:
+            fields = {"term": self.term, "round": asked["round"], "vote_granted": True}
+            self.tell(peer, "pre_vote_response", **fields)
+
+    def become_candidate(self) -> None:
+        self.run(ELECTION_S)
+        self.support(*self.peers[: len(self.members) // 2])
+
+    def become_leader(self) -> None:
+        """Be elected, and have the first entry of the term committed."""
+        self.become_candidate()
+        self.vote(*self.peers[: len(self.members) // 2])
+        self.acknowledge()
+
+    def acknowledge(self, *peers: str, **changed: Any) -> None:
+        """Let the peers (or all) hold all that the leader has."""
+        for peer in peers or self.peers:
+            asked = self.last("append_entries", peer)
+            answer = {
+                "term": asked["term"],
+                "success": True,
+                "request_id": asked["request_id"],
+                "sequence": asked["sequence"],
+                "last_log_index": self.node.log.last_log_index,
+            }
+            self.tell(peer, "append_entries_response", **(answer | changed))
+
+
+@contextmanager
+def rig(size: int = 3, options: Options = OPTIONS) -> Iterator[Rig]:
+    """A fresh member among `size`; nothing may have been lost in its event loop at the end."""
+    with virtual_loop() as loop:
+        yield Rig(loop, size, options)
+        assert loop.lost == []

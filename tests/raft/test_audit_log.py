@@ -1,0 +1,363 @@
+"""Defects of raftos 0.2.6 in the log and in replication, by their number in AUDIT.md."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from paxosblock.errors import Outcome, OutcomeUnknownError, UnavailableError
+from paxosblock.namenode.kv.interface import Committed
+from tests.raft.rig import ELECTION_S, OPTIONS, Rig, entry, rig
+
+
+def terms(member: Rig) -> list[int | None]:
+    log = member.node.log
+    return [log.term_at(index) for index in range(1, log.last_log_index + 1)]
+
+
+def test_l1_a_late_heartbeat_erases_nothing() -> None:
+    with rig() as member:
+        member.append([entry(1), entry(1), entry(1)], commit=3)
+        answer = member.append([], previous=(0, 0))
+        assert answer["success"]
+        assert terms(member) == [1, 1, 1]
+
+
+def test_l2_a_repeated_message_erases_nothing() -> None:
+    with rig() as member:
+        member.append([entry(1)])
+        member.append([entry(1), entry(1)], previous=(1, 1))
+        answer = member.append([entry(1)])
+        assert answer["last_log_index"] == 1
+        assert terms(member) == [1, 1, 1]
+
+
+def test_l3_a_new_leader_that_sends_again_what_is_here_erases_nothing() -> None:
+    with rig() as member:
+        member.append([entry(1), entry(1), entry(1)], commit=3)
+        member.append([entry(1)], term=2, previous=(0, 0))
+        assert terms(member) == [1, 1, 1]
+
+
+def test_an_entry_of_another_term_is_replaced_with_all_that_follow_it() -> None:
+    with rig() as member:
+        member.append([entry(1), entry(1), entry(1)])
+        answer = member.append([entry(2)], term=2, previous=(1, 1), leader="n2:1")
+        assert answer["last_log_index"] == 2
+        assert terms(member) == [1, 2]
+        member.crash()
+        assert terms(member) == [1, 2]
+
+
+def test_l4_entries_of_an_older_term_are_committed_by_the_first_of_this_one() -> None:
+    with rig() as member:
+        member.append([entry(1), entry(1)])
+        member.become_candidate()
+        member.vote("n1:1")
+        member.acknowledge("n1:1", last_log_index=2)
+        assert member.node.log.commit_index == 0
+        member.acknowledge("n1:1", last_log_index=3)
+        assert member.node.log.commit_index == 3
+        assert member.store.view().get(b"k").revision == 2
+
+
+def test_l5_concurrent_writes_are_answered_each_when_it_is_committed() -> None:
+    with rig() as member:
+        member.become_leader()
+        writes = [member.commit(b"%d" % number) for number in range(3)]
+        member.run()
+        assert not any(write.done() for write in writes)
+        member.acknowledge("n1:1", last_log_index=3)
+        assert [write.done() for write in writes] == [True, True, False]
+        member.acknowledge("n1:1")
+        assert [write.result() for write in writes] == [Committed(2), Committed(3), Committed(4)]
+
+
+def test_l6_a_leader_that_steps_down_leaves_nobody_waiting() -> None:
+    with rig() as member:
+        member.become_leader()
+        write = member.commit()
+        read = member.begin(member.store.barrier())
+        member.append([], term=member.term + 1)
+        assert isinstance(write.exception(), OutcomeUnknownError)
+        assert isinstance(read.exception(), UnavailableError)
+
+
+def test_l6_a_leader_without_a_majority_steps_down_by_itself() -> None:
+    with rig() as member:
+        member.become_leader()
+        write = member.commit()
+        member.run(0.45)
+        assert isinstance(write.exception(), OutcomeUnknownError)
+        assert not member.store.is_leader()
+        assert member.store.leader() is None
+
+
+def test_a_write_that_takes_too_long_has_an_unknown_outcome() -> None:
+    with rig(options=replace(OPTIONS, commit_timeout_s=1.0)) as member:
+        member.become_leader()
+        write = member.commit()
+        for _ in range(12):
+            member.acknowledge(last_log_index=1)
+            member.run(0.1)
+        error = write.exception()
+        assert isinstance(error, OutcomeUnknownError)
+        assert error.outcome is Outcome.UNKNOWN
+        assert member.store.is_leader()
+
+
+def test_l7_an_entry_is_applied_and_answered_when_the_majority_has_it() -> None:
+    with rig() as member:
+        member.become_leader()
+        write = member.commit()
+        member.run()
+        member.clear()
+        member.tell("n1:1", "append_entries_response", **member_answer(member, 2))
+        assert write.done()
+        assert member.sent("append_entries") == []
+
+
+def member_answer(member: Rig, last_log_index: int, sequence: int = 999) -> dict[str, object]:
+    return {
+        "term": member.term,
+        "success": True,
+        "request_id": 1,
+        "sequence": sequence,
+        "last_log_index": last_log_index,
+    }
+
+
+def test_l8_an_answer_of_an_older_term_commits_nothing() -> None:
+    with rig() as member:
+        member.become_leader()
+        old = member_answer(member, 2)
+        member.append([], term=member.term + 1)
+        member.run(ELECTION_S)
+        member.support("n1:1")
+        member.vote("n1:1")
+        assert member.store.is_leader()
+        member.commit().add_done_callback(asyncio.Task.exception)
+        member.run()
+        member.tell("n1:1", "append_entries_response", **old)
+        assert member.node.log.commit_index == 1
+
+
+def test_l8_a_follower_that_has_a_newer_leader_does_not_acknowledge_the_older_one() -> None:
+    with rig() as member:
+        member.loop.disk_delay = lambda: 1.0
+        fields = {"prev_log_index": 0, "prev_log_term": 0, "commit_index": 0, "request_id": 1}
+        for term, leader in ((1, "n1:1"), (2, "n2:1")):
+            more = {"leader_id": leader, "sequence": 1, "entries": [entry(term)]}
+            member.tell(leader, "append_entries", term=term, **fields, **more)
+        member.run(5.0)
+        answers = member.sent("append_entries_response")
+        assert [(each["term"], each["last_log_index"]) for each in answers] == [(2, 1)]
+
+
+def test_l9_answers_that_overtake_each_other_take_nothing_back() -> None:
+    with rig() as member:
+        member.become_leader()
+        writes = [member.commit(b"%d" % number) for number in range(3)]
+        member.run()
+        member.tell("n1:1", "append_entries_response", **member_answer(member, 4))
+        member.tell("n1:1", "append_entries_response", **member_answer(member, 2))
+        assert all(write.done() for write in writes)
+        assert member.node.log.match_index["n1:1"] == 4
+        assert member.node.log.next_index["n1:1"] == 5
+
+
+def test_l10_a_refusal_of_an_older_term_is_understood() -> None:
+    with rig() as member:
+        member.become_leader()
+        fields = {"term": member.term, "success": False}
+        member.tell("n1:1", "append_entries_response", **fields)
+        assert member.store.is_leader()
+        member.tell("n1:1", "append_entries_response", **{**fields, "term": 7})
+        assert (member.store.is_leader(), member.term) == (False, 7)
+
+
+def test_l11_a_follower_that_lacks_entries_says_from_where_and_stays_quiet() -> None:
+    with rig() as member:
+        member.append([entry(1)])
+        member.run(0.39)
+        answer = member.append([entry(3)], term=3, previous=(500, 2))
+        assert (answer["success"], answer["hint"]) == (False, 2)
+        member.clear()
+        member.run(0.39)
+        assert member.sent("pre_vote") == []
+
+
+def test_l11_a_whole_term_that_conflicts_is_skipped_at_once() -> None:
+    with rig() as member:
+        member.append([entry(1), *(entry(2) for _ in range(50))], term=2)
+        answer = member.append([], term=4, previous=(40, 3))
+        assert (answer["success"], answer["hint"]) == (False, 2)
+
+
+def test_l11_the_leader_goes_on_where_the_follower_says() -> None:
+    with rig() as member:
+        member.append([entry(1) for _ in range(100)])
+        member.become_candidate()
+        member.vote("n1:1")
+        asked = member.last("append_entries", "n1:1")
+        refusal = {"success": False, "request_id": 1, "sequence": asked["sequence"], "hint": 3}
+        member.clear()
+        member.tell("n1:1", "append_entries_response", term=member.term, **refusal)
+        sent = member.last("append_entries", "n1:1")
+        assert (sent["prev_log_index"], len(sent["entries"])) == (2, 99)
+
+
+def test_l12_a_hint_beyond_the_log_stops_nothing() -> None:
+    with rig() as member:
+        member.become_leader()
+        asked = member.last("append_entries", "n1:1")
+        refusal = {"success": False, "request_id": 1, "sequence": asked["sequence"] + 7}
+        member.tell("n1:1", "append_entries_response", term=1, **refusal, hint=1 << 40)
+        member.clear()
+        member.run(0.15)
+        assert {peer for peer, _ in member.wire.sent} == set(member.peers)
+
+
+def test_l13_a_read_waits_for_a_majority_that_still_follows() -> None:
+    with rig() as member:
+        member.become_leader()
+        late = member.last("append_entries", "n1:1")
+        read = member.begin(member.store.barrier())
+        member.run()
+        answer = {**member_answer(member, 1), "request_id": late["request_id"]}
+        member.tell("n1:1", "append_entries_response", **answer)
+        assert not read.done()
+        member.acknowledge("n1:1")
+        assert read.done()
+
+
+def test_l13_a_new_leader_reads_only_after_its_first_entry_is_committed() -> None:
+    with rig() as member:
+        member.append([entry(1)])
+        member.become_candidate()
+        member.vote("n1:1")
+        read = member.begin(member.store.barrier())
+        member.run()
+        member.acknowledge("n1:1", last_log_index=1)
+        assert not read.done()
+        member.acknowledge("n1:1", last_log_index=2)
+        member.run()
+        member.acknowledge("n1:1")
+        assert read.done()
+        assert member.store.view().get(b"k").exists
+
+
+def test_l14_everybody_who_waits_for_the_lead_is_told() -> None:
+    with rig() as member:
+        waiting = [member.begin(member.store.wait_leadership()) for _ in range(3)]
+        member.become_leader()
+        assert all(each.done() for each in waiting)
+
+
+def test_l15_nodes_in_one_process_have_leaders_of_their_own() -> None:
+    with rig() as one, rig() as other:
+        asyncio.set_event_loop(one.loop)
+        one.append([])
+        assert one.store.leader() == "n1:1"
+        assert other.store.leader() is None
+        asyncio.set_event_loop(None)
+
+
+def test_l16_rounds_without_a_majority_are_forgotten() -> None:
+    with rig() as member:
+        member.become_leader()
+        for _ in range(200):
+            member.role.heartbeat()
+        assert len(member.role.response_map) < 100
+
+
+def test_l17_a_message_that_comes_first_is_answered() -> None:
+    with rig() as member:
+        assert member.append([])["success"]
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_n1_a_long_log_is_sent_in_batches_and_the_window_is_bounded(size: int) -> None:
+    options = replace(OPTIONS, append_bytes_max=10_000, append_window=2)
+    with rig(size, options) as member:
+        member.append([entry(1, bytes(3000)) for _ in range(100)])
+        member.become_candidate()
+        member.clear()
+        member.vote("n1:1", *(["n2:1"] if size == 5 else []))
+        first = member.last("append_entries", "n1:1")
+        refusal = {"success": False, "request_id": 1, "sequence": first["sequence"], "hint": 1}
+        member.clear()
+        member.tell("n1:1", "append_entries_response", term=member.term, **refusal)
+        batches = [each for each in member.sent("append_entries", "n1:1") if each["entries"]]
+        assert [len(each["entries"]) for each in batches] == [3, 3]
+        assert [each["prev_log_index"] for each in batches] == [0, 3]
+
+
+def test_n1_an_entry_longer_than_a_batch_is_sent_alone() -> None:
+    with rig(options=replace(OPTIONS, append_bytes_max=100)) as member:
+        member.become_leader()
+        member.node.log.append(entry(1, bytes(5000)))
+        member.commit().cancel()
+        member.run()
+        sent = [each for each in member.sent("append_entries", "n1:1") if each["entries"]]
+        assert [len(each["entries"]) for each in sent[-2:]] == [1, 1]
+
+
+def test_t1_a_role_can_be_ended_before_it_began() -> None:
+    with rig() as member:
+        member.become_candidate()
+        for role in (member.role, type(member.role)(member.node.state)):
+            role.stop()
+        assert member.sent("request_vote")
+
+
+def test_nothing_is_acknowledged_before_it_is_durable() -> None:
+    with rig() as member:
+        member.loop.disk_delay = lambda: 1.0
+        fields = {"prev_log_index": 0, "prev_log_term": 0, "commit_index": 0, "request_id": 1}
+        more = {"leader_id": "n1:1", "sequence": 1, "entries": [entry(1)]}
+        member.tell("n1:1", "append_entries", term=1, **fields, **more)
+        assert member.sent("append_entries_response") == []
+        assert member.append([], previous=(1, 1))["last_log_index"] == 0
+        member.run(1.5)
+        assert member.last("append_entries_response")["last_log_index"] == 1
+
+
+def test_a_leader_counts_itself_only_when_its_own_disk_has_the_entry() -> None:
+    with rig(options=OPTIONS) as member:
+        member.become_leader()
+        member.loop.disk_delay = lambda: 0.2
+        write = member.commit()
+        member.acknowledge("n1:1")
+        assert not write.done()
+        member.acknowledge("n2:1")
+        assert write.done()
+
+
+def test_a_follower_far_behind_gets_the_snapshot_in_pieces() -> None:
+    with rig(options=replace(OPTIONS, snapshot_chunk_bytes=100)) as member:
+        member.become_leader()
+        write = member.commit(b"k")
+        member.run()
+        member.acknowledge("n2:1")
+        assert write.done()
+        node = member.node
+        member.begin(node._snapshot(node.machine.snapshot_after(1)))
+        member.run()
+        node.log.compact(2, 3)
+        node.log.next_index["n1:1"] = 1
+        node.log.match_index["n1:1"] = 0
+        member.clear()
+        received = b""
+        member.run(0.15)
+        while len(received) < member.last("install_snapshot")["size"]:
+            piece = member.last("install_snapshot")
+            assert piece["offset"] == len(received)
+            received += piece["data"]
+            answer = {"term": 1, "index": piece["index"], "request_id": 1}
+            member.tell("n1:1", "install_snapshot_response", **answer, offset=len(received))
+        assert received == node._opened.read_snapshot(2)
+        member.tell("n1:1", "install_snapshot_response", **answer, match=2)
+        assert node.log.match_index["n1:1"] == 2
