@@ -6,15 +6,18 @@ import hashlib
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
 from paxosblock.cli.demo_input import PIECE_BYTES, Source, digest_of_start, pieces
+from paxosblock.cli.progress import Advance
 from paxosblock.client import Client
+from paxosblock.client.receipt import FlushReceipt
+from paxosblock.client.sync_files import FileWriter
 from paxosblock.cluster import LocalCluster
 from paxosblock.control import call_any
 from paxosblock.errors import UnavailableError
@@ -33,8 +36,6 @@ FIRST: Final = "/demo/first"
 SECOND: Final = "/demo/second"
 ACKNOWLEDGED_BYTES: Final = 16 * 1024 * 1024
 """The second file's writer is killed once so much of it is acknowledged."""
-
-Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class Stage:
     report: Report
     advance: Advance
 
-    def send(self, out: Any, file: BinaryIO, size_bytes: int) -> None:
+    def send(self, out: FileWriter, file: BinaryIO, size_bytes: int) -> None:
         """Write the next bytes of the source."""
         for piece in pieces(file, size_bytes):
             out.write(piece)
@@ -120,7 +121,7 @@ def first_file(stage: Stage) -> None:
     report, source = stage.report, stage.source
     report.mark(f"writing {FIRST}")
     out = stage.client.create(FIRST, overwrite=True)
-    with _role("follow", stage.cluster.url, FIRST) as follower:
+    with _role("follow", stage.cluster.url, FIRST) as follower, ThreadPoolExecutor(1) as aside:
         with out, open(source.path, "rb") as file:
             stage.send(out, file, PIECE_BYTES)
             out.hflush()
@@ -128,13 +129,12 @@ def first_file(stage: Stage) -> None:
             stage.send(out, file, source.size_bytes * 4 // 10)
             victim = _kill_in_mid_write(stage, out, file)
             stage.send(out, file, source.size_bytes * 3 // 10)
-            restart = threading.Thread(target=_start_again, args=(stage, victim))
-            restart.start()
+            restart = aside.submit(_start_again, stage, victim)
             stage.send(out, file, source.size_bytes)
         closed_ms = report.mark(f"{FIRST} closed")
         seen = _word(follower)
     report.mark(f"the follower has seen the end, {now_ms() - closed_ms:.0f} ms after the close")
-    restart.join()
+    restart.result()
     written = (source.size_bytes, source.digest)
     report.check(
         f"the follower saw all {source.size_bytes} bytes of {FIRST} as they were written",
@@ -146,10 +146,10 @@ def first_file(stage: Stage) -> None:
     )
 
 
-def _kill_in_mid_write(stage: Stage, out: Any, file: BinaryIO) -> Node:
+def _kill_in_mid_write(stage: Stage, out: FileWriter, file: BinaryIO) -> Node:
     """SIGKILL a DataNode while chunks are on their way to it, and wait for the next receipt."""
     report = stage.report
-    before = out.hflush()
+    before = _flush_inside_a_block(stage, out, file)
     victim = stage.node_of(before.replicas[0])
     stage.send(out, file, PIECE_BYTES)
     killed_ms = report.mark(f"{victim.name} gets SIGKILL in mid-write (block {before.block})")
@@ -172,6 +172,15 @@ def _kill_in_mid_write(stage: Stage, out: Any, file: BinaryIO) -> Node:
     return victim
 
 
+def _flush_inside_a_block(stage: Stage, out: FileWriter, file: BinaryIO) -> FlushReceipt:
+    """Flush at a place where the next pieces go to the same block."""
+    receipt = out.hflush()
+    while -receipt.length % stage.client.config.block_size_bytes < 4 * PIECE_BYTES:
+        stage.send(out, file, PIECE_BYTES)
+        receipt = out.hflush()
+    return receipt
+
+
 def _tell_recovery(report: Report, history: tuple[VoteLine, ...], killed_ms: float) -> None:
     """Times of the NameNode's own record: its clock is ours."""
     if history:
@@ -182,7 +191,7 @@ def _tell_recovery(report: Report, history: tuple[VoteLine, ...], killed_ms: flo
             first.time_ms,
         )
         took_ms = last.time_ms - first.time_ms
-        report.mark(f"sealed ({last.detail} chunks): recovery took {took_ms} ms", last.time_ms)
+        report.mark(f"sealed with {last.detail} (chunks): recovery took {took_ms} ms", last.time_ms)
 
 
 def _decision(history: tuple[VoteLine, ...]) -> VoteLine:

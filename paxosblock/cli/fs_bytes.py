@@ -14,7 +14,7 @@ import click
 
 from paxosblock.cli.fs_names import base_name, join, status_of, target_is_directory
 from paxosblock.cli.group import Verb
-from paxosblock.cli.progress import progress_bar
+from paxosblock.cli.progress import Advance, progress_bar
 from paxosblock.cli.session import Session, UserError
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.namenode_api import Kind
@@ -22,6 +22,7 @@ from paxosblock.protocol.types import Durability
 
 if TYPE_CHECKING:
     from paxosblock.client import Client
+    from paxosblock.client.sync_files import FileReader
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
 END_BYTES: Final = 1024
@@ -177,9 +178,7 @@ def get(session: Session, *, force: bool, words: tuple[str, ...]) -> None:
             with client.open(path) as file, _local_target(local, force) as out:
                 quiet = session.json or local == STREAM
                 with progress_bar(base_name(path), file.size, wanted=not quiet) as advance:
-                    while piece := file.read(PIECE_BYTES):
-                        out.write(piece)
-                        advance(len(piece))
+                    _copy(file, out, advance)
             if local != STREAM:
                 session.tell({"source": path, "path": local, "size_bytes": file.size})
 
@@ -225,8 +224,7 @@ def cat(session: Session, paths: tuple[str, ...]) -> None:
 
         def copy(written: str) -> None:
             with client.open(session.path(written)) as file:
-                while piece := file.read(PIECE_BYTES):
-                    out.write(piece)
+                _copy(file, out, lambda _: None)
 
         session.for_each(paths, copy)
 
@@ -267,6 +265,14 @@ def tail(session: Session, *, follow: bool, path: str) -> None:
         for piece in client.follow(name, start):
             out.write(piece)
             out.flush()
+
+
+def _copy(file: FileReader, out: BinaryIO, advance: Advance) -> None:
+    """All that is left of a file, through one buffer."""
+    buffer = memoryview(bytearray(min(file.size, PIECE_BYTES)))
+    while count := file.readinto(buffer):
+        out.write(buffer[:count])
+        advance(count)
 
 
 @contextlib.contextmanager

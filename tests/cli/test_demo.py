@@ -22,7 +22,7 @@ def test_the_demo_kills_recovers_and_verifies(paxosblock: Paxosblock) -> None:
         "a second process follows it: it has ",
         "gets SIGKILL in mid-write",
         "detected by the client, recovery started",
-        "sealed (",
+        "sealed with length ",
         "the next chunks are acknowledged",
         "is started again",
         "the writer of /demo/second gets SIGKILL",
