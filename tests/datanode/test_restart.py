@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from paxosblock.datanode.identity import VERSION
+from paxosblock.datanode.meta import decode_metadata
 from paxosblock.protocol.messages import LastVote, Nack, Read, ReadReply, RecoveryVote, Vote
 from paxosblock.protocol.replica_state import HdfsReplicaState, hdfs_state
 from paxosblock.protocol.types import Durability, Reason
@@ -64,6 +65,14 @@ async def test_a_crash_of_the_machine_makes_a_memory_replica_weak_for_good(tmp_p
             assert block is not None
             assert block.replica is not None
             assert block.replica.weak, "a second restart in one boot must not make it look strong"
+
+
+async def test_that_it_is_weak_is_on_disk_before_a_replica_answers(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await node.create(durability=Durability.MEMORY)
+    async with running(tmp_path, boot="boot-2"):
+        stored = decode_metadata((tmp_path / "rbw" / "blk_7.meta").read_bytes(), BLOCK)
+        assert (stored.weak, stored.boot) == (True, "boot-2")
 
 
 async def test_a_crash_of_the_machine_leaves_a_disk_replica_strong(tmp_path: Path) -> None:

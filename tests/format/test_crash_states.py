@@ -28,7 +28,7 @@ from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, name, running
 from tests.format.power_cut import Files, Note, RecordingDisk, states_after
 
 FOLDER = Path("/volume")
-STATES_PER_POINT = 120
+STATES_PER_POINT = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """From here on this chunk may be on the disk."""
+    """From here on this chunk may be on the disk, in a record of this generation."""
 
     name: ChunkName
+    generation: Generation
 
 
 class Scenario:
@@ -57,8 +58,8 @@ class Scenario:
         self.node = node
         self.disk = disk
 
-    def issue(self, *names: ChunkName) -> None:
-        self.disk.journal.extend(Note(Issued(named)) for named in names)
+    def issue(self, *names: ChunkName, generation: int = 0) -> None:
+        self.disk.journal.extend(Note(Issued(named, Generation(generation))) for named in names)
 
     async def does(self, work: Awaitable[object]) -> None:
         """Wait for an answer, which must be no refusal, and note what it claims."""
@@ -79,7 +80,7 @@ class Scenario:
         self.disk.journal.append(Note(Claim(None, 0)))
 
     async def write(self, indexes: range, generation: int = 0) -> None:
-        self.issue(*(name(index) for index in indexes))
+        self.issue(*(name(index) for index in indexes), generation=generation)
         await self.does(self.node.write(len(indexes), indexes.start, generation))
 
 
@@ -91,7 +92,7 @@ async def _write_and_recover(scenario: Scenario, durability: Durability) -> None
     await scenario.write(range(2, 4))
     await scenario.does(node.next_gs(1))
     await scenario.does(node.recover(1, [name(i) for i in range(3)], durability=durability))
-    scenario.issue(name(3, salt=1))
+    scenario.issue(name(3, salt=1), generation=1)
     await scenario.does(node.send(frame(3, chunk(3, salt=1), generation=1)))
     decided = [name(0), name(1), name(2), name(3, salt=1)]
     await scenario.does(node.finalize(2, decided))
@@ -188,7 +189,7 @@ class Truth:
     """What must and what may be on the disk at some point of a journal."""
 
     claim: Claim
-    issued: frozenset[ChunkName]
+    issued: frozenset[Issued]
 
     def check(self, files: Files, boot: str = "boot-2") -> RecordingDisk:
         """Load `files` as after a crash of the machine; returns the disk as it was left."""
@@ -212,7 +213,10 @@ class Truth:
             self._check_bytes(one, disk)
 
     def _check_replica(self, found: Replica) -> None:
-        assert set(found.log) <= self.issued, "a chunk appeared that nobody wrote"
+        assert set(found.log) <= {one.name for one in self.issued}, "nobody wrote this chunk"
+        voted = {one.name for one in self.issued if one.generation == found.accepted_generation}
+        above = found.log.slice(found.base_length, found.length)
+        assert set(above) <= voted, "nobody wrote this chunk in the accepted generation"
         rbw = found.state is ReplicaState.RBW
         assert found.weak == (rbw and found.durability is Durability.MEMORY)
         told = self.claim.replica
@@ -242,12 +246,12 @@ def _told(one: Loaded) -> object:
 def _truths(disk: RecordingDisk) -> dict[int, Truth]:
     """For each point from the start of the scenario on."""
     truths = {}
-    claim, issued = Claim(None, 0), frozenset[ChunkName]()
+    claim, issued = Claim(None, 0), frozenset[Issued]()
     for count, entry in enumerate(disk.journal, start=1):
         if isinstance(entry, Note) and isinstance(entry.what, Claim):
             claim = entry.what
         elif isinstance(entry, Note) and isinstance(entry.what, Issued):
-            issued |= {entry.what.name}
+            issued |= {entry.what}
         truths[count] = Truth(claim, issued)
     return truths
 
