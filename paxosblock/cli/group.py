@@ -36,7 +36,7 @@ class LazyGroup(click.Group):
         return list(self.entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; a leading dash is taken as `hdfs dfs -ls` would write it."""
+        """Import a command; None when there is none of that name."""
         entry = self.entries.get(cmd_name)
         if entry is None:
             return None
