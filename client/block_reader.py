@@ -87,7 +87,7 @@ class BlockReader:
             error = await self._try_all(target)
             if error is None:
                 return
-            if self._corrupt and len(self._corrupt) == len(self._order):
+            if self._order and all(member.storage in self._corrupt for member in self._order):
                 raise error
             if backoff.exhausted:
                 raise UnavailableError(

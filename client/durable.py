@@ -8,13 +8,13 @@ from paxosblock.client.backoff import Backoff
 from paxosblock.client.session import Session
 from paxosblock.datanode_api import Ask
 from paxosblock.errors import DeadlineError, PaxosBlockError
-from paxosblock.namenode_api import BlockView, Member
+from paxosblock.namenode_api import GET_BLOCK, BlockRequest, BlockView, Member
 from paxosblock.protocol.messages import Read
 from paxosblock.protocol.quorum import read_quorum
-from paxosblock.protocol.types import ReplicaState
+from paxosblock.protocol.types import BlockId, ReplicaState
 
 
-async def finalized_on_disk(session: Session, view: BlockView) -> None:
+async def finalized_on_disk(session: Session, block: BlockId) -> None:
     """Wait until a majority of the block's members finalized it: that implies a sync (2.8).
 
     Raises:
@@ -22,6 +22,7 @@ async def finalized_on_disk(session: Session, view: BlockView) -> None:
     """
     backoff = Backoff(session.config.retry_for_s)
     while True:
+        view = await session.namenodes.call(GET_BLOCK, BlockRequest(block))
         answers = await asyncio.gather(
             *(_is_finalized(session, view, member) for member in view.members)
         )
@@ -29,9 +30,9 @@ async def finalized_on_disk(session: Session, view: BlockView) -> None:
             return
         if backoff.exhausted:
             raise DeadlineError(
-                f"block {view.record.block}: {sum(answers)} of {len(view.members)} members have "
+                f"block {block}: {sum(answers)} of {len(view.members)} members have "
                 "it on stable storage",
-                block=view.record.block,
+                block=block,
             )
         await backoff.pause()
 

@@ -35,7 +35,6 @@ from paxosblock.namenode_api import (
     CLOSE_FILE,
     NO_BLOCK,
     AddBlock,
-    BlockView,
     CloseFile,
     FileStatus,
 )
@@ -94,7 +93,7 @@ class AsyncFileWriter:
         self._pending: deque[Chunk] = deque()  # not sent in the current block
         self._cut_bytes = 0  # became chunks
         self._finished_bytes = 0  # of the blocks before the current one
-        self._unsynced: list[BlockView] = []  # closed blocks that may not be on disk yet
+        self._unsynced: list[BlockId] = []  # closed blocks that may not be on disk yet
         self._excluded: dict[StorageId, None] = {}
         self._place = _Place()
         self._patience: Backoff | None = None
@@ -398,7 +397,7 @@ class AsyncFileWriter:
         self._note(block)
         self._finished_bytes += block.acknowledged_bytes
         if self.status.durability is Durability.MEMORY and block.acknowledged_synced < block.sent:
-            self._unsynced.append(block.view)
+            self._unsynced.append(block.block)
         self._block = None
 
     # -- what is known --------------------------------------------------------------------------

@@ -198,8 +198,8 @@ class MemoryCluster:
             if any(file.writer != request.writer for file in owners):
                 raise FencedError("somebody else writes this file")
         if not record.finalized:
-            self._adopt(request.block, finalize.allocate_seal(record))
-            self._recover(request.block)
+            self.begin_recovery(request.block)
+            self.end_recovery(request.block)
         return self._view(request.block)
 
     async def close_file(self, request: CloseFile) -> FileStatus:
@@ -273,7 +273,12 @@ class MemoryCluster:
         for node in live:
             node.handle(message)
 
-    def _recover(self, block: BlockId) -> None:
+    def begin_recovery(self, block: BlockId) -> None:
+        """K2: the block is under recovery."""
+        self._adopt(block, finalize.allocate_seal(self.records[block]))
+
+    def end_recovery(self, block: BlockId) -> None:
+        """P1 to P4, K5: promises, the recovery's votes, the decision."""
         record = self.records[block]
         proposer = recovery.seal(record)
         while proposer.phase in (recovery.Phase.PROMISING, recovery.Phase.WRITING):

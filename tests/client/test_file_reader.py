@@ -245,3 +245,40 @@ async def test_closing_the_client_ends_what_is_being_fetched() -> None:
         await fs.close()
         with pytest.raises(InvalidRequestError, match="client is closed"):
             await asyncio.wait_for(reading, 5)
+
+
+async def test_the_read_of_the_seed_needs_every_replica() -> None:
+    """R1."""
+    async with memory_cluster(retry_for_s=0.2) as (cluster, fs), await fs.create("/a") as out:
+        await out.write(b"hello")
+        await out.hflush()
+        await cluster.kill(cluster.nodes[0])
+        with pytest.raises(UnavailableError, match="too few of its replicas"):
+            await fs.open("/a", consistency="all")
+
+
+async def test_a_block_under_recovery_is_waited_for_and_then_read_as_decided() -> None:
+    async with memory_cluster() as (cluster, fs):
+        out = await fs.create("/a")
+        await out.write(b"hello")
+        await out.hflush()
+        block = cluster.files["/a"].blocks[0]
+        cluster.begin_recovery(block)
+        opening = asyncio.create_task(fs.open("/a"))
+        looks = cluster.calls.count("get_file")
+        await wait_until_async(lambda: cluster.calls.count("get_file") > looks + 1)
+        assert not opening.done()
+        cluster.end_recovery(block)
+        async with await opening as file:
+            assert await file.read() == b"hello"
+        await out.abort()
+
+
+async def test_a_finalized_block_whose_members_were_not_told_yet_is_read() -> None:
+    """R-fin of a committed block: any strong member with enough chunks."""
+    async with memory_cluster() as (cluster, fs):
+        cluster.tell_members = False
+        async with await fs.create("/a") as out:
+            await out.write(b"hello")
+        async with await fs.open("/a") as file:
+            assert await file.read() == b"hello"
