@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Final
 
 from aiohttp import web
 
@@ -22,15 +20,13 @@ from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.disk import OsDisk
 from paxosblock.datanode.node import DataNode, boot_id, open_volumes
 from paxosblock.datanode_api import ACCEPT, LIST_REPLICAS
-from paxosblock.errors import ConfigError, StorageError
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE
 from paxosblock.rpc import RpcClient, RpcRouter
+from paxosblock.serving import listen as listen_at
+from paxosblock.serving import publish_address
 from paxosblock.startup import refuse_optimized_python
 from paxosblock.stream import STREAM_PATH, upgrade_handler
-
-SHUTDOWN_S: Final = 2.0
-"""How long calls under way may take to end when the node closes."""
 
 _log = logging.getLogger(__name__)
 
@@ -90,9 +86,8 @@ async def running(
         node = DataNode(node_id, volumes, namenodes, client, config)
         stack.push_async_callback(node.close)
         await node.load()
-        address = await _listen(stack, _app(node), listen)
-        _write_address(paths[0], address)
-        stack.callback((paths[0] / "address").unlink, missing_ok=True)
+        address = await listen_at(stack, _app(node), listen)
+        publish_address(stack, paths[0], address)
         node.start(address)
         _log.info("DataNode serves", extra=facts(address=address, volumes=len(volumes)))
         yield address
@@ -130,28 +125,3 @@ def _allow_many_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-async def _listen(stack: contextlib.AsyncExitStack, app: web.Application, listen: str) -> str:
-    """Open the port; return the address it really has."""
-    host, colon, port = listen.rpartition(":")
-    if not (colon and port.isdecimal() and int(port) < 1 << 16):
-        raise ConfigError(f"'{listen}' is not an address to listen at: host:port")
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    try:
-        await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
-    except OSError as error:
-        raise ConfigError(f"cannot listen at {listen}: {error.strerror}") from error
-    return f"{host}:{runner.addresses[0][1]}"
-
-
-def _write_address(path: Path, address: str) -> None:
-    """Whoever finds the file finds all of it."""
-    try:
-        fresh = path / "address.new"
-        fresh.write_text(f"{address}\n")
-        os.replace(fresh, path / "address")
-    except OSError as error:
-        raise StorageError(f"{path / 'address'}: {error.strerror}") from error

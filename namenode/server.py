@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -16,17 +15,16 @@ from pathlib import Path
 from aiohttp import web
 
 from paxosblock.config import NameNodeConfig
-from paxosblock.errors import ConfigError, StorageError
+from paxosblock.errors import StorageError
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE, NodeMetrics
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.node import NameNode, over_rpc
 from paxosblock.namenode.service import Service
 from paxosblock.rpc import RpcClient, RpcRouter
+from paxosblock.serving import listen as listen_at
+from paxosblock.serving import publish_address
 from paxosblock.startup import refuse_optimized_python
-
-SHUTDOWN_S = 2.0
-"""How long calls under way may take to end when the node closes."""
 
 _log = logging.getLogger(__name__)
 
@@ -77,9 +75,8 @@ async def running(
         node = NameNode(node_id, config, store, clock_s, reach)
         stack.push_async_callback(node.close)
         await node.start()
-        address = await _listen(stack, _app(node), listen)
-        _write_address(path, address)
-        stack.callback((path / "address").unlink, missing_ok=True)
+        address = await listen_at(stack, _app(node), listen)
+        publish_address(stack, path, address)
         _log.info("NameNode serves", extra=facts(address=address, path=path))
         yield address
 
@@ -119,28 +116,3 @@ def _make_folder(path: Path) -> Path:
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror}") from error
     return path
-
-
-async def _listen(stack: contextlib.AsyncExitStack, app: web.Application, listen: str) -> str:
-    """Open the port; return the address it really has."""
-    host, colon, port = listen.rpartition(":")
-    if not (colon and port.isdecimal() and int(port) < 1 << 16):
-        raise ConfigError(f"'{listen}' is not an address to listen at: host:port")
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    try:
-        await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
-    except OSError as error:
-        raise ConfigError(f"cannot listen at {listen}: {error.strerror}") from error
-    return f"{host}:{runner.addresses[0][1]}"
-
-
-def _write_address(path: Path, address: str) -> None:
-    """Whoever finds the file finds all of it."""
-    try:
-        fresh = path / "address.new"
-        fresh.write_text(f"{address}\n")
-        os.replace(fresh, path / "address")
-    except OSError as error:
-        raise StorageError(f"{path / 'address'}: {error.strerror}") from error

@@ -175,7 +175,8 @@ async def test_a_deleted_replica_is_reported_as_deleted(tmp_path: Path) -> None:
         await listener.hears(BlockReport, lambda report: bool(report.replicas))
         delete = Delete(BLOCK, Generation(0))
         await node.accept(Ask(node.volumes[0].storage, delete=delete))
-        await listener.hears(BlockReport, lambda report: report.deleted == (BLOCK,))
+        report = await listener.hears(BlockReport, lambda report: bool(report.deleted))
+        assert (report.full, report.replicas, report.deleted) == (False, (), (BLOCK,))
 
 
 async def test_a_namenode_that_forgot_the_node_gets_everything_again(tmp_path: Path) -> None:
@@ -195,7 +196,8 @@ async def test_a_namenode_may_ask_for_the_whole_report(tmp_path: Path) -> None:
         await listener.hears(Heartbeat)
         listener.heard.clear()
         listener.answer = HeartbeatAnswer(register=False, report=True)
-        await listener.hears(BlockReport, lambda report: report.full)
+        report = await listener.hears(BlockReport, lambda report: report.full)
+        assert report.node == "node-1"
         assert listener.all(Register) == []
 
 
@@ -221,7 +223,8 @@ async def test_a_change_that_was_not_heard_is_told_again(tmp_path: Path) -> None
         await create(node)
         listener.heard.clear()
         await listener.start(int(address.rpartition(":")[2]))
-        await listener.hears(BlockReport, lambda report: bool(report.replicas))
+        report = await listener.hears(BlockReport, lambda report: bool(report.replicas))
+        assert [found.state.block for found in report.replicas] == [BLOCK]
 
 
 async def test_damage_is_reported_and_the_replica_no_more(tmp_path: Path) -> None:
