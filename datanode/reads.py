@@ -119,7 +119,9 @@ class Reader:
         stop = max(first + 1, min(stop, limit))
         names = log.slice(first, stop)
         files = block.files
-        assert files is not None
+        if files is None:  # it is being deleted at this moment
+            async with block.lock:
+                return None
         begin, end = record_start(log, first), record_start(log, stop)
         try:
             async with self._loads:

@@ -120,6 +120,63 @@ async def test_a_dead_replica_is_healed_by_a_full_copy(tmp_path: Path) -> None:
         assert (await read(node, 0, 300))[0].count == 3
 
 
+async def test_a_replica_of_which_nobody_knows_the_promise_is_not_healed(tmp_path: Path) -> None:
+    """Its damaged metadata may have held a later promise than any request knows of."""
+    async with running(tmp_path) as node:
+        await three_finalized_chunks(node)
+    (tmp_path / "current" / "blk_7.meta").write_bytes(b"garbage")
+    async with running(tmp_path, holder=Holder([chunk(i) for i in range(3)])) as node:
+        refused = await node.finalize(9, [name(i) for i in range(3)])
+        assert isinstance(refused, Nack)
+        assert refused.reason is Reason.CORRUPT
+
+
+async def test_a_dead_replica_keeps_its_promise_against_a_full_copy(tmp_path: Path) -> None:
+    async with running(tmp_path, holder=Holder([chunk(i) for i in range(3)])) as node:
+        await three_finalized_chunks(node)
+        await node.next_gs(5)
+        flip(tmp_path / "current" / "blk_7", 60)
+        with pytest.raises(CorruptionError):
+            await read(node, 0, 10)
+        refused = await node.finalize(4, [name(i) for i in range(3)])
+        assert isinstance(refused, Nack)
+        assert (refused.reason, refused.max_generation) == (Reason.CORRUPT, 5)
+
+
+async def test_reads_that_meet_recoveries_and_deletions_never_see_corruption(
+    tmp_path: Path,
+) -> None:
+    """The file is cut, moved and replaced under the readers."""
+    holder = Holder([chunk(i) for i in range(3)])
+    names = [name(i) for i in range(3)]
+    async with running(tmp_path, holder=holder) as node:
+        served, going = 0, True
+
+        async def reader() -> None:
+            nonlocal served
+            while going:
+                asked = FetchChunks(
+                    BLOCK, node.storage, tuple(Generation(g) for g in range(100)), 0, 2
+                )
+                answer = await node.reader.fetch_chunks(asked)
+                served += isinstance(answer, Bulk)
+                await asyncio.sleep(0)
+
+        readers = [asyncio.create_task(reader()) for _ in range(4)]
+        for generation in range(1, 60, 3):
+            await node.finalize(generation, names)
+            await node.reopen(generation + 1, names, finalized=generation)
+            await node.write(1, start=3, generation=generation + 1)
+            await node.finalize(generation + 2, names, epoch=generation + 1)
+            if generation % 2:
+                await node.ask(Delete(BLOCK, Generation(generation + 2)))
+        going = False
+        await asyncio.gather(*readers)
+        assert served > 0
+        assert node.notes.corrupt == []
+        assert node.volumes[0].failed == ""
+
+
 async def test_a_dead_replica_can_be_deleted(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         await node.create()
