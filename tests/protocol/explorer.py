@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.messages import Created, Grant, LastVote, Nack, RecoveryVote, Vote
 from paxosblock.protocol.recovery import Phase, Proposer
@@ -117,7 +118,7 @@ def settled(model: Model, world: World) -> World:
     return world if mail == world.mail else world._replace(mail=mail)
 
 
-def _futile(record: Cell, cell: Cell[Proposer]) -> bool:  # type: ignore[type-arg]
+def _futile(record: Cell[BlockRecord], cell: Cell[Proposer]) -> bool:
     return is_futile(record.value, cell.value)
 
 

@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar, cast
 
 from paxosblock.protocol.finalize import BlockRecord, add_block
 from paxosblock.protocol.log import ChunkLog
-from paxosblock.protocol.messages import Create, Grant, Reply, Request
+from paxosblock.protocol.messages import Create, Created, Grant, Reply, Request
 from paxosblock.protocol.read import QuorumRead
 from paxosblock.protocol.recovery import Proposer
 from paxosblock.protocol.register import Replica, answer
@@ -257,7 +257,8 @@ class Model:
         for storage in writer.members:
             step = answer(storage, None, create)
             disks.append(Disk(step.replica))
-            writer = on_created(writer, step.reply)  # type: ignore[arg-type]
+            assert isinstance(step.reply, Created)
+            writer = on_created(writer, step.reply)
         return writer, disks
 
 

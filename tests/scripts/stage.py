@@ -12,6 +12,7 @@ from paxosblock.protocol import finalize, read, recovery, register, write
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import (
+    Created,
     Finalize,
     LastVote,
     Nack,
@@ -67,7 +68,8 @@ class Stage:
         for member in members:
             step = register.answer(member, None, write.create_message(self.writer, memory))
             self.replicas[member] = step.replica
-            self.writer = write.on_created(self.writer, step.reply)  # type: ignore[arg-type]
+            assert isinstance(step.reply, Created)
+            self.writer = write.on_created(self.writer, step.reply)
         return self._told_writer()
 
     def do_send(self) -> str:
