@@ -86,8 +86,6 @@ class NameNodeConfig(Config):
     """Chunks after which a block is full, however small they are."""
     recovery_timeout_s: Seconds = 5.0
     """How long one attempt to recover a block may take."""
-    snapshot_every_entries: Count = 100_000
-    """Entries of the log between two snapshots of the key-value store."""
 
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""

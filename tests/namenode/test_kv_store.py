@@ -341,7 +341,7 @@ async def test_a_snapshot_that_finds_no_room_does_not_stop_the_store(
 async def test_a_transaction_that_is_none_is_refused_and_the_store_goes_on(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         with pytest.raises(InvalidRequestError):
-            await store.commit(Transaction(deletes=("text",)))  # type: ignore[arg-type]
+            await store.commit(Transaction(deletes=("text",)))  # type: ignore[arg-type]  # the point
         assert await store.commit(put(b"a")) == Committed(1)
 
 
