@@ -20,6 +20,7 @@ from paxosblock.errors import (
     DeadlineError,
     FencedError,
     InvalidRequestError,
+    NoSpaceError,
     NotFoundError,
     NotReadyError,
     OutcomeUnknownError,
@@ -279,3 +280,5 @@ def refused(nack: Nack) -> PaxosBlockError:
             return NotReadyError(text)
         case Reason.CORRUPT:
             return CorruptionError(text)
+        case Reason.NO_SPACE:
+            return NoSpaceError(text)

@@ -146,7 +146,7 @@ class Registers:
         step = register.answer(block.volume.storage, block.replica, request)
         effect = step.effect
         if isinstance(effect, AppendChunk) and not self._append(block, step, frame):
-            reason = Reason.NO_REPLICA if block.volume.failed else Reason.FENCED
+            reason = Reason.NO_REPLICA if block.volume.failed else Reason.NO_SPACE
             reply(block.nack(header.generation, reason))
             return
         block.replica = step.replica

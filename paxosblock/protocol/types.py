@@ -59,6 +59,8 @@ class Reason(enum.Enum):
     """The replica belongs to another version of the block than the request."""
     CORRUPT = "corrupt"
     """Two values for one register, or bytes that do not match their checksum."""
+    NO_SPACE = "no_space"
+    """The volume is full. The acceptor never says so, the shell does; nothing was voted."""
 
 
 @dataclass(frozen=True, slots=True)

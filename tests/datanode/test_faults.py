@@ -28,7 +28,7 @@ async def test_a_chunk_that_finds_no_room_is_refused_and_leaves_no_trace(tmp_pat
         disk.full = True
         refused = await node.send(frame(1))
         assert isinstance(refused, Nack)
-        assert (refused.reason, refused.length) == (Reason.FENCED, 1)
+        assert (refused.reason, refused.length) == (Reason.NO_SPACE, 1)
         assert (tmp_path / "rbw" / "blk_7").stat().st_size == len(frame(0)[1])
         disk.full = False
         assert isinstance(await node.send(frame(1)), Vote)
