@@ -100,6 +100,16 @@ async def test_a_refused_write_moves_the_file_to_another_block() -> None:
         assert cluster.content("/a") == b"hello"
 
 
+async def test_a_full_datanode_is_left_out_of_the_next_block() -> None:
+    async with memory_cluster(4) as (cluster, fs):
+        cluster.nodes[0].faults.refuse_writes = Reason.NO_SPACE
+        async with await fs.create("/a") as out:
+            await out.write(b"hello")
+            receipt = await out.hflush()
+        assert cluster.nodes[0].storage not in receipt.replicas
+        assert cluster.content("/a") == b"hello"
+
+
 async def test_a_datanode_that_votes_late_is_left_behind() -> None:
     async with memory_cluster(4, vote_timeout_s=0.2) as (cluster, fs):
         cluster.nodes[2].votes_may_go.clear()
