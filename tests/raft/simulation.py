@@ -23,6 +23,7 @@ from tests.raft.virtual_time import VirtualTimeLoop, spread
 CLIENTS = 4
 FAULTS_S = 6.0
 HEALING_S = 8.0
+PATIENCE_S = 30.0
 MESSAGES_MAX = 300_000
 
 
@@ -96,7 +97,11 @@ class Simulation:
         work.append(self.loop.create_task(self._watch()))
         if self.faults:
             work.append(self.loop.create_task(self._break_things()))
-        await asyncio.gather(*work)
+        try:
+            async with asyncio.timeout(FAULTS_S + PATIENCE_S):
+                await asyncio.gather(*work)
+        except TimeoutError:
+            self.checker.violated("answers", "a client waits for ever")
         await self._heal()
         self._check_history()
         self.checker.found += self.loop.lost

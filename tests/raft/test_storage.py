@@ -16,7 +16,7 @@ from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.disk import OsDisk
 from paxosblock.namenode.kv.interface import Committed, Transaction, Versioned
 from paxosblock.namenode.raft import snapshot_file
-from paxosblock.namenode.raft.entry import Entry, EntryKind
+from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.machine import (
     CLIENTS_MAX,
@@ -158,6 +158,21 @@ async def test_an_entry_counts_as_durable_only_when_it_is_the_one_that_was_writt
         assert work.log.durable_index == 2
     async with opened_log(tmp_path) as work:
         assert work.terms() == [1, 2]
+
+
+def test_a_garbled_tail_that_was_never_synced_is_cut_off() -> None:
+    disk = SimulatedDisk()
+    opened = open_folder(disk, FOLDER, 1 << 20)
+    opened.votes.write(Vote(1, None))
+    opened.journal.append([encode_entry(1, entry(1, "kept"))])
+    disk.fuse, disk.burn = 2, disk.die
+    with pytest.raises(OSError, match="power"):
+        opened.journal.append([encode_entry(2, entry(1, "garbled"))])
+    inode = next(disk.names_now[name] for name in disk.names_now if name.startswith("journal"))
+    inode.data[-1] ^= 1
+    inode.synced = len(inode.data)  # it reached the disk, but not as it was
+    tail = open_folder(disk.power_cut(random.Random(1)), FOLDER, 1 << 20).tail
+    assert tail.entries == [entry(1, "kept")]
 
 
 async def test_compaction_removes_segments_and_the_rest_follows_the_snapshot(

@@ -1,0 +1,95 @@
+"""Each planted fault is noticed: by directed tests, or by seeds of the simulation.
+
+The seeds were found with `python -m tests.raft.planted_faults`; when the simulation changes, they
+have to be found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.raft import planted_faults as faults
+from tests.raft import test_audit_log, test_audit_votes, test_storage
+from tests.raft.planted_faults import Plant, directed_tests, fails
+from tests.raft.simulation import simulate
+
+SEEN_BY_A_TEST: dict[Plant, Callable[[], None]] = {
+    faults.votes_only_in_memory: test_audit_votes.test_v1_a_vote_survives_a_restart,
+    faults.followers_acknowledge_before_the_sync: (
+        test_audit_log.test_nothing_is_acknowledged_before_it_is_durable
+    ),
+    faults.leaders_count_themselves_before_the_sync: (
+        test_audit_log.test_a_leader_counts_itself_only_when_its_own_disk_has_the_entry
+    ),
+    faults.entries_of_older_terms_are_counted: (
+        test_audit_log.test_l4_entries_of_an_older_term_are_committed_by_the_first_of_this_one
+    ),
+    faults.reads_ask_nobody: (
+        test_audit_log.test_l13_a_read_waits_for_a_majority_that_still_follows
+    ),
+    faults.reads_do_not_wait_for_the_first_entry: (
+        test_audit_log.test_l13_a_new_leader_reads_only_after_its_first_entry_is_committed
+    ),
+    faults.checksums_are_not_checked: (
+        test_storage.test_a_garbled_tail_that_was_never_synced_is_cut_off
+    ),
+    faults.votes_go_to_older_logs: (
+        test_audit_votes.test_a_candidate_with_an_older_log_gets_no_vote
+    ),
+    faults.followers_cut_without_a_conflict: (
+        test_audit_log.test_l2_a_repeated_message_erases_nothing
+    ),
+    faults.votes_are_counted_instead_of_voters: (
+        test_audit_votes.test_v4_a_voter_that_says_it_twice_is_one_voter
+    ),
+    faults.votes_of_older_terms_are_counted: (
+        test_audit_votes.test_v5_a_vote_of_an_older_term_elects_nobody
+    ),
+    faults.followers_forget_their_vote: (
+        test_audit_votes.test_v2_a_candidate_whose_time_runs_out_keeps_its_own_vote
+    ),
+    faults.followers_claim_their_whole_log: (
+        test_audit_log.test_l2_a_repeated_message_erases_nothing
+    ),
+    faults.answers_of_older_terms_are_counted: (
+        test_audit_log.test_l8_an_answer_of_an_older_term_commits_nothing
+    ),
+    faults.requests_are_not_remembered: (
+        test_storage.test_the_client_that_was_quiet_longest_is_forgotten_first
+    ),
+    faults.snapshots_leave_out_the_requests: (
+        test_storage.test_the_client_that_was_quiet_longest_is_forgotten_first
+    ),
+    faults.a_leader_leaves_its_callers_waiting: (
+        test_audit_log.test_l6_a_leader_that_steps_down_leaves_nobody_waiting
+    ),
+}
+
+SEEN_BY_A_SEED: dict[Plant, int] = {
+    faults.half_is_a_majority: 0,
+    faults.compaction_forgets_too_much: 5,
+    faults.followers_cut_without_a_conflict: 0,
+    faults.votes_only_in_memory: 0,
+    faults.votes_are_counted_instead_of_voters: 15,
+}
+
+
+@pytest.mark.parametrize("plant", SEEN_BY_A_TEST, ids=lambda plant: plant.__name__)
+def test_a_directed_test_notices(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    witness = SEEN_BY_A_TEST[plant]
+    assert not fails(witness)
+    plant(monkeypatch)
+    assert fails(witness)
+
+
+@pytest.mark.parametrize("plant", SEEN_BY_A_SEED, ids=lambda plant: plant.__name__)
+def test_the_simulation_notices(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    assert simulate(SEEN_BY_A_SEED[plant]).violations
+
+
+def test_every_planted_fault_has_a_witness() -> None:
+    assert set(SEEN_BY_A_TEST) | set(SEEN_BY_A_SEED) == set(faults.FAULTS)
+    assert len(directed_tests()) > 40
