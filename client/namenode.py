@@ -10,6 +10,7 @@ from paxosblock.client.backoff import Backoff
 from paxosblock.errors import (
     DeadlineError,
     InvalidRequestError,
+    NotLeaderError,
     NotReadyError,
     Outcome,
     OutcomeUnknownError,
@@ -24,12 +25,20 @@ A = TypeVar("A")
 
 _logger = logging.getLogger(__name__)
 
-_TRY_AGAIN = (UnavailableError, NotReadyError, OutcomeUnknownError, DeadlineError)
+_TRY_AGAIN = (
+    UnavailableError,
+    NotLeaderError,
+    NotReadyError,
+    OutcomeUnknownError,
+    DeadlineError,
+)
 """Errors that say nothing about the request itself."""
 
 
 class NameNodes:
-    """The NameNodes of a cluster; the one that answered last is asked first."""
+    """The NameNodes of a cluster; the one that answered last is asked first, and whom one that does
+    not lead names is asked next.
+    """
 
     def __init__(
         self,
@@ -39,12 +48,15 @@ class NameNodes:
         timeout_s: float,
         retry_for_s: float,
     ) -> None:
-        """A single call may take `timeout_s`, all tries of a request together `retry_for_s`."""
+        """Know at least one of them by its address.
+
+        A single call may take `timeout_s`, all tries of a request together `retry_for_s`.
+        """
         self._addresses = tuple(addresses)
         self._rpc = rpc
         self._timeout_s = timeout_s
         self._retry_for_s = retry_for_s
-        self._current = 0
+        self._current = self._addresses[0]
         self._closed = False
 
     def close(self) -> None:
@@ -67,7 +79,8 @@ class NameNodes:
         Raises:
             PaxosBlockError: what the NameNode answered, if asking again cannot help.
             InvalidRequestError: the client is closed.
-            UnavailableError, NotReadyError: nobody could serve it in time; nothing was done.
+            UnavailableError, NotLeaderError, NotReadyError: nobody could serve it in time; nothing
+                was done.
             OutcomeUnknownError, DeadlineError: it may or may not have been done.
         """
         patience_s = self._retry_for_s if retry_for_s is None else retry_for_s
@@ -84,21 +97,36 @@ class NameNodes:
     async def _ask_each(
         self, method: Method[Q, A], request: Q, idempotent: bool, backoff: Backoff
     ) -> A:
-        """Ask every NameNode once, beginning with the one that answered last."""
+        """Ask every NameNode once, beginning with the one that answered last.
+
+        The one that leads need not be among those we were given.
+        """
         if self._closed:
             raise InvalidRequestError("the client is closed")
-        last: PaxosBlockError = UnavailableError("no NameNode is given")
-        for _ in self._addresses:
-            address = self._addresses[self._current]
+        last: PaxosBlockError
+        asked: list[str] = []
+        waiting: tuple[str, ...] = (self._current,)
+        while waiting:
+            self._current = waiting[0]
+            asked.append(self._current)
             timeout_s = max(0.05, min(self._timeout_s, backoff.left_s))
             try:
-                return await self._rpc.call(address, method.name, request, method.answer, timeout_s)
+                return await self._rpc.call(
+                    self._current, method.name, request, method.answer, timeout_s
+                )
             except _TRY_AGAIN as error:
                 if not _may_repeat(error, idempotent):
                     raise
                 last = error
-                self._current = (self._current + 1) % len(self._addresses)
+                waiting = tuple(each for each in self._after(error) if each not in asked)
         raise last
+
+    def _after(self, error: PaxosBlockError) -> tuple[str, ...]:
+        """Whom to ask after this answer: the leader it names, then those next in line."""
+        known = self._addresses
+        place = known.index(self._current) + 1 if self._current in known else 0
+        leader = str(error.details.get("leader", ""))
+        return (*([leader] if leader else []), *known[place:], *known[:place])
 
 
 def _may_repeat(error: PaxosBlockError, idempotent: bool) -> bool:

@@ -131,6 +131,11 @@ class DataNodes:
         if (home := self.home(storage)) is not None:
             home.reported.add(storage)
 
+    def ask_for_reports(self) -> None:
+        """What was reported up to now does not count: ask for full reports again."""
+        for node in self._nodes.values():
+            node.reported.clear()
+
     def has_reported(self, storage: StorageId) -> bool:
         """Whether what this storage holds is known since its DataNode registered."""
         home = self.home(storage)

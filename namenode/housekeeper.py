@@ -60,7 +60,8 @@ class Housekeeper:
 
     def start(self, interval_s: float) -> None:
         """Start the loops; the quick ones look every `interval_s`."""
-        self._garbage.set()  # an earlier process may have left some
+        self._garbage.set()  # an earlier leader may have left some
+        self._expiring.clear()
         loops: tuple[tuple[str, Callable[[], Awaitable[None]], float], ...] = (
             ("leases", self.check_leases, interval_s),
             ("sweep", self.sweep, 0),

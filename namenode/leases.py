@@ -44,7 +44,9 @@ class Leases:
         return len(self._leases)
 
     def restore(self, inodes: Iterable[FileInode], now_s: float) -> None:
-        """Give the writers of these open files fresh leases."""
+        """Give the writers of these open files fresh leases, and nobody else."""
+        self._leases.clear()
+        self._writers.clear()
         for inode in inodes:
             self.open(inode.writer, inode.number, now_s)
 

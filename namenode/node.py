@@ -18,6 +18,7 @@ from paxosblock.namenode.history import History
 from paxosblock.namenode.housekeeper import Housekeeper
 from paxosblock.namenode.ids import TAG_BITS
 from paxosblock.namenode.kv.interface import KeyValueStore
+from paxosblock.namenode.leadership import Leadership
 from paxosblock.namenode.leases import Leases
 from paxosblock.namenode.recoverer import Recoverer
 from paxosblock.namenode.replicas import Replicas
@@ -64,8 +65,10 @@ class NameNode:
             replicas=self.replicas,
             finalizer=self.finalizer,
             alarms=self.alarms,
+            judges=lambda: self.leadership.serves,
         )
         self.housekeeper = self._make_housekeeper()
+        self.leadership = Leadership(name, store, self._begin, self.background.close)
 
     @property
     def failure(self) -> str:
@@ -80,14 +83,23 @@ class NameNode:
         return self.clock_s() - self._started_s < warm_up_s
 
     async def start(self) -> None:
-        """Learn the cluster, give open files fresh leases, begin to keep house."""
-        await self.catalog.start(secrets.randbelow((1 << TAG_BITS) - 1) + 1)
-        self.leases.restore(await self.catalog.open_files(), self.clock_s())
-        self.housekeeper.start(self.config.heartbeat_interval_s)
+        """Serve whenever this NameNode leads; where it is alone, it does on return."""
+        await self.leadership.start()
 
     async def close(self) -> None:
-        """End all work. What was under way is taken up by the next start."""
-        await self.background.close()
+        """End all work. What was under way is taken up by the next start, or the next leader."""
+        await self.leadership.close()
+
+    async def _begin(self) -> None:
+        """Learn the cluster, give open files fresh leases, begin to keep house.
+
+        Blocks were reported to this NameNode while it followed. It asks for them once more, to
+        judge what it only took note of.
+        """
+        await self.catalog.start(secrets.randbelow((1 << TAG_BITS) - 1) + 1)
+        self.leases.restore(await self.catalog.open_files(), self.clock_s())
+        self.datanodes.ask_for_reports()
+        self.housekeeper.start(self.config.heartbeat_interval_s)
 
     def _make_finalizer(self, reach: Acceptors) -> Finalizer:
         return Finalizer(

@@ -1,9 +1,13 @@
-"""Block reports: what DataNodes say they hold, against what the catalog says they should."""
+"""Block reports: what DataNodes say they hold, against what the catalog says they should.
+
+Only the leader judges. The others take note, so that whoever leads next knows where blocks are.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from paxosblock.datanode_api import ReplicaSummary
 from paxosblock.errors import NotFoundError, NotReadyError
@@ -15,7 +19,7 @@ from paxosblock.namenode.finalizer import Finalizer
 from paxosblock.namenode.records import BlockEntry
 from paxosblock.namenode.replicas import Finding, Replicas, Verdict, judge
 from paxosblock.namenode_api import BlockReport
-from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.protocol.types import BlockId, ReplicaState, StorageId
 
 SLICE = 256
 """Replicas that are judged before others get a turn."""
@@ -34,13 +38,15 @@ class Reports:
         replicas: Replicas,
         finalizer: Finalizer,
         alarms: Alarms,
+        judges: Callable[[], bool],
     ) -> None:
-        """Use these parts of the node."""
+        """Use these parts of the node; `judges` tells whether it leads."""
         self._catalog = catalog
         self._datanodes = datanodes
         self._replicas = replicas
         self._finalizer = finalizer
         self._alarms = alarms
+        self._judges = judges
 
     async def take(self, report: BlockReport) -> None:
         """Take in one report.
@@ -49,14 +55,17 @@ class Reports:
             NotReadyError: it comes from a process that is not registered: register first.
         """
         self._check_sender(report)
+        judging = self._judges()
+        take = self._take_slice if judging else self._note_slice
         for start in range(0, len(report.replicas), SLICE):
-            await self._take_slice(report.replicas[start : start + SLICE])
+            await take(report.replicas[start : start + SLICE])
             await asyncio.sleep(0)
         for block in report.deleted:
             self._replicas.forget(block, report.storage)
         if report.full:
-            await self._take_missing(report)
-            self._datanodes.note_full_report(report.storage)
+            await self._take_missing(report, judging)
+            if judging is self._judges():
+                self._datanodes.note_full_report(report.storage)
         _log.debug(
             "block report",
             extra=facts(storage=report.storage, full=report.full, replicas=len(report.replicas)),
@@ -68,6 +77,9 @@ class Reports:
         Raises:
             NotFoundError: there is no such block, or the storage is no member of it.
         """
+        if not self._judges():
+            self._replicas.forget(block, storage)
+            return
         record = (await self._catalog.get_block(block)).record
         if storage not in record.members:
             raise NotFoundError(f"block {block}: storage {storage} is no member", block=block)
@@ -88,6 +100,14 @@ class Reports:
         )
         for summary, entry in zip(summaries, entries, strict=True):
             self._take_one(summary, entry)
+
+    async def _note_slice(self, summaries: tuple[ReplicaSummary, ...]) -> None:
+        """Who says to hold what; the leader finds out whether it should."""
+        for summary in summaries:
+            if summary.state.state is ReplicaState.FINALIZED:
+                self._take_holder(summary)
+            else:
+                self._replicas.forget(summary.state.block, summary.storage)
 
     def _take_one(self, summary: ReplicaSummary, entry: BlockEntry | None) -> None:
         block, storage = summary.state.block, summary.storage
@@ -128,10 +148,12 @@ class Reports:
             length=summary.state.length,
         )
 
-    async def _take_missing(self, report: BlockReport) -> None:
+    async def _take_missing(self, report: BlockReport, judging: bool) -> None:
         """Blocks the storage held, and does not name any more: lost, unless they just came."""
         named = tuple(summary.state.block for summary in report.replicas)
         missing = self._replicas.forget_missing(report.storage, named)
+        if not judging:
+            return
         for start in range(0, len(missing), SLICE):
             if not self._finalizer.has_room:
                 return  # the audit goes on

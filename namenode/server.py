@@ -1,6 +1,7 @@
 """A NameNode on the network: control calls, health and metrics on one port.
 
-Its folder holds `kv/` (KV.md) and, while it serves, `address`: the host:port it really has.
+Its folder holds `kv/` (KV.md), or `raft/` where there are several NameNodes, and, while it is up,
+`address`: the host:port it really has.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from aiohttp import web
@@ -18,9 +19,10 @@ from paxosblock.config import NameNodeConfig
 from paxosblock.errors import StorageError
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE, NodeMetrics
-from paxosblock.namenode.kv.engine import SingleMemberStore
+from paxosblock.namenode.membership import Engine, Peers, alone, one_of
 from paxosblock.namenode.node import NameNode, over_rpc
 from paxosblock.namenode.service import Service
+from paxosblock.namenode_api import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
 from paxosblock.rpc import RpcClient, RpcRouter
 from paxosblock.serving import listen as listen_at
 from paxosblock.serving import publish_address
@@ -35,6 +37,7 @@ async def serve(
     listen: str,
     path: Path,
     node_id: str,
+    peers: Peers | None = None,
     ready: Callable[[str], None] | None = None,
 ) -> None:
     """Run a NameNode until SIGTERM or SIGINT.
@@ -42,10 +45,11 @@ async def serve(
     Args:
         listen: host:port; port 0 lets the system choose.
         path: the node's folder, made if it is missing.
+        peers: the NameNodes of the cluster, where there are several; `listen` is one of them.
         ready: called with the real address once it answers.
 
     Raises:
-        ConfigError: it cannot listen there, or the folder is in use.
+        ConfigError: it cannot listen there, the folder is in use, or raftos is missing.
         StorageError, CorruptionError: the folder cannot be read or written.
     """
     refuse_optimized_python()
@@ -53,7 +57,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with running(config, listen=listen, path=path, node_id=node_id) as address:
+    async with running(config, listen=listen, path=path, node_id=node_id, peers=peers) as address:
         if ready is not None:
             ready(address)
         await stop.wait()
@@ -62,29 +66,39 @@ async def serve(
 
 @contextlib.asynccontextmanager
 async def running(
-    config: NameNodeConfig, *, listen: str, path: Path, node_id: str
+    config: NameNodeConfig,
+    *,
+    listen: str,
+    path: Path,
+    node_id: str,
+    peers: Peers | None = None,
 ) -> AsyncIterator[str]:
     """A NameNode for the length of a `with`; yields its address. Raises like `serve`."""
     async with contextlib.AsyncExitStack() as stack:
-        store = SingleMemberStore(_make_folder(path) / "kv", address=listen)
-        await store.start()
+        folder = _make_folder(path)
+        engine = one_of(folder, listen, peers) if peers else alone(folder, listen)
+        store = engine.store
         stack.push_async_callback(store.close)
         client = await stack.enter_async_context(RpcClient())
         clock_s = asyncio.get_running_loop().time
         reach = over_rpc(client, config.recovery_timeout_s)
         node = NameNode(node_id, config, store, clock_s, reach)
         stack.push_async_callback(node.close)
+        # Before the store opens: others speak to it on this port, and who calls too early is told.
+        address = await listen_at(stack, _app(node, engine), listen)
+        await store.start()
         await node.start()
-        address = await listen_at(stack, _app(node), listen)
         publish_address(stack, path, address)
         _log.info("NameNode serves", extra=facts(address=address, path=path))
         yield address
 
 
-def _app(node: NameNode) -> web.Application:
+def _app(node: NameNode, engine: Engine) -> web.Application:
     app = web.Application()
+    engine.add_to(app)
     router = RpcRouter()
     Service(node).add_to(router)
+    router.register(NAMENODE_STATUS.name, NAMENODE_STATUS.request, _standing(node, engine))
     router.add_to(app)
     metrics = _metrics(node)
 
@@ -101,11 +115,33 @@ def _app(node: NameNode) -> web.Application:
     return app
 
 
+def _standing(
+    node: NameNode, engine: Engine
+) -> Callable[[NameNodeStatusRequest], Awaitable[NameNodeStatus]]:
+    async def answer(_: NameNodeStatusRequest) -> NameNodeStatus:
+        standing = engine.standing()
+        return NameNodeStatus(
+            node=node.name,
+            role=standing.role,
+            serves=node.leadership.serves,
+            leader=(engine.store.leader() or "") if engine.members else "",
+            term=standing.term,
+            commit_index=standing.commit_index,
+            applied_index=standing.applied_index,
+            lag=dict(standing.lag),
+            members=engine.members,
+            datanodes=node.views.datanodes(),
+        )
+
+    return answer
+
+
 def _metrics(node: NameNode) -> NodeMetrics:
     metrics = NodeMetrics("namenode")
     metrics.observe("leases", "Writers that hold files.", lambda: len(node.leases))
     metrics.observe("recoveries", "Blocks being recovered.", lambda: node.recoverer.running)
     metrics.observe("datanodes", "DataNodes that registered.", lambda: len(node.datanodes))
+    metrics.observe("leads", "1 on the NameNode that serves.", lambda: node.leadership.serves)
     metrics.observe("alarms", "Broken invariants and damaged replicas.", node.alarms.counts.total)
     return metrics
 

@@ -85,26 +85,39 @@ class Service:
         def answer(method: Method[Q, A], handler: Callable[[Q], Awaitable[A]]) -> None:
             router.register(method.name, method.request, handler)
 
-        answer(MKDIRS, self.mkdirs)
-        answer(CREATE, self.create)
-        answer(STAT, self.stat)
-        answer(LIST, self.list)
-        answer(RENAME, self.rename)
-        answer(DELETE, self.delete)
-        answer(TAKE_OVER, self.take_over)
-        answer(GET_FILE, self.get_file)
-        answer(ADD_BLOCK, self.add_block)
-        answer(FINALIZE_BLOCK, self.finalize_block)
-        answer(SEAL_BLOCK, self.seal_block)
-        answer(GET_BLOCK, self.get_block)
-        answer(CLOSE_FILE, self.close_file)
-        answer(RENEW_LEASES, self.renew_leases)
+        def lead(
+            method: Method[Q, A],
+            handler: Callable[[Q], Awaitable[A]],
+            *,
+            several_steps: bool = False,
+        ) -> None:
+            async def as_leader(request: Q) -> A:
+                with self._node.leadership.call(several_steps=several_steps):
+                    return await handler(request)
+
+            answer(method, as_leader)
+
+        lead(MKDIRS, self.mkdirs)
+        lead(CREATE, self.create, several_steps=True)
+        lead(STAT, self.stat)
+        lead(LIST, self.list)
+        lead(RENAME, self.rename)
+        lead(DELETE, self.delete)
+        lead(TAKE_OVER, self.take_over, several_steps=True)
+        lead(GET_FILE, self.get_file)
+        lead(ADD_BLOCK, self.add_block)
+        lead(FINALIZE_BLOCK, self.finalize_block)
+        lead(SEAL_BLOCK, self.seal_block, several_steps=True)
+        lead(GET_BLOCK, self.get_block)
+        lead(CLOSE_FILE, self.close_file, several_steps=True)
+        lead(RENEW_LEASES, self.renew_leases)
+        lead(CLUSTER_STATUS, self.cluster_status)
+        lead(EXPLAIN, self.explain)
+        # Every NameNode listens to DataNodes, so that whoever leads next knows them.
         answer(REPORT_BAD_REPLICA, self.report_bad_replica)
         answer(REGISTER, self.register)
         answer(HEARTBEAT, self.heartbeat)
         answer(BLOCK_REPORT, self.block_report)
-        answer(CLUSTER_STATUS, self.cluster_status)
-        answer(EXPLAIN, self.explain)
 
     # --- namespace -------------------------------------------------------------------------------
 

@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import time
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
-from paxosblock.errors import DeadlineError, OutcomeUnknownError, ProtocolError, UnavailableError
+from paxosblock.errors import (
+    DeadlineError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    ProtocolError,
+    UnavailableError,
+)
 from paxosblock.methods import Method
 
 Q = TypeVar("Q")
 A = TypeVar("A")
+
+_PROBE_S: Final = 2.0
+_ELECTION_POLL_S: Final = 0.05
 
 
 def call(address: str, method: Method[Q, A], request: Q, timeout_s: float = 60.0) -> A:
@@ -40,20 +50,59 @@ def call(address: str, method: Method[Q, A], request: Q, timeout_s: float = 60.0
 
 
 def call_any(
-    addresses: Sequence[str], method: Method[Q, A], request: Q, timeout_s: float = 60.0
+    addresses: Sequence[str],
+    method: Method[Q, A],
+    request: Q,
+    timeout_s: float = 60.0,
+    election_s: float = 10.0,
 ) -> A:
-    """Ask the first of `addresses` that is reached. Only an unreached node leads to the next one:
-    any other failure may have done something.
+    """Ask the NameNode that leads, whichever of `addresses` knows it.
 
-    Raises: as `call`.
+    Only one that cannot be reached or does not lead makes us ask another: any other failure may
+    have done something. While some answer and none leads we wait, `election_s` at most.
+
+    Raises:
+        NotLeaderError: they did not agree on a leader in time; nothing was done.
+        PaxosBlockError: as `call`.
     """
-    refused = UnavailableError("no NameNode is given")
-    for address in addresses:
+    deadline_s = time.monotonic() + election_s
+    while True:
         try:
+            return _ask_leader(addresses, method, request, timeout_s)
+        except NotLeaderError:
+            if time.monotonic() >= deadline_s:
+                raise
+        time.sleep(_ELECTION_POLL_S)
+
+
+def _ask_leader(addresses: Sequence[str], method: Method[Q, A], request: Q, timeout_s: float) -> A:
+    """Ask one after the other, the one that is named as leader next."""
+    refused: UnavailableError | NotLeaderError = UnavailableError("no NameNode is given")
+    waiting, asked = list(addresses), set[str]()
+    while waiting:
+        address = waiting.pop(0)
+        if address in asked:
+            continue
+        asked.add(address)
+        try:
+            if len(addresses) > 1:
+                _check_answers(address)
             return call(address, method, request, timeout_s)
-        except UnavailableError as error:
+        except NotLeaderError as error:
             refused = error
+            waiting[:0] = [leader] if (leader := str(error.details.get("leader", ""))) else []
+        except UnavailableError as error:
+            if not isinstance(refused, NotLeaderError):
+                refused = error
     raise refused
+
+
+def _check_answers(address: str) -> None:
+    """Do not begin with one that hangs: it keeps us for the whole time-out, the outcome unknown."""
+    try:
+        _exchange(address, "GET", "/healthz", None, _PROBE_S)
+    except (DeadlineError, OutcomeUnknownError) as error:
+        raise UnavailableError(str(error), address=address) from error
 
 
 def healthy(address: str, timeout_s: float = 5.0) -> bool:

@@ -16,6 +16,7 @@
     ├── DeadlineError (TimeoutError)              time ran out: outcome UNKNOWN
     ├── UnavailableError (ConnectionError)        no node answers; nothing was done
     ├── NotReadyError                             not yet (safe mode, block not complete): try again
+    ├── NotLeaderError                            another NameNode leads: ask that one
     ├── NoSpaceError (OSError)                    too few DataNodes with room
     ├── CorruptionError                           bytes do not match their checksum
     ├── StorageError (OSError)                    a volume refused a read or a write
@@ -148,6 +149,18 @@ class NotReadyError(PaxosBlockError):
 
     retriable = True
     http_status = 503
+
+
+class NotLeaderError(PaxosBlockError):
+    """Another NameNode leads; nothing was done. `details["leader"]` is its host:port, "" while
+    there is none.
+
+    421 (misdirected request), not 503: this node is well, and what is in front of it must not take
+    it out of service.
+    """
+
+    retriable = True
+    http_status = 421
 
 
 class NoSpaceError(PaxosBlockError, OSError):

@@ -326,6 +326,33 @@ class ClusterStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class NameNodeStatusRequest:
+    """Ask one NameNode how it stands; each answers for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameNodeStatus:
+    """One NameNode among `members` (host:port, itself included; empty where it is alone).
+
+    `role` is "leader", "follower", "candidate" or, for a cluster's only one, "alone". `serves`
+    says that it leads and has begun. Indexes count entries of the replicated log; `lag` says how
+    many of them each other member has still to store, as the leader knows. `datanodes` are those
+    this NameNode hears of, with the finalized blocks they reported to it.
+    """
+
+    node: str
+    role: str
+    serves: bool
+    leader: str
+    term: int
+    commit_index: int
+    applied_index: int
+    lag: dict[str, int]
+    members: tuple[str, ...]
+    datanodes: tuple[NodeStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class VoteLine:
     """One step of a block's recovery as it happened, for `explain` (kept in memory, bounded)."""
 
@@ -365,4 +392,5 @@ REGISTER = Method("register", Register, Done)
 HEARTBEAT = Method("heartbeat", Heartbeat, HeartbeatAnswer)
 BLOCK_REPORT = Method("block_report", BlockReport, Done)
 CLUSTER_STATUS = Method("cluster_status", ClusterStatusRequest, ClusterStatus)
+NAMENODE_STATUS = Method("namenode_status", NameNodeStatusRequest, NameNodeStatus)
 EXPLAIN = Method("explain", BlockRequest, BlockExplanation)

@@ -15,6 +15,7 @@ from paxosblock.control import call, call_any, healthy, split_address
 from paxosblock.errors import (
     DeadlineError,
     NotFoundError,
+    NotLeaderError,
     OutcomeUnknownError,
     ProtocolError,
     UnavailableError,
@@ -26,18 +27,23 @@ REQUEST = DeletePath("/a")
 
 
 @contextmanager
-def answering(status: int, body: bytes) -> Iterator[str]:
-    """An HTTP server that answers each request with this."""
+def answering(status: int, body: bytes, *, hangs_up: bool = False) -> Iterator[str]:
+    """An HTTP server that answers each POST with this, or hangs up instead; each GET with 200."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            if not hangs_up:
+                self.respond(status, body)
 
-        do_GET = do_POST
+        def do_GET(self) -> None:
+            self.respond(200, b"")
+
+        def respond(self, code: int, content: bytes) -> None:
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
             """Nobody reads this."""
@@ -144,11 +150,39 @@ def test_the_next_address_is_asked_when_nobody_is_at_the_first(closed: str) -> N
 
 def test_no_other_address_is_asked_when_something_may_have_been_done() -> None:
     with (
-        taking_one(lambda connection: connection.recv(1)) as first,
+        answering(200, b"", hangs_up=True) as first,
         answering(200, msgspec.msgpack.encode(Deletion(existed=True))) as second,
         pytest.raises(OutcomeUnknownError),
     ):
         call_any([first, second], DELETE, REQUEST)
+
+
+def test_one_that_hangs_is_passed_over_before_anything_is_asked_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("paxosblock.control._PROBE_S", 0.05)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as hung,
+        answering(200, msgspec.msgpack.encode(Deletion(existed=True))) as other,
+    ):
+        addresses = [f"127.0.0.1:{hung.getsockname()[1]}", other]
+        assert call_any(addresses, DELETE, REQUEST).existed
+
+
+def test_the_leader_that_another_one_names_is_asked() -> None:
+    with answering(200, msgspec.msgpack.encode(Deletion(existed=True))) as leader:
+        refusal = NotLeaderError("it does not lead", leader=leader)
+        with answering(refusal.http_status, encode_error(refusal)) as follower:
+            assert call_any([follower], DELETE, REQUEST).existed
+
+
+def test_an_election_that_does_not_end_is_reported() -> None:
+    refusal = NotLeaderError("nobody is known to lead", leader="")
+    with (
+        answering(refusal.http_status, encode_error(refusal)) as follower,
+        pytest.raises(NotLeaderError, match="nobody is known to lead"),
+    ):
+        call_any([follower], DELETE, REQUEST, election_s=0.1)
 
 
 @pytest.mark.parametrize(("status", "healthy_then"), [(200, True), (503, False)])

@@ -106,6 +106,10 @@ class SingleMemberStore:
     async def wait_leadership(self) -> None:
         self._check()
 
+    async def wait_deposed(self) -> None:
+        """Nobody else can lead."""
+        await asyncio.get_running_loop().create_future()
+
     def failure(self) -> StorageError | None:
         return self._failure
 

@@ -165,5 +165,14 @@ class KeyValueStore(Protocol):
     async def wait_leadership(self) -> None:
         """Return once this member leads and has applied everything committed before its term."""
 
+    async def wait_deposed(self) -> None:
+        """Return once this member does not lead the term any more that it leads now.
+
+        It may lead a later one by then. Returns at once when it does not lead.
+
+        Raises:
+            UnavailableError: the store was closed, or has failed.
+        """
+
     def failure(self) -> StorageError | None:
         """Return why the store stopped working, None while it works; only a restart mends it."""

@@ -164,6 +164,12 @@ class ReplicatedStore:
 
         await node.wait_until(leads)
 
+    async def wait_deposed(self) -> None:
+        node = self._open()
+        role = self._role(node)
+        if isinstance(role, RaftLeader):
+            await node.wait_until(lambda: self._role(node) is not role)
+
     def failure(self) -> StorageError | None:
         return None if self._node is None else self._node.failure
 

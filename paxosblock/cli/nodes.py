@@ -51,6 +51,16 @@ def _node_options(default_port: int) -> Callable[[Any], Any]:
     type=click.Path(file_okay=False, path_type=Path),
     help="The node's folder.",
 )
+@click.option(
+    "--peers",
+    metavar="HOST:PORT,...",
+    help="All NameNodes, this one (as in --listen) too, where there are three or five.",
+)
+@click.option(
+    "--secret-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --peers: a file that only these NameNodes have and only its owner may read.",
+)
 @click.pass_obj
 def namenode(
     session: Session,
@@ -61,23 +71,35 @@ def namenode(
     log_level: str,
     die_with: int | None,
     path: Path,
+    peers: str | None,
+    secret_file: Path | None,
 ) -> None:
     """Run a NameNode: it knows the files, their blocks and who may write them.
 
     \b
       $ paxosblock namenode --path /var/lib/paxosblock/namenode --listen 0.0.0.0:9870
 
+    Three of them, on machines of their own, go on when one is lost; each is started with the same
+    --peers and --secret-file:
+
+    \b
+      $ paxosblock namenode --path /var/lib/paxosblock/namenode --listen nn1:9870 \\
+          --peers nn1:9870,nn2:9870,nn3:9870 --secret-file /etc/paxosblock/secret
+
     Logs to standard error. Closes at SIGTERM or Ctrl-C.
     """
+    from paxosblock.client.url import cluster_addresses
     from paxosblock.config import NameNodeConfig, load_config
     from paxosblock.loop import run
+    from paxosblock.namenode.membership import read_peers
     from paxosblock.namenode.server import serve
 
     name = node_id or _default_name(listen, path)
     session.serves = True
     _set_up(name, log_level, die_with)
     settings = load_config(NameNodeConfig, config)
-    run(serve(settings, listen=listen, path=path, node_id=name))
+    several = read_peers(cluster_addresses(peers), listen, secret_file) if peers else None
+    run(serve(settings, listen=listen, path=path, node_id=name, peers=several))
 
 
 @click.command(cls=LocalVerb)

@@ -12,6 +12,7 @@ from paxosblock.client.namenode import NameNodes
 from paxosblock.errors import (
     DeadlineError,
     NotFoundError,
+    NotLeaderError,
     NotReadyError,
     OutcomeUnknownError,
     PaxosBlockError,
@@ -108,6 +109,24 @@ async def test_the_namenode_that_answered_is_asked_first_the_next_time() -> None
             for _ in range(3):
                 await namenodes.call(DELETE, DeletePath("/a"))
         assert (first.calls, second.calls) == (1, 3)
+
+
+async def test_a_leader_that_is_named_is_asked_next_and_first_from_then_on() -> None:
+    async with serving(Server()) as leader, serving(Server()) as bystander:
+        refusal = NotLeaderError("it does not lead", leader=leader.address)
+        async with serving(Server(refusal)) as follower, RpcClient() as rpc:
+            given = [follower.address, bystander.address]  # the leader is none of them
+            namenodes = NameNodes(given, rpc, timeout_s=2.0, retry_for_s=5.0)
+            for _ in range(2):
+                await namenodes.call(DELETE, DeletePath("/a"), idempotent=False)
+        assert (leader.calls, follower.calls, bystander.calls) == (2, 1, 0)
+
+
+async def test_while_nobody_leads_everybody_is_asked_again() -> None:
+    electing = [NotLeaderError("nobody is known to lead", leader="")] * 3
+    async with serving(Server(*electing)) as first, serving(Server(*electing[:2])) as second:
+        assert await delete(first, second, idempotent=False) == Deletion(existed=True)
+        assert (first.calls, second.calls) == (3, 3)
 
 
 async def test_nobody_there_is_unavailable_and_names_the_address() -> None:

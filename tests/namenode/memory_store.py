@@ -61,5 +61,9 @@ class MemoryStore:
     async def wait_leadership(self) -> None:
         """It always leads."""
 
+    async def wait_deposed(self) -> None:
+        """Never."""
+        await asyncio.get_running_loop().create_future()
+
     def failure(self) -> StorageError | None:
         return None

@@ -1,0 +1,157 @@
+"""Serving while this NameNode leads, and only then.
+
+Whoever wins an election begins: it waits until everything committed before is applied, gives
+writers fresh leases and starts the loops. Whoever loses it ends: its loops and recoveries stop, and
+calls under way fail. None of this is needed for safety: what a deposed NameNode decided from an old
+view is refused when its log entry is applied (K5, K7, H1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+
+from paxosblock.errors import (
+    NotLeaderError,
+    NotReadyError,
+    OutcomeUnknownError,
+    StorageError,
+    UnavailableError,
+)
+from paxosblock.logs import facts
+from paxosblock.namenode.kv.interface import KeyValueStore
+
+RETRY_S = 0.2
+"""Pause before a leader that could not begin tries again."""
+
+_log = logging.getLogger(__name__)
+
+
+class Leadership:
+    """Begins and ends a NameNode's work as its store gains and loses leadership."""
+
+    def __init__(
+        self,
+        name: str,
+        store: KeyValueStore,
+        begin: Callable[[], Awaitable[None]],
+        end: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`begin` prepares for serving, and may be called again when it fails; `end` stops all
+        work of a leader. Each `begin` is followed by an `end`.
+        """
+        self._name = name
+        self._store = store
+        self._begin = begin
+        self._end = end
+        self._serves = False
+        self._calls: set[asyncio.Task[object]] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._first: asyncio.Future[None] | None = None
+
+    @property
+    def serves(self) -> bool:
+        """Whether this NameNode leads and has begun."""
+        return self._serves
+
+    async def start(self) -> None:
+        """Follow the store's leadership from now on.
+
+        Where it leads already (it is alone) this returns when it serves, and raises what `begin`
+        does.
+        """
+        if self._store.is_leader():
+            self._first = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._follow(), name="leadership")
+        if self._first is not None:
+            await self._first
+
+    async def close(self) -> None:
+        """End what is under way."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    @contextlib.contextmanager
+    def call(self, *, several_steps: bool = False) -> Iterator[None]:
+        """A call that only the leader answers.
+
+        `several_steps`: when a later step fails, an earlier one may have changed something.
+
+        Raises:
+            NotLeaderError: this NameNode does not lead (any more); nothing was done.
+            OutcomeUnknownError: leadership was lost in the middle.
+        """
+        if not self._serves:
+            raise self._not_leader()
+        task = asyncio.current_task()
+        assert task is not None, "calls are answered by tasks"
+        self._calls.add(task)
+        try:
+            yield
+        except UnavailableError as error:
+            if self._serves:
+                raise
+            raise (self._unknown() if several_steps else self._not_leader()) from error
+        except asyncio.CancelledError as error:
+            if self._serves:
+                raise
+            task.uncancel()
+            raise self._unknown() from error
+        finally:
+            self._calls.discard(task)
+
+    async def _follow(self) -> None:
+        try:
+            while True:
+                await self._store.wait_leadership()
+                await self._lead()
+        except (UnavailableError, StorageError) as error:
+            _log.error("serves no more: %s", error)
+
+    async def _lead(self) -> None:
+        """One term, from its first moment: nothing is awaited before `wait_deposed` looks."""
+        _log.info("leads", extra=facts(node=self._name))
+        beginning = asyncio.create_task(self._take_office(), name="beginning to lead")
+        try:
+            await self._store.wait_deposed()
+            _log.info("leads no more", extra=facts(node=self._name, leader=self._store.leader()))
+        finally:
+            self._serves = False
+            beginning.cancel()
+            await asyncio.wait([beginning])
+            # Those that wait for the store have been told by it; these wait for something else.
+            for call in tuple(self._calls):
+                call.cancel()
+            await self._end()
+
+    async def _take_office(self) -> None:
+        while True:
+            try:
+                await self._begin()
+            except (UnavailableError, OutcomeUnknownError, NotReadyError) as error:
+                _log.warning("cannot serve yet: %s", error)
+            except Exception as error:
+                if self._first is not None and not self._first.done():
+                    self._first.set_exception(error)
+                    return
+                _log.exception("cannot serve")
+            else:
+                self._serves = True
+                _log.info("serves", extra=facts(node=self._name))
+                if self._first is not None and not self._first.done():
+                    self._first.set_result(None)
+                return
+            await asyncio.sleep(RETRY_S)
+
+    def _not_leader(self) -> NotLeaderError:
+        leader = self._store.leader() or ""
+        if self._store.is_leader():
+            return NotLeaderError(f"NameNode {self._name} is only beginning to lead", leader="")
+        known = f"{leader} does" if leader else "nobody is known to"
+        return NotLeaderError(f"NameNode {self._name} does not lead; {known}", leader=leader)
+
+    def _unknown(self) -> OutcomeUnknownError:
+        return OutcomeUnknownError(f"NameNode {self._name} lost leadership during the call")

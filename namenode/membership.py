@@ -1,0 +1,128 @@
+"""One NameNode or several: which engine keeps the catalog, and how this member of it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiohttp import web
+
+from paxosblock.errors import ConfigError, StorageError
+from paxosblock.namenode.kv.engine import SingleMemberStore
+from paxosblock.namenode.kv.interface import KeyValueStore
+
+_ALONE, _REPLICATED = "kv", "raft"
+"""Folders of the two engines inside a NameNode's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """All NameNodes of a cluster as host:port, this one too, and the secret they share."""
+
+    members: tuple[str, ...]
+    secret: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a member stands in its cluster's log; `lag`, in entries by address, is the leader's."""
+
+    role: str
+    term: int = 0
+    commit_index: int = 0
+    applied_index: int = 0
+    lag: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A store that is not started yet, and what a NameNode must know of it beside its interface.
+
+    `members` are all NameNodes, this one too; none where it is alone.
+    """
+
+    store: KeyValueStore
+    members: tuple[str, ...]
+    standing: Callable[[], Standing]
+    add_to: Callable[[web.Application], None]
+    """Adds the routes by which members speak to each other."""
+
+
+def read_peers(members: tuple[str, ...], listen: str, secret_file: Path | None) -> Peers:
+    """Return the members of a cluster of several NameNodes.
+
+    Raises:
+        ConfigError: `listen` is none of them, one is there twice, their number is even, or the
+            secret is missing, unreadable or open to others.
+    """
+    if listen not in members or len(set(members)) < len(members):
+        raise ConfigError(f"--peers {','.join(members)}: must name {listen} and each NameNode once")
+    if len(members) % 2 == 0:
+        raise ConfigError(f"--peers: {len(members)} NameNodes; an odd number can lose as many")
+    if secret_file is None:
+        raise ConfigError("--peers needs --secret-file: what the NameNodes know each other by")
+    return Peers(members, _read_secret(secret_file))
+
+
+def alone(folder: Path, address: str) -> Engine:
+    """The engine of a cluster's only NameNode.
+
+    Raises:
+        ConfigError: the folder is that of one of several.
+    """
+    _refuse_other(folder, _REPLICATED, "one of several NameNodes: start it with --peers")
+    store = SingleMemberStore(folder / _ALONE, address=address)
+
+    def standing() -> Standing:
+        revision = store.view().revision
+        return Standing("alone", commit_index=revision, applied_index=revision)
+
+    return Engine(store, (), standing, lambda app: None)
+
+
+def one_of(folder: Path, address: str, peers: Peers) -> Engine:
+    """The engine of one of several NameNodes.
+
+    Raises:
+        ConfigError: raftos is missing, the secret is too short, or the folder is that of a
+            cluster's only NameNode.
+    """
+    _refuse_other(folder, _ALONE, "a cluster's only NameNode, which cannot become one of several")
+    # Imported here: a NameNode that is alone needs none of it installed.
+    from paxosblock.namenode.raft.requirement import check_raftos  # noqa: PLC0415
+
+    check_raftos()
+    from paxosblock.namenode.raft.http_transport import HttpTransport  # noqa: PLC0415
+    from paxosblock.namenode.raft.store import ReplicatedStore  # noqa: PLC0415
+
+    transport = HttpTransport(address, peers.members, peers.secret)
+    store = ReplicatedStore(folder / _REPLICATED, address, peers.members, transport)
+
+    def standing() -> Standing:
+        status = store.status()
+        return Standing(
+            status.role, status.term, status.commit_index, status.applied_index, status.lag
+        )
+
+    return Engine(store, peers.members, standing, transport.add_to)
+
+
+def _read_secret(file: Path) -> bytes:
+    try:
+        secret = file.read_bytes().strip()
+        readable_by = file.stat().st_mode & 0o077
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}") from error
+    if readable_by:
+        raise ConfigError(f"{file}: others may read the secret: chmod 600 it")
+    return secret
+
+
+def _refuse_other(folder: Path, other: str, what: str) -> None:
+    try:
+        found = (folder / other).exists()
+    except OSError as error:
+        raise StorageError(f"{folder}: {error.strerror}") from error
+    if found:
+        raise ConfigError(f"{folder} is the folder of {what}")
