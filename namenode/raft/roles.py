@@ -49,8 +49,13 @@ class Elector:
             not self.state.hears_leader()
             and data["term"] >= self.storage.term
             and self._up_to_date(data)
+            and not self._asks_and_outranks(data)
         )
         self.state.answer_pre_vote(data, granted)
+
+    def _asks_and_outranks(self, data: Message) -> bool:
+        """Only a follower asks itself."""
+        return False
 
     def _up_to_date(self, data: Message) -> bool:
         theirs: tuple[int, int] = (data["last_log_term"], data["last_log_index"])
@@ -127,6 +132,15 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
             self._supporters.add(self.state.get_sender_id(data["sender"]))
             self._stand_if_supported()
 
+    def _asks_and_outranks(self, data: Message) -> bool:
+        """Two that miss the leader at once would support each other, then split the votes, and
+        the cluster would wait for another time-out: so the one with the shorter log, then the
+        lower address, waits for the other."""
+        mine = self.log.last_log_term, self.log.last_log_index, self.id
+        sender = self.state.get_sender_id(data["sender"])
+        theirs = data["last_log_term"], data["last_log_index"], sender
+        return self._supporters is not None and mine > theirs
+
     def on_receive_timeout_now(self, data: Message) -> None:
         """The leader hands over: stand at once, without asking whether it still lives."""
         if data["term"] == self.storage.term:
@@ -146,6 +160,7 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
         elif self.storage.voted_for is None:
             Follower.on_receive_request_vote(self, data)
             if self.storage.voted_for == candidate:
+                self._supporters = None
                 self.election_timer.reset()
         else:
             granted = self.storage.voted_for == candidate

@@ -106,7 +106,8 @@ class Members:
             if not member.disk.dead:
                 self.checker.violated("restart", f"{member.address} cannot start: {error!r}")
             return
-        self._observe(member)
+        if member.process is not None and member.store is store:  # else its fuse has burnt
+            self._observe(member)
 
     def _observe(self, member: Member) -> None:
         machine = member.node.machine
@@ -133,10 +134,16 @@ class Members:
         process.starting.cancel()
         node = process.store._node
         if node is not None:
+            self.count(node)
             node.stop()
             for task in (node._working, node._snapshotting):
                 if task is not None:
                     task.cancel()
+
+    def count(self, node: RaftNode) -> None:
+        """Add what a process did at its end."""
+        self.checker.counts["snapshots written"] += node.counters.snapshots_written
+        self.checker.counts["snapshots installed"] += node.counters.snapshots_installed
 
     def _leave_half_written(self, disk: SimulatedDisk, process: Process) -> None:
         """Most crashes find the journal's thread between a write and its sync."""

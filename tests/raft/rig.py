@@ -56,11 +56,11 @@ class Wire:
 
 
 class Rig:
-    """Member n0:1 of `size`; the others are the test."""
+    """Member `own` of `size`; the others, n1:1 and so on, are the test."""
 
-    def __init__(self, loop: VirtualTimeLoop, size: int, options: Options) -> None:
+    def __init__(self, loop: VirtualTimeLoop, size: int, options: Options, own: str) -> None:
         self.loop, self.options = loop, options
-        self.members = [f"n{number}:1" for number in range(size)]
+        self.members = [own, *(f"n{number}:1" for number in range(1, size))]
         self.peers = self.members[1:]
         self.disk = SimulatedDisk()
         self.start()
@@ -211,8 +211,8 @@ class Rig:
 
 
 @contextmanager
-def rig(size: int = 3, options: Options = OPTIONS) -> Iterator[Rig]:
+def rig(size: int = 3, options: Options = OPTIONS, own: str = "n0:1") -> Iterator[Rig]:
     """A fresh member among `size`; nothing may have been lost in its event loop at the end."""
     with virtual_loop() as loop:
-        yield Rig(loop, size, options)
+        yield Rig(loop, size, options, own)
         assert loop.lost == []

@@ -117,6 +117,8 @@ class Simulation:
 
     def _counts(self) -> Counter[str]:
         counts = self.checker.counts
+        for member in self.members.up():
+            self.members.count(member.node)
         counts["answered"] = self.history.answered
         counts["messages"] = self.members.network.sent
         return counts

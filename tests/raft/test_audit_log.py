@@ -313,7 +313,7 @@ def test_t1_a_role_can_be_ended_before_it_began() -> None:
         assert member.sent("request_vote")
 
 
-def test_nothing_is_acknowledged_before_it_is_durable() -> None:
+def test_s3_nothing_is_acknowledged_before_it_is_durable() -> None:
     with rig() as member:
         member.loop.disk_delay = lambda: 1.0
         fields = {"prev_log_index": 0, "prev_log_term": 0, "commit_index": 0, "request_id": 1}
@@ -323,6 +323,23 @@ def test_nothing_is_acknowledged_before_it_is_durable() -> None:
         assert member.append([], previous=(1, 1))["last_log_index"] == 0
         member.run(1.5)
         assert member.last("append_entries_response")["last_log_index"] == 1
+
+
+def test_s8_after_a_restart_nobody_reads_what_is_older_than_what_was_answered() -> None:
+    with rig() as member:
+        member.become_leader()
+        write = member.commit()
+        member.acknowledge("n1:1")
+        assert write.done()
+        member.crash()
+        assert not member.store.view().get(b"k").exists
+        early = member.begin(member.store.barrier())
+        assert isinstance(early.exception(), UnavailableError)
+        member.become_leader()
+        read = member.begin(member.store.barrier())
+        member.run()
+        member.acknowledge("n1:1")
+        assert read.result().get(b"k").exists
 
 
 def test_a_leader_counts_itself_only_when_its_own_disk_has_the_entry() -> None:

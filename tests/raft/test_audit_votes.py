@@ -164,6 +164,29 @@ def test_while_a_leader_is_heard_no_election_is_supported() -> None:
         assert member.last("pre_vote_response")["vote_granted"]
 
 
+def test_of_two_that_ask_at_once_one_supports_the_other() -> None:
+    with rig() as member:
+        member.append([entry(1)])
+        member.run(ELECTION_S)
+        fields = {"term": 1, "round": 1, "last_log_term": 1}
+        member.tell("n1:1", "pre_vote", **fields, last_log_index=1)
+        assert member.last("pre_vote_response")["vote_granted"]
+        member.append([entry(1), entry(1)])
+        member.run(ELECTION_S)
+        member.tell("n1:1", "pre_vote", **{**fields, "last_log_term": 2}, last_log_index=1)
+        assert member.last("pre_vote_response")["vote_granted"]
+
+
+def test_the_one_with_the_higher_address_does_not_support_the_other_while_it_asks() -> None:
+    with rig(own="n9:1") as member:
+        fields = {"term": 0, "round": 1, "last_log_term": 0, "last_log_index": 0}
+        member.tell("n1:1", "pre_vote", **fields)
+        assert member.last("pre_vote_response")["vote_granted"]
+        member.run(ELECTION_S)
+        member.tell("n1:1", "pre_vote", **fields)
+        assert not member.last("pre_vote_response")["vote_granted"]
+
+
 def test_support_of_an_earlier_round_does_not_count() -> None:
     with rig(5) as member:
         member.run(ELECTION_S)

@@ -18,7 +18,7 @@ from tests.raft.simulation import simulate
 SEEN_BY_A_TEST: dict[Plant, Callable[[], None]] = {
     faults.votes_only_in_memory: test_audit_votes.test_v1_a_vote_survives_a_restart,
     faults.followers_acknowledge_before_the_sync: (
-        test_audit_log.test_nothing_is_acknowledged_before_it_is_durable
+        test_audit_log.test_s3_nothing_is_acknowledged_before_it_is_durable
     ),
     faults.leaders_count_themselves_before_the_sync: (
         test_audit_log.test_a_leader_counts_itself_only_when_its_own_disk_has_the_entry

@@ -75,7 +75,7 @@ async def opened_log(folder: Path, term: int = 9) -> AsyncIterator[OpenLog]:
             opened.close()
 
 
-def test_term_and_vote_are_one_record_that_survives(tmp_path: Path) -> None:
+def test_s5_term_and_vote_are_one_record_that_survives(tmp_path: Path) -> None:
     VoteFile(OsDisk(), tmp_path).write(Vote(7, "a:1"))
     assert VoteFile(OsDisk(), tmp_path).vote == Vote(7, "a:1")
 
@@ -91,7 +91,7 @@ def test_a_vote_is_neither_changed_nor_forgotten_nor_of_an_older_term(
     assert VoteFile(OsDisk(), tmp_path).vote == Vote(5, "a:1")
 
 
-def test_a_crash_at_any_operation_leaves_the_old_vote_or_the_new_one() -> None:
+def test_s4_a_crash_at_any_operation_leaves_the_old_vote_or_the_new_one() -> None:
     found = set()
     for fuse in range(1, 8):
         for seed in range(20):
@@ -122,17 +122,57 @@ def test_a_folder_is_open_once_at_a_time(tmp_path: Path) -> None:
     open_folder(OsDisk(), tmp_path, SEGMENT_BYTES).close()
 
 
-async def test_entries_come_back_with_their_terms(tmp_path: Path) -> None:
-    async with opened_log(tmp_path) as work:
-        for term in (1, 1, 2):
-            work.log.append(entry(term, f"of term {term}"))
-    async with opened_log(tmp_path) as work:
-        assert work.terms() == [1, 1, 2]
-        assert work.log.durable_index == 3
-        assert work.log.entry(3) == entry(2, "of term 2")
+async def test_s1_s2_entries_of_any_term_with_any_bytes_come_back(tmp_path: Path) -> None:
+    texts = ["", "\n", "10\n\n", "\x00"]
+    async with opened_log(tmp_path, term=11) as work:
+        for term in (1, 10, 10, 11):
+            work.log.append(entry(term, texts[work.log.last_log_index]))
+    async with opened_log(tmp_path, term=11) as work:
+        assert work.terms() == [1, 10, 10, 11]
+        assert work.log.durable_index == 4
+        assert [work.log.entry(index + 1).payload.decode() for index in range(4)] == texts
 
 
-async def test_a_tail_that_was_cut_and_replaced_stays_replaced(tmp_path: Path) -> None:
+async def test_s6_s7_appending_and_applying_read_and_rewrite_nothing(tmp_path: Path) -> None:
+    async with opened_log(tmp_path) as work:
+        sizes = []
+        for _ in range(3):
+            before = work.log.bytes_written
+            for _ in range(50):
+                index = work.log.append(Entry(1, EntryKind.TRANSACTION, put(b"k", b"v")))
+                await work.flushed()
+                work.opened.machine.apply_entry(index, work.log.entry(index))
+            sizes.append(work.log.bytes_written - before)
+        assert sizes == [sizes[0]] * 3
+        assert not list(tmp_path.glob("snapshot-*"))
+
+
+async def test_s6b_cutting_a_tail_writes_only_what_replaces_it(tmp_path: Path) -> None:
+    async with opened_log(tmp_path) as work:
+        for _ in range(500):
+            work.log.append(entry(1, "text"))
+        await work.flushed()
+        before = work.log.bytes_written
+        work.log.cut_from(400)
+        work.log.append(entry(2, "text"))
+        await work.flushed()
+        assert work.log.bytes_written - before < 50
+
+
+def test_s9_reading_touches_no_disk() -> None:
+    disk = SimulatedDisk()
+    opened = open_folder(disk, FOLDER, 1 << 20)
+    disk.die()
+    assert not opened.machine.get(b"absent").exists
+
+
+def test_s10_everything_of_a_member_lies_in_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "a:1"
+    open_folder(OsDisk(), folder, SEGMENT_BYTES).close()
+    assert [path.name for path in tmp_path.iterdir()] == ["a:1"]
+
+
+async def test_s6b_a_tail_that_was_cut_and_replaced_stays_replaced(tmp_path: Path) -> None:
     async with opened_log(tmp_path) as work:
         for _ in range(5):
             work.log.append(entry(1))
