@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from paxosblock.client.backoff import Backoff
 from paxosblock.errors import (
@@ -22,6 +22,9 @@ from paxosblock.rpc import RpcClient
 
 Q = TypeVar("Q")
 A = TypeVar("A")
+
+LONGEST_PAUSE_S: Final = 0.2
+"""An election takes about half a second; the first call after it should not sleep through it."""
 
 _logger = logging.getLogger(__name__)
 
@@ -84,7 +87,7 @@ class NameNodes:
             OutcomeUnknownError, DeadlineError: it may or may not have been done.
         """
         patience_s = self._retry_for_s if retry_for_s is None else retry_for_s
-        backoff = Backoff(patience_s)
+        backoff = Backoff(patience_s, LONGEST_PAUSE_S)
         while True:
             try:
                 return await self._ask_each(method, request, idempotent, backoff)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import web
 
-from paxosblock.errors import ConfigError, StorageError
+from paxosblock.errors import ConfigError, PaxosBlockError, StorageError
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import KeyValueStore
+
+RESIGN_S = 1.0
+"""How long a successor may take to lead, before the next one is tried."""
 
 _ALONE, _REPLICATED = "kv", "raft"
 """Folders of the two engines inside a NameNode's own."""
@@ -47,6 +51,8 @@ class Engine:
     standing: Callable[[], Standing]
     add_to: Callable[[web.Application], None]
     """Adds the routes by which members speak to each other."""
+    resign: Callable[[], Awaitable[None]]
+    """Lets another member lead, if one can: a node that closes should not cost an election."""
 
 
 def read_peers(members: tuple[str, ...], listen: str, secret_file: Path | None) -> Peers:
@@ -78,7 +84,7 @@ def alone(folder: Path, address: str) -> Engine:
         revision = store.view().revision
         return Standing("alone", commit_index=revision, applied_index=revision)
 
-    return Engine(store, (), standing, lambda app: None)
+    return Engine(store, (), standing, lambda app: None, _stay)
 
 
 def one_of(folder: Path, address: str, peers: Peers) -> Engine:
@@ -105,7 +111,18 @@ def one_of(folder: Path, address: str, peers: Peers) -> Engine:
             status.role, status.term, status.commit_index, status.applied_index, status.lag
         )
 
-    return Engine(store, peers.members, standing, transport.add_to)
+    async def resign() -> None:
+        lag = store.status().lag if store.is_leader() else {}
+        for successor in sorted(lag, key=lag.__getitem__):
+            with contextlib.suppress(PaxosBlockError):
+                await store.hand_over(successor, RESIGN_S)
+                return
+
+    return Engine(store, peers.members, standing, transport.add_to, resign)
+
+
+async def _stay() -> None:
+    """Nobody else can lead."""
 
 
 def _read_secret(file: Path) -> bytes:

@@ -88,6 +88,7 @@ async def running(
         address = await listen_at(stack, _app(node, engine), listen)
         await store.start()
         await node.start()
+        stack.push_async_callback(engine.resign)
         publish_address(stack, path, address)
         _log.info("NameNode serves", extra=facts(address=address, path=path))
         yield address

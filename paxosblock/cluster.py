@@ -10,8 +10,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -21,16 +24,33 @@ from typing import Final, Self
 
 from paxosblock import control
 from paxosblock.cluster_folder import ClusterFolder, Member, Membership, Role, Settings
-from paxosblock.errors import ConfigError, ExistsError, NotFoundError, UnavailableError
-from paxosblock.namenode_api import CLUSTER_STATUS, ClusterStatus, ClusterStatusRequest
+from paxosblock.errors import (
+    ConfigError,
+    DeadlineError,
+    ExistsError,
+    NotFoundError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+from paxosblock.namenode_api import (
+    CLUSTER_STATUS,
+    NAMENODE_STATUS,
+    ClusterStatus,
+    ClusterStatusRequest,
+    NameNodeStatus,
+    NameNodeStatusRequest,
+)
 from paxosblock.node_process import START_TIMEOUT_S, Node, wait_until
 
 HOST: Final = "127.0.0.1"
+STANDING_TIMEOUT_S: Final = 1.0
 _LAST_PORT: Final = (1 << 16) - 1
+_PORTS: Final = (15_000, 32_000)
+_NO_ANSWER: Final = (UnavailableError, DeadlineError, OutcomeUnknownError)
 
 
 class LocalCluster:
-    """One NameNode and some DataNodes as processes of this machine, on loopback."""
+    """One, three or five NameNodes and some DataNodes as processes of this machine, on loopback."""
 
     def __init__(
         self,
@@ -46,9 +66,10 @@ class LocalCluster:
         """Nothing is started yet: use `with`, or `start` and `close`.
 
         Args:
+            namenodes: an odd number; three go on when one of them is lost, five when two are.
             path: the cluster's folder. One that holds a cluster already is used as it is, and
-                `datanodes` must agree. None: a temporary one, removed at the end.
-            base_port: the NameNode's port, the DataNodes' follow; 0 lets the system choose.
+                the numbers of nodes must agree. None: a temporary one, removed at the end.
+            base_port: the first NameNode's port, the other nodes' follow; 0: any free ports.
             volumes: folders per DataNode, each a storage of its own.
             settings: by section and name, as in the configuration file.
             die_with_parent: nodes are killed with this process, even when that is by SIGKILL.
@@ -64,12 +85,11 @@ class LocalCluster:
         ).absolute()
         self._folder = ClusterFolder(self.path)
         self._membership = self._folder.read() or Membership(
-            _members(datanodes, base_port, volumes),
+            _members(datanodes, namenodes, base_port, volumes),
             {section: dict(values) for section, values in (settings or {}).items()},
         )
-        found = self._membership.count(Role.DATANODE)
-        if found != datanodes:
-            raise ConfigError(f"{self.path} holds a cluster of {found} DataNodes, not {datanodes}")
+        self._check_same(Role.NAMENODE, "NameNodes", namenodes)
+        self._check_same(Role.DATANODE, "DataNodes", datanodes)
         self.nodes = tuple(
             Node(self._folder, member, self.command) for member in self._membership.members
         )
@@ -84,7 +104,8 @@ class LocalCluster:
         membership = ClusterFolder(Path(path)).read()
         if membership is None:
             raise NotFoundError(f"'{path}': no cluster lives in this folder", path=str(path))
-        return cls(membership.count(Role.DATANODE), path=path, die_with_parent=False)
+        datanodes, namenodes = map(membership.count, (Role.DATANODE, Role.NAMENODE))
+        return cls(datanodes, namenodes, path, die_with_parent=False)
 
     def __enter__(self) -> Self:
         self.start()
@@ -109,6 +130,14 @@ class LocalCluster:
         return self.namenodes[0]
 
     @property
+    def leader(self) -> Node | None:
+        """The NameNode that serves, None while there is none."""
+        standing = ((node, self.standing(node)) for node in self.namenodes if node.alive)
+        serving = [(seen.term, node) for node, seen in standing if seen is not None and seen.serves]
+        # One that hung for a while still thinks that it leads an older term.
+        return max(serving, key=lambda each: each[0], default=(0, None))[1]
+
+    @property
     def datanodes(self) -> tuple[Node, ...]:
         """The DataNodes, in the order of their numbers."""
         return self._nodes(Role.DATANODE)
@@ -129,7 +158,7 @@ class LocalCluster:
         return any(node.alive for node in self.nodes)
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start all nodes; returns when the NameNode has heard of every DataNode.
+        """Start all nodes; returns when every NameNode has heard of every DataNode.
 
         When one of them fails, those that were started are ended again.
 
@@ -159,23 +188,48 @@ class LocalCluster:
         return all(clean)
 
     def status(self) -> ClusterStatus:
-        """The cluster as its NameNode sees it."""
+        """The cluster as the NameNode sees it that leads."""
         return control.call_any(self.addresses, CLUSTER_STATUS, ClusterStatusRequest(), 5.0)
+
+    def standing(self, node: Node) -> NameNodeStatus | None:
+        """How one of the NameNodes stands; None when it does not say."""
+        with contextlib.suppress(*_NO_ANSWER):
+            return control.call(
+                node.address, NAMENODE_STATUS, NameNodeStatusRequest(), STANDING_TIMEOUT_S
+            )
+        return None
+
+    def wait_leader(self, timeout_s: float = START_TIMEOUT_S) -> Node:
+        """Wait until one of the NameNodes serves, and return it.
+
+        Raises:
+            DeadlineError: none does.
+        """
+        found: list[Node] = []
+
+        def serves() -> bool:
+            found[:] = [leader] if (leader := self.leader) is not None else []
+            return bool(found)
+
+        wait_until(serves, timeout_s, "no NameNode leads")
+        return found[0]
 
     def wait_registered(
         self, nodes: Iterable[Node] | None = None, timeout_s: float = START_TIMEOUT_S
     ) -> None:
-        """Wait until the NameNode counts these DataNodes (default: all that run) as live.
+        """Wait until one NameNode leads and each one that runs counts these DataNodes (default: all
+        that run) as live.
 
         Raises:
             DeadlineError: it does not.
         """
         chosen = self.datanodes if nodes is None else nodes
         wanted = {node.address for node in chosen if node.alive}
+        self.wait_leader(timeout_s)
         wait_until(
-            lambda: wanted <= self._live_addresses(),
+            lambda: all(wanted <= self._live_at(node) for node in self.namenodes if node.alive),
             timeout_s,
-            f"the NameNode does not know all of {', '.join(sorted(wanted))}",
+            f"the NameNodes do not know all of {', '.join(sorted(wanted))}",
         )
 
     def command(self, member: Member) -> list[str]:
@@ -187,6 +241,9 @@ class LocalCluster:
             command += ["--path", str(volume)]
         if member.role is Role.DATANODE:
             command += ["--namenodes", ",".join(self.addresses)]
+        elif len(self.namenodes) > 1:
+            command += ["--peers", ",".join(self.addresses)]
+            command += ["--secret-file", str(self._folder.secret)]
         if self._die_with_parent:
             command += ["--die-with", str(os.getpid())]
         return command
@@ -202,31 +259,52 @@ class LocalCluster:
             self._membership = self._membership.replacing(node.member)
         self._folder.write(self._membership)
 
-    def _live_addresses(self) -> set[str]:
-        try:
-            status = self.status()
-        except UnavailableError:
-            return set()
-        return {node.address for node in status.datanodes if node.state == "live"}
+    def _check_same(self, role: Role, what: str, wanted: int) -> None:
+        found = self._membership.count(role)
+        if found != wanted:
+            raise ConfigError(f"{self.path} holds a cluster of {found} {what}, not {wanted}")
+
+    def _live_at(self, namenode: Node) -> set[str]:
+        seen = self.standing(namenode)
+        return {node.address for node in seen.datanodes if node.state == "live"} if seen else set()
 
 
 def _check_counts(datanodes: int, namenodes: int, volumes: int, base_port: int) -> None:
-    if namenodes != 1:
-        raise ConfigError(f"namenodes = {namenodes}: this version runs exactly one NameNode")
+    if namenodes < 1 or namenodes % 2 == 0:
+        raise ConfigError(f"namenodes = {namenodes}: an odd number, one, three or five")
     if datanodes < 1:
         raise ConfigError(f"datanodes = {datanodes}: a cluster has at least one DataNode")
     if volumes < 1:
         raise ConfigError(f"volumes = {volumes}: a DataNode has at least one volume")
-    if not 0 <= base_port <= _LAST_PORT - datanodes:
+    if not 0 <= base_port <= _LAST_PORT + 1 - namenodes - datanodes:
         raise ConfigError(f"base_port = {base_port}: ports end at {_LAST_PORT}")
 
 
-def _members(datanodes: int, base_port: int, volumes: int) -> tuple[Member, ...]:
-    def listen(offset: int) -> str:
-        return f"{HOST}:{base_port + offset if base_port else 0}"
-
-    namenode = Member(Role.NAMENODE, "namenode-0", listen(0))
-    return namenode, *(
-        Member(Role.DATANODE, f"datanode-{number}", listen(1 + number), volumes)
-        for number in range(datanodes)
+def _members(datanodes: int, namenodes: int, base_port: int, volumes: int) -> tuple[Member, ...]:
+    if base_port:
+        ports = list(range(base_port, base_port + namenodes + datanodes))
+    else:
+        # Several NameNodes must know each other's ports before the first of them starts.
+        first = _free_ports(namenodes) if namenodes > 1 else [0]
+        ports = [*first, *[0] * datanodes]
+    listen = [f"{HOST}:{port}" for port in ports]
+    return (
+        *(
+            Member(Role.NAMENODE, f"namenode-{number}", address)
+            for number, address in enumerate(listen[:namenodes])
+        ),
+        *(
+            Member(Role.DATANODE, f"datanode-{number}", address, volumes)
+            for number, address in enumerate(listen[namenodes:])
+        ),
     )
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at now, below those that the system gives to anybody who asks."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = random.randrange(*_PORTS)
+        with contextlib.suppress(OSError), socket.create_server((HOST, port)):
+            ports += [port] if port not in ports else []
+    return ports

@@ -4,6 +4,7 @@
 
     cluster.json        members, ports, settings
     config.toml         the settings as the nodes read them
+    secret              what several NameNodes know each other by, for its owner only
     logs/NAME.log       what a node said
     run/NAME.json       the process a node was last started as
     NAME/               a node's own files
@@ -14,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -84,6 +86,11 @@ class ClusterFolder:
         """The configuration file of the nodes."""
         return self.path / "config.toml"
 
+    @property
+    def secret(self) -> Path:
+        """The secret of the NameNodes."""
+        return self.path / "secret"
+
     def log(self, name: str) -> Path:
         """Where the node `name` writes what it has to say."""
         return self.path / "logs" / f"{name}.log"
@@ -106,6 +113,8 @@ class ClusterFolder:
                 (self.path / name).mkdir(exist_ok=True)
             _write_whole(self.config, _toml(membership.settings).encode())
             self.write(membership)
+            if membership.count(Role.NAMENODE) > 1:
+                _make_secret(self.secret)
         except OSError as error:
             raise StorageError(f"cannot make a cluster in {self.path}: {error.strerror}") from error
 
@@ -165,6 +174,14 @@ def _toml(settings: Settings) -> str:
             f"{name} = {msgspec.json.encode(value).decode()}" for name, value in values.items()
         ]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _make_secret(path: Path) -> None:
+    """Draw a secret, once; a moment's file that others may read would be one too many."""
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w") as file:
+            file.write(f"{secrets.token_hex(32)}\n")
 
 
 def _write_whole(path: Path, data: bytes) -> None:

@@ -8,10 +8,10 @@ import click
 
 from paxosblock.cli.group import DashGroup, Entry, LocalVerb
 from paxosblock.cli.session import Session, UserError
-from paxosblock.cli.text import human_size
+from paxosblock.cli.words import cluster_words, datanode_words
 from paxosblock.cluster import LocalCluster
 from paxosblock.cluster_folder import ClusterFolder, Role
-from paxosblock.namenode_api import ClusterStatus, NodeStatus
+from paxosblock.namenode_api import ClusterStatus, NameNodeStatus, NodeStatus
 from paxosblock.node_process import Node
 
 _HERE = "paxosblock.cli.cluster"
@@ -47,14 +47,14 @@ _folder = click.option(
 
 @click.command(cls=LocalVerb)
 @click.option("--datanodes", type=click.IntRange(1), help="How many.  [default: 3]")
-@click.option("--namenodes", type=click.IntRange(1), default=1, help="How many: 1 in this version.")
+@click.option("--namenodes", type=click.IntRange(1), help="How many: 1, 3 or 5.  [default: 1]")
 @click.option("--volumes", type=click.IntRange(1), default=1, help="Per DataNode.  [default: 1]")
 @click.option(
     "--base-port",
     type=click.IntRange(0, 65535),
     default=9870,
     show_default=True,
-    help="The NameNode's port, the DataNodes' follow; 0: any free ports.",
+    help="The first NameNode's port, those of the other nodes follow; 0: any free ports.",
 )
 @_folder
 @click.pass_obj
@@ -62,7 +62,7 @@ def up(
     session: Session,
     *,
     datanodes: int | None,
-    namenodes: int,
+    namenodes: int | None,
     volumes: int,
     base_port: int,
     path: str,
@@ -76,12 +76,17 @@ def up(
       ...
       export PAXOSBLOCK_NAMENODES=127.0.0.1:9870
 
-    A folder remembers its nodes and their ports. Returns when every node is ready.
+    With --namenodes 3 the cluster goes on when any one node is lost, a NameNode too. A folder
+    remembers its nodes and their ports. Returns when every node is ready.
     """
     known = ClusterFolder(Path(path)).read()
-    count = datanodes or (known.count(Role.DATANODE) if known else 3)
     local = LocalCluster(
-        count, namenodes, path, base_port=base_port, volumes=volumes, die_with_parent=False
+        datanodes or (known.count(Role.DATANODE) if known else 3),
+        namenodes or (known.count(Role.NAMENODE) if known else 1),
+        path,
+        base_port=base_port,
+        volumes=volumes,
+        die_with_parent=False,
     )
     local.start()
     for node in local.nodes:
@@ -119,27 +124,29 @@ def status(session: Session, path: str) -> None:
       namenode-0    up    127.0.0.1:9870    process 4711    12 files (1 being written), 14 blocks
       datanode-0    up    127.0.0.1:9871    process 4712    live, 14 blocks, 1.2 G used, 80 G free
 
-    Exit code 1 when a node is down, or when the NameNode does not count it as live.
+    Exit code 1 when a node is down, or when the NameNode that leads does not count it as live.
     """
     local = LocalCluster.at(path)
-    seen = local.status() if local.namenode.alive else None
+    standings = {node.name: local.standing(node) for node in local.namenodes if node.alive}
+    leads = any(seen is not None and seen.serves for seen in standings.values())
+    seen = local.status() if leads else None
     reports = {node.address: node for node in seen.datanodes} if seen else {}
     for node in local.nodes:
-        if node is local.namenode:
-            _tell(session, node, seen, _namenode_words(seen) if seen else "")
+        if node.member.role is Role.NAMENODE:
+            standing = standings.get(node.name)
+            _tell(session, node, standing, _namenode_words(standing, seen))
+            session.failures += standing is None
         else:
             report = reports.get(node.address)
-            _tell(session, node, report, _datanode_words(report) if report else "")
-        live = node is local.namenode or _is_live(reports.get(node.address))
-        session.failures += not (node.alive and live)
-
-
-def _is_live(report: NodeStatus | None) -> bool:
-    return report is not None and report.state == "live"
+            _tell(session, node, report, datanode_words(report) if report else "")
+            session.failures += not (node.alive and report is not None and report.state == "live")
 
 
 def _tell(
-    session: Session, node: Node, report: ClusterStatus | NodeStatus | None = None, words: str = ""
+    session: Session,
+    node: Node,
+    report: NameNodeStatus | NodeStatus | None = None,
+    words: str = "",
 ) -> None:
     pid = node.pid
     columns = [
@@ -153,13 +160,9 @@ def _tell(
     session.say(" ".join(columns).rstrip(), fact)
 
 
-def _namenode_words(seen: ClusterStatus) -> str:
-    return f"{seen.files} files ({seen.open_files} being written), {seen.blocks} blocks"
-
-
-def _datanode_words(report: NodeStatus) -> str:
-    used = sum(volume.used_bytes for volume in report.storages)
-    free = sum(volume.free_bytes for volume in report.storages)
-    failed = [f"{volume.storage}: {volume.failed}" for volume in report.storages if volume.failed]
-    words = f"{report.state}, {report.blocks} blocks, {human_size(used)} used"
-    return ", ".join([words, f"{human_size(free)} free", *failed])
+def _namenode_words(standing: NameNodeStatus | None, seen: ClusterStatus | None) -> str:
+    """The role of one of several, and of the one that leads what the cluster holds."""
+    words = [standing.role] if standing and standing.members else []
+    if standing and standing.serves and seen:
+        words.append(cluster_words(seen))
+    return ", ".join(words)

@@ -19,6 +19,7 @@ from paxosblock.cli.session import Session
 ENTRIES = {
     "demo": Entry("paxosblock.cli.demo", "Write a real file, kill nodes, verify every byte."),
     "cluster": Entry("paxosblock.cli.cluster", "Run a cluster on this machine: up, down, status."),
+    "admin": Entry("paxosblock.cli.admin", "Look after a cluster: report."),
     "fs": Entry("paxosblock.cli.fs", "Files, with the verbs and flags of `hdfs dfs`."),
     "explain": Entry("paxosblock.cli.explain", "Show a block's generations and votes by replica."),
     "namenode": Entry("paxosblock.cli.nodes", "Run one NameNode."),

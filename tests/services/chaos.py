@@ -3,7 +3,8 @@
     python -m tests.services.chaos --seed 7 --seconds 120
 
 Writers run as processes of their own and are killed in mid-write; DataNodes are killed, paused and
-restarted, the NameNode is killed and restarted. A follower reads a file while it is written. Every
+restarted, the NameNode that leads is killed and restarted, or paused where there are several
+(`--namenodes 3`). A follower reads a file while it is written. Every
 byte of every read is checked against what its offset must hold, and every file must be at least as
 long as the last flush that returned. The seed decides the faults; the operating system decides how
 they fall, so a seed names a campaign, not a replay.
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paxosblock import Client, LocalCluster
+from paxosblock.config import ClientConfig
 from paxosblock.errors import PaxosBlockError
 from paxosblock.node_process import Node
 from tests.services.content import first_difference
@@ -31,10 +33,12 @@ from tests.waiting import wait_until
 
 FILE_BYTES = 24 << 20
 DURABILITIES = ("disk", "memory")
+RPC_TIMEOUT_S = 3.0
 WRITER_SETTINGS = {
     "PAXOSBLOCK_CLIENT_BLOCK_SIZE": "4MiB",
     "PAXOSBLOCK_CLIENT_CHUNK_SIZE": "64KiB",
     "PAXOSBLOCK_CLIENT_VOTE_TIMEOUT": "1s",
+    "PAXOSBLOCK_CLIENT_RPC_TIMEOUT": f"{RPC_TIMEOUT_S:g}s",
 }
 
 
@@ -81,7 +85,8 @@ class Report:
     writers_closed: int = 0
     datanodes_killed: int = 0
     datanodes_paused: int = 0
-    namenode_killed: int = 0
+    namenodes_killed: int = 0
+    namenodes_paused: int = 0
     bytes_acknowledged: int = 0
     bytes_verified: int = 0
     bytes_followed: int = 0
@@ -151,10 +156,8 @@ class Campaign:
         """Something breaks at the start and is whole again at the end."""
         kind = self.random.choice(("kill", "kill", "kill", "pause", "namenode"))
         if kind == "namenode":
-            self.cluster.namenode.kill()
-            self.report.namenode_killed += 1
-            self.cluster.namenode.start()
-            yield
+            with self.leader_fault():
+                yield
             return
         victim: Node = self.random.choice(self.cluster.datanodes)
         if kind == "kill":
@@ -170,6 +173,29 @@ class Campaign:
                 victim.start()
             else:
                 victim.resume()
+
+    @contextlib.contextmanager
+    def leader_fault(self) -> Iterator[None]:
+        """The only NameNode is back at once; one of several is away until the end."""
+        leader = self.cluster.wait_leader()
+        alone = len(self.cluster.namenodes) == 1
+        if not alone and self.random.random() < 0.5:
+            leader.pause()
+            self.report.namenodes_paused += 1
+            try:
+                yield
+            finally:
+                leader.resume()
+            return
+        leader.kill()
+        self.report.namenodes_killed += 1
+        if alone:
+            leader.start()
+        try:
+            yield
+        finally:
+            if not alone:
+                leader.start()
 
     def check(self, path: str, writer: WriterProcess) -> None:
         """Close the file for its writer if need be; check every byte that was acknowledged."""
@@ -204,14 +230,14 @@ class Campaign:
         self.report.bytes_followed += seen
 
 
-def run(seed: int, seconds: float, path: Path | None = None) -> Report:
+def run(seed: int, seconds: float, path: Path | None = None, namenodes: int = 1) -> Report:
     """Start a cluster, run a campaign, check its report."""
     settings = {
         "namenode": {"datanode_stale_after": "1s", "datanode_dead_after": "3s"},
     }
     with (
-        LocalCluster(datanodes=4, path=path, settings=settings) as cluster,
-        Client(cluster.url) as fs,
+        LocalCluster(4, namenodes, path, settings=settings) as cluster,
+        Client(cluster.url, ClientConfig(rpc_timeout_s=RPC_TIMEOUT_S)) as fs,
     ):
         report = Campaign(cluster, fs, seed).run(seconds)
     assert not report.followers_broken, report.followers_broken
@@ -225,8 +251,9 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--namenodes", type=int, default=1)
     options = parser.parse_args()
-    report = run(options.seed, options.seconds)
+    report = run(options.seed, options.seconds, namenodes=options.namenodes)
     sys.stdout.write(f"seed {options.seed}: {report}\n")
 
 

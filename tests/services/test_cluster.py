@@ -216,8 +216,8 @@ def test_nodes_die_with_a_killed_parent_even_when_paused() -> None:
     ("make", "reason"),
     [
         (
-            partial(LocalCluster, namenodes=3),
-            "namenodes = 3: this version runs exactly one NameNode",
+            partial(LocalCluster, namenodes=2),
+            "namenodes = 2: an odd number, one, three or five",
         ),
         (
             partial(LocalCluster, datanodes=0),
@@ -239,6 +239,8 @@ def test_a_folder_of_another_cluster_is_refused(tmp_path: Path) -> None:
         pass
     with pytest.raises(ConfigError, match=r"holds a cluster of 1 DataNodes, not 2$"):
         LocalCluster(datanodes=2, path=tmp_path)
+    with pytest.raises(ConfigError, match=r"holds a cluster of 1 NameNodes, not 3$"):
+        LocalCluster(datanodes=1, namenodes=3, path=tmp_path)
 
 
 def test_a_folder_without_a_cluster_is_told_apart_from_a_damaged_one(tmp_path: Path) -> None:

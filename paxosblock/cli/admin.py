@@ -1,0 +1,97 @@
+"""`paxosblock admin`: what an operator asks of a running cluster."""
+
+from __future__ import annotations
+
+import click
+
+from paxosblock.cli.group import DashGroup, Entry, Verb
+from paxosblock.cli.session import Session
+from paxosblock.cli.words import cluster_words, datanode_words
+from paxosblock.errors import PaxosBlockError
+from paxosblock.namenode_api import (
+    CLUSTER_STATUS,
+    NAMENODE_STATUS,
+    ClusterStatusRequest,
+    NameNodeStatus,
+    NameNodeStatusRequest,
+)
+
+ANSWER_WITHIN_S = 2.0
+
+admin = DashGroup(
+    "admin",
+    short_help="Look after a cluster: report.",
+    help="Look after a cluster, whichever of its NameNodes leads.",
+    entries={"report": Entry("paxosblock.cli.admin", "Show every NameNode and DataNode.")},
+)
+
+
+@click.command(cls=Verb)
+@click.pass_obj
+def report(session: Session) -> None:
+    """Show the NameNodes with their roles, and the DataNodes, of a cluster.
+
+    \b
+      $ paxosblock admin report
+      NameNode  127.0.0.1:9870  leader    term 3, commit 4711, applied 4711
+      NameNode  127.0.0.1:9871  follower  term 3, commit 4711, applied 4711, 0 entries behind
+      NameNode  127.0.0.1:9872  does not answer, 12 entries behind
+      DataNode  127.0.0.1:9873  live, 14 blocks, 1.2 G used, 80 G free, heard 0.4 s ago
+      12 files (1 being written), 14 blocks, 0 being recovered
+
+    One NameNode's address is enough. "Behind" is what the leader knows: entries of its log that the
+    other one has not stored yet. Exit code 1 when a node does not answer or is not live.
+    """
+    standings = _ask_all(session)
+    lag = next((seen.lag for seen in standings.values() if seen and seen.serves), {})
+    for address, standing in standings.items():
+        words = ", ".join(_standing_words(standing) + _lag_words(lag.get(address)))
+        fact = {"namenode": address, "standing": standing, "behind": lag.get(address)}
+        session.say(f"NameNode  {address:<15}  {words}", fact)
+        session.failures += standing is None
+    seen = session.call(CLUSTER_STATUS, ClusterStatusRequest())
+    for datanode in seen.datanodes:
+        heard = f"heard {datanode.seconds_since_heartbeat:.1f} s ago"
+        words = f"{datanode_words(datanode)}, {heard}"
+        session.say(f"DataNode  {datanode.address:<15}  {words}", datanode)
+        session.failures += datanode.state != "live"
+    session.say(f"{cluster_words(seen)}, {seen.recoveries} being recovered", seen)
+
+
+def _ask_all(session: Session) -> dict[str, NameNodeStatus | None]:
+    """Every NameNode that is given or that one of these names; None for those that are silent."""
+    standings: dict[str, NameNodeStatus | None] = {}
+    waiting = list(session.addresses)
+    while waiting:
+        address = waiting.pop(0)
+        if address not in standings:
+            standings[address] = found = _ask(address)
+            waiting += found.members if found else ()
+    return standings
+
+
+def _ask(address: str) -> NameNodeStatus | None:
+    from paxosblock.control import call
+
+    try:
+        return call(address, NAMENODE_STATUS, NameNodeStatusRequest(), ANSWER_WITHIN_S)
+    except PaxosBlockError:
+        return None
+
+
+def _standing_words(standing: NameNodeStatus | None) -> list[str]:
+    if standing is None:
+        return ["does not answer"]
+    progress = f"commit {standing.commit_index}, applied {standing.applied_index}"
+    if not standing.members:
+        return [f"alone     {progress}"]
+    beginning = standing.role == "leader" and not standing.serves
+    return [
+        f"{standing.role:<8}  term {standing.term}",
+        progress,
+        *(["only beginning to lead"] if beginning else []),
+    ]
+
+
+def _lag_words(behind: int | None) -> list[str]:
+    return [] if behind is None else [f"{behind} entries behind"]

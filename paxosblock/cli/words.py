@@ -1,0 +1,20 @@
+"""How nodes are described to people, wherever they are shown."""
+
+from __future__ import annotations
+
+from paxosblock.cli.text import human_size
+from paxosblock.namenode_api import ClusterStatus, NodeStatus
+
+
+def datanode_words(report: NodeStatus) -> str:
+    """State, blocks and room of a DataNode, and which of its volumes failed."""
+    used = sum(volume.used_bytes for volume in report.storages)
+    free = sum(volume.free_bytes for volume in report.storages)
+    failed = [f"{volume.storage}: {volume.failed}" for volume in report.storages if volume.failed]
+    words = f"{report.state}, {report.blocks} blocks, {human_size(used)} used"
+    return ", ".join([words, f"{human_size(free)} free", *failed])
+
+
+def cluster_words(seen: ClusterStatus) -> str:
+    """How much a cluster holds."""
+    return f"{seen.files} files ({seen.open_files} being written), {seen.blocks} blocks"
