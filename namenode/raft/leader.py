@@ -81,6 +81,11 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
         return f"RaftLeader(term={self.storage.term}, pending={len(self._pending)})"
 
     @property
+    def pending(self) -> int:
+        """How many writes wait for a majority."""
+        return len(self._pending)
+
+    @property
     def _leads(self) -> bool:
         """Tasks that raftos scheduled may run after this role has ended."""
         return self.state.state is self

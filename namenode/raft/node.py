@@ -182,6 +182,11 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             self.state.set_leader(None)
             self.role_changed()
 
+    @property
+    def role(self) -> object:
+        """What this member is now; None once it has stopped."""
+        return None if self._stopped else self.state.state
+
     async def close(self) -> None:
         """Stop, and release transport and folder."""
         self.stop()
@@ -204,12 +209,17 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             self.stop()
 
     def guarded(self, action: Callable[[], None]) -> Callable[[], None]:
-        """Wrap what a timer calls: a failing disk stops the member, and nothing is raised."""
+        """Wrap what a timer or the transport calls. A failing disk has stopped the member
+        already; after a mistake of our own (an assertion) it must not go on either."""
 
         def run() -> None:
-            if not self._stopped:
-                with contextlib.suppress(StoppedError):
+            try:
+                if not self._stopped:
                     action()
+            except StoppedError:
+                assert self._stopped, "the disk's error came first"
+            except Exception as error:
+                self.fail(error)
 
         return run
 
@@ -263,7 +273,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
                 result = machine.apply_entry(index, self.log.entry(index))
                 if isinstance(self.state.state, RaftLeader):
                     self.state.state.answer(index, result)
-        except CorruptionError as error:
+        except Exception as error:  # damage, or our own mistake: callers must not wait for it
             self.fail(error)
             return
         self._applying = machine.revision < self.log.commit_index

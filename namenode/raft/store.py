@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,9 @@ from paxosblock.namenode.raft.node import Counters, RaftNode
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.storage import Opened, open_folder
 from paxosblock.namenode.raft.transport import Transport
+
+CLOSE_S = 1.0
+"""How long closing waits for what is pending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +120,17 @@ class ReplicatedStore:
         if not self._closed:
             self._closed = True
             if self._node is not None:
+                await self._finish_pending(self._node)
                 await self._node.close()
             self._thread.shutdown()
+
+    async def _finish_pending(self, node: RaftNode) -> None:
+        """Wait a moment for the majority; what it has not confirmed by then is unknown."""
+        role = node.role
+        if isinstance(role, RaftLeader):
+            with contextlib.suppress(TimeoutError, UnavailableError):
+                async with asyncio.timeout(CLOSE_S):
+                    await node.wait_until(lambda: not role.pending)
 
     async def commit(
         self, transaction: Transaction, request: RequestId | None = None
@@ -149,7 +162,7 @@ class ReplicatedStore:
         return self._machine
 
     def is_leader(self) -> bool:
-        return self._node is not None and isinstance(self._role(self._node), RaftLeader)
+        return self._node is not None and isinstance(self._node.role, RaftLeader)
 
     def leader(self) -> str | None:
         found: str | None = None if self._node is None else self._node.state.get_leader()
@@ -159,16 +172,16 @@ class ReplicatedStore:
         node = self._open()
 
         def leads() -> bool:
-            role = self._role(node)
+            role = node.role
             return isinstance(role, RaftLeader) and self._machine.revision >= role.noop_index
 
         await node.wait_until(leads)
 
     async def wait_deposed(self) -> None:
         node = self._open()
-        role = self._role(node)
+        role = node.role
         if isinstance(role, RaftLeader):
-            await node.wait_until(lambda: self._role(node) is not role)
+            await node.wait_until(lambda: node.role is not role)
 
     def failure(self) -> StorageError | None:
         return None if self._node is None else self._node.failure
@@ -187,7 +200,7 @@ class ReplicatedStore:
         leader.hand_over(successor)
         try:
             async with asyncio.timeout(timeout_s):
-                await node.wait_until(lambda: self._role(node) is not leader)
+                await node.wait_until(lambda: node.role is not leader)
         except TimeoutError as error:
             raise UnavailableError(f"{successor} did not take over in {timeout_s} s") from error
         finally:
@@ -200,12 +213,12 @@ class ReplicatedStore:
             UnavailableError: the store is not open.
         """
         node = self._open()
-        role, log = self._role(node), node.log
+        role, log = node.role, node.log
         lag = {}
         if isinstance(role, RaftLeader):
             lag = {peer: log.last_log_index - match for peer, match in log.match_index.items()}
         return Status(
-            type(role).__name__.removeprefix("Raft").lower(),
+            type(role).__name__.removeprefix("Raft").lower() if role else "stopped",
             node.hard_state.term,
             self.leader(),
             log.commit_index,
@@ -224,15 +237,11 @@ class ReplicatedStore:
         return self._node
 
     def _leader(self) -> RaftLeader:
-        role = self._role(self._open())
+        role = self._open().role
         if not isinstance(role, RaftLeader):
             known = f"{self.leader()} leads" if self.leader() else "no leader is known"
             raise UnavailableError(f"{self._address} does not lead; {known}")
         return role
-
-    @staticmethod
-    def _role(node: RaftNode) -> object:
-        return node.state.state
 
 
 def _once(request: RequestId, payload: bytes) -> bytes:

@@ -126,22 +126,25 @@ class Members:
             return
         self.checker.counts["crashes"] += 1
         member.process = None
+        node = process.store._node
+        if node is not None:
+            self.count(node, member.disk)
         self._leave_half_written(member.disk, process)
         before = member.disk.bytes_lost
         member.disk = member.disk.power_cut(self.rng)
         self.checker.counts["bytes lost"] += member.disk.bytes_lost - before
         process.transport.unplug()
         process.starting.cancel()
-        node = process.store._node
         if node is not None:
-            self.count(node)
             node.stop()
             for task in (node._working, node._snapshotting):
                 if task is not None:
                     task.cancel()
 
-    def count(self, node: RaftNode) -> None:
-        """Add what a process did at its end."""
+    def count(self, node: RaftNode, disk: SimulatedDisk) -> None:
+        """Add what a process did; it may have stopped because of its disk only."""
+        if node.failure is not None and not disk.dead:
+            self.checker.violated("assertions", f"{node.address}: {node.failure}")
         self.checker.counts["snapshots written"] += node.counters.snapshots_written
         self.checker.counts["snapshots installed"] += node.counters.snapshots_installed
 

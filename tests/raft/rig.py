@@ -214,5 +214,7 @@ class Rig:
 def rig(size: int = 3, options: Options = OPTIONS, own: str = "n0:1") -> Iterator[Rig]:
     """A fresh member among `size`; nothing may have been lost in its event loop at the end."""
     with virtual_loop() as loop:
-        yield Rig(loop, size, options, own)
+        member = Rig(loop, size, options, own)
+        yield member
         assert loop.lost == []
+        assert member.node.failure is None or member.disk.dead

@@ -118,7 +118,7 @@ class Simulation:
     def _counts(self) -> Counter[str]:
         counts = self.checker.counts
         for member in self.members.up():
-            self.members.count(member.node)
+            self.members.count(member.node, member.disk)
         counts["answered"] = self.history.answered
         counts["messages"] = self.members.network.sent
         return counts

@@ -1,0 +1,198 @@
+"""The replicated store as the NameNode meets it: the `KeyValueStore`, its errors, its end."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paxosblock.errors import (
+    ConfigError,
+    InvalidRequestError,
+    OutcomeUnknownError,
+    StorageError,
+    UnavailableError,
+)
+from paxosblock.namenode.kv.interface import (
+    Committed,
+    Conflict,
+    Expect,
+    KeyValueStore,
+    Transaction,
+)
+from paxosblock.namenode.raft.http_transport import HttpTransport
+from paxosblock.namenode.raft.machine import RequestId
+from paxosblock.namenode.raft.store import ReplicatedStore
+from tests.raft.rig import OPTIONS, Rig, Wire, put, rig
+from tests.waiting import wait_until_async
+
+
+def lead_alone(member: Rig) -> None:
+    member.run()
+    assert member.store.is_leader()
+
+
+async def test_a_member_alone_is_a_store_on_a_real_disk(tmp_path: Path) -> None:
+    def new() -> ReplicatedStore:
+        transport = HttpTransport("a:1", ["a:1"], bytes(16))
+        return ReplicatedStore(tmp_path, "a:1", ["a:1"], transport)
+
+    store: KeyValueStore = new()
+    await store.start()
+    await store.wait_leadership()
+    assert store.leader() == "a:1"
+    result = await store.commit(put(b"k", b"1"))
+    assert isinstance(result, Committed)
+    refused = await store.commit(Transaction((Expect(b"k", 99),)))
+    assert refused == Conflict(b"k", 99, result.revision)
+    await store.close()
+    await store.close()
+    with pytest.raises(UnavailableError, match="is not open"):
+        await store.commit(put(b"late"))
+
+    again = new()
+    await again.start()
+    await wait_until_async(again.is_leader)
+    assert (await again.barrier()).get(b"k").value == b"1"
+    second = ReplicatedStore(tmp_path, "a:1", ["a:1"], HttpTransport("a:1", ["a:1"], bytes(16)))
+    with pytest.raises(ConfigError, match="in use by another process"):
+        await second.start()
+    await second.close()
+    await again.close()
+
+
+def test_a_request_asked_again_is_answered_as_before() -> None:
+    with rig(1) as member:
+        lead_alone(member)
+        request = RequestId(b"client", 7)
+        first = member.wait(member.store.commit(put(b"k", b"1"), request))
+        member.wait(member.store.commit(put(b"k", b"2")))
+        assert member.wait(member.store.commit(put(b"k", b"1"), request)) == first
+        assert member.store.view().get(b"k").value == b"2"
+        member.crash()
+        lead_alone(member)
+        assert member.wait(member.store.commit(put(b"k", b"1"), request)) == first
+        with pytest.raises(InvalidRequestError, match="older than request 7"):
+            member.wait(member.store.commit(put(b"k"), RequestId(b"client", 6)))
+        with pytest.raises(InvalidRequestError, match="not a request id"):
+            member.wait(member.store.commit(put(b"k"), RequestId(b"client" * 50, 8)))
+
+
+def test_a_follower_refuses_and_names_the_leader() -> None:
+    with rig() as member:
+        with pytest.raises(UnavailableError, match="no leader is known"):
+            member.wait(member.store.commit(put(b"k")))
+        member.append([])
+        assert member.store.leader() == "n1:1"
+        with pytest.raises(UnavailableError, match="n1:1 leads"):
+            member.wait(member.store.barrier())
+        assert not member.store.is_leader()
+
+
+def test_when_the_disk_refuses_the_outcome_is_unknown_and_the_member_stops() -> None:
+    with rig(1) as member:
+        lead_alone(member)
+        member.disk.fuse, member.disk.burns_before = 1, True
+        member.disk.burn = member.disk.die
+        with pytest.raises(OutcomeUnknownError):
+            member.wait(member.store.commit(put(b"k")))
+        assert isinstance(member.store.failure(), StorageError)
+        with pytest.raises(StorageError, match="power is gone"):
+            member.wait(member.store.commit(put(b"k")))
+        assert not member.store.is_leader()
+
+
+def test_when_the_vote_cannot_be_written_the_member_stops_without_voting() -> None:
+    with rig() as member:
+        member.disk.die()
+        assert member.ask_for_vote("n1:1", term=5) is None
+        assert isinstance(member.store.failure(), StorageError)
+        member.run(10.0)
+        assert member.wire.sent == []
+
+
+def test_closing_finishes_what_a_majority_still_confirms() -> None:
+    with rig() as member:
+        member.become_leader()
+        write = member.commit()
+        closing = member.begin(member.store.close())
+        member.run()
+        member.acknowledge("n1:1")
+        member.wait(_finished(closing))
+        assert write.result() == Committed(2)
+
+
+def test_closing_does_not_wait_for_ever() -> None:
+    with rig() as member:
+        member.become_leader()
+        write = member.commit()
+        member.wait(member.store.close())
+        assert isinstance(write.exception(), OutcomeUnknownError)
+
+
+async def _finished(task: asyncio.Task[None]) -> None:
+    await task
+
+
+def test_too_many_pending_writes_are_refused_not_kept() -> None:
+    with rig(options=replace(OPTIONS, pending_max=2)) as member:
+        member.become_leader()
+        writes = [member.commit(b"%d" % number) for number in range(3)]
+        assert isinstance(writes[2].exception(), UnavailableError)
+        member.acknowledge("n1:1")
+        assert [write.result() for write in writes[:2]] == [Committed(2), Committed(3)]
+
+
+def test_the_lead_is_handed_over_when_the_other_has_everything() -> None:
+    with rig() as member:
+        member.become_leader()
+        write = member.commit()
+        handing = member.begin(member.store.hand_over("n1:1"))
+        with pytest.raises(UnavailableError, match="being handed over"):
+            member.wait(member.store.commit(put(b"other")))
+        assert member.sent("timeout_now") == []
+        member.acknowledge("n1:1")
+        assert write.done()
+        member.run(0.15)
+        assert {peer for peer, m in member.wire.sent if m["type"] == "timeout_now"} == {"n1:1"}
+        member.append([], term=member.term + 1)
+        member.wait(_finished(handing))
+        assert member.store.leader() == "n1:1"
+
+
+def test_a_hand_over_that_fails_leaves_the_leader_working() -> None:
+    with rig() as member:
+        member.become_leader()
+        handing = member.begin(member.store.hand_over("n1:1", timeout_s=0.3))
+        for _ in range(4):
+            member.acknowledge(last_log_index=1)
+            member.run(0.1)
+        assert isinstance(handing.exception(), UnavailableError)
+        member.commit()
+        member.run()
+        member.acknowledge("n1:1")
+        assert member.store.view().get(b"k").exists
+        with pytest.raises(InvalidRequestError, match="no other member"):
+            member.wait(member.store.hand_over("n0:1"))
+
+
+def test_the_status_tells_role_term_commit_and_lag() -> None:
+    with rig() as member:
+        assert member.store.status().role == "follower"
+        member.become_leader()
+        member.commit().cancel()
+        member.run()
+        status = member.store.status()
+        assert (status.role, status.term, status.leader) == ("leader", 1, "n0:1")
+        assert (status.commit_index, status.last_index) == (1, 2)
+        assert status.lag == {"n1:1": 1, "n2:1": 1}
+
+
+@pytest.mark.parametrize("members", [["b:1"], ["a:1", "a:1"]])
+def test_a_list_of_members_that_makes_no_sense_is_a_configuration_error(
+    tmp_path: Path, members: list[str]
+) -> None:
+    with pytest.raises(ConfigError, match="must be one of the members, each once"):
+        ReplicatedStore(tmp_path, "a:1", members, Wire())
