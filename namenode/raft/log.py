@@ -161,6 +161,7 @@ class RaftLog:
         through = positions[covered] - 1 if covered < len(positions) else self._durable_position
         through = min(through, self._durable_position)
         self._tail.drop_through(max(self.base_index, min(keep_from - 1, index)))
+        self._durable_index = max(self._durable_index, self.base_index)
         return lambda: self._journal.remove_through(through)
 
     async def flush(self, on_durable: Callable[[], None]) -> None:

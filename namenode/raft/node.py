@@ -362,7 +362,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
     def load_snapshot(self, loaded: Callable[[int, bytes | None], None]) -> None:
         """Read the newest snapshot in a thread; call `loaded` with its index and bytes."""
         index = self.snapshot_index
-        reading = self.loop.run_in_executor(self._executor, self._opened.read_snapshot, index)
+        reading = self.loop.run_in_executor(None, self._opened.read_snapshot, index)
 
         def done(reading: asyncio.Future[bytes]) -> None:
             if not reading.cancelled():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from paxosblock.namenode.raft import messages
 from tests.raft.rig import ELECTION_S, entry, rig
 
 
@@ -105,6 +106,53 @@ def test_l19_a_candidate_tries_again_after_one_time_out() -> None:
         member.clear()
         member.run(ELECTION_S)
         assert len(member.sent("pre_vote")) == len(member.peers)
+
+
+EVERYTHING = {
+    "term": 0,
+    "candidate_id": "n1:1",
+    "leader_id": "n1:1",
+    "last_log_index": 0,
+    "last_log_term": 0,
+    "prev_log_index": 0,
+    "prev_log_term": 0,
+    "commit_index": 0,
+    "entries": [],
+    "request_id": 1,
+    "sequence": 1,
+    "round": 1,
+    "vote_granted": True,
+    "success": True,
+    "hint": 1,
+    "index": 0,
+    "size": 0,
+    "offset": 0,
+    "data": b"",
+}
+
+
+SECOND_LEADER = {("append_entries", 0, "leader"), ("install_snapshot", 0, "leader")}
+
+
+@pytest.mark.parametrize("role", ["follower", "candidate", "leader"])
+@pytest.mark.parametrize("newer", [0, 1])
+@pytest.mark.parametrize("kind", sorted(messages.FIELDS))
+def test_l21_every_role_takes_every_message_of_any_term(kind: str, newer: int, role: str) -> None:
+    with rig() as member:
+        member.append([])
+        if role == "candidate":
+            member.become_candidate()
+        elif role == "leader":
+            member.become_leader()
+        assert member.store.status().role == role
+        names = messages.FIELDS[kind].__annotations__.keys() & EVERYTHING.keys()
+        fields = {name: EVERYTHING[name] for name in names}
+        for term in (0, member.term + newer):
+            member.tell("n1:1", kind, **{**fields, "term": term})
+        member.run(3.0)
+        # A second leader in one term cannot be: then it is better to stop than to go on.
+        second = (kind, newer, role) in SECOND_LEADER
+        assert (member.store.failure() is not None) is second
 
 
 def test_l22_a_stranger_neither_votes_nor_commits_nor_is_voted_for() -> None:
