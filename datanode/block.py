@@ -33,6 +33,7 @@ class Block:
 
     __slots__ = (
         "_watchers",
+        "behind_bytes",
         "copying",
         "corrupt",
         "files",
@@ -54,6 +55,8 @@ class Block:
         """Why the replica is dead, "" when it is not. `replica` then only tells the promise."""
         self.synced = 0
         """Chunks that are known to be on stable storage."""
+        self.behind_bytes = 0
+        """User bytes whose way to stable storage was begun without anybody waiting for it."""
         self.lock = asyncio.Lock()
         self.copying = asyncio.Lock()
         """Held from the fetch of chunks for a recovery or finalization until it is answered."""

@@ -15,6 +15,7 @@ from typing import Final
 
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.block import Block
+from paxosblock.datanode.group_commit import Done
 from paxosblock.datanode.steps import ControlSteps, Fetcher, Listener
 from paxosblock.datanode.volume import Volume
 from paxosblock.datanode.wording import generation_of, request_of, told
@@ -47,6 +48,8 @@ from paxosblock.wire import HEADER_BYTES, Flags, Header
 
 _log = logging.getLogger(__name__)
 _SYNC: Final = int(Flags.SYNC)
+WRITE_BEHIND_BYTES: Final = 8 << 20
+"""In memory mode, how much is left to the page cache before the disk is told to begin."""
 _NOWHERE: Final = StorageId("")
 
 
@@ -158,6 +161,8 @@ class Registers:
             self._vote_when_durable(block, vote, reply)
         else:
             reply(vote)
+            if isinstance(effect, AppendChunk):
+                self._write_behind(block)
 
     def _refuses(self, block: Block, header: Header, frame: memoryview) -> Reason | None:
         """Reasons of this node, beside those of the acceptor."""
@@ -193,19 +198,38 @@ class Registers:
     def _vote_when_durable(
         self, block: Block, vote: Vote, reply: Callable[[Vote | Nack], None]
     ) -> None:
+        def done(error: PaxosBlockError | None) -> None:
+            failed = block.nack(vote.generation, Reason.NO_REPLICA)
+            reply(vote if error is None else failed)
+
+        self._sync(block, vote.generation, vote.index + 1, done)
+
+    def _write_behind(self, block: Block) -> None:
+        """In memory mode the disk follows the writer: finalizing a block then has little to sync.
+
+        Without it every block ends with its whole length in the page cache, and the creation of
+        the next one waits behind that in the file system's journal.
+        """
+        replica = block.replica
+        assert replica is not None
+        if replica.log.size_bytes - block.behind_bytes >= WRITE_BEHIND_BYTES:
+            block.behind_bytes = replica.log.size_bytes
+            self._sync(block, replica.accepted_generation, replica.length, lambda _: None)
+
+    def _sync(self, block: Block, generation: Generation, count: int, done: Done) -> None:
+        """Call `done` when `count` chunks of the log accepted in `generation` are durable."""
         files = block.files
         assert files is not None
         assert files.file is not None
 
-        def done(error: PaxosBlockError | None) -> None:
-            if error is not None:
+        def synced(error: PaxosBlockError | None) -> None:
+            if error is None:
+                self._synced(block, generation, count)
+            else:
                 block.volume.fail(error)
-                reply(block.nack(vote.generation, Reason.NO_REPLICA))
-                return
-            self._synced(block, vote.generation, vote.index + 1)
-            reply(vote)
+            done(error)
 
-        block.volume.commit.wait(files.file, done)
+        block.volume.commit.wait(files.file, synced)
 
     @staticmethod
     def _synced(block: Block, generation: Generation, count: int) -> None:
@@ -270,19 +294,17 @@ class Registers:
             return
         if files.file is None:
             await block.volume.run(block.volume.store.sync, files)
-        else:
-            durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._synced(block, replica.accepted_generation, replica.length)
+            return
+        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-            def done(error: PaxosBlockError | None) -> None:
-                if error is not None:
-                    block.volume.fail(error)
-                if not durable.done():
-                    durable.set_result(None)
+        def done(_: PaxosBlockError | None) -> None:
+            if not durable.done():
+                durable.set_result(None)
 
-            block.volume.commit.wait(files.file, done)
-            await durable
-            block.volume.check()
-        self._synced(block, replica.accepted_generation, replica.length)
+        self._sync(block, replica.accepted_generation, replica.length, done)
+        await durable
+        block.volume.check()
 
     # -- what goes wrong ------------------------------------------------------------------------
 
