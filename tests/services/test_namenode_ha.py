@@ -1,0 +1,372 @@
+"""Three NameNodes as real processes: killed, stopped and restarted while they are used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from paxosblock import Client, LocalCluster, control
+from paxosblock.config import ClientConfig
+from paxosblock.errors import (
+    NotFoundError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    PaxosBlockError,
+)
+from paxosblock.namenode_api import (
+    DELETE,
+    GET_FILE,
+    MKDIRS,
+    STAT,
+    DeletePath,
+    FileStatus,
+    MakeDirectories,
+    PathRequest,
+)
+from paxosblock.node_process import Node
+from tests.services.content import content
+from tests.waiting import wait_until
+
+QUICK = ClientConfig(rpc_timeout_s=2.0, retry_for_s=20.0)
+WORKERS = 4
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three NameNodes and three DataNodes; whoever takes one away brings it back."""
+    with LocalCluster(3, 3, tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def fs(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster.url, QUICK) as fs:
+        yield fs
+
+
+def followers(cluster: LocalCluster) -> tuple[Node, ...]:
+    leader = cluster.wait_leader()
+    return tuple(node for node in cluster.namenodes if node is not leader)
+
+
+def wait_other_leader(cluster: LocalCluster, than: Node) -> Node:
+    """Wait until another NameNode serves."""
+
+    def other() -> Node | None:
+        leader = cluster.leader
+        return leader if leader is not than else None
+
+    found = wait_until(other, what="another leader")
+    assert found is not None
+    return found
+
+
+@contextmanager
+def paused(node: Node) -> Iterator[None]:
+    node.pause()
+    try:
+        yield
+    finally:
+        node.resume()
+
+
+# --- killed under load ---------------------------------------------------------------------------
+
+
+@dataclass
+class Worker:
+    """Makes files and moves each of them, one after the other, and remembers what it was told."""
+
+    name: str
+    url: str
+    closed: list[str] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    maybe_moved: list[str] = field(default_factory=list)
+
+    def run(self, stop: threading.Event) -> None:
+        with Client(self.url, QUICK) as fs:
+            number = 0
+            while not stop.is_set():
+                self.work(fs, f"{self.name}-{number}")
+                number += 1
+
+    def work(self, fs: Client, name: str) -> None:
+        with fs.create(f"/new/{name}") as out:
+            out.write(name.encode())
+        self.closed.append(name)
+        try:
+            fs.rename(f"/new/{name}", f"/old/{name}")
+        except OutcomeUnknownError:
+            self.maybe_moved.append(name)
+        else:
+            self.moved.append(name)
+
+    def check(self, fs: Client) -> None:
+        for name in self.closed:
+            places = {folder for folder in ("new", "old") if fs.exists(f"/{folder}/{name}")}
+            assert len(places) == 1, f"{name} is in {places or 'no place'}"
+            assert name not in self.moved or places == {"old"}
+            with fs.open(f"/{places.pop()}/{name}") as file:
+                assert file.read() == name.encode()
+
+
+def wait_progress(workers: list[Worker]) -> None:
+    """Wait until each of them has finished something that it began after now."""
+    goals = [len(worker.moved) + 2 for worker in workers]
+    wait_until(
+        lambda: all(len(worker.moved) >= goal for worker, goal in zip(workers, goals, strict=True))
+    )
+
+
+def test_all_that_was_acknowledged_is_there_once_after_leaders_were_killed(
+    cluster: LocalCluster, fs: Client
+) -> None:
+    fs.mkdirs("/old")
+    workers = [Worker(f"w{number}", cluster.url) for number in range(WORKERS)]
+    stop = threading.Event()
+    with ThreadPoolExecutor(WORKERS) as pool:
+        running = [pool.submit(worker.run, stop) for worker in workers]
+        try:
+            for _ in range(2):
+                victim = cluster.wait_leader()
+                victim.kill()
+                wait_other_leader(cluster, victim)
+                wait_progress(workers)
+                victim.start()
+        finally:
+            stop.set()
+        for each in running:
+            each.result(timeout=60)
+    for worker in workers:
+        worker.check(fs)
+    closed = {name for worker in workers for name in worker.closed}
+    found = [
+        status.path.split("/")[-1] for folder in ("/new", "/old") for status in fs.list(folder)
+    ]
+    assert sorted(found) == sorted(closed)
+
+
+def test_a_file_is_written_on_while_every_namenode_is_restarted_in_turn(
+    cluster: LocalCluster, fs: Client
+) -> None:
+    written = 0
+    with fs.create("/rolling") as out:
+        for node in cluster.namenodes:
+            assert node.stop()
+            written += out.write(content("rolling", written, written + 100_000))
+            assert out.hflush().length == written
+            fs.mkdirs(f"/restarted/{node.name}")
+            node.start()
+    with fs.open("/rolling") as file:
+        assert file.read() == content("rolling", 0, written)
+    assert len(fs.list("/restarted")) == 3
+
+
+# --- stopped and continued -----------------------------------------------------------------------
+
+
+def ask_alone(node: Node, path: str) -> FileStatus:
+    """Ask this NameNode and no other."""
+    return control.call(node.address, STAT, PathRequest(path), 10.0)
+
+
+def test_a_leader_that_was_stopped_serves_no_old_state_and_changes_nothing(
+    cluster: LocalCluster, fs: Client
+) -> None:
+    fs.mkdirs("/gone")
+    old = cluster.wait_leader()
+    with ThreadPoolExecutor(2) as pool:
+        with paused(old):
+            reading = pool.submit(ask_alone, old, "/gone")
+            ghost = MakeDirectories("/ghost")
+            writing = pool.submit(control.call, old.address, MKDIRS, ghost, 10.0)
+            new = wait_other_leader(cluster, old)
+            assert control.call(new.address, DELETE, DeletePath("/gone"), 10.0).existed
+        # It finds both requests waiting, and believes for a moment that it leads.
+        with pytest.raises((NotLeaderError, NotFoundError)):
+            reading.result()
+        with pytest.raises((NotLeaderError, OutcomeUnknownError)):
+            writing.result()
+    assert not fs.exists("/ghost")
+    wait_until(lambda: (seen := cluster.standing(old)) is not None and seen.role == "follower")
+    with pytest.raises(NotLeaderError):
+        ask_alone(old, "/gone")
+
+
+def test_a_client_whose_leader_hangs_goes_on_with_the_next(
+    cluster: LocalCluster, fs: Client
+) -> None:
+    fs.mkdirs("/before")
+    with paused(cluster.wait_leader()):
+        assert fs.exists("/before")
+        assert not fs.exists("/never")
+
+
+# --- finding the leader --------------------------------------------------------------------------
+
+
+def paxosblock(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "paxosblock", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_follower_names_the_leader_and_every_client_follows(cluster: LocalCluster) -> None:
+    leader = cluster.wait_leader()
+    for follower in followers(cluster):
+        with pytest.raises(NotLeaderError) as caught:
+            ask_alone(follower, "/")
+        assert caught.value.details["leader"] == leader.address
+        with Client(f"paxosblock://{follower.address}", QUICK) as client:
+            client.mkdirs(f"/through/{follower.name}")
+        listing = paxosblock("fs", "ls", "-C", "--namenodes", follower.address, "/through")
+        assert (listing.returncode, listing.stderr) == (0, "")
+        assert f"/through/{follower.name}" in listing.stdout.splitlines()
+
+
+def test_a_report_shows_every_namenode_from_the_address_of_any(cluster: LocalCluster) -> None:
+    asked, other = followers(cluster)
+    report = paxosblock("admin", "report", "--namenodes", asked.address)
+    assert (report.returncode, report.stderr) == (0, "")
+    lines = [line.split() for line in report.stdout.splitlines()]
+    roles = {words[1]: words[2] for words in lines if words[0] == "NameNode"}
+    expected = dict.fromkeys((asked.address, other.address), "follower")
+    assert roles == expected | {cluster.wait_leader().address: "leader"}
+    assert [words[2] for words in lines if words[0] == "DataNode"] == ["live,"] * 3
+    other.kill()
+    try:
+        report = paxosblock("admin", "report", "--namenodes", asked.address)
+    finally:
+        other.start()
+    assert report.returncode == 1
+    silent = next(line for line in report.stdout.splitlines() if other.address in line)
+    assert "does not answer" in silent
+
+
+def test_a_new_leader_knows_at_once_where_blocks_are(cluster: LocalCluster, fs: Client) -> None:
+    with fs.create("/located") as out:
+        out.write(b"somewhere")
+    wanted = PathRequest("/located")
+
+    def known_everywhere() -> bool:
+        standings = [cluster.standing(node) for node in cluster.namenodes]
+        reported = [sum(at.blocks for at in seen.datanodes) for seen in standings if seen]
+        return len(set(reported)) == 1
+
+    wait_until(known_everywhere, what="the replicas to be reported to every NameNode")
+    old = cluster.wait_leader()
+    old.kill()
+    try:
+        view = control.call_any(cluster.addresses, GET_FILE, wanted)  # the first answer there is
+    finally:
+        old.start()
+    assert [member.live for block in view.blocks for member in block.members] == [True] * 3
+    assert [block.complete for block in view.blocks] == [True]
+
+
+# --- who belongs to the cluster ------------------------------------------------------------------
+
+
+def test_a_namenode_with_another_secret_is_refused(cluster: LocalCluster, fs: Client) -> None:
+    outsider, _ = followers(cluster)
+    secret = cluster.path / "secret"
+    right = secret.read_text()
+    assert outsider.stop()
+    secret.write_text("another secret, as long as it must be\n")
+    try:
+        outsider.start()
+        fs.mkdirs("/without-the-outsider")
+        said = "does not know the cluster's secret"
+        wait_until(lambda: said in outsider.log_tail(), what=said)
+        standing = cluster.standing(outsider)
+        assert standing is not None
+        assert (standing.role, standing.leader) == ("follower", "")
+    finally:
+        secret.write_text(right)
+        outsider.stop()
+        outsider.start()
+    leader = cluster.standing(cluster.wait_leader())
+    assert leader is not None
+
+    def caught_up() -> bool:
+        seen = cluster.standing(outsider)
+        return seen is not None and seen.commit_index >= leader.commit_index
+
+    wait_until(caught_up)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--peers", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"), "must name 127.0.0.1:0 and each"),
+        (("--peers", "127.0.0.1:1", "--listen", "127.0.0.1:1"), "--peers needs --secret-file"),
+        (
+            ("--peers", "127.0.0.1:1,127.0.0.1:2", "--listen", "127.0.0.1:1"),
+            "2 NameNodes; an odd number",
+        ),
+        (
+            ("--peers", "127.0.0.1:1", "--listen", "127.0.0.1:1", "--secret-file", "open"),
+            "others may read the secret: chmod 600 it",
+        ),
+        (
+            ("--peers", "127.0.0.1:1", "--listen", "127.0.0.1:1", "--secret-file", "short"),
+            "the cluster secret must have at least 16 bytes",
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_peers_is_one_line(
+    tmp_path: Path, options: tuple[str, ...], reason: str
+) -> None:
+    for name, mode in (("open", 0o644), ("short", 0o600)):
+        (tmp_path / name).write_text(name)
+        (tmp_path / name).chmod(mode)
+    given = [str(tmp_path / word) if word in ("open", "short") else word for word in options]
+    listen = () if "--listen" in options else ("--listen", "127.0.0.1:0")
+    ended = paxosblock("namenode", "--path", str(tmp_path / "nn"), *listen, *given)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert reason in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_folder_of_a_single_namenode_does_not_become_one_of_several(tmp_path: Path) -> None:
+    with LocalCluster(1, path=tmp_path) as cluster:
+        folder = cluster.namenode.volumes[0]
+    secret = tmp_path / "secret"
+    secret.write_text("a secret of the tests")
+    secret.chmod(0o600)
+    peers = ("--listen", "127.0.0.1:1", "--peers", "127.0.0.1:1", "--secret-file", str(secret))
+    ended = paxosblock("namenode", "--path", str(folder), *peers)
+    assert "only NameNode, which cannot become one of several" in ended.stderr
+
+
+def test_another_version_of_raftos_is_refused_with_the_way_to_the_right_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "raftos-0.2.5.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: raftos\nVersion: 0.2.5\n")
+    secret = tmp_path / "secret"
+    secret.write_text("a secret of the tests")
+    secret.chmod(0o600)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    peers = ("--listen", "127.0.0.1:1", "--peers", "127.0.0.1:1", "--secret-file", str(secret))
+    ended = paxosblock("namenode", "--path", str(tmp_path / "nn"), *peers)
+    assert ended.stderr.startswith("namenode: a replicated NameNode needs raftos 0.2.6, not 0.2.5")
+    assert "pip install --no-deps raftos==0.2.6" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_refused_call_says_that_nothing_was_done(cluster: LocalCluster) -> None:
+    follower, _ = followers(cluster)
+    with pytest.raises(PaxosBlockError) as caught:
+        control.call(follower.address, MKDIRS, MakeDirectories("/refused"), 5.0)
+    assert isinstance(caught.value, NotLeaderError)
+    assert caught.value.retriable
+    assert caught.value.outcome.value == "never"
