@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
+from paxosblock.namenode.kv.disk import FileHandle, OsDisk
 from paxosblock.namenode.kv.interface import (
     Committed,
     Conflict,
@@ -24,6 +26,8 @@ from paxosblock.namenode.kv.interface import (
 )
 from paxosblock.namenode.raft.http_transport import HttpTransport
 from paxosblock.namenode.raft.machine import RequestId
+from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.storage import Limits
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.raft.rig import OPTIONS, Rig, Wire, put, rig
 from tests.waiting import wait_until_async
@@ -176,6 +180,49 @@ def test_a_hand_over_that_fails_leaves_the_leader_working() -> None:
         assert member.store.view().get(b"k").exists
         with pytest.raises(InvalidRequestError, match="no other member"):
             member.wait(member.store.hand_over("n0:1"))
+
+
+def test_who_waits_for_the_end_of_a_lead_is_told() -> None:
+    with rig() as member:
+        member.wait(member.store.wait_deposed())
+        member.become_leader()
+        waiting = member.begin(member.store.wait_deposed())
+        member.run()
+        assert not waiting.done()
+        member.append([], term=member.term + 1)
+        assert waiting.done()
+
+
+class SlowSnapshots(OsDisk):
+    """A disk whose snapshots wait for the test."""
+
+    def __init__(self) -> None:
+        self.asked, self.allowed = threading.Event(), threading.Event()
+
+    def create(self, path: Path) -> FileHandle:
+        if path.name.startswith("snapshot"):
+            self.asked.set()
+            assert self.allowed.wait(60)
+        return super().create(path)
+
+
+async def test_writes_and_reads_go_on_while_a_snapshot_is_written(tmp_path: Path) -> None:
+    disk = SlowSnapshots()
+    transport = HttpTransport("a:1", ["a:1"], bytes(16))
+    options = Options(limits=Limits(snapshot_bytes=1))
+    store = ReplicatedStore(tmp_path, "a:1", ["a:1"], transport, options=options, disk=disk)
+    await store.start()
+    await store.wait_leadership()
+    await store.commit(put(b"first"))
+    assert await asyncio.to_thread(disk.asked.wait, 60)
+    for number in range(20):
+        assert isinstance(await store.commit(put(b"%d" % number)), Committed)
+        assert (await store.barrier()).get(b"%d" % number).exists
+    assert list(tmp_path.glob("snapshot-*")) == []
+    disk.allowed.set()
+    await wait_until_async(lambda: store.status().snapshot_index > 0)
+    await store.close()
+    assert len(list(tmp_path.glob("snapshot-*"))) >= 1
 
 
 def test_the_status_tells_role_term_commit_and_lag() -> None:
