@@ -1,0 +1,340 @@
+"""Two NameNodes on one log: what the one that leads does, and the one that does not any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import pytest
+
+from paxosblock.config import NameNodeConfig
+from paxosblock.errors import (
+    CorruptionError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+from paxosblock.methods import Method
+from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
+from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.service import Service
+from paxosblock.namenode_api import (
+    GET_BLOCK,
+    MKDIRS,
+    SEAL_BLOCK,
+    STAT,
+    BlockRequest,
+    DeletePath,
+    Heartbeat,
+    MakeDirectories,
+    PathRequest,
+    StorageReport,
+)
+from paxosblock.protocol.messages import Delete
+from paxosblock.protocol.types import BlockId, Generation, StorageId
+from paxosblock.rpc import RpcRouter
+from tests.namenode.cluster import Network, acceptors
+from tests.namenode.memory_store import MemoryStore
+from tests.namenode.scene import ANN, MEMBERS, ROOM_BYTES, Clock, Scene
+from tests.waiting import wait_until_async
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+@dataclass
+class Log:
+    """The log that all members share, and who leads."""
+
+    machine: StateMachine = field(default_factory=StateMachine)
+    leader: str = ""
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def elect(self, name: str) -> None:
+        async with self.changed:
+            self.leader = name
+            self.changed.notify_all()
+
+    async def wait(self, condition: Callable[[], bool]) -> None:
+        async with self.changed:
+            await self.changed.wait_for(condition)
+
+
+class MemberStore(MemoryStore):
+    """One member's store. What it submits after the next `passing` ones stays on the way until
+    `released` is set.
+    """
+
+    def __init__(self, name: str, log: Log) -> None:
+        super().__init__()
+        self.name = name
+        self.log = log
+        self.machine = log.machine
+        self.passing = 1_000_000
+        self.held = asyncio.Event()
+        self.released = asyncio.Event()
+        self.outcomes: list[Committed | Conflict] = []
+        self.trouble: list[Exception] = []
+
+    async def commit(self, transaction: Transaction) -> Committed | Conflict:
+        self._check()
+        return await asyncio.shield(asyncio.create_task(self._submitted(transaction)))
+
+    async def _submitted(self, transaction: Transaction) -> Committed | Conflict:
+        """It is in the log: it will be applied, whoever leads by then."""
+        self.passing -= 1
+        if self.passing < 0:
+            self.held.set()
+            await self.released.wait()
+        outcome = await super().commit(transaction)
+        self.outcomes.append(outcome)
+        return outcome
+
+    async def barrier(self) -> View:
+        self._check()
+        if self.trouble:
+            raise self.trouble.pop(0)
+        return await super().barrier()
+
+    def is_leader(self) -> bool:
+        return self.log.leader == self.name
+
+    def leader(self) -> str | None:
+        return self.log.leader or None
+
+    async def wait_leadership(self) -> None:
+        await self.log.wait(self.is_leader)
+
+    async def wait_deposed(self) -> None:
+        await self.log.wait(lambda: not self.is_leader())
+
+    def _check(self) -> None:
+        if not self.is_leader():
+            raise UnavailableError(f"{self.name} does not lead")
+
+
+class Calls(RpcRouter):
+    """The calls of a NameNode as they come from the network, without one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handlers: dict[str, Callable[[Any], Awaitable[Any]]] = {}
+
+    def register(
+        self, method: str, request_type: type[Q], handler: Callable[[Q], Awaitable[object]]
+    ) -> None:
+        self.handlers[method] = handler
+
+
+@dataclass
+class Member(Scene):
+    """A NameNode that may or may not lead."""
+
+    calls: Calls
+    members: MemberStore
+
+    async def call(self, method: Method[Q, A], request: Q) -> A:
+        answer: A = await self.calls.handlers[method.name](request)
+        return answer
+
+
+@dataclass
+class Pair:
+    """Two NameNodes, `a` leads at first; the DataNodes reported to both."""
+
+    log: Log
+    a: Member
+    b: Member
+
+    async def elect(self, member: Member) -> None:
+        """Make it lead, and wait until it serves."""
+        await self.log.elect(member.members.name)
+        await wait_until_async(lambda: member.node.leadership.serves)
+
+
+async def new_member(name: str, log: Log, network: Network) -> Member:
+    store, clock, calls = MemberStore(name, log), Clock(), Calls()
+    config = NameNodeConfig(recovery_timeout_s=5.0, heartbeat_interval_s=0.05)
+    node = NameNode(name, config, store, clock, lambda _: network)
+    await node.start()
+    service = Service(node)
+    service.add_to(calls)
+    member = Member(node, service, network, clock, store, calls, store)
+    for storage in network.reach:
+        await member.register(storage)
+    clock.now += 100  # whoever started long ago knows all DataNodes
+    for storage in network.reach:
+        await beat(member, storage)
+    return member
+
+
+async def beat(member: Member, storage: StorageId) -> bool:
+    """A heartbeat; whether it is answered with the wish for a full report."""
+    room = StorageReport(storage, ROOM_BYTES, ROOM_BYTES, 0)
+    answer = await member.service.heartbeat(Heartbeat(f"dn-{storage}", "run-1", (room,), 0))
+    assert not answer.register
+    return answer.report
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Pair]:
+    log, network = Log(leader="a"), Network(acceptors(*MEMBERS))
+    a, b = await new_member("a", log, network), await new_member("b", log, network)
+    yield Pair(log, a, b)
+    await a.close()
+    await b.close()
+
+
+async def new_block(member: Member, path: str = "/f") -> BlockId:
+    """A block of three chunks that every replica voted for."""
+    view = await member.add_block(await member.create(path))
+    member.write(view, 3, 3, 3)
+    return view.record.block
+
+
+async def test_whoever_does_not_lead_refuses_and_names_the_leader(pair: Pair) -> None:
+    with pytest.raises(NotLeaderError, match="NameNode b does not lead; a does") as caught:
+        await pair.b.call(STAT, PathRequest("/"))
+    assert caught.value.details == {"leader": "a"}
+    await pair.log.elect("")
+    with pytest.raises(NotLeaderError, match="nobody is known to") as caught:
+        await pair.b.call(STAT, PathRequest("/"))
+    assert caught.value.details == {"leader": ""}
+
+
+async def test_a_new_leader_does_not_serve_before_it_has_begun(pair: Pair) -> None:
+    pair.b.members.trouble = [UnavailableError("no majority yet")]
+    await pair.log.elect("b")
+    with pytest.raises(NotLeaderError, match="only beginning to lead"):
+        await pair.b.call(STAT, PathRequest("/"))
+    await wait_until_async(lambda: pair.b.node.leadership.serves)
+    assert (await pair.b.call(STAT, PathRequest("/"))).path == "/"
+
+
+async def test_what_one_leader_did_the_next_one_sees_and_goes_on_from(pair: Pair) -> None:
+    await pair.a.call(MKDIRS, MakeDirectories("/made"))
+    block = await new_block(pair.a)
+    await pair.elect(pair.b)
+    assert (await pair.b.call(STAT, PathRequest("/made"))).path == "/made"
+    sealed = await pair.b.call(SEAL_BLOCK, BlockRequest(block, ANN))
+    assert sealed.record.length == 3
+    second = await new_block(pair.b, "/g")
+    assert second > block
+
+
+async def test_writers_have_fresh_leases_at_a_new_leader(pair: Pair) -> None:
+    await pair.a.create("/f")
+    pair.b.clock.now += 1_000_000
+    await pair.elect(pair.b)
+    leases = pair.b.node.leases
+    assert leases.is_live(ANN, pair.b.clock.now)
+    assert leases.expired(pair.b.clock.now) == ()
+    assert leases.renew((ANN,), pair.b.clock.now) == ()
+
+
+async def test_a_lease_of_an_earlier_time_in_office_is_forgotten(pair: Pair) -> None:
+    await pair.a.create("/f")
+    await pair.elect(pair.b)
+    assert len(pair.a.node.leases) == 1
+    await close_empty(pair.b)
+    await pair.elect(pair.a)
+    assert len(pair.a.node.leases) == 0
+
+
+async def close_empty(member: Member) -> None:
+    status = await member.call(STAT, PathRequest("/f"))
+    await member.node.closer.close(status.file_id, ANN)
+
+
+async def test_k5_a_recovery_of_a_deposed_leader_finalizes_nothing(pair: Pair) -> None:
+    block = await new_block(pair.a)
+    pair.a.members.passing = 1  # its K2 is; its K5 is under way for a long time
+    sealing = asyncio.create_task(pair.a.call(SEAL_BLOCK, BlockRequest(block, ANN)))
+    await pair.a.members.held.wait()
+    await pair.elect(pair.b)
+    with pytest.raises(OutcomeUnknownError, match="lost leadership"):
+        await sealing
+    decided = (await pair.b.call(SEAL_BLOCK, BlockRequest(block, ANN))).record
+    assert decided.finalized_generation == Generation(2)
+    pair.a.members.released.set()
+    await wait_until_async(lambda: isinstance(pair.a.members.outcomes[-1], Conflict))
+    assert (await pair.b.call(GET_BLOCK, BlockRequest(block))).record == decided
+
+
+async def test_a_deposed_leader_stops_its_recoveries_and_those_who_wait_for_them_are_told(
+    pair: Pair,
+) -> None:
+    block = await new_block(pair.a)
+    pair.a.network.hung.update(MEMBERS)
+    sealing = asyncio.create_task(pair.a.call(SEAL_BLOCK, BlockRequest(block, ANN)))
+    await wait_until_async(lambda: pair.a.node.recoverer.running == 1)
+    await pair.log.elect("b")
+    async with asyncio.timeout(2):  # long before the recovery's own time is up
+        with pytest.raises(OutcomeUnknownError, match="NameNode a lost leadership"):
+            await sealing
+        await wait_until_async(lambda: pair.a.node.recoverer.running == 0)
+
+
+async def test_a_call_that_failed_before_its_first_change_did_nothing(pair: Pair) -> None:
+    pair.a.members.trouble = [UnavailableError("this member does not lead any more")]
+    made = asyncio.create_task(pair.a.call(MKDIRS, MakeDirectories("/made")))
+    pair.log.leader = "b"
+    with pytest.raises((NotLeaderError, UnavailableError)) as caught:
+        await made
+    assert caught.value.outcome.value == "never"
+
+
+async def test_reports_to_a_follower_make_blocks_complete_at_once_when_it_leads(
+    pair: Pair,
+) -> None:
+    block = await new_block(pair.a)
+    await pair.a.call(SEAL_BLOCK, BlockRequest(block, ANN))
+    record = (await pair.a.call(GET_BLOCK, BlockRequest(block))).record
+    await wait_until_async(lambda: len(pair.a.node.replicas.holders(record)) == 3)
+    for storage in MEMBERS:
+        await pair.b.report(storage, full=False)
+    pair.a.network.hung.update(MEMBERS)  # nobody can be asked again
+    await pair.elect(pair.b)
+    view = await pair.b.call(GET_BLOCK, BlockRequest(block))
+    assert view.complete
+    assert [member.live for member in view.members] == [True] * 3
+
+
+async def test_a_follower_takes_note_and_only_the_leader_acts_on_a_report(pair: Pair) -> None:
+    """It follows the log a little behind: what it does not know yet need not be a leftover."""
+    storage = MEMBERS[0]
+    block = await new_block(pair.a)
+    await pair.a.call(SEAL_BLOCK, BlockRequest(block, ANN))
+    await close_and_delete(pair.a)
+    pair.b.network.asked.clear()
+    pair.b.acceptor(storage).create(block)
+    await pair.b.report(storage)
+    assert not await beat(pair.b, storage)
+    await pair.elect(pair.b)
+    assert pair.b.network.asked == []
+    assert await beat(pair.b, storage)  # it wants to judge what it only took note of
+    await pair.b.report(storage)
+    await wait_until_async(
+        lambda: any(isinstance(question, Delete) for _, question in pair.b.network.asked)
+    )
+
+
+async def close_and_delete(member: Member) -> None:
+    """Delete /f and wait until its replicas are gone."""
+    await member.node.closer.take_over("/f", member.clock.now)
+    await member.service.delete(DeletePath("/f"))
+    reach = member.network.reach.values()
+    await wait_until_async(lambda: not any(acceptor.replicas for acceptor in reach))
+
+
+async def test_a_namenode_alone_that_cannot_begin_does_not_start() -> None:
+    store = MemberStore("a", Log(leader="a"))
+    store.trouble = [CorruptionError("the catalog is damaged")]
+    network = Network(acceptors(*MEMBERS))
+    node = NameNode("a", NameNodeConfig(), store, Clock(), lambda _: network)
+    with pytest.raises(CorruptionError, match="the catalog is damaged"):
+        await node.start()
+    await node.close()
