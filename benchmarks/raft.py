@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import platform
@@ -138,6 +139,9 @@ async def serve(options: argparse.Namespace) -> None:
     host, _, port = address.rpartition(":")
     await web.TCPSite(runner, host, int(port)).start()
     await store.start()
+    # What lives as long as the process is not looked at again in each full collection.
+    gc.collect()
+    gc.freeze()
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     await ended.wait()
