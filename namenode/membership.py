@@ -95,12 +95,11 @@ def one_of(folder: Path, address: str, peers: Peers) -> Engine:
             cluster's only NameNode.
     """
     _refuse_other(folder, _ALONE, "a cluster's only NameNode, which cannot become one of several")
-    # Imported here: a NameNode that is alone needs none of it installed.
-    from paxosblock.namenode.raft.requirement import check_raftos  # noqa: PLC0415
+    from paxosblock.namenode.raft.requirement import check_raftos  # noqa: PLC0415 - not needed alone
 
     check_raftos()
-    from paxosblock.namenode.raft.http_transport import HttpTransport  # noqa: PLC0415
-    from paxosblock.namenode.raft.store import ReplicatedStore  # noqa: PLC0415
+    from paxosblock.namenode.raft.http_transport import HttpTransport  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.store import ReplicatedStore  # noqa: PLC0415 - not needed alone
 
     transport = HttpTransport(address, peers.members, peers.secret)
     store = ReplicatedStore(folder / _REPLICATED, address, peers.members, transport)

@@ -40,11 +40,11 @@ LEAST_BYTES = 16 * 1024 * 1024
 def demo(session: Session, *, chosen: str | None, size: int, path: str | None) -> None:
     """Write a real file while nodes are killed, and verify every byte.
 
-    Starts one NameNode and three DataNodes, then
+    Starts three NameNodes (one, where raftos is not installed) and three DataNodes, then
 
     \b
     1. writes a file while a second process follows it; kills a DataNode in mid-write with SIGKILL,
-       goes on with the others, starts it again;
+       later the NameNode that leads, goes on with the others, starts each of them again;
     2. has a second file written by a process of its own, kills that with SIGKILL, takes the file
        over: everything that was acknowledged must be there;
     3. compares SHA-256 of what was sent, followed, and read back.

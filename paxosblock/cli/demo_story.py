@@ -29,11 +29,12 @@ from paxosblock.namenode_api import (
     PathRequest,
     VoteLine,
 )
-from paxosblock.node_process import Node
+from paxosblock.node_process import START_TIMEOUT_S, Node, wait_until
 from paxosblock.protocol.types import BlockId, StorageId
 
 FIRST: Final = "/demo/first"
 SECOND: Final = "/demo/second"
+AFTER_FAIL_OVER: Final = "/demo/made-after-the-leader-was-killed"
 ACKNOWLEDGED_BYTES: Final = 16 * 1024 * 1024
 """The second file's writer is killed once so much of it is acknowledged."""
 
@@ -113,11 +114,11 @@ class Stage:
         return call_any(self.cluster.addresses, EXPLAIN, BlockRequest(block))
 
 
-# --- the first file: a DataNode is killed, a second process follows ------------------------------
+# --- the first file: a DataNode and a NameNode are killed, a second process follows --------------
 
 
 def first_file(stage: Stage) -> None:
-    """Write the source while somebody follows and a DataNode dies; compare every byte."""
+    """Write the source while somebody follows and nodes die; compare every byte."""
     report, source = stage.report, stage.source
     report.mark(f"writing {FIRST}")
     out = stage.client.create(FIRST, overwrite=True)
@@ -128,13 +129,17 @@ def first_file(stage: Stage) -> None:
             report.mark(f"a second process follows it: it has {_word(follower)['length']} bytes")
             stage.send(out, file, source.size_bytes * 4 // 10)
             victim = _kill_in_mid_write(stage, out, file)
-            stage.send(out, file, source.size_bytes * 3 // 10)
-            restart = aside.submit(_start_again, stage, victim)
+            stage.send(out, file, source.size_bytes * 2 // 10)
+            restarts = [aside.submit(_start_again, stage, victim)]
+            if len(stage.cluster.namenodes) > 1:
+                leader = _kill_the_leader(stage, out, file)
+                restarts.append(aside.submit(_follow_again, stage, leader))
             stage.send(out, file, source.size_bytes)
         closed_ms = report.mark(f"{FIRST} closed")
         seen = _word(follower)
     report.mark(f"the follower has seen the end, {now_ms() - closed_ms:.0f} ms after the close")
-    restart.result()
+    for restart in restarts:
+        restart.result()
     written = (source.size_bytes, source.digest)
     report.check(
         f"the follower saw all {source.size_bytes} bytes of {FIRST} as they were written",
@@ -172,6 +177,29 @@ def _kill_in_mid_write(stage: Stage, out: FileWriter, file: BinaryIO) -> Node:
     return victim
 
 
+def _kill_the_leader(stage: Stage, out: FileWriter, file: BinaryIO) -> Node:
+    """SIGKILL the NameNode that leads while chunks are on their way; wait for the next one."""
+    report = stage.report
+    _flush_inside_a_block(stage, out, file)
+    old = stage.cluster.wait_leader()
+    stage.send(out, file, PIECE_BYTES)
+    killed_ms = report.mark(f"{old.name}, which leads, gets SIGKILL in mid-write")
+    old.kill()
+    stage.send(out, file, PIECE_BYTES)
+    out.hflush()
+    after_ms = now_ms() - killed_ms
+    report.mark(f"the next chunks are acknowledged, no NameNode needed: {after_ms:.0f} ms after")
+    stage.client.mkdirs(AFTER_FAIL_OVER)
+    after_ms = now_ms() - killed_ms
+    new = stage.cluster.wait_leader()
+    report.mark(f"fail-over: {new.name} leads and has made a directory, {after_ms:.0f} ms after")
+    report.check(
+        f"another NameNode took over ({old.name}, then {new.name})",
+        new is not old and stage.client.exists(AFTER_FAIL_OVER),
+    )
+    return old
+
+
 def _flush_inside_a_block(stage: Stage, out: FileWriter, file: BinaryIO) -> FlushReceipt:
     """Flush at a place where the next pieces go to the same block."""
     receipt = out.hflush()
@@ -203,6 +231,21 @@ def _start_again(stage: Stage, node: Node) -> None:
     node.start()
     stage.cluster.wait_registered([node])
     stage.report.mark(f"{node.name} is back after {now_ms() - started_ms:.0f} ms")
+
+
+def _follow_again(stage: Stage, node: Node) -> None:
+    """Start a NameNode again and wait until it has what was decided without it."""
+    leader = stage.cluster.standing(stage.cluster.wait_leader())
+    goal = leader.commit_index if leader else 0
+    started_ms = stage.report.mark(f"{node.name} is started again")
+    node.start()
+
+    def caught_up() -> bool:
+        standing = stage.cluster.standing(node)
+        return standing is not None and standing.commit_index >= goal
+
+    wait_until(caught_up, START_TIMEOUT_S, f"{node.name} does not catch up")
+    stage.report.mark(f"{node.name} is back as a follower after {now_ms() - started_ms:.0f} ms")
 
 
 def _read_back(client: Client, path: str) -> tuple[int, str]:

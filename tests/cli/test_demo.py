@@ -25,13 +25,17 @@ def test_the_demo_kills_recovers_and_verifies(paxosblock: Paxosblock) -> None:
         "sealed with length ",
         "the next chunks are acknowledged",
         "is started again",
+        "which leads, gets SIGKILL in mid-write",
+        "no NameNode needed",
+        "leads and has made a directory",
+        "is back as a follower",
         "the writer of /demo/second gets SIGKILL",
         "/demo/second taken over and closed",
         "votes of block",
         "last vote",
     ):
         assert step in result.out
-    assert result.out.count("\nok ") == 5
+    assert result.out.count("\nok ") == 6
     assert result.out.splitlines()[-1].startswith("every byte was verified, in ")
 
 
