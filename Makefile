@@ -10,6 +10,7 @@ STAMP := .venv/.installed
 
 SEED ?= 1
 SECONDS ?= 60
+NAMENODES ?= 3
 SEEDS ?= 2000
 
 .PHONY: help bootstrap demo test test-all lint format explore simulate chaos bench clean
@@ -54,8 +55,8 @@ explore: $(STAMP) ## check the protocol in every order of messages, with larger 
 simulate: $(STAMP) ## run the replicated store in virtual time, with every fault: SEEDS=2000
 	$(BIN)/python -m tests.raft.simulate --seeds $(SEEDS)
 
-chaos: $(STAMP) ## kill real processes while files are written: SEED=1 SECONDS=60
-	$(BIN)/python -m tests.services.chaos --seed $(SEED) --seconds $(SECONDS)
+chaos: $(STAMP) ## kill real processes while files are written: SEED=1 SECONDS=60 NAMENODES=3
+	$(BIN)/python -m tests.services.chaos --seed $(SEED) --seconds $(SECONDS) --namenodes $(NAMENODES)
 
 bench: $(STAMP) ## the benchmarks; prints the table of benchmarks/README.md
 	$(BIN)/python -m benchmarks

@@ -299,6 +299,14 @@ class Catalog:
             block, lambda record: finalize.add_replica(record, storage, finalized_generation)
         )
 
+    async def confirm(self) -> None:
+        """Return if this NameNode leads for certain.
+
+        Raises:
+            UnavailableError: it does not.
+        """
+        await self._store.barrier()
+
     def was_allocated(self, block: BlockId) -> bool:
         """Tell whether `block` is, or was, one of this cluster's."""
         return was_allocated(self._store.view(), self._cluster.block_tag, block)

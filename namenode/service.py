@@ -214,7 +214,8 @@ class Service:
         return await self._node.catalog.file_status(request.file_id)
 
     async def renew_leases(self, request: RenewLeases) -> Renewed:
-        """Keep leases."""
+        """Keep leases. One that does not lead any more knows too few writers to call any lost."""
+        await self._node.catalog.confirm()
         return Renewed(self._node.leases.renew(request.writers, self._node.clock_s()))
 
     async def report_bad_replica(self, request: BadReplica) -> Done:

@@ -24,6 +24,7 @@ from paxosblock.namenode.service import Service
 from paxosblock.namenode_api import (
     GET_BLOCK,
     MKDIRS,
+    RENEW_LEASES,
     SEAL_BLOCK,
     STAT,
     BlockRequest,
@@ -31,6 +32,7 @@ from paxosblock.namenode_api import (
     Heartbeat,
     MakeDirectories,
     PathRequest,
+    RenewLeases,
     StorageReport,
 )
 from paxosblock.protocol.messages import Delete
@@ -233,6 +235,15 @@ async def test_writers_have_fresh_leases_at_a_new_leader(pair: Pair) -> None:
     assert leases.is_live(ANN, pair.b.clock.now)
     assert leases.expired(pair.b.clock.now) == ()
     assert leases.renew((ANN,), pair.b.clock.now) == ()
+
+
+async def test_one_that_does_not_know_yet_that_it_was_deposed_calls_no_lease_lost(
+    pair: Pair,
+) -> None:
+    pair.log.leader = "b"  # a has not looked yet
+    assert pair.a.node.leadership.serves
+    with pytest.raises(UnavailableError):
+        await pair.a.call(RENEW_LEASES, RenewLeases((ANN,)))
 
 
 async def test_a_lease_of_an_earlier_time_in_office_is_forgotten(pair: Pair) -> None:
