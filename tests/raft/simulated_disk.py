@@ -51,7 +51,8 @@ class SimulatedDisk:
         return SimulatedDisk(dict(left), dict(left), bytes_lost=self.bytes_lost)
 
     def _left(self, rng: random.Random, inode: Inode) -> Inode:
-        size = rng.randint(inode.synced, len(inode.data))
+        whole = rng.random() < 0.5  # it all arrived, but perhaps not as it was
+        size = len(inode.data) if whole else rng.randint(inode.synced, len(inode.data))
         data = inode.data[:size]
         self.bytes_lost += len(inode.data) - size
         if size > inode.synced and rng.random() < 0.5:

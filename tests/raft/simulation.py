@@ -145,7 +145,7 @@ class Simulation:
     def _break_one_thing(self) -> None:
         rng, members = self.rng, self.members
         victim = rng.choice(list(members.every.values()))
-        match rng.randrange(10):
+        match rng.randrange(13):
             case 0:
                 group = rng.sample(members.addresses, rng.randint(1, len(members.addresses)))
                 members.network.partition(set(group), members.addresses)
@@ -160,7 +160,7 @@ class Simulation:
                 members.network.weather = self._weather()
             case 6:
                 self._restart(victim)
-            case 7:
+            case 7 | 10 | 11 | 12:  # only this shows who promised what its disk did not have
                 for member in members.every.values():
                     self._restart(member)
             case 8:
