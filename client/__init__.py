@@ -8,9 +8,8 @@ from paxosblock.lazy import lazy_names
 
 if TYPE_CHECKING:
     from paxosblock.client.async_client import AsyncClient
-    from paxosblock.client.sync import Client
-
     from paxosblock.client.receipt import FlushReceipt
+    from paxosblock.client.sync import Client
 
 __all__ = ["AsyncClient", "Client", "FlushReceipt"]
 
