@@ -27,7 +27,8 @@ cluster = DashGroup(
   paxosblock cluster status --path ./data
   paxosblock cluster down --path ./data      # files stay in ./data, up finds them again
 
-With --namenodes 3 any one node may be lost. Logs are in PATH/logs. For a cluster that vanishes with your program use paxosblock.LocalCluster.
+With --namenodes 3 any one node may be lost.
+Logs are in PATH/logs. For a cluster that vanishes with your program use paxosblock.LocalCluster.
 """,
     entries={
         "up": Entry(_HERE, "Start a cluster, or start it again."),

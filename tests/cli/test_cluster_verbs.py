@@ -72,6 +72,21 @@ def test_status_fails_when_a_node_is_down(paxosblock: Paxosblock, home: Path) ->
     assert [line.split()[1] for line in status.out.splitlines()] == ["down", "up", "down"]
 
 
+def test_status_shows_which_of_three_namenodes_leads(paxosblock: Paxosblock, home: Path) -> None:
+    up = ("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "1")
+    assert paxosblock(*up, "--namenodes", "3").code == 0
+    status = paxosblock("cluster", "status", "--path", home)
+    assert (status.code, status.err) == (0, "")
+    roles = [line.split(maxsplit=5)[5] for line in status.out.splitlines()[:3]]
+    leader = "leader, 0 files (0 being written), 0 blocks"
+    assert sorted(roles) == ["follower", "follower", leader]
+    LocalCluster.at(home).wait_leader().kill()
+    LocalCluster.at(home).wait_leader()
+    status = paxosblock("cluster", "status", "--path", home)
+    assert status.code == 1
+    assert sorted(line.split()[1] for line in status.out.splitlines()) == ["down", "up", "up", "up"]
+
+
 def test_what_is_wrong_with_a_cluster_is_one_line(paxosblock: Paxosblock, home: Path) -> None:
     for verb in ("down", "status"):
         result = paxosblock("cluster", verb, "--path", home)

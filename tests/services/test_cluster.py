@@ -129,6 +129,24 @@ def test_a_cluster_in_a_folder_keeps_its_files_and_ports(tmp_path: Path) -> None
             assert file.read() == b"still here"
 
 
+def test_three_namenodes_keep_their_ports_and_a_secret_for_themselves(tmp_path: Path) -> None:
+    with LocalCluster(1, 3, tmp_path) as cluster, Client(cluster.url) as fs:
+        fs.mkdirs("/kept")
+        addresses = [node.address for node in cluster.nodes]
+        secret = (tmp_path / "secret").read_bytes()
+        assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
+    found = LocalCluster.at(tmp_path)
+    assert len(found.namenodes) == 3
+    found.start()
+    try:
+        assert [node.address for node in found.nodes] == addresses
+        assert (tmp_path / "secret").read_bytes() == secret
+        with Client(found.url) as fs:
+            assert fs.exists("/kept")
+    finally:
+        found.close()
+
+
 def test_settings_reach_the_nodes(tmp_path: Path) -> None:
     settings = {"namenode": {"datanode_dead_after": "900ms", "datanode_stale_after": "600ms"}}
     settings["datanode"] = {"heartbeat_interval": "100ms"}
