@@ -18,7 +18,7 @@ from paxosblock.datanode.block import Block
 from paxosblock.datanode.group_commit import Done
 from paxosblock.datanode.steps import ControlSteps, Fetcher, Listener
 from paxosblock.datanode.volume import Volume
-from paxosblock.datanode.wording import generation_of, request_of, told
+from paxosblock.datanode.wording import generation_of, request_of
 from paxosblock.datanode_api import Ask, Told
 from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.logs import facts
@@ -252,13 +252,13 @@ class Registers:
         block = self._blocks.get(request.block)
         if volume is None or (block is not None and block.volume is not volume):
             # B5: a storage that is not here is lost; nobody else answers in its name.
-            return told(self.nack(request.block, ask.storage, generation_of(request)))
+            return Told.of(self.nack(request.block, ask.storage, generation_of(request)))
         volume.check()
         if isinstance(request, Read):
-            return told(await self.read(request, volume.storage))
+            return Told.of(await self.read(request, volume.storage))
         if block is None:
             block = self._blocks[request.block] = Block(request.block, volume)
-        return told(await self._steps.take(block, request, ask.peers))
+        return Told.of(await self._steps.take(block, request, ask.peers))
 
     def _forget_if_vacant(self, block: Block) -> None:
         if block.vacant:

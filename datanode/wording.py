@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import enum
-from typing import Final, assert_never
+from typing import Final
 
-from paxosblock.datanode_api import Ask, Told
+from paxosblock.datanode_api import Ask
 from paxosblock.errors import InvalidRequestError
 from paxosblock.protocol.messages import (
     Create,
-    Created,
     Delete,
-    Deleted,
     Finalize,
-    Finalized,
-    LastVote,
-    Nack,
     NextGS,
     Read,
-    ReadReply,
-    RecoveryVote,
     RecoveryWrite,
     Reply,
-    Short,
-    Vote,
 )
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import FIRST_GENERATION, NO_GENERATION, Generation
@@ -49,31 +40,6 @@ def request_of(ask: Ask) -> Control | Read:
     if len(messages) != 1:
         raise InvalidRequestError(f"a request has one message, not {len(messages)}")
     return messages[0]
-
-
-def told(reply: Reply) -> Told:
-    """The envelope for `reply`."""
-    match reply:
-        case Created():
-            return Told(created=reply)
-        case LastVote():
-            return Told(last_vote=reply)
-        case RecoveryVote():
-            return Told(recovery_vote=reply)
-        case Finalized():
-            return Told(finalized=reply)
-        case Short():
-            return Told(short=reply)
-        case ReadReply():
-            return Told(read_reply=reply)
-        case Deleted():
-            return Told(deleted=reply)
-        case Nack():
-            return Told(nack=reply)
-        case Vote():
-            raise AssertionError("a vote travels as a frame")
-        case _ as never:
-            assert_never(never)
 
 
 def generation_of(request: Control | Read) -> Generation:

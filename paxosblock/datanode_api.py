@@ -7,6 +7,7 @@ messages come as control calls (`ACCEPT`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from paxosblock.methods import Method
 from paxosblock.protocol.messages import (
@@ -23,7 +24,9 @@ from paxosblock.protocol.messages import (
     ReadReply,
     RecoveryVote,
     RecoveryWrite,
+    Reply,
     Short,
+    Vote,
 )
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import BlockId, ChunkName, Generation, StorageId
@@ -66,6 +69,31 @@ class Told:
     read_reply: ReadReply | None = None
     deleted: Deleted | None = None
     nack: Nack | None = None
+
+    @classmethod
+    def of(cls, reply: Reply) -> Told:
+        """The envelope for `reply`; a vote needs none, it travels as a frame."""
+        match reply:
+            case Created():
+                return cls(created=reply)
+            case LastVote():
+                return cls(last_vote=reply)
+            case RecoveryVote():
+                return cls(recovery_vote=reply)
+            case Finalized():
+                return cls(finalized=reply)
+            case Short():
+                return cls(short=reply)
+            case ReadReply():
+                return cls(read_reply=reply)
+            case Deleted():
+                return cls(deleted=reply)
+            case Nack():
+                return cls(nack=reply)
+            case Vote():
+                raise ValueError("a vote travels as a frame")
+            case _ as never:
+                assert_never(never)
 
 
 @dataclass(frozen=True, slots=True)

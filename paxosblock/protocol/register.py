@@ -376,23 +376,10 @@ def _recovery_write(
     log = _merged(storage, replica, request, supplied)
     if isinstance(log, Reason):
         return _nack(storage, replica, block, generation, log)
-    accepted = Replica(
-        block=block,
-        max_generation=generation,
-        accepted_generation=generation,
-        epoch=request.epoch,
-        base_length=request.length,
-        state=ReplicaState.RBW,
-        log=log,
-        window=request.window,
-        durability=request.durability,
-        finalized_generation=request.finalized_generation,
-        finalized_length=request.length if request.finalized_generation >= 0 else 0,
-        acknowledged_count=_acknowledged_below(replica, request.length),
+    accepted, effect = _adopted(
+        storage, replica, request, log, ReplicaState.RBW, request.finalized_generation
     )
-    keep = _kept(storage, replica, request)
-    vote = RecoveryVote(block, generation, request.length, storage)
-    return Step(accepted, vote, AdoptLog(keep, log.slice(keep, request.length)))
+    return Step(accepted, RecoveryVote(block, generation, request.length, storage), effect)
 
 
 def _merged(
@@ -415,8 +402,32 @@ def _merged(
     return log
 
 
-def _acknowledged_below(replica: Replica | None, length: int) -> int:
-    return 0 if replica is None else min(replica.acknowledged_count, length)
+def _adopted(
+    storage: StorageId,
+    replica: Replica | None,
+    request: RecoveryWrite | Finalize,
+    log: ChunkLog,
+    state: ReplicaState,
+    finalized: Generation,
+) -> tuple[Replica, AdoptLog]:
+    """The replica that has accepted `log`, which extends the version `finalized`, and its cost."""
+    generation, keep = _generation_of(request), _kept(storage, replica, request)
+    acknowledged = 0 if replica is None else min(replica.acknowledged_count, request.length)
+    after = Replica(
+        block=request.block,
+        max_generation=generation,
+        accepted_generation=generation,
+        epoch=request.epoch,
+        base_length=request.length,
+        state=state,
+        log=log,
+        window=request.window,
+        durability=request.durability,
+        finalized_generation=finalized,
+        finalized_length=0 if finalized == NO_GENERATION else request.length,
+        acknowledged_count=acknowledged,
+    )
+    return after, AdoptLog(keep, log.slice(keep, request.length))
 
 
 def _finalize(
@@ -443,22 +454,8 @@ def _finalize(
         return _short(storage, replica, request)
     if isinstance(log, Reason):
         return _nack(storage, replica, block, generation, log)
-    finalized = Replica(
-        block=block,
-        max_generation=generation,
-        accepted_generation=generation,
-        epoch=request.epoch,
-        base_length=request.length,
-        state=ReplicaState.FINALIZED,
-        log=log,
-        window=request.window,
-        durability=request.durability,
-        finalized_generation=generation,
-        finalized_length=request.length,
-        acknowledged_count=_acknowledged_below(replica, request.length),
-    )
-    keep = _kept(storage, replica, request)
-    return Step(finalized, done, AdoptLog(keep, log.slice(keep, request.length)))
+    finalized, effect = _adopted(storage, replica, request, log, ReplicaState.FINALIZED, generation)
+    return Step(finalized, done, effect)
 
 
 def _short(storage: StorageId, replica: Replica | None, request: Finalize) -> Step:

@@ -27,19 +27,13 @@ from paxosblock.datanode_api import (
 )
 from paxosblock.errors import InvalidRequestError, NotReadyError, PaxosBlockError
 from paxosblock.protocol.messages import (
-    Created,
-    Deleted,
     Finalize,
-    Finalized,
-    LastVote,
     Nack,
     Read,
     ReadReply,
-    RecoveryVote,
     RecoveryWrite,
     Reply,
     Request,
-    Short,
     Vote,
     Write,
 )
@@ -283,35 +277,13 @@ class _Stream:
             case Ask(create=create) if create is not None:
                 if self._node.faults.refuse_create:
                     raise NotReadyError("no room for a replica")
-                return _told(self._node.handle(create))
+                return Told.of(self._node.handle(create))
             case Ask(read=read) if read is not None:
                 self._node.reads_of_state += 1
-                return _told(self._node.handle_read(read))
+                return Told.of(self._node.handle_read(read))
             case Watch():
-                return _told(await self._node.watch(request))
+                return Told.of(await self._node.watch(request))
             case ReadBytes():
                 return await self._node.read_bytes(request)
             case _:
                 raise InvalidRequestError(f"not asked in these tests: {request}")
-
-
-def _told(reply: Reply) -> Told:
-    match reply:
-        case Created():
-            return Told(created=reply)
-        case ReadReply():
-            return Told(read_reply=reply)
-        case LastVote():
-            return Told(last_vote=reply)
-        case RecoveryVote():
-            return Told(recovery_vote=reply)
-        case Finalized():
-            return Told(finalized=reply)
-        case Short():
-            return Told(short=reply)
-        case Deleted():
-            return Told(deleted=reply)
-        case Nack():
-            return Told(nack=reply)
-        case _:
-            raise AssertionError(f"no answer to a call: {reply}")

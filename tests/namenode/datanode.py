@@ -20,17 +20,7 @@ from paxosblock.namenode_api import (
     StorageReport,
 )
 from paxosblock.protocol.messages import (
-    Created,
-    Deleted,
-    Finalized,
-    LastVote,
-    Nack,
-    ReadReply,
-    RecoveryVote,
-    Reply,
     Request,
-    Short,
-    Vote,
 )
 from paxosblock.rpc import RpcClient, RpcRouter
 from tests.namenode.cluster import Acceptor
@@ -83,7 +73,7 @@ async def serving(acceptor: Acceptor) -> AsyncIterator[HttpDataNode]:
     """A DataNode with this acceptor for the length of a `with`."""
 
     async def accept(ask: Ask) -> Told:
-        return told(acceptor.answer(asked(ask)))
+        return Told.of(acceptor.answer(asked(ask)))
 
     router = RpcRouter()
     router.register(ACCEPT.name, ACCEPT.request, accept)
@@ -104,26 +94,3 @@ def asked(ask: Ask) -> Request:
     (request,) = (message for message in messages if message is not None)
     found: Request = request
     return found
-
-
-def told(reply: Reply) -> Told:
-    """A reply in its place."""
-    match reply:
-        case Created():
-            return Told(created=reply)
-        case LastVote():
-            return Told(last_vote=reply)
-        case RecoveryVote():
-            return Told(recovery_vote=reply)
-        case Finalized():
-            return Told(finalized=reply)
-        case Short():
-            return Told(short=reply)
-        case ReadReply():
-            return Told(read_reply=reply)
-        case Deleted():
-            return Told(deleted=reply)
-        case Nack():
-            return Told(nack=reply)
-        case Vote():
-            raise AssertionError("votes travel on the stream")
