@@ -376,9 +376,7 @@ def _recovery_write(
     log = _merged(storage, replica, request, supplied)
     if isinstance(log, Reason):
         return _nack(storage, replica, block, generation, log)
-    accepted, effect = _adopted(
-        storage, replica, request, log, ReplicaState.RBW, request.finalized_generation
-    )
+    accepted, effect = _adopted(storage, replica, request, log)
     return Step(accepted, RecoveryVote(block, generation, request.length, storage), effect)
 
 
@@ -407,11 +405,10 @@ def _adopted(
     replica: Replica | None,
     request: RecoveryWrite | Finalize,
     log: ChunkLog,
-    state: ReplicaState,
-    finalized: Generation,
 ) -> tuple[Replica, AdoptLog]:
-    """The replica that has accepted `log`, which extends the version `finalized`, and its cost."""
+    """The replica that has accepted `log` as `request` says, and what must be durable for it."""
     generation, keep = _generation_of(request), _kept(storage, replica, request)
+    decided = isinstance(request, Finalize)
     acknowledged = 0 if replica is None else min(replica.acknowledged_count, request.length)
     after = Replica(
         block=request.block,
@@ -419,12 +416,12 @@ def _adopted(
         accepted_generation=generation,
         epoch=request.epoch,
         base_length=request.length,
-        state=state,
+        state=ReplicaState.FINALIZED if decided else ReplicaState.RBW,
         log=log,
         window=request.window,
         durability=request.durability,
-        finalized_generation=finalized,
-        finalized_length=0 if finalized == NO_GENERATION else request.length,
+        finalized_generation=request.finalized_generation,
+        finalized_length=0 if request.finalized_generation < 0 else request.length,
         acknowledged_count=acknowledged,
     )
     return after, AdoptLog(keep, log.slice(keep, request.length))
@@ -454,7 +451,7 @@ def _finalize(
         return _short(storage, replica, request)
     if isinstance(log, Reason):
         return _nack(storage, replica, block, generation, log)
-    finalized, effect = _adopted(storage, replica, request, log, ReplicaState.FINALIZED, generation)
+    finalized, effect = _adopted(storage, replica, request, log)
     return Step(finalized, done, effect)
 
 
