@@ -12,6 +12,7 @@ import pytest
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import (
     CorruptionError,
+    ExistsError,
     NotLeaderError,
     OutcomeUnknownError,
     UnavailableError,
@@ -40,7 +41,15 @@ from paxosblock.protocol.types import BlockId, Generation, StorageId
 from paxosblock.rpc import RpcRouter
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.memory_store import MemoryStore
-from tests.namenode.scene import ANN, MEMBERS, ROOM_BYTES, Clock, Scene
+from tests.namenode.scene import (
+    ANN,
+    MEMBERS,
+    ROOM_BYTES,
+    Clock,
+    Scene,
+    create_request,
+    new_catalog,
+)
 from tests.waiting import wait_until_async
 
 Q = TypeVar("Q")
@@ -339,6 +348,25 @@ async def close_and_delete(member: Member) -> None:
     await member.service.delete(DeletePath("/f"))
     reach = member.network.reach.values()
     await wait_until_async(lambda: not any(acceptor.replicas for acceptor in reach))
+
+
+class LaggingStore(MemoryStore):
+    """What is applied here is nothing; the rest of the cluster is further."""
+
+    def view(self) -> View:
+        return StateMachine()
+
+
+async def test_neither_an_error_nor_doing_nothing_is_told_from_an_old_view() -> None:
+    catalog = await new_catalog(LaggingStore())
+    await catalog.make_directories(MakeDirectories("/d"))
+    made_again = MakeDirectories("/d", parents=False)
+    with pytest.raises(ExistsError):
+        await catalog.make_directories(made_again)  # the old view has no root
+    file = await catalog.create(create_request("/d/f"))
+    assert (await catalog.delete(DeletePath("/d/f"))).existed
+    assert not (await catalog.delete(DeletePath("/d/f"))).existed
+    assert await catalog.fence_writer(file.number, ANN) is None
 
 
 async def test_a_namenode_alone_that_cannot_begin_does_not_start() -> None:
