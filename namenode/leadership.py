@@ -92,9 +92,11 @@ class Leadership:
         try:
             yield
         except UnavailableError as error:
-            if self._serves:
+            if several_steps:
+                raise self._unknown() from error
+            if self._serves:  # the store knows before we do
                 raise
-            raise (self._unknown() if several_steps else self._not_leader()) from error
+            raise self._not_leader() from error
         except asyncio.CancelledError as error:
             if self._serves:
                 raise

@@ -21,14 +21,20 @@ from paxosblock.methods import Method
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.records import BlockEntry
+from paxosblock.namenode.recoverer import PATIENCE_FIRST_S
 from paxosblock.namenode.service import Service
 from paxosblock.namenode_api import (
+    CLOSE_FILE,
+    CREATE,
+    FINALIZE_BLOCK,
     GET_BLOCK,
     MKDIRS,
     RENEW_LEASES,
     SEAL_BLOCK,
     STAT,
     BlockRequest,
+    CloseFile,
     DeletePath,
     Heartbeat,
     MakeDirectories,
@@ -48,6 +54,7 @@ from tests.namenode.scene import (
     Clock,
     Scene,
     create_request,
+    finalize_request,
     new_catalog,
 )
 from tests.waiting import wait_until_async
@@ -89,6 +96,8 @@ class MemberStore(MemoryStore):
         self.released = asyncio.Event()
         self.outcomes: list[Committed | Conflict] = []
         self.trouble: list[Exception] = []
+        self.readable = asyncio.Event()
+        self.readable.set()
 
     async def commit(self, transaction: Transaction) -> Committed | Conflict:
         self._check()
@@ -108,6 +117,7 @@ class MemberStore(MemoryStore):
         self._check()
         if self.trouble:
             raise self.trouble.pop(0)
+        await self.readable.wait()
         return await super().barrier()
 
     def is_leader(self) -> bool:
@@ -218,9 +228,13 @@ async def test_whoever_does_not_lead_refuses_and_names_the_leader(pair: Pair) ->
 
 async def test_a_new_leader_does_not_serve_before_it_has_begun(pair: Pair) -> None:
     pair.b.members.trouble = [UnavailableError("no majority yet")]
+    pair.b.members.readable.clear()
     await pair.log.elect("b")
-    with pytest.raises(NotLeaderError, match="only beginning to lead"):
-        await pair.b.call(STAT, PathRequest("/"))
+    await wait_until_async(lambda: not pair.b.members.trouble)
+    async with asyncio.timeout(2):
+        with pytest.raises(NotLeaderError, match="only beginning to lead"):
+            await pair.b.call(STAT, PathRequest("/"))
+    pair.b.members.readable.set()
     await wait_until_async(lambda: pair.b.node.leadership.serves)
     assert (await pair.b.call(STAT, PathRequest("/"))).path == "/"
 
@@ -292,10 +306,37 @@ async def test_a_deposed_leader_stops_its_recoveries_and_those_who_wait_for_them
     sealing = asyncio.create_task(pair.a.call(SEAL_BLOCK, BlockRequest(block, ANN)))
     await wait_until_async(lambda: pair.a.node.recoverer.running == 1)
     await pair.log.elect("b")
-    async with asyncio.timeout(2):  # long before the recovery's own time is up
+    async with asyncio.timeout(PATIENCE_FIRST_S / 2):  # before the recovery itself gives up
         with pytest.raises(OutcomeUnknownError, match="NameNode a lost leadership"):
             await sealing
         await wait_until_async(lambda: pair.a.node.recoverer.running == 0)
+
+
+async def test_a_call_that_waits_for_reports_ends_as_unknown_when_leadership_is_lost(
+    pair: Pair,
+) -> None:
+    file = await pair.a.create("/f")
+    view = await pair.a.add_block(file)
+    pair.a.write(view, 3, 3, 3)
+    pair.a.network.hung.update(MEMBERS)
+    await pair.a.call(FINALIZE_BLOCK, finalize_request(BlockEntry(view.record), 3))
+    closing = asyncio.create_task(pair.a.call(CLOSE_FILE, CloseFile(file, ANN)))
+    for _ in range(20):  # it gets as far as it can
+        await asyncio.sleep(0)
+    await pair.log.elect("b")
+    async with asyncio.timeout(2):  # a close waits five seconds for its members
+        with pytest.raises(OutcomeUnknownError, match="NameNode a lost leadership"):
+            await closing
+
+
+async def test_a_call_whose_later_step_failed_does_not_claim_that_nothing_was_done(
+    pair: Pair,
+) -> None:
+    await pair.a.create("/other")  # ids are reserved
+    pair.a.members.trouble = [UnavailableError("this member does not lead any more")]
+    with pytest.raises(OutcomeUnknownError, match="NameNode a lost leadership"):
+        await pair.a.call(CREATE, create_request("/f"))
+    assert (await pair.a.call(STAT, PathRequest("/f"))).open
 
 
 async def test_a_call_that_failed_before_its_first_change_did_nothing(pair: Pair) -> None:
