@@ -208,13 +208,14 @@ async def run_all(options: argparse.Namespace) -> None:
     """Start a cluster and run what was asked for."""
     config = ClientConfig(window=options.window, chunk_size_bytes=options.chunk_kib * 1024)
     with (
-        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory(dir=options.folder) as folder,
         LocalCluster(datanodes=options.datanodes, path=Path(folder) / "cluster") as cluster,
     ):
         say(machine())
         say(
             f"{options.datanodes} DataNodes, chunk {options.chunk_kib} KiB, "
-            f"window {options.window}, {options.mib} MiB per round, {options.rounds} rounds"
+            f"window {options.window}, {options.mib} MiB per round, {options.rounds} rounds, "
+            f"in {folder}"
         )
         async with AsyncClient(cluster.url, config=config) as fs:
             run = Run(cluster, Path(folder), fs, config, options.mib * MIB, options.rounds)
@@ -232,6 +233,11 @@ def main() -> None:
     parser.add_argument("--chunk-kib", type=int, default=512)
     parser.add_argument("--window", type=int, default=4)
     parser.add_argument("--datanodes", type=int, default=3)
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="where all nodes and the limit write; on a tmpfs the one disk they share is left out",
+    )
     parser.add_argument("--only", default=",".join(BENCHMARKS))
     loop.run(run_all(parser.parse_args()))
 
