@@ -59,9 +59,8 @@ async def read_file(fs: AsyncClient, path: str) -> float:
     """Read a whole file sequentially; return MiB/s."""
     begun, count = time.perf_counter(), 0
     async with await fs.open(path) as reader:
-        buffer = bytearray(MIB)
-        while read := await reader.readinto(buffer):
-            count += read
+        async for piece in reader:
+            count += len(piece)
     return count / MIB / (time.perf_counter() - begun)
 
 

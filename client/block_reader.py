@@ -82,6 +82,8 @@ class BlockReader:
             NotFoundError: the block was deleted meanwhile.
         """
         target = _Target(self.extent.block, start, into)
+        # Requests that run side by side go to different replicas: so do their processors and disks.
+        self._order = self._order[1:] + self._order[:1]
         backoff = Backoff(self._session.config.retry_for_s)
         while True:
             error = await self._try_all(target)
