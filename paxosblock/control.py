@@ -154,6 +154,8 @@ def _reported(address: str, status: int, answer: bytes) -> Exception:
     from paxosblock.wire import decode_error  # noqa: PLC0415 - needed for failures only
 
     try:
-        return decode_error(answer)
+        error = decode_error(answer)
     except ProtocolError:
         return ProtocolError(f"{address} is not a paxosblock node: it answered HTTP {status}")
+    # What a node has against our protocol is about the node: most likely the port is a wrong one.
+    return ProtocolError(f"{address}: {error}") if isinstance(error, ProtocolError) else error

@@ -215,6 +215,8 @@ def _reported(body: bytes, where: str, request_id: str) -> PaxosBlockError:
         error = decode_error(body)
     except ProtocolError as malformed:
         return ProtocolError(f"{where}: {malformed}")
+    if isinstance(error, ProtocolError):  # about the node: most likely the port is a wrong one
+        return ProtocolError(f"{where}: {error}")
     error.add_note(f"{where}, request {request_id}")
     return error
 

@@ -252,21 +252,32 @@ def test_a_bit_flipped_on_disk_is_served_from_another_replica_and_reported(
         block = out.hflush().block
     wait_until(lambda: fs.get_block(block).complete)
     view = fs.get_block(block)
-    for member in view.members[:2]:
-        flip_a_bit(node_of(cluster, member.storage), block)
-    for _ in range(5):
+    sound = stored(node_of(cluster, view.members[2].storage), block).read_bytes()
+    flipped = [node_of(cluster, member.storage) for member in view.members[:2]]
+    for node in flipped:
+        flip_a_bit(node, block)
+
+    def read_and_healed() -> bool:
         with fs.open("/flipped") as file:
             assert file.read() == data
+        return all(stored(node, block).read_bytes() == sound for node in flipped)
+
+    wait_until(read_and_healed, 30, "the NameNode, which was told, to replace both replicas")
+
+
+def stored(node: Node, block: int) -> Path:
+    """The block file of a finalized replica, which may be a moment away."""
+
+    def found() -> list[Path]:
+        return [path for at in node.volumes for path in at.glob(f"current/**/blk_{block}")]
+
+    path: Path = wait_until(found, what=f"block {block} to be finalized at {node.name}")[0]
+    return path
 
 
 def flip_a_bit(node: Node, block: int) -> None:
     """Damage the bytes of a replica behind its DataNode's back."""
-
-    def stored() -> list[Path]:
-        return [path for at in node.volumes for path in at.glob(f"current/**/blk_{block}")]
-
-    path: Path = wait_until(stored, what=f"block {block} to be finalized at {node.name}")[0]
-    with path.open("r+b") as file:
+    with stored(node, block).open("r+b") as file:
         file.seek(MIB)
         byte = file.read(1)[0]
         file.seek(MIB)

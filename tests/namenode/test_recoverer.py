@@ -1,4 +1,4 @@
-"""FinalizeBlock(b): the recoverer against real acceptors that lag, die, hang and race."""
+"""FinalizeBlock(b), K11: the recoverer against real acceptors that lag, die, hang and race."""
 
 from __future__ import annotations
 

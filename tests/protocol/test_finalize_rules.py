@@ -110,8 +110,6 @@ def test_k7_a_rebuild_installs_its_members_and_starts_an_epoch() -> None:
     allocated = record(generation=gs(1))
     moved = applied(finalize.install_rebuild(allocated, gs(0), gs(1), (A, B, D), 1))
     assert (moved.writer_generation, moved.members, moved.base_length) == (1, (A, B, D), 1)
-    grant = finalize.grant(moved)
-    assert (grant.generation, grant.length) == (1, 1)
 
 
 def test_k7_a_rebuild_that_was_overtaken_or_sealed_is_refused() -> None:
@@ -165,6 +163,13 @@ def test_p5_finalize_carries_the_decided_version() -> None:
     assert (message.finalized_generation, message.length, message.holders) == (2, 2, (A,))
     with pytest.raises(InvariantError, match="P5"):
         finalize.finalize_message(record())
+
+
+def test_p6_a_grant_tells_the_installed_config_whatever_was_allocated_since() -> None:
+    installed = applied(finalize.install_rebuild(record(generation=gs(1)), gs(0), gs(1), (A, D), 1))
+    grant = finalize.grant(installed)
+    assert (grant.generation, grant.members, grant.length) == (1, (A, D), 1)
+    assert finalize.grant(applied(finalize.allocate_seal(installed))) == grant
 
 
 @pytest.mark.parametrize(

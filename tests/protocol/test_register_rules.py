@@ -212,10 +212,13 @@ def test_d4_missing_chunks_are_wanted_and_then_accepted() -> None:
     assert isinstance(step.reply, RecoveryVote)
 
 
-def test_d4_chunks_that_are_not_the_chosen_ones_are_corrupt() -> None:
-    step = answer(A, replica(1), recovery_write(2), (chunk(1, crc=999),))
-    assert reason(step.reply) is Reason.CORRUPT
-    assert step.replica == replica(1)
+def test_i3_a_log_that_differs_from_the_decided_one_is_corrupt_and_never_merged() -> None:
+    """D4, D5: whether the other chunks were supplied or are our own, and at another size."""
+    supplied = answer(A, replica(1), recovery_write(2), (chunk(1, crc=999),))
+    own = answer(A, replica(2), replace(recovery_write(2), tail=(chunk(0), chunk(1, crc=999))))
+    longer = answer(A, replica(2), replace(recovery_write(2), size_bytes=size(2) + 1))
+    assert [reason(s.reply) for s in (supplied, own, longer)] == [Reason.CORRUPT] * 3
+    assert [s.replica for s in (supplied, own, longer)] == [replica(1), replica(2), replica(2)]
 
 
 def test_d4_a_non_member_never_keeps_its_own_log() -> None:

@@ -1,0 +1,103 @@
+"""What goes wrong in a cluster and in front of it reaches the user of the command as one line.
+
+Real processes all the way: wrong paths and words are in the tests of each verb.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.control import split_address
+from tests.cli.conftest import Paxosblock, Result
+
+
+def assert_one_line(result: Result, *parts: str) -> None:
+    assert (result.code, result.out) == (1, "")
+    assert result.err.count("\n") == 1, result.err
+    for part in parts:
+        assert part in result.err
+
+
+def test_the_port_of_a_datanode_is_one_line_that_names_it(
+    cluster: LocalCluster, paxosblock: Paxosblock
+) -> None:
+    address = cluster.datanodes[0].address
+    result = paxosblock("fs", "ls", "--namenodes", address, "/")
+    assert_one_line(result, f"ls: '/': {address}: there is no control call")
+
+
+def test_a_second_writer_of_a_file_gets_one_line_and_the_first_goes_on(
+    fs: Paxosblock, client: Client, folder: str, tmp_path: Path
+) -> None:
+    local = tmp_path / "local"
+    local.write_bytes(b"theirs")
+    with client.create(f"{folder}/a") as out:
+        out.write(b"mine")
+        out.hflush()
+        assert_one_line(fs("put", "-f", "-d", local, f"{folder}/a"), f"put: '{folder}/a': is being")
+        assert_one_line(fs("put", local, f"{folder}/a"), f"put: '{folder}/a': file exists")
+    with client.open(f"{folder}/a") as file:
+        assert file.read() == b"mine"
+
+
+def test_full_disks_are_one_line_and_nothing_is_left(
+    paxosblock: Paxosblock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PAXOSBLOCK_CLIENT_RETRY_FOR", "0s")
+    local = tmp_path / "local"
+    local.write_bytes(b"12345")
+    with LocalCluster(datanodes=1, settings={"datanode": {"reserved_space": "900TiB"}}) as cluster:
+        where = ("--namenodes", cluster.namenode.address)
+        result = paxosblock(*where, "fs", "put", local, "/a")
+        assert_one_line(result, f"put: '{local}': no place for a block", "1 full")
+        assert paxosblock(*where, "fs", "ls", "/") == Result(0, "", "")
+
+
+@contextmanager
+def babbling_at(address: str) -> Iterator[None]:
+    """A server that answers every connection with garbage."""
+    with socket.create_server(split_address(address)) as server:
+
+        def babble() -> None:
+            while True:
+                try:
+                    peer, _ = server.accept()
+                except OSError:
+                    return
+                with peer:
+                    peer.recv(1000)
+                    peer.sendall(b"\x00\x01 garbage\r\n\r\n")
+
+        talker = threading.Thread(target=babble)
+        talker.start()
+        yield
+        server.shutdown(socket.SHUT_RDWR)
+        talker.join()
+
+
+def test_a_datanode_that_answers_garbage_is_passed_over_or_one_line(
+    paxosblock: Paxosblock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAXOSBLOCK_CLIENT_RETRY_FOR", "0s")
+    with LocalCluster(datanodes=2) as cluster:
+        where = ("--namenodes", cluster.namenode.address)
+        with Client(cluster.url) as client:
+            with client.create("/two", replication=2) as out:
+                out.write(b"12345")
+            with client.create("/one", replication=1) as out:
+                out.write(b"12345")
+                (member,) = client.get_block(out.hflush().block).members
+        (garbled,) = [node for node in cluster.datanodes if node.address == member.address]
+        garbled.kill()
+        with babbling_at(garbled.address):
+            assert paxosblock(*where, "fs", "cat", "/two") == Result(0, "12345", "")
+            assert_one_line(
+                paxosblock(*where, "fs", "cat", "/one"), "cat: '/one': ", garbled.address
+            )
