@@ -15,7 +15,7 @@ import click
 from paxosblock.cli.fs_names import base_name, join, status_of, target_is_directory
 from paxosblock.cli.group import Verb
 from paxosblock.cli.progress import Advance, progress_bar
-from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.session import Session, UserError, reason_of
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.namenode_api import Kind
 from paxosblock.protocol.types import Durability
@@ -197,6 +197,10 @@ def _local_target(local: str, force: bool) -> Iterator[BinaryIO]:
     if os.path.lexists(local) and not force:
         raise UserError(local, "file exists (replace it with -f)")
     scratch = Path(local + COPYING)
+    try:
+        scratch.touch()
+    except OSError as error:  # of the name that was asked for, not of ours
+        raise UserError(local, reason_of(error)) from error
     try:
         with open(scratch, "wb") as out:
             yield out

@@ -249,7 +249,7 @@ def test_get_writes_to_standard_output(cluster: LocalCluster, client: Client, fo
     [
         ("/nope", "x", "get: '{0}/nope': no such file or directory\n"),
         ("", "x", "get: '{0}': is a directory\n"),
-        ("/a", "no/where", "get: 'no/where._COPYING_': no such file or directory\n"),
+        ("/a", "no/where", "get: 'no/where': no such file or directory\n"),
     ],
 )
 def test_get_tells_what_is_wrong_and_leaves_nothing(
