@@ -1,1 +1,0 @@
-"""What a user does: install, command line, other programs."""

@@ -1,1 +1,0 @@
-"""Random schedules of the whole protocol, by seed."""
