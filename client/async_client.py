@@ -42,6 +42,7 @@ from paxosblock.namenode_api import (
 )
 from paxosblock.protocol.types import BlockId, Durability, WriterId
 from paxosblock.rpc import RpcClient
+from paxosblock.user import current_user
 from paxosblock.wire import MAX_CHUNK_BYTES
 
 
@@ -157,6 +158,7 @@ class AsyncClient:
                 config.durability if durability is None else durability_of(durability),
                 parent_must_exist,
                 permission,
+                current_user(),
             ),
         )
         return AsyncFileWriter(
@@ -245,7 +247,7 @@ class AsyncClient:
             ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
             OutcomeUnknownError: without `parents`: no answer came; it may have been made.
         """
-        request = MakeDirectories(path, parents, permission)
+        request = MakeDirectories(path, parents, permission, current_user())
         return await self._session.namenodes.call(MKDIRS, request, idempotent=parents)
 
     async def rename(self, source: str, destination: str, *, overwrite: bool = False) -> FileStatus:

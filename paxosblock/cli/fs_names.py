@@ -28,6 +28,7 @@ from paxosblock.namenode_api import (
     PathRequest,
     Rename,
 )
+from paxosblock.user import current_user
 
 
 def status_of(session: Session, path: str) -> FileStatus:
@@ -199,7 +200,7 @@ def mkdir(session: Session, parents: bool, paths: tuple[str, ...]) -> None:
     """
 
     def make(written: str) -> None:
-        request = MakeDirectories(session.path(written), parents=parents, owner=user())
+        request = MakeDirectories(session.path(written), parents=parents, owner=current_user())
         session.tell(session.call(MKDIRS, request))
 
     session.for_each(paths, make)
@@ -327,13 +328,3 @@ def formatted(template: str, status: FileStatus) -> str:
         "%": "%",
     }
     return re.sub("%(.)", lambda match: values.get(match[1], match[0]), template)
-
-
-def user() -> str:
-    """Who runs this command, as new files and directories will say."""
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""

@@ -34,6 +34,7 @@ from paxosblock.errors import (
 )
 from paxosblock.node_process import Node
 from paxosblock.protocol.types import ChunkIndex, Durability, Generation, StorageId
+from paxosblock.user import current_user
 from tests.waiting import wait_until, wait_until_async
 
 KIB = 1024
@@ -444,3 +445,10 @@ with Client(sys.argv[1]) as fs:
     assert digest == expected.hexdigest()
     assert int(wrote) < 64 * 1024
     assert int(both) < 64 * 1024
+
+
+async def test_a_new_file_belongs_to_who_made_it(cluster: LocalCluster) -> None:
+    async with AsyncClient(cluster.url) as fs:
+        async with await fs.create("/owned"):
+            pass
+        assert (await fs.stat("/owned")).owner == current_user()
