@@ -116,12 +116,24 @@ class Finalizer:
     async def _make_room(self, record: BlockRecord, storage: StorageId, why: str) -> None:
         """Drop a damaged replica, so that Finalize copies all of it.
 
-        Nothing is dropped while no other member is known to hold the block, however damaged it is.
+        Nothing is dropped while no other member says now that it holds the block, however damaged
+        it is.
         """
         self._alarms.ring(f"damaged replica: {why}", block=record.block, storage=storage)
         self._replicas.forget(record.block, storage)
-        if self._replicas.holders(record):
-            await self._delete(record.block, storage, record.finalized_generation)
+        for holder in self._replicas.holders(record):
+            if await self._still_holds(record, holder):
+                await self._delete(record.block, storage, record.finalized_generation)
+                return
+
+    async def _still_holds(self, record: BlockRecord, holder: StorageId) -> bool:
+        """Ask a storage that has reported the decided version: it may be gone since."""
+        try:
+            answer = await self._ask(holder, finalize_message(record, ()))
+        except PaxosBlockError as error:
+            self._note(record, "no answer", str(error), holder)
+            return False
+        return isinstance(answer, Finalized)
 
     async def _keep_telling(self, record: BlockRecord, member: StorageId) -> None:
         key = (record.block, member)

@@ -258,7 +258,8 @@ async def test_damage_that_two_report_at_once_is_repaired_once(scene: Scene) -> 
     await asyncio.gather(*(scene.service.report_bad_replica(bad) for _ in range(5)))
     record = (await scene.service.get_block(BlockRequest(block))).record
     await wait_until_async(lambda: len(scene.node.replicas.holders(record)) == 3)
-    assert [type(question) for _, question in scene.network.asked] == [Delete, Finalize]
+    asked = [type(question) for storage, question in scene.network.asked if storage == "s1"]
+    assert asked == [Delete, Finalize]
 
 
 async def test_a_damaged_replica_is_replaced_by_a_copy(scene: Scene) -> None:
@@ -285,6 +286,27 @@ async def test_the_only_replica_is_kept_however_damaged_it_is(scene: Scene) -> N
     await wait_until_async(lambda: "s1" in [storage for storage, _ in scene.network.asked])
     assert is_finalized(scene, "s1", block)
     assert all(isinstance(question, Finalize) for _, question in scene.network.asked)
+
+
+async def test_a_replica_called_damaged_is_kept_when_the_others_do_not_answer_any_more(
+    scene: Scene,
+) -> None:
+    """They have reported it once; a client with bad memory must not cost the last copy."""
+    block = await decided_everywhere(scene)
+    silence(scene, StorageId("s2"), StorageId("s3"))
+    scene.network.asked.clear()
+    await scene.service.report_bad_replica(BadReplica(block, StorageId("s1"), "chunk 1: crc"))
+    await wait_until_async(lambda: "s1" in [storage for storage, _ in scene.network.asked])
+    assert is_finalized(scene, "s1", block)
+    assert all(isinstance(question, Finalize) for _, question in scene.network.asked)
+
+
+async def test_one_copy_survives_a_client_that_calls_all_of_them_damaged(scene: Scene) -> None:
+    block = await decided_everywhere(scene)
+    silence(scene, StorageId("s3"))
+    reports = (BadReplica(block, StorageId(storage), "crc") for storage in ("s1", "s2", "s3"))
+    await asyncio.gather(*(scene.service.report_bad_replica(report) for report in reports))
+    await wait_until_async(lambda: all(is_finalized(scene, each, block) for each in ("s1", "s2")))
 
 
 async def test_a_damaged_replica_at_a_storage_that_is_no_member_is_not_found(scene: Scene) -> None:
