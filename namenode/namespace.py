@@ -82,7 +82,8 @@ def create(draft: Draft, request: CreateFile, context: Context) -> FileInode:
 
     Raises:
         IsDirectoryError: a directory is there.
-        ExistsError: a file is there and `overwrite` is not set.
+        ExistsError: a file is there and `overwrite` is not set, or it is the writer's own and not
+            as the first request made it.
         LeaseError: a file is there that somebody else is writing.
         NotFoundError: the parent is missing and `parent_must_exist`.
         NotDirectoryError: the path goes through a file.
@@ -100,7 +101,8 @@ def create(draft: Draft, request: CreateFile, context: Context) -> FileInode:
         before = _file(draft, present.number, request.path)
         if before.open and before.writer == request.writer and _has_no_block(draft, before):
             return before
-        if not request.overwrite:
+        # A copy of the request that comes late must not replace what the file has got since.
+        if before.writer == request.writer or not request.overwrite:
             raise tree.exists(request.path)
         _replace_file(draft, before, request.path, context)
     inode = _new_file(directory, names[-1], request, context)

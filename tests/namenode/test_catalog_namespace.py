@@ -31,6 +31,7 @@ from tests.namenode.scene import (
     add_block,
     create_request,
     file_with_blocks,
+    finalize,
     new_catalog,
 )
 
@@ -63,6 +64,19 @@ async def test_a_repeated_create_of_the_same_writer_finds_its_file() -> None:
     catalog = await new_catalog()
     first = await catalog.create(create_request("/f"))
     assert await catalog.create(create_request("/f")) == first
+
+
+async def test_a_late_copy_of_a_create_does_not_replace_what_its_writer_wrote_since() -> None:
+    catalog = await new_catalog()
+    request = create_request("/f", overwrite=True)
+    file = (await catalog.create(request)).number
+    block = (await finalize(catalog, await add_block(catalog, file), 2)).record.block
+    with pytest.raises(ExistsError):
+        await catalog.create(request)
+    await catalog.close_file(file, ANN)
+    with pytest.raises(ExistsError):
+        await catalog.create(request)
+    assert [entry.record.block for entry in await catalog.blocks_of(file)] == [block]
 
 
 async def test_overwrite_replaces_the_file_and_leaves_its_blocks_to_the_sweep() -> None:
