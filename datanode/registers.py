@@ -223,6 +223,8 @@ class Registers:
         assert files.file is not None
 
         def synced(error: PaxosBlockError | None) -> None:
+            # A control step's sync may have failed before, and dropped what this one did not see.
+            error = error or block.volume.failure
             if error is None:
                 self._synced(block, generation, count)
             else:

@@ -71,12 +71,15 @@ class Volume:
             Whatever else `step` raises.
         """
         try:
-            return await self.look(step, *args, **kwargs)
+            done = await self.look(step, *args, **kwargs)
         except NoSpaceError:
             raise
         except StorageError as error:
             self.fail(error)
             raise
+        # A sync of this step succeeds after a failed one, without the bytes which that dropped.
+        self.check()
+        return done
 
     async def look(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Like `run` for a step that only reads: when one file is unreadable, the volume goes on.
@@ -99,10 +102,17 @@ class Volume:
 
     def check(self) -> None:
         """Raise StorageError when the volume has failed."""
-        if self.failed:
-            raise StorageError(
-                f"storage {self.storage} has failed: {self.failed}", storage=self.storage
-            )
+        if (failure := self.failure) is not None:
+            raise failure
+
+    @property
+    def failure(self) -> StorageError | None:
+        """The error of whoever uses a volume that has failed; None while it works."""
+        if not self.failed:
+            return None
+        return StorageError(
+            f"storage {self.storage} has failed: {self.failed}", storage=self.storage
+        )
 
     def fail(self, error: Exception) -> None:
         """Stop using the volume."""

@@ -20,6 +20,8 @@ class FaultyDisk(OsDisk):
         """Every `sync` of a file below this folder fails once, and succeeds afterwards."""
         self.free_bytes: int | None = None
         self.sync_count = 0
+        self.waiting_count = 0
+        """Syncs that wait for `may_sync`."""
         self.may_sync = threading.Event()
         """Cleared: a sync waits."""
         self.may_sync.set()
@@ -31,7 +33,9 @@ class FaultyDisk(OsDisk):
         super().write(file, data, offset)
 
     def sync(self, file: FileHandle) -> None:
+        self.waiting_count += 1
         self.may_sync.wait(timeout=30)
+        self.waiting_count -= 1
         self.sync_count += 1
         path = Path(f"/proc/self/fd/{file}").readlink()
         if self.broken_below is not None and path.is_relative_to(self.broken_below):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from paxosblock.datanode.disk import OsDisk
+from paxosblock.datanode.disk import FileHandle, OsDisk
+from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.identity import VERSION
-from paxosblock.datanode.volume import open_volume
+from paxosblock.datanode.volume import Volume, open_volume
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.protocol.messages import Created, LastVote, Nack, Read, Vote
 from paxosblock.protocol.types import BlockId, Durability, Reason
@@ -85,6 +88,50 @@ async def test_a_failed_sync_is_not_tried_again_for_those_who_came_later(tmp_pat
         assert isinstance(await first, Nack)
         assert isinstance(await second, Nack)
         assert disk.sync_count == before + 1
+
+
+async def test_no_vote_leaves_after_a_promise_met_the_failed_sync(tmp_path: Path) -> None:
+    """The vote's own sync would succeed, without the bytes that the promise's one dropped."""
+    disk = FaultyDisk()
+    async with running(tmp_path, disk=disk) as node:
+        await node.create()
+        volume = node.volumes[0]
+        syncs = hold_group_commit(volume)
+        vote = node.send(frame(0))
+        disk.broken_below = tmp_path
+        with pytest.raises(StorageError, match="Input/output error"):
+            await node.next_gs(1)
+        syncs.set()
+        assert isinstance(await vote, Nack)
+
+
+async def test_no_promise_leaves_after_a_vote_met_the_failed_sync(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with running(tmp_path, disk=disk) as node:
+        await node.create()
+        disk.may_sync.clear()
+        vote = node.send(frame(0))
+        promise = asyncio.create_task(node.next_gs(1))
+        await wait_until_async(lambda: disk.waiting_count == 2)
+        disk.broken_below = tmp_path
+        disk.may_sync.set()
+        with pytest.raises(StorageError):
+            await promise
+        assert isinstance(await vote, Nack)
+
+
+def hold_group_commit(volume: Volume) -> threading.Event:
+    """Syncs for votes begin only when the result is set; those of control steps go on."""
+    may_go = threading.Event()
+
+    class LateDisk(OsDisk):
+        def sync(self, file: FileHandle) -> None:
+            may_go.wait(timeout=30)
+            super().sync(file)
+
+    threads = ThreadPoolExecutor(1)
+    volume.commit = GroupCommit(LateDisk(), threads, 1)
+    return may_go
 
 
 async def test_a_failed_volume_takes_only_its_own_replicas_with_it(tmp_path: Path) -> None:
