@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import bisect
-import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +15,6 @@ from paxosblock.client.session import Session
 REQUEST_BYTES: Final = 2 * 1024 * 1024
 """About how much one request asks for."""
 MOST_BUFFERS: Final = 6
-
-_UNUSED: Final = 3
-"""References to a buffer that is only in our list: by the list, a variable, an argument."""
 
 
 class Blocks:
@@ -147,7 +143,7 @@ class Prefetcher:
         """A buffer that nobody else holds; new memory costs as much as receiving the bytes."""
         for at in range(len(self._buffers)):
             buffer = self._buffers[at]
-            if len(buffer) >= size and sys.getrefcount(buffer) == _UNUSED:
+            if len(buffer) >= size and not _is_viewed(buffer):
                 del self._buffers[at]
                 return buffer
         return bytearray(size)
@@ -166,6 +162,16 @@ class Prefetcher:
         assert isinstance(buffer, bytearray)
         self._buffers.append(buffer)
         del self._buffers[:-MOST_BUFFERS]
+
+
+def _is_viewed(buffer: bytearray) -> bool:
+    """Whether somebody has a view of it: then, and only then, Python refuses to resize it."""
+    try:
+        buffer.append(0)
+    except BufferError:
+        return True
+    del buffer[-1]
+    return False
 
 
 def _ignore_error(task: asyncio.Task[None]) -> None:
