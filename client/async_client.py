@@ -303,7 +303,7 @@ class AsyncClient:
 
         Raises:
             FencedError: a recovery decided another length, or the block has another writer.
-            InvalidRequestError: no replica holds so many chunks.
+            InvalidRequestError: not all replicas hold exactly so many chunks.
         """
         return await self._blocks.finalize(block, length)
 

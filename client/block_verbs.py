@@ -97,23 +97,37 @@ class BlockVerbs:
 
         Raises:
             FencedError: a recovery decided another length, or the block has another writer.
-            InvalidRequestError: no member holds so many chunks.
+            InvalidRequestError: not all members say that they hold exactly so many chunks.
         """
         if length is None:
             return await self.session.namenodes.call(SEAL_BLOCK, BlockRequest(block))
-        view = await self.get(block)
+        size = await self._size_everywhere(await self.get(block), length)
+        request = FinalizeBlock(block, self.writer, FIRST_GENERATION, length, size)
+        return await self.session.namenodes.call(FINALIZE_BLOCK, request)
+
+    async def _size_everywhere(self, view: BlockView, length: int) -> int:
+        """Bytes of a block of which all members hold `length` chunks (W6): what only some hold, a
+        reader may have seen.
+        """
+        record = view.record
+        if record.finalized and record.length == length:
+            return record.size_bytes
         states = await asyncio.gather(
-            *(self.datanode(member).state(block) for member in view.members), return_exceptions=True
+            *(self.datanode(member).state(record.block) for member in view.members),
+            return_exceptions=True,
         )
         sizes = {
-            state.size_bytes
+            state.size_bytes if isinstance(state, ReadReply) and state.length == length else -1
             for state in states
-            if isinstance(state, ReadReply) and state.length == length
         }
-        if len(sizes) != 1:
-            raise InvalidRequestError(f"block {block}: no member has {length} chunks", block=block)
-        request = FinalizeBlock(block, self.writer, FIRST_GENERATION, length, sizes.pop())
-        return await self.session.namenodes.call(FINALIZE_BLOCK, request)
+        size = sizes.pop()
+        if sizes or size < 0:
+            raise InvalidRequestError(
+                f"block {record.block}: not all members say that they hold {length} chunks; "
+                "without a length it is recovered",
+                block=record.block,
+            )
+        return size
 
     async def get(self, block: BlockId) -> BlockView:
         """GetBlock(b): the record, linearizable, and where the members are reached (K10).

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from paxosblock.datanode.disk import Disk
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.errors import PaxosBlockError
 
@@ -22,16 +21,14 @@ Done = Callable[[PaxosBlockError | None], None]
 class GroupCommit:
     """The syncs of one volume."""
 
-    def __init__(self, disk: Disk, executor: Executor, threads: int) -> None:
+    def __init__(self, executor: Executor, threads: int) -> None:
         """At most `threads` files are synced at a time, in threads of `executor`."""
-        self._disk = disk
         self._executor = executor
         self._idle_threads = threads
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[OpenFile, list[Done]] = {}
         self._ready: deque[OpenFile] = deque()
         self._syncing: set[OpenFile] = set()
-        self._failure: PaxosBlockError | None = None
         self.sync_count = 0
         """Syncs so far."""
 
@@ -63,13 +60,11 @@ class GroupCommit:
 
     def _sync(self, file: OpenFile, waiters: list[Done]) -> None:
         """In a thread."""
-        # A sync after a failed one would succeed, without the bytes that the failed one dropped.
-        error = self._failure
-        if error is None:
-            try:
-                self._disk.sync(file.handle)
-            except PaxosBlockError as failure:
-                error = self._failure = failure
+        error: PaxosBlockError | None = None
+        try:
+            file.sync()
+        except PaxosBlockError as failure:
+            error = failure
         self._loop.call_soon_threadsafe(self._synced, file, waiters, error)
 
     def _synced(self, file: OpenFile, waiters: list[Done], error: PaxosBlockError | None) -> None:

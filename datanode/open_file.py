@@ -1,27 +1,49 @@
 """A block file that is open for writes, and closed only when nobody uses it any more.
 
 A file is retired while a sync of it may still run in a thread, or a read; its number must not go to
-another file meanwhile. Users are counted on the event loop only.
+another file meanwhile. Users are counted on the event loop only; syncs run in threads.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from paxosblock.datanode.disk import Disk, FileHandle
+from paxosblock.errors import PaxosBlockError
 
 
 class OpenFile:
     """One open file."""
 
-    __slots__ = ("_disk", "_retired", "_users", "handle")
+    __slots__ = ("_disk", "_failure", "_retired", "_syncing", "_users", "handle")
 
     def __init__(self, disk: Disk, handle: FileHandle) -> None:
         self.handle = handle
         self._disk = disk
         self._users = 0
         self._retired = False
+        self._syncing = threading.Lock()
+        self._failure: PaxosBlockError | None = None
+
+    def sync(self) -> None:
+        """Bring what was written to stable storage. Blocks.
+
+        The system tells of what it dropped once: a second `fdatasync` would succeed. So whoever
+        syncs after a failed one, or beside it, fails as well.
+
+        Raises:
+            StorageError: this sync or an earlier one failed.
+        """
+        with self._syncing:
+            if self._failure is not None:
+                raise self._failure
+            try:
+                self._disk.sync(self.handle)
+            except PaxosBlockError as error:
+                self._failure = error
+                raise
 
     @contextmanager
     def used(self) -> Iterator[FileHandle]:

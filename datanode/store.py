@@ -86,7 +86,7 @@ class ReplicaStore:
     def sync(self, files: ReplicaFiles) -> None:
         """Bring every chunk to stable storage."""
         if files.file is not None:
-            self.disk.sync(files.file.handle)
+            files.file.sync()
             return
         handle = self.disk.open(files.path)
         try:
@@ -156,7 +156,7 @@ class ReplicaStore:
         own = file is not files.file
         try:
             self._extend(file, after, effect, draft)
-            self.disk.sync(file.handle)
+            file.sync()
             self._publish(after, files.copy)
         except NoSpaceError:
             if effect.append:
@@ -189,7 +189,7 @@ class ReplicaStore:
         for start in range(effect.keep, after.length, step):
             records = draft.read(start, min(start + step, after.length))
             self.disk.write(file.handle, records, record_start(after.log, start))
-            self.disk.sync(file.handle)
+            file.sync()
 
     def _leave(self, folder: Path, after: Replica) -> None:
         """Remove what is left of the replica in the folder it was in; durably."""

@@ -57,7 +57,7 @@ class Volume:
         self._lock = lock
         # Besides the syncs there must be threads for control steps and reads.
         self._threads = ThreadPoolExecutor(sync_threads + 2, thread_name_prefix=folder.name)
-        self.commit = GroupCommit(disk, self._threads, sync_threads)
+        self.commit = GroupCommit(self._threads, sync_threads)
 
     def __repr__(self) -> str:
         return f"<Volume {self.folder} {self.storage}{' failed' if self.failed else ''}>"

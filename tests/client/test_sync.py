@@ -158,11 +158,27 @@ async def test_the_verbs_of_the_seed_write_and_finalize_a_block() -> None:
         assert nodes[0].read(block, 2, 2) == (first, b"et")
         with pytest.raises(InvalidRequestError, match="gap"):
             nodes[0].write(block, first, ChunkIndex(7), b"far")
-        with pytest.raises(InvalidRequestError, match="no member"):
+        with pytest.raises(InvalidRequestError, match="not all members"):
             fs.finalize_block(block, 3)
         decided = fs.finalize_block(block, 2).record
         assert (decided.finalized, decided.length, decided.size_bytes) == (True, 2, 6)
         assert fs.get_block(block).record == decided
+
+    await using(work)
+
+
+async def test_a_chunk_that_some_members_hold_forbids_to_finalize_without_it() -> None:
+    """W6: a quorum read has returned it."""
+
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        view = fs.add_block(durability="memory")
+        block, first = view.record.block, Generation(0)
+        for index, members in enumerate((view.members, view.members[:2])):
+            for member in members:
+                fs.datanode(member).write(block, first, ChunkIndex(index), b"data")
+        for length in (1, 2):
+            with pytest.raises(InvalidRequestError, match="not all members"):
+                fs.finalize_block(block, length)
 
     await using(work)
 

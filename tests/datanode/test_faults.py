@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.datanode.disk import FileHandle, OsDisk
+from paxosblock.datanode.disk import OsDisk
 from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.identity import VERSION
+from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.volume import Volume, open_volume
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.protocol.messages import Created, LastVote, Nack, Read, Vote
@@ -105,14 +106,30 @@ async def test_no_vote_leaves_after_a_promise_met_the_failed_sync(tmp_path: Path
         assert isinstance(await vote, Nack)
 
 
+async def test_a_sync_beside_a_failed_one_of_the_same_file_fails_as_well(tmp_path: Path) -> None:
+    """The system tells of what it dropped once; the second sync would succeed."""
+    disk = FaultyDisk()
+    file = OpenFile(disk, disk.create(tmp_path / "data"))
+    disk.broken_below = tmp_path
+    disk.may_sync.clear()
+    both = [asyncio.create_task(asyncio.to_thread(file.sync)) for _ in range(2)]
+    await wait_until_async(lambda: disk.waiting_count == 1)
+    disk.may_sync.set()
+    for sync in both:
+        with pytest.raises(StorageError, match="Input/output error"):
+            await sync
+    assert disk.sync_count == 1
+    file.retire()
+
+
 async def test_no_promise_leaves_after_a_vote_met_the_failed_sync(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with running(tmp_path, disk=disk) as node:
         await node.create()
         disk.may_sync.clear()
         vote = node.send(frame(0))
+        await wait_until_async(lambda: disk.waiting_count == 1)
         promise = asyncio.create_task(node.next_gs(1))
-        await wait_until_async(lambda: disk.waiting_count == 2)
         disk.broken_below = tmp_path
         disk.may_sync.set()
         with pytest.raises(StorageError):
@@ -123,14 +140,9 @@ async def test_no_promise_leaves_after_a_vote_met_the_failed_sync(tmp_path: Path
 def hold_group_commit(volume: Volume) -> threading.Event:
     """Syncs for votes begin only when the result is set; those of control steps go on."""
     may_go = threading.Event()
-
-    class LateDisk(OsDisk):
-        def sync(self, file: FileHandle) -> None:
-            may_go.wait(timeout=30)
-            super().sync(file)
-
     threads = ThreadPoolExecutor(1)
-    volume.commit = GroupCommit(LateDisk(), threads, 1)
+    threads.submit(may_go.wait, 30)
+    volume.commit = GroupCommit(threads, 1)
     return may_go
 
 
