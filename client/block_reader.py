@@ -99,6 +99,17 @@ class BlockReader:
             await backoff.pause()
             await self._refresh()
 
+    async def fetch_once(self, start: int, into: memoryview) -> None:
+        """Like `fetch`, of the members that the extent names and no others, each asked once.
+
+        Raises:
+            CorruptionError: the replica asked last is damaged; all that are were reported.
+            PaxosBlockError: it did not serve the bytes, for the reason that the error says.
+        """
+        error = await self._try_all(_Target(self.extent.block, start, into))
+        if error is not None:
+            raise error
+
     async def _try_all(self, target: _Target) -> PaxosBlockError | None:
         """Ask one replica after the other; None when the target is complete, else why not."""
         error: PaxosBlockError | None = None

@@ -213,6 +213,11 @@ class AsyncDataNode:
 
         What one replica holds is a vote, not a decision: only a reader that asks a quorum
         (`AsyncClient.open`) knows what will stay. A replica that may have lost votes tells none.
+
+        Raises:
+            NotFoundError: there is no replica here.
+            CorruptionError: its bytes do not match their checksum; the NameNode is told.
+            UnavailableError, DeadlineError: no answer.
         """
         state = await self.state(block)
         end = state.size_bytes if max_length < 0 else min(state.size_bytes, offset + max_length)
@@ -221,7 +226,7 @@ class AsyncDataNode:
         version = Version(state.epoch, state.finalized_generation, state.length)
         extent = Extent(block, version, 0, state.size_bytes, (self.member,))
         into = bytearray(end - offset)
-        await BlockReader(self._session, extent).fetch(offset, memoryview(into))
+        await BlockReader(self._session, extent).fetch_once(offset, memoryview(into))
         return state.max_generation, bytes(into)
 
     async def next_gs(self, block: BlockId, generation: Generation) -> LastVote:

@@ -13,7 +13,7 @@ import pytest
 
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.sync import Client
-from paxosblock.errors import InvalidRequestError
+from paxosblock.errors import DeadlineError, InvalidRequestError
 from paxosblock.protocol.types import ChunkIndex, Generation
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 
@@ -183,6 +183,23 @@ async def test_a_chunk_that_some_members_hold_forbids_to_finalize_without_it() -
     await using(work)
 
 
+async def test_a_read_of_one_replica_is_never_answered_by_another() -> None:
+    """It was, when the DataNode that was asked failed and another one held the block."""
+
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        view = fs.add_block(durability="memory")
+        block, (asked, *others) = view.record.block, view.members
+        for member in view.members:
+            fs.datanode(member).write(block, Generation(0), ChunkIndex(0), b"data")
+        node = next(node for node in cluster.nodes if node.storage == asked.storage)
+        node.faults.silent_reads = True
+        with pytest.raises(DeadlineError):
+            fs.datanode(asked).read(block)
+        assert fs.datanode(others[0]).read(block) == (Generation(0), b"data")
+
+    await using(work)
+
+
 async def run_script(script: str, *, interrupt_at: str = "") -> tuple[int, str]:
     """Run a program that gets a cluster's address; its exit code and all that it printed.
 
@@ -247,7 +264,7 @@ async def test_a_forked_process_has_a_client_of_its_own() -> None:
     script = """
 import os, sys
 from paxosblock import Client
-from paxosblock.errors import InvalidRequestError
+from paxosblock.errors import DeadlineError, InvalidRequestError
 with Client([sys.argv[1]]) as fs:
     with fs.create("/a") as out:
         out.write(b"hello")
