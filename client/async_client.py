@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from paxosblock.client.block_verbs import AsyncDataNode, BlockVerbs
+from paxosblock.client.check import BlockCheck, check_block
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.follow import follower
@@ -313,6 +314,17 @@ class AsyncClient:
         Raises NotFoundError when there is no such block.
         """
         return await self._blocks.get(block)
+
+    async def check_block(self, block: BlockId) -> BlockCheck:
+        """Read and compare the whole of every replica of a finalized block.
+
+        Damaged replicas are reported to the NameNode, which has them copied again from sound ones.
+
+        Raises:
+            NotFoundError: there is no such block.
+            NotReadyError: its length is not decided yet.
+        """
+        return await check_block(self._session, block)
 
     def datanode(self, member: Member) -> AsyncDataNode:
         """`write`, `read` and `next_gs` on the DataNode of one member of a block's view."""

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.background import BackgroundLoop
 from paxosblock.client.block_verbs import AsyncDataNode
+from paxosblock.client.check import BlockCheck
 from paxosblock.client.chunks import Buffer
 from paxosblock.client.length import Consistency
 from paxosblock.client.sync_files import FileReader, FileWriter
@@ -188,6 +189,10 @@ class Client:
     def get_block(self, block: BlockId) -> BlockView:
         """GetBlock(b): its record and where its members are reached."""
         return self._run(self._fs.get_block(block))
+
+    def check_block(self, block: BlockId) -> BlockCheck:
+        """Read and compare every replica of a finalized block (see `AsyncClient.check_block`)."""
+        return self._run(self._fs.check_block(block))
 
     def datanode(self, member: Member) -> DataNode:
         """`write`, `read` and `next_gs` on the DataNode of one member of a block's view."""
