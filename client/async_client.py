@@ -35,6 +35,7 @@ from paxosblock.namenode_api import (
     DeletePath,
     FileStatus,
     ListDirectory,
+    Listing,
     MakeDirectories,
     Member,
     PathRequest,
@@ -228,11 +229,15 @@ class AsyncClient:
         """Like `list`, page by page, for directories of any size."""
         after, more = "", True
         while more:
-            page = await self._session.namenodes.call(LIST, ListDirectory(path, after))
+            page = await self.page(path, after)
             for entry in page.entries:
                 yield entry
             more = page.more and bool(page.entries)
             after = page.entries[-1].path.rpartition("/")[2] if page.entries else ""
+
+    async def page(self, path: str, after: str = "") -> Listing:
+        """One page of `scan`: the entries behind the name `after`, and since when each is there."""
+        return await self._session.namenodes.call(LIST, ListDirectory(path, after))
 
     async def glob(self, pattern: str) -> builtins.list[FileStatus]:
         """Files and directories that match a pattern of `*`, `?` and `[...]` in each name, and of

@@ -18,7 +18,7 @@ from paxosblock.errors import (
 )
 from paxosblock.namenode import keys, paths
 from paxosblock.namenode.draft import Reads
-from paxosblock.namenode.kv.interface import Versioned
+from paxosblock.namenode.kv.interface import Versioned, View
 from paxosblock.namenode.records import (
     ROOT_ID,
     BlockEntry,
@@ -176,7 +176,7 @@ def block_entries(reads: Reads, file: int) -> tuple[BlockEntry, ...]:
     )
 
 
-def list_directory(reads: Reads, request: ListDirectory, limit_max: int) -> Listing:
+def list_directory(view: View, request: ListDirectory, limit_max: int) -> Listing:
     """Return one page of a directory in byte order of the names; of a file, the file itself.
 
     Raises:
@@ -185,18 +185,24 @@ def list_directory(reads: Reads, request: ListDirectory, limit_max: int) -> List
     """
     if request.limit < 1:
         raise InvalidRequestError(f"{paths.shown(request.path)}: a page has at least one entry")
-    target = find(reads, request.path)
+    target = find(view, request.path)
     if not target.is_directory:
-        return Listing((status(reads, request.path, find_inode(reads, request.path)),), False)
+        return _listed_file(view, request.path)
     limit = min(request.limit, limit_max)
     span = keys.entries(target.number, request.after)
-    found = list(reads.scan(*span, limit + 1))
+    found = list(view.scan(*span, limit + 1))
     stem = "" if request.path == paths.ROOT else request.path
     page = tuple(
-        _entry_status(reads, f"{stem}/{keys.entry_name(key)}", value)
-        for key, value in found[:limit]
+        _entry_status(view, f"{stem}/{keys.entry_name(key)}", value) for key, value in found[:limit]
     )
-    return Listing(page, len(found) > limit)
+    linked = tuple(value.revision for _, value in found[:limit])
+    return Listing(page, len(found) > limit, view.revision, linked)
+
+
+def _listed_file(view: View, path: str) -> Listing:
+    parent, name = paths.split(path)[:-1], paths.split(path)[-1]
+    entry = view.get(keys.entry(find_directory(view, parent), name))
+    return Listing((_entry_status(view, path, entry),), False, view.revision, (entry.revision,))
 
 
 def _entry_status(reads: Reads, path: str, entry: Versioned) -> FileStatus:

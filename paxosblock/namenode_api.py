@@ -132,10 +132,18 @@ class ListDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One page; `more` says that another follows. Of a file: the file itself."""
+    """One page; `more` says that another follows. Of a file: the file itself.
+
+    `revision` is the last change of the namespace that the page shows. `linked` tells for each
+    entry the change that gave it this name (made it or moved it here); writing a file, closing it
+    or changing its attributes leaves that number as it is. Whoever remembers a page's `revision`
+    finds what is new in a directory later: the entries that were linked after it.
+    """
 
     entries: tuple[FileStatus, ...]
     more: bool
+    revision: int = 0
+    linked: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

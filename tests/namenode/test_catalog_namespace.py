@@ -281,6 +281,20 @@ async def test_a_listing_of_a_file_is_the_file_itself(catalog: Catalog) -> None:
     assert await names(catalog, "/dir/inner/deep") == []
 
 
+async def test_a_listing_tells_which_change_gave_each_entry_its_name(catalog: Catalog) -> None:
+    file = await catalog.create(create_request("/d/a"))
+    before = await catalog.list(ListDirectory("/d"))
+    await catalog.close_file(file.number, ANN)
+    closed = await catalog.list(ListDirectory("/d"))
+    assert closed.linked == before.linked
+    await catalog.rename(Rename("/file", "/d/moved"))
+    after = await catalog.list(ListDirectory("/d"))
+    assert after.linked[0] == before.linked[0] <= before.revision < closed.revision
+    assert closed.revision < after.linked[1] <= after.revision
+    alone = await catalog.list(ListDirectory("/d/moved"))
+    assert (alone.linked, alone.revision) == (after.linked[1:], after.revision)
+
+
 async def test_a_listing_without_room_for_an_entry_is_refused(catalog: Catalog) -> None:
     with pytest.raises(InvalidRequestError, match="'/': a page has at least one entry"):
         await catalog.list(ListDirectory("/", limit=0))
