@@ -16,7 +16,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ROLES = ("client", "datanode", "namenode")
-PACKAGE = ("paxosblock", *ROLES)
+PACKAGE = ("paxosblock", *ROLES, "src/pyspark_paxosblock")
 EVERYTHING = (*PACKAGE, "tests", "benchmarks")
 
 LONGEST_FUNCTION = 60
@@ -35,7 +35,7 @@ PROTOCOL_IMPORTS = {
 }
 """And itself. No clock, no disk, no network, no randomness: a pure core can do without."""
 
-KNOW_EVERY_ROLE = {"__init__.py", "__main__.py", "cluster.py"}
+KNOW_EVERY_ROLE = {"__init__.py", "__main__.py", "cluster.py", "spark.py"}
 """Modules of `paxosblock/` that may import client, datanode and namenode."""
 
 MAY_SLEEP = "tests/waiting.py"

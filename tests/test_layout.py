@@ -27,6 +27,8 @@ def packages_on_disk(repository: Path) -> Iterator[str]:
     for role in ROLES:
         for init in (repository / role).rglob("__init__.py"):
             yield ".".join(("paxosblock", *init.parent.relative_to(repository).parts))
+    for init in (repository / "src").rglob("__init__.py"):
+        yield ".".join(init.parent.relative_to(repository / "src").parts)
 
 
 def imported_by(statement: str) -> set[str]:
@@ -43,9 +45,11 @@ def test_a_role_is_a_relative_link_beside_the_shared_modules(role: str, reposito
     assert (repository / "paxosblock" / role).readlink() == Path("..") / role
 
 
-def test_the_mapping_for_the_wheel_names_every_role(project: dict[str, Any]) -> None:
-    mapping = project["tool"]["setuptools"]["package-dir"]
-    assert mapping == {f"paxosblock.{role}": role for role in ROLES}
+def test_the_wheel_and_an_editable_install_take_all_packages_from_one_folder(
+    repository: Path, project: dict[str, Any]
+) -> None:
+    assert project["tool"]["setuptools"]["package-dir"] == {"": "src"}
+    assert (repository / "src" / "paxosblock").readlink() == Path("..") / "paxosblock"
 
 
 def test_the_list_of_packages_is_what_is_on_disk(repository: Path, project: dict[str, Any]) -> None:
@@ -56,7 +60,7 @@ def test_the_list_of_packages_is_what_is_on_disk(repository: Path, project: dict
 def test_every_folder_with_code_is_a_package(repository: Path) -> None:
     folders = {
         module.parent
-        for top in ("paxosblock", *ROLES, "tests", "benchmarks")
+        for top in ("paxosblock", *ROLES, "src/pyspark_paxosblock", "tests", "benchmarks")
         for module in (repository / top).rglob("*.py")
     }
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []

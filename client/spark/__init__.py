@@ -1,0 +1,1 @@
+"""PySpark's data source `paxosblock`; `paxosblock.spark.register` or a wheel make it known."""

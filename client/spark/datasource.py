@@ -1,0 +1,74 @@
+"""The data source as PySpark sees it: which class serves which use.
+
+Importing this loads nothing beside PySpark (see `pyspark_paxosblock`); every method imports what it
+needs, in the short-lived process in which Spark calls it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceArrowWriter,
+        DataSourceReader,
+        DataSourceStreamArrowWriter,
+        DataSourceStreamReader,
+    )
+    from pyspark.sql.types import StructType
+
+    from paxosblock.client.spark.options import Options, Use
+
+
+class PaxosBlockDataSource(DataSource):
+    """`format("paxosblock")`: files of a cluster for `read`, `write`, `readStream`, `writeStream`.
+
+    Whatever is wrong with the options raises a ConfigError on the driver, before any task starts.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """What users give to `format`."""
+        return "paxosblock"
+
+    def schema(self) -> StructType:
+        """The schema of the files at `path`, when the user names none; for both kinds of read."""
+        from paxosblock.client.spark.options import Use
+        from paxosblock.client.spark.source import infer_schema
+
+        return infer_schema(self._options(Use.READS))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`."""
+        from paxosblock.client.spark.options import Use
+        from paxosblock.client.spark.source import make_reader
+
+        return make_reader(schema, self._options(Use.READ))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For `spark.readStream`."""
+        from paxosblock.client.spark.options import Use
+        from paxosblock.client.spark.streaming_source import make_stream_reader
+
+        return make_stream_reader(schema, self._options(Use.STREAM_READ))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """For `df.write`."""
+        from paxosblock.client.spark.options import Use
+        from paxosblock.client.spark.sink import make_writer
+
+        return make_writer(schema, self._options(Use.WRITE), overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """For `df.writeStream`."""
+        from paxosblock.client.spark.options import Use
+        from paxosblock.client.spark.streaming_sink import make_stream_writer
+
+        return make_stream_writer(schema, self._options(Use.STREAM_WRITE), overwrite=overwrite)
+
+    def _options(self, use: Use) -> Options:
+        from paxosblock.client.spark.options import parse_options
+
+        return parse_options(self.options, use)

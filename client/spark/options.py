@@ -1,0 +1,248 @@
+"""The options of the data source: what users write, parsed once, on the driver.
+
+One table for all four uses. To add an option, add a field to `Options` and a line to `OPTIONS`;
+docs/spark.md lists the same names, which a test compares.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final, NoReturn, TypeVar
+
+from paxosblock.client.url import SCHEME, cluster_addresses, parse_url
+from paxosblock.config import ClientConfig, load_config
+from paxosblock.errors import ConfigError
+from paxosblock.protocol.types import Durability
+from paxosblock.units import DURATIONS, MIB, parse_duration, parse_size
+
+
+class Use(enum.Flag):
+    """What the data source is used for; an option that has no effect there is refused."""
+
+    READ = enum.auto()
+    WRITE = enum.auto()
+    STREAM_READ = enum.auto()
+    STREAM_WRITE = enum.auto()
+
+    READS = READ | STREAM_READ
+    WRITES = WRITE | STREAM_WRITE
+    ALL = READS | WRITES
+
+    @property
+    def label(self) -> str:
+        """Such as "streaming write"; "read" where Spark does not tell which."""
+        return _LABELS[self]
+
+
+_LABELS: Final = {
+    Use.READ: "batch read",
+    Use.WRITE: "batch write",
+    Use.STREAM_READ: "streaming read",
+    Use.STREAM_WRITE: "streaming write",
+    Use.READS: "read",
+}
+
+
+class FileFormat(enum.Enum):
+    """What the files contain. The value is what users write."""
+
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    """Arrow IPC streams; a file may hold several, one behind the other."""
+    CSV = "csv"
+    TEXT = "text"
+    """One string column, a line per row."""
+    BINARY = "binary"
+    """One binary column, its bytes one behind the other."""
+
+
+class Layout(enum.Enum):
+    """Where the rows of a micro-batch go."""
+
+    FILES = "files"
+    """New files in the directory `path`."""
+    APPEND = "append"
+    """The end of the one file `path`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a user asked for. Planners and tasks get it pickled."""
+
+    path: str
+    """In the cluster, absolute; a directory, or the file of the layout `append`."""
+    namenodes: tuple[str, ...]
+    """host:port of each NameNode."""
+    file_format: FileFormat = FileFormat.PARQUET
+    compression: str = ""
+    """A codec, "none", or "" for the format's own choice."""
+    row_group_bytes: int = 64 * MIB
+    """Arrow bytes that one row group of a parquet file is made of; a task holds so much."""
+    header: bool = False
+    """csv: the first line of each file names the columns."""
+    sep: str = ","
+    """csv: the character between two fields."""
+    layout: Layout = Layout.FILES
+    job_ttl_s: float = DURATIONS["d"] / DURATIONS["s"]
+    """How long files of a job that nobody ended stay; longer than any job may take."""
+    replication: int = 0
+    """Replicas of each block; 0: as the client is configured."""
+    durability: Durability | None = None
+    """What is safe when a task ends; None: as the client is configured."""
+    retry_for_s: float = -1.0
+    """How long a call is repeated while nobody answers; negative: as the client is configured."""
+
+    @property
+    def client_config(self) -> ClientConfig:
+        """The configuration of clients: this process's environment, then these options.
+
+        Raises ConfigError when the environment holds a setting that makes no sense.
+        """
+        return load_config(
+            ClientConfig,
+            flags={
+                "replication": self.replication or None,
+                "durability": None if self.durability is None else self.durability.value,
+                "retry_for": f"{self.retry_for_s:f}s" if self.retry_for_s >= 0 else None,
+            },
+        )
+
+
+E = TypeVar("E", bound=enum.Enum)
+
+
+def _member(kind: type[E]) -> Callable[[str], E]:
+    def parse(text: str) -> E:
+        found = [member for member in kind if member.value == text.strip().lower()]
+        if not found:
+            raise ConfigError("expected one of " + ", ".join(str(each.value) for each in kind))
+        return found[0]
+
+    return parse
+
+
+def _flag(text: str) -> bool:
+    match text.strip().lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise ConfigError("expected true or false")
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise ConfigError("expected a whole number from 1 on")
+    return int(text)
+
+
+def _size(text: str) -> int:
+    """The name says bytes, so a bare number is enough."""
+    size = parse_size(f"{text}B" if text.isascii() and text.isdigit() else text)
+    if size < 1:
+        raise ConfigError('expected a size above zero, such as "64MiB"')
+    return size
+
+
+def _duration(text: str) -> float:
+    duration = parse_duration(text)
+    if duration <= 0:
+        raise ConfigError('expected a duration above zero, such as "1d"')
+    return duration
+
+
+def _separator(text: str) -> str:
+    sign = {"\\t": "\t"}.get(text, text)
+    if len(sign) != 1 or not sign.isascii() or sign in '"\r\n':
+        raise ConfigError("expected one ASCII character, not a quote and not a line end")
+    return sign
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its name as the documentation spells it (case does not matter), the field of
+    `Options`, the uses it has an effect on, and its parser, which raises ConfigError."""
+
+    name: str
+    attribute: str
+    uses: Use
+    parse: Callable[[str], Any]
+
+
+OPTIONS: Final = (
+    Option("path", "path", Use.ALL, str),
+    Option("namenodes", "namenodes", Use.ALL, cluster_addresses),
+    Option("fileFormat", "file_format", Use.ALL, _member(FileFormat)),
+    Option("compression", "compression", Use.WRITES, lambda text: text.strip().lower()),
+    Option("rowGroupBytes", "row_group_bytes", Use.WRITES, _size),
+    Option("header", "header", Use.ALL, _flag),
+    Option("sep", "sep", Use.ALL, _separator),
+    Option("layout", "layout", Use.STREAM_WRITE, _member(Layout)),
+    Option("jobTtl", "job_ttl_s", Use.WRITES, _duration),
+    Option("replication", "replication", Use.WRITES, _count),
+    Option("durability", "durability", Use.WRITES, _member(Durability)),
+    Option("retryFor", "retry_for_s", Use.ALL, _duration),
+)
+
+_BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}
+
+OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
+"""Options that Spark itself takes and hands on."""
+
+
+def parse_options(written: Mapping[str, str], use: Use) -> Options:
+    """The options of one use of the data source.
+
+    `path` may be a URL `paxosblock://host:port/path`, which names the NameNodes too; without either
+    the environment variable PAXOSBLOCK_NAMENODES of the driver does.
+
+    Raises:
+        ConfigError: an option is unknown, has no effect for this use, or its value is wrong; no
+            path; no NameNodes. The message starts with the option's name.
+    """
+    values = {option.attribute: _parsed(option, text) for option, text in _known(written, use)}
+    path, namenodes = _target(str(values.pop("path", "")), values.pop("namenodes", None))
+    return Options(path=path, namenodes=namenodes, **values)
+
+
+def _known(written: Mapping[str, str], use: Use) -> Iterable[tuple[Option, str]]:
+    for name, text in written.items():
+        if name.lower() in OF_SPARK:
+            continue
+        option = _BY_NAME.get(name.lower())
+        if option is None:
+            _refuse_unknown(name, use)
+        if not use & option.uses:
+            raise ConfigError(f"option {option.name!r} has no effect on a {use.label}")
+        yield option, text
+
+
+def _refuse_unknown(name: str, use: Use) -> NoReturn:
+    usable = {option.name.lower(): option.name for option in OPTIONS if use & option.uses}
+    nearest = get_close_matches(name.lower(), usable, n=1, cutoff=0.0)[0]
+    raise ConfigError(f"unknown option {name!r}; did you mean {usable[nearest]!r}?")
+
+
+def _parsed(option: Option, text: str) -> Any:
+    try:
+        return option.parse(text)
+    except ConfigError as error:
+        raise ConfigError(f"option {option.name!r} = {text!r}: {error}") from error
+
+
+def _target(path: str, namenodes: tuple[str, ...] | None) -> tuple[str, tuple[str, ...]]:
+    """The path in the cluster and the NameNodes, each from wherever it was told."""
+    if path.startswith(SCHEME):
+        url = parse_url(path)
+        if namenodes is not None and set(namenodes) != set(url.namenodes):
+            raise ConfigError(f"option 'namenodes' and the path {path!r} name different clusters")
+        path, namenodes = url.path, url.namenodes
+    if not path:
+        raise ConfigError("option 'path' is missing: the path of a directory in the cluster")
+    if not path.startswith("/"):
+        raise ConfigError(f"option 'path' = {path!r}: expected an absolute path")
+    path = "/" + "/".join(name for name in path.split("/") if name)
+    return path, cluster_addresses(None) if namenodes is None else namenodes

@@ -1,0 +1,75 @@
+"""One Spark session and one cluster for all tests: both take seconds to start.
+
+A test that kills NameNodes, or that must not meet other tests' work, starts a cluster of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from paxosblock import Client, LocalCluster
+
+_numbers = itertools.count()
+
+DRIVER_MEMORY = "1g"
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Halves the time of a session that lives for a minute."""
+
+
+def spark_session(name: str, repository: Path) -> SparkSession:
+    """A session on two cores that gives each task three attempts.
+
+    Python workers inherit the environment that the JVM starts with.
+    """
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYTHONPATH"] = os.fspath(repository)  # for functions that tests define
+    builder = (
+        SparkSession.builder.appName(name)
+        .master("local[2,3]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", DRIVER_MEMORY)
+        .config("spark.driver.extraJavaOptions", QUICK_START)
+        .config("spark.sql.session.timeZone", "UTC")
+    )
+    return builder.getOrCreate()
+
+
+@pytest.fixture(scope="session")
+def spark(repository: Path) -> Iterator[SparkSession]:
+    """The session; it found the data source by itself."""
+    session = spark_session("tests", repository)
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LocalCluster]:
+    """One NameNode and three DataNodes, all of them well whenever a test starts."""
+    with LocalCluster(datanodes=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def fs(cluster: LocalCluster) -> Iterator[Client]:
+    """A client of the shared cluster."""
+    with Client(cluster.url) as client:
+        yield client
+
+
+@pytest.fixture
+def folder(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
+    """URL of a directory for one test, named after it; it does not exist yet."""
+    return f"{cluster.url}/{request.node.originalname}-{next(_numbers)}"
