@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers that do not run on asyncio."""
+"""Event loops of other threads, for callers that do not run on asyncio."""
 
 from __future__ import annotations
 
@@ -17,12 +17,59 @@ T = TypeVar("T")
 STOP_WITHIN_S: Final = 2.0
 
 
-class BackgroundLoop:
-    """Runs coroutines for other threads. It lives in the process that made it: not in a fork."""
+class OtherLoop:
+    """Runs coroutines on an event loop that another thread runs. Not in a fork of the process."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._process = os.getpid()
+        self._loop = loop
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a fork of the process that made it: then its thread is not here."""
+        return self._process != os.getpid()
+
+    @property
+    def usable(self) -> bool:
+        """Whether coroutines can be run from here: the loop was not stopped, this process did not
+        fork since, and this is not the loop's own thread, which would wait for itself.
+        """
+        return not (self.forked or self._loop.is_closed() or self._is_own_thread())
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Running[T]:
+        """Start `work` and do not wait for it.
+
+        Raises:
+            InvalidRequestError: this is a fork of the process that made the client, or the client
+                is closed, or it is called from a coroutine of its own.
+        """
+        if not self.usable:
+            work.close()
+            raise InvalidRequestError(
+                "a coroutine must not wait for its own event loop"
+                if self._is_own_thread()
+                else "the client is closed, or belongs to the process before fork"
+            )
+        return Running(self._loop, work)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` and return its result. An interrupt (Ctrl-C) cancels it."""
+        running = self.submit(work)
+        try:
+            return running.result()
+        except BaseException:
+            running.cancel()
+            raise
+
+    def _is_own_thread(self) -> bool:
+        return asyncio._get_running_loop() is self._loop
+
+
+class BackgroundLoop(OtherLoop):
+    """An event loop and its thread."""
 
     def __init__(self) -> None:
-        self._process = os.getpid()
-        self._loop = new_event_loop()
+        super().__init__(new_event_loop())
         # A daemon: a program that forgets to close a client must still be able to end.
         self._thread = threading.Thread(target=self._run, name="paxosblock-client", daemon=True)
         self._thread.start()
@@ -35,39 +82,13 @@ class BackgroundLoop:
             self._loop.close()
 
     @property
-    def forked(self) -> bool:
-        """Whether this is a fork of the process that made it: then its thread is not here."""
-        return self._process != os.getpid()
-
-    @property
     def usable(self) -> bool:
-        """Whether coroutines can run: it was not stopped, and this process did not fork since."""
-        return not self.forked and self._thread.is_alive()
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> Running[T]:
-        """Start `work` and do not wait for it.
-
-        Raises:
-            InvalidRequestError: this is a fork of the process that made the client, or the client
-                is closed.
-        """
-        if not self.usable:
-            work.close()
-            raise InvalidRequestError("the client is closed, or belongs to the process before fork")
-        return Running(self._loop, work)
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` and return its result. An interrupt (Ctrl-C) cancels it."""
-        running = self.submit(work)
-        try:
-            return running.result()
-        except BaseException:
-            running.cancel()
-            raise
+        """As `OtherLoop.usable`; the thread ends before the loop is closed."""
+        return super().usable and self._thread.is_alive()
 
     def stop(self, last: Coroutine[Any, Any, None]) -> None:
         """Run `last`, then end the thread; gives up after two seconds, so that nothing hangs."""
-        if not self.usable or threading.current_thread() is self._thread:
+        if not self.usable:
             last.close()
             return
         self.submit(_end_all(last)).wait(STOP_WITHIN_S)
