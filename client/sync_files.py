@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from paxosblock.client.background import BackgroundLoop, Running
+from paxosblock.client.background import OtherLoop, Running
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.receipt import FlushReceipt
@@ -31,7 +31,7 @@ class FileWriter(io.RawIOBase):
     raised by the next call. `flush` is `hflush`. Leaving `with` by an exception calls `abort`.
     """
 
-    def __init__(self, owner: object, background: BackgroundLoop, file: AsyncFileWriter) -> None:
+    def __init__(self, owner: object, background: OtherLoop, file: AsyncFileWriter) -> None:
         """`owner` lives as long as the file."""
         self._owner = owner
         self._background = background
@@ -182,7 +182,7 @@ class FileReader(io.RawIOBase):
     Iterating gives lines, as with any Python file; `pieces` gives the bytes as they come.
     """
 
-    def __init__(self, owner: object, background: BackgroundLoop, file: AsyncFileReader) -> None:
+    def __init__(self, owner: object, background: OtherLoop, file: AsyncFileReader) -> None:
         """`owner` lives as long as the file."""
         self._owner = owner
         self._background = background
