@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import uuid
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -16,6 +16,7 @@ from paxosblock.client.follow import follower
 from paxosblock.client.glob import glob
 from paxosblock.client.leases import LeaseKeeper
 from paxosblock.client.length import Consistency, consistency_of, snapshot
+from paxosblock.client.locations import BlockLocation, locations
 from paxosblock.client.namenode import NameNodes
 from paxosblock.client.session import Session
 from paxosblock.client.transport import DataConnections
@@ -23,6 +24,9 @@ from paxosblock.client.url import cluster_addresses
 from paxosblock.config import ClientConfig, load_config
 from paxosblock.errors import InvalidRequestError, NotDirectoryError, NotFoundError
 from paxosblock.namenode_api import (
+    APPEND,
+    APPLICATION,
+    CONCAT,
     CREATE,
     DELETE,
     LIST,
@@ -30,7 +34,12 @@ from paxosblock.namenode_api import (
     RENAME,
     STAT,
     TAKE_OVER,
+    TRANSACT,
+    AppendFile,
+    ApplicationRequest,
+    ApplicationVersion,
     BlockView,
+    ConcatFiles,
     CreateFile,
     DeletePath,
     FileStatus,
@@ -41,9 +50,11 @@ from paxosblock.namenode_api import (
     PathRequest,
     Rename,
     TakeOver,
+    Transact,
 )
 from paxosblock.protocol.types import BlockId, Durability, WriterId
 from paxosblock.rpc import RpcClient
+from paxosblock.transaction import Operation, TransactionOutcome
 from paxosblock.user import current_user
 from paxosblock.wire import MAX_CHUNK_BYTES
 
@@ -134,7 +145,8 @@ class AsyncClient:
             block_size, chunk_size: in bytes; a chunk is what the DataNodes vote on.
             durability: "disk" (a vote means stable storage) or "memory" (of several machines).
             window: chunks that may be under way; 1 is the seed's own protocol.
-            parent_must_exist: do not make missing directories.
+            parent_must_exist: do not make missing directories. When the directory is deleted
+                while the file is being written, the writer is fenced (FencedError).
 
             What is None is taken from the client's configuration.
 
@@ -165,6 +177,33 @@ class AsyncClient:
         )
         return AsyncFileWriter(
             self._session, status, writer, chunk_size_bytes=chunk_size, window=window
+        )
+
+    async def append(
+        self, path: str, *, chunk_size: int | None = None, window: int | None = None
+    ) -> AsyncFileWriter:
+        """Go on with a closed file, in a new block: `async with await fs.append(path) as out`.
+
+        Blocks have any length, so the last one stays as it is. Arguments: as `create`; the rest was
+        settled when the file was made.
+
+        Raises:
+            NotFoundError, IsDirectoryError: there is no file at `path`.
+            LeaseError: somebody is writing it.
+            InvalidRequestError: a number makes no sense.
+        """
+        chunk_size = self.config.chunk_size_bytes if chunk_size is None else chunk_size
+        window = self.config.window if window is None else window
+        _check_sizes(self.config.block_size_bytes, chunk_size, window)
+        writer = new_writer()
+        opened = await self._session.namenodes.call(APPEND, AppendFile(path, writer))
+        return AsyncFileWriter(
+            self._session,
+            opened.status,
+            writer,
+            chunk_size_bytes=chunk_size,
+            window=window,
+            previous=opened.last,
         )
 
     async def open(
@@ -207,6 +246,10 @@ class AsyncClient:
         status = await self._session.namenodes.call(TAKE_OVER, TakeOver(path))
         return status.length
 
+    async def locations(self, path: str) -> builtins.list[BlockLocation]:
+        """Where the blocks of a file are. Raises: as `open`."""
+        return await locations(self._session, path)
+
     # -- names ----------------------------------------------------------------------------------
 
     async def stat(self, path: str) -> FileStatus:
@@ -245,15 +288,26 @@ class AsyncClient:
         return [entry async for entry in glob(self, pattern)]
 
     async def mkdirs(
-        self, path: str, *, parents: bool = True, permission: int = 0o755
+        self,
+        path: str,
+        *,
+        parents: bool = True,
+        permission: int = 0o755,
+        ttl_s: float | None = None,
     ) -> FileStatus:
         """Make a directory. With `parents` also those above, and one that exists is fine.
 
+        Args:
+            ttl_s: its time to live in seconds, counted anew by each call: when it is over, the
+                directory is deleted with all that is in it, but not while a file below is being
+                written. Renaming the directory ends it.
+
         Raises:
+            InvalidRequestError: a time to live that is no time.
             ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
             OutcomeUnknownError: without `parents`: no answer came; it may have been made.
         """
-        request = MakeDirectories(path, parents, permission, current_user())
+        request = MakeDirectories(path, parents, permission, current_user(), ttl_s)
         return await self._session.namenodes.call(MKDIRS, request, idempotent=parents)
 
     async def rename(self, source: str, destination: str, *, overwrite: bool = False) -> FileStatus:
@@ -278,6 +332,66 @@ class AsyncClient:
         request = DeletePath(path, recursive)
         answer = await self._session.namenodes.call(DELETE, request, idempotent=False)
         return answer.existed
+
+    async def concat(self, target: str, sources: Sequence[str]) -> FileStatus:
+        """Move the blocks of closed files, in order, to the end of the closed file `target`.
+
+        No byte is copied. The sources are gone afterwards; who reads one goes on reading.
+
+        Raises:
+            NotFoundError, IsDirectoryError: one of them is no file.
+            LeaseError: one of them is being written.
+            InvalidRequestError: no source, a file twice, or more than BLOCKS_MOVED_MAX blocks.
+            OutcomeUnknownError: no answer came; it may have been done.
+        """
+        request = ConcatFiles(target, tuple(sources))
+        return await self._session.namenodes.call(CONCAT, request, idempotent=False)
+
+    # -- transactions ---------------------------------------------------------------------------
+
+    async def transact(
+        self,
+        ops: Sequence[Operation],
+        *,
+        transaction: tuple[str, int] | None = None,
+        keep_for_s: float | None = None,
+    ) -> TransactionOutcome:
+        """Apply all operations (`paxosblock.transaction`) in one step, or none of them.
+
+        Args:
+            ops: each sees the effects of those before it; at most OPERATIONS_MAX.
+            transaction: (application id, version). Versions of an application only go up: one that
+                is not above the last is not applied. So a transaction that is repeated, by the
+                client after a lost answer or by a program after a restart, is applied once.
+            keep_for_s: seconds after which the application's version is forgotten, counted from
+                its last transaction that was applied; None: never.
+
+        Raises:
+            PaxosBlockError: what the first operation that cannot be done raises by itself; its
+                text tells which one it is. Nothing was done.
+            InvalidRequestError: no operations or too many; a version below 0.
+            OutcomeUnknownError, DeadlineError: no answer came; without `transaction`, it may have
+                been applied, with it, nobody answered for the client's `retry_for`.
+        """
+        config, application = self.config, None
+        if transaction is not None:
+            application = ApplicationVersion(*transaction, uuid.uuid4().hex, keep_for_s)
+        request = Transact(
+            tuple(ops),
+            config.replication,
+            config.block_size_bytes,
+            config.durability,
+            current_user(),
+            application,
+        )
+        return await self._session.namenodes.call(
+            TRANSACT, request, idempotent=application is not None
+        )
+
+    async def transaction_status(self, app_id: str) -> int | None:
+        """The last version of an application that was applied, None when none is remembered."""
+        request = ApplicationRequest(app_id)
+        return (await self._session.namenodes.call(APPLICATION, request)).version
 
     # -- blocks without files, the seed's verbs -------------------------------------------------
 

@@ -27,6 +27,7 @@ from paxosblock.errors import (
     InvalidRequestError,
     LeaseError,
     NoSpaceError,
+    NotFoundError,
     PaxosBlockError,
     UnavailableError,
 )
@@ -63,7 +64,7 @@ class _Place:
 
 
 class AsyncFileWriter:
-    """A file that this client writes; made by `AsyncClient.create`.
+    """A file that this client writes; made by `AsyncClient.create` and `AsyncClient.append`.
 
     What was written is safe once `hflush`, `hsync` or `close` has returned. Memory is bounded: at
     most window x chunk size bytes are under way, and less than one chunk waits for more.
@@ -79,8 +80,9 @@ class AsyncFileWriter:
         *,
         chunk_size_bytes: int,
         window: int,
+        previous: BlockId = NO_BLOCK,
     ) -> None:
-        """`status` is the answer of CreateFile for `writer`."""
+        """`status` is the NameNode's answer to `writer`; `previous` the file's last block."""
         self.status = status
         self._session = session
         self._writer = writer
@@ -89,10 +91,10 @@ class AsyncFileWriter:
         self._buffer = ChunkBuffer(self.chunk_size)
         self._lock = asyncio.Lock()
         self._block: BlockWriter | None = None
-        self._previous = NO_BLOCK
+        self._previous = previous
         self._pending: deque[Chunk] = deque()  # not sent in the current block
-        self._cut_bytes = 0  # became chunks
-        self._finished_bytes = 0  # of the blocks before the current one
+        self._cut_bytes = status.length  # became chunks
+        self._finished_bytes = status.length  # of the blocks before the current one
         self._unsynced: list[BlockId] = []  # closed blocks that may not be on disk yet
         self._excluded: dict[StorageId, None] = {}
         self._place = _Place()
@@ -116,7 +118,7 @@ class AsyncFileWriter:
         return self._closed
 
     def tell(self) -> int:
-        """Bytes written so far, flushed or not."""
+        """Length of the file so far in bytes, flushed or not."""
         return self._cut_bytes + len(self._buffer)
 
     async def __aenter__(self) -> Self:
@@ -433,6 +435,9 @@ class AsyncFileWriter:
             return await request
         except (FencedError, LeaseError) as error:
             self._fenced = self._fence(str(error))
+            raise self._fenced from error
+        except NotFoundError as error:
+            self._fenced = self._fence("was deleted")
             raise self._fenced from error
 
     def _fence(self, why: str) -> FencedError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import weakref
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -14,11 +14,13 @@ from paxosblock.client.block_verbs import AsyncDataNode
 from paxosblock.client.check import BlockCheck
 from paxosblock.client.chunks import Buffer
 from paxosblock.client.length import Consistency
+from paxosblock.client.locations import BlockLocation
 from paxosblock.client.sync_files import FileReader, FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.namenode_api import BlockView, FileStatus, Member
 from paxosblock.protocol.messages import LastVote, Vote
 from paxosblock.protocol.types import BlockId, ChunkIndex, Durability, Generation
+from paxosblock.transaction import Operation, TransactionOutcome
 
 T = TypeVar("T")
 
@@ -124,6 +126,13 @@ class Client:
         file = self._run(made)
         return FileWriter(self, self._background, file)
 
+    def append(
+        self, path: str, *, chunk_size: int | None = None, window: int | None = None
+    ) -> FileWriter:
+        """Go on with a closed file, in a new block (see `AsyncClient.append`)."""
+        file = self._run(self._fs.append(path, chunk_size=chunk_size, window=window))
+        return FileWriter(self, self._background, file)
+
     def open(self, path: str, *, consistency: Consistency | str = Consistency.QUORUM) -> FileReader:
         """Read a file: `with fs.open(path) as f` (see `AsyncClient.open`)."""
         file = self._run(self._fs.open(path, consistency=consistency))
@@ -136,6 +145,10 @@ class Client:
     def take_over(self, path: str) -> int:
         """Fence the writer of a file, close it, return its length (`AsyncClient.take_over`)."""
         return self._run(self._fs.take_over(path))
+
+    def locations(self, path: str) -> builtins.list[BlockLocation]:
+        """Where the blocks of a file are (see `AsyncClient.locations`)."""
+        return self._run(self._fs.locations(path))
 
     # -- names ----------------------------------------------------------------------------------
 
@@ -159,9 +172,17 @@ class Client:
         """Files and directories that match a pattern, in order (see `AsyncClient.glob`)."""
         return self._run(self._fs.glob(pattern))
 
-    def mkdirs(self, path: str, *, parents: bool = True, permission: int = 0o755) -> FileStatus:
+    def mkdirs(
+        self,
+        path: str,
+        *,
+        parents: bool = True,
+        permission: int = 0o755,
+        ttl_s: float | None = None,
+    ) -> FileStatus:
         """Make a directory and, with `parents`, those above (see `AsyncClient.mkdirs`)."""
-        return self._run(self._fs.mkdirs(path, parents=parents, permission=permission))
+        made = self._fs.mkdirs(path, parents=parents, permission=permission, ttl_s=ttl_s)
+        return self._run(made)
 
     def rename(self, source: str, destination: str, *, overwrite: bool = False) -> FileStatus:
         """Move a file or directory in one step (see `AsyncClient.rename`)."""
@@ -170,6 +191,27 @@ class Client:
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Delete a file or directory; whether there was one (see `AsyncClient.delete`)."""
         return self._run(self._fs.delete(path, recursive=recursive))
+
+    def concat(self, target: str, sources: Sequence[str]) -> FileStatus:
+        """Move the blocks of closed files to the end of another (see `AsyncClient.concat`)."""
+        return self._run(self._fs.concat(target, sources))
+
+    # -- transactions ---------------------------------------------------------------------------
+
+    def transact(
+        self,
+        ops: Sequence[Operation],
+        *,
+        transaction: tuple[str, int] | None = None,
+        keep_for_s: float | None = None,
+    ) -> TransactionOutcome:
+        """Apply all operations in one step, or none of them (see `AsyncClient.transact`)."""
+        applied = self._fs.transact(ops, transaction=transaction, keep_for_s=keep_for_s)
+        return self._run(applied)
+
+    def transaction_status(self, app_id: str) -> int | None:
+        """The last version that was applied (see `AsyncClient.transaction_status`)."""
+        return self._run(self._fs.transaction_status(app_id))
 
     # -- blocks without files, the seed's verbs -------------------------------------------------
 

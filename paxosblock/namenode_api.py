@@ -19,6 +19,7 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
+from paxosblock.transaction import Operation, TransactionOutcome
 
 NO_BLOCK = BlockId(0)
 NO_FILE = 0
@@ -36,7 +37,8 @@ class FileStatus:
     """A file or directory as `stat` and `list` show it.
 
     `length` counts finalized blocks only while `open` (the file is being written); a reader learns
-    the rest from the DataNodes. Times are milliseconds since the epoch.
+    the rest from the DataNodes. Times are milliseconds since the epoch; `expires_ms` is when a
+    directory and all below it will be deleted, 0 for never.
     """
 
     path: str
@@ -52,6 +54,7 @@ class FileStatus:
     owner: str
     group: str
     permission: int
+    expires_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +94,16 @@ class FileView:
 
 @dataclass(frozen=True, slots=True)
 class MakeDirectories:
-    """`mkdir`; with `parents` missing ancestors are made and an existing directory is fine."""
+    """`mkdir`; with `parents` missing ancestors are made and an existing directory is fine.
+
+    With `ttl_s` the directory lives so many seconds from now on, also one that exists.
+    """
 
     path: str
     parents: bool = True
     permission: int = 0o755
     owner: str = ""
+    ttl_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +119,22 @@ class CreateFile:
     parent_must_exist: bool = False
     permission: int = 0o644
     owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFile:
+    """Open a closed file again, for `writer` to add blocks at its end; its lease starts."""
+
+    path: str
+    writer: WriterId
+
+
+@dataclass(frozen=True, slots=True)
+class Appendable:
+    """A file that was opened again, and its last block: `previous` of the first `AddBlock`."""
+
+    status: FileStatus
+    last: BlockId
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +198,57 @@ class TakeOver:
     """Fence the writer of a file, finalize its last block, close it (HDFS: recoverLease)."""
 
     path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConcatFiles:
+    """Move the blocks of closed files to the end of a closed file; the sources are gone then."""
+
+    target: str
+    sources: tuple[str, ...]
+
+
+# --- transactions --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationVersion:
+    """Makes a transaction idempotent: applied only if `version` is the highest of `app_id` so far.
+
+    `attempt` names the caller's one request: a copy of it that comes again is told that it was
+    applied. `keep_for_s` is how long the version is remembered; None: for ever.
+    """
+
+    app_id: str
+    version: int
+    attempt: str
+    keep_for_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transact:
+    """Apply all operations in one step, or none. The rest is for the files and directories made."""
+
+    operations: tuple[Operation, ...]
+    replication: int
+    block_size: int
+    durability: Durability
+    owner: str = ""
+    application: ApplicationVersion | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationRequest:
+    """Ask which version of an application was applied last."""
+
+    app_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationAnswer:
+    """The last version applied; None when none was, or it has been forgotten."""
+
+    version: int | None
 
 
 # --- files being written, blocks -----------------------------------------------------------------
@@ -383,10 +457,14 @@ class BlockExplanation:
 
 MKDIRS = Method("mkdirs", MakeDirectories, FileStatus)
 CREATE = Method("create", CreateFile, FileStatus)
+APPEND = Method("append", AppendFile, Appendable)
 STAT = Method("stat", PathRequest, FileStatus)
 LIST = Method("list", ListDirectory, Listing)
 RENAME = Method("rename", Rename, FileStatus)
 DELETE = Method("delete", DeletePath, Deletion)
+CONCAT = Method("concat", ConcatFiles, FileStatus)
+TRANSACT = Method("transact", Transact, TransactionOutcome)
+APPLICATION = Method("application", ApplicationRequest, ApplicationAnswer)
 TAKE_OVER = Method("take_over", TakeOver, FileStatus)
 GET_FILE = Method("get_file", PathRequest, FileView)
 ADD_BLOCK = Method("add_block", AddBlock, BlockView)

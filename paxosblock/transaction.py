@@ -1,0 +1,98 @@
+"""Changes of the namespace that happen together or not at all: what `Client.transact` takes.
+
+::
+
+    fs.transact(
+        [
+            AssertAbsent("/table/day=7"),
+            Rename("/table/_staging/day=7", "/table/day=7"),
+            Marker("/table/_SUCCESS"),
+        ],
+        transaction=("loader", 7),
+    )
+
+Each operation sees the effects of those before it in the list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+OPERATIONS_MAX = 10_000
+"""Operations of one transaction."""
+BLOCKS_MOVED_MAX = 4096
+"""Blocks that the concats of one transaction move, all together."""
+
+
+class AssertAbsent(msgspec.Struct, frozen=True, tag=True):
+    """There is nothing at `path`."""
+
+    path: str
+
+
+class AssertFile(msgspec.Struct, frozen=True, tag=True):
+    """A closed file is there; with this id, and this length in bytes, where they are given."""
+
+    path: str
+    file_id: int | None = None
+    length: int | None = None
+
+
+class MakeDirectory(msgspec.Struct, frozen=True, tag=True):
+    """Make a directory and those above it; one that is there is fine."""
+
+    path: str
+
+
+class Rename(msgspec.Struct, frozen=True, tag=True):
+    """Move a closed file, or a directory; `overwrite` replaces a file that is there.
+
+    To replace a directory, delete it in the operation before.
+    """
+
+    source: str
+    destination: str
+    overwrite: bool = False
+
+
+class Concat(msgspec.Struct, frozen=True, tag=True):
+    """Move the blocks of the closed files `sources`, in order, to the end of the closed `target`.
+
+    No byte is copied. The sources are gone afterwards; who reads one goes on reading.
+    """
+
+    target: str
+    sources: tuple[str, ...]
+
+
+class Delete(msgspec.Struct, frozen=True, tag=True):
+    """Delete a file, or a directory (with what is in it when `recursive`)."""
+
+    path: str
+    recursive: bool = False
+    must_exist: bool = False
+
+
+class Marker(msgspec.Struct, frozen=True, tag=True):
+    """Make an empty closed file, and the directories above it; replaces a closed file."""
+
+    path: str
+
+
+Operation = AssertAbsent | AssertFile | MakeDirectory | Rename | Concat | Delete | Marker
+"""One step of a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionOutcome:
+    """What became of a transaction that was not refused.
+
+    `applied` is False when this version of the application, or a later one, had been applied
+    before: then nothing was done. `version` is the last one applied; 0 where the transaction has
+    no application.
+    """
+
+    applied: bool
+    version: int
