@@ -1,0 +1,135 @@
+"""What one attempt of one task does: its rows become one file, which nobody sees yet.
+
+Spark starts attempts again, starts two of one task, and leaves some running after the job has
+ended. So every attempt has a file of its own, below a directory that ends with the job: one that
+is late finds no place to write to, and one that dies leaves what nobody names.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Self
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from paxosblock.client.spark.arrow_types import fit
+from paxosblock.client.spark.formats_write import extension_of, open_writer
+from paxosblock.client.spark.options import Options
+from paxosblock.client.sync import Client
+from paxosblock.client.sync_files import FileWriter
+
+TEMPORARY: Final = "_temporary"
+"""Name of the directory that jobs work in; every reader of the ecosystem skips names with `_`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Which attempt this is: of a partition of the data, by a number that is Spark's own."""
+
+    partition: int
+    number: int
+
+    @classmethod
+    def current(cls) -> Self:
+        """The attempt that this Python worker runs."""
+        context = TaskContext.get()
+        assert context is not None, "only a Spark task writes"
+        return cls(context.partitionId(), context.taskAttemptId())
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A closed file in a job's directory, and the name it gets when the job ends well."""
+
+    path: str
+    name: str
+    length: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written(WriterCommitMessage):
+    """What Spark takes from a task to `commit`: its files, none when it had no rows."""
+
+    partition: int
+    files: tuple[WrittenFile, ...] = ()
+
+
+def write_file(
+    options: Options,
+    schema: pa.Schema,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    attempt: Attempt,
+    job: str,
+    directory: str,
+    fs: Client,
+) -> WrittenFile:
+    """Stream `batches` to the DataNodes as one file in `directory`, which must exist.
+
+    Memory is bounded by the client's window and by what the format collects. When this returns, the
+    file is closed and safe.
+
+    Raises:
+        NotFoundError, FencedError: the directory is gone: the job has ended without this attempt.
+        PaxosBlockError: the cluster took not all of it. The file is left to whoever ends the job.
+    """
+    extension = extension_of(options)
+    name = f"part-{attempt.partition:04}-{job}-{attempt.number}"
+    # Numbers of attempts start again with every driver, and a crashed one may have left its files.
+    path = f"{directory}/{name}-{uuid.uuid4().hex[:8]}{extension}"
+    with fs.create(path, parent_must_exist=True) as file:
+        rows = _write(_Output(file), options, schema, batches)
+    return WrittenFile(path, name + extension, file.status.length, rows)
+
+
+def _write(
+    out: _Output, options: Options, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
+) -> int:
+    """Returns the number of rows. After an error pyarrow's writers no longer reach the file."""
+    rows = 0
+    try:
+        writer = open_writer(out, schema, options)
+        for batch in batches:
+            writer.write_batch(fit(batch, schema))
+            rows += batch.num_rows
+        writer.close()
+    finally:
+        out.detach()
+    return rows
+
+
+def first_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
+    """The same batches without the empty ones; None when there is not a single row."""
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    return None if first is None else itertools.chain((first,), filled)
+
+
+class _Output:
+    """What pyarrow writes to: a file without `flush`, which would wait for all DataNodes."""
+
+    closed = False
+
+    def __init__(self, file: FileWriter) -> None:
+        self._file: FileWriter | None = file
+
+    def write(self, data: bytes, /) -> int:
+        if self._file is not None:
+            self._file.write(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """The file is flushed when it is closed."""
+
+    def close(self) -> None:
+        """Whoever made the file closes it."""
+
+    def detach(self) -> None:
+        """From now on nothing arrives: pyarrow writes an end even when it is thrown away."""
+        self._file = None

@@ -1,0 +1,29 @@
+"""How a job's files become visible: lists of operations for one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from paxosblock.client.spark.attempts import TEMPORARY, WrittenFile
+from paxosblock.transaction import Delete, MakeDirectory, Operation, Rename
+
+
+def add_files(files: Iterable[WrittenFile], directory: str) -> list[Operation]:
+    """Move files under their final names into a directory that exists."""
+    return [Rename(file.path, f"{directory}/{file.name}") for file in files]
+
+
+def replace_files(files: Iterable[WrittenFile], directory: str, job: str) -> list[Operation]:
+    """Let `directory` hold these files and nothing else.
+
+    Whatever is there when the transaction is applied goes, other jobs' work under way too: they
+    are fenced. The files wait in a directory beside it, which exists only inside the transaction.
+    """
+    parent, _, name = directory.rpartition("/")
+    beside = f"{parent}/{TEMPORARY}-{name}-{job}"
+    return [
+        MakeDirectory(beside),
+        *add_files(files, beside),
+        Delete(directory, recursive=True),
+        Rename(beside, directory),
+    ]
