@@ -12,7 +12,7 @@ from paxosblock.client.block_verbs import AsyncDataNode, BlockVerbs
 from paxosblock.client.check import BlockCheck, check_block
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
-from paxosblock.client.follow import follower
+from paxosblock.client.follow import follower, wait_longer
 from paxosblock.client.glob import glob
 from paxosblock.client.leases import LeaseKeeper
 from paxosblock.client.length import Consistency, consistency_of, snapshot
@@ -237,6 +237,14 @@ class AsyncClient:
         """
         return follower(self._session, path, offset).run()
 
+    async def wait_longer(self, path: str, length: int, timeout_s: float) -> bool:
+        """Wait until a file has more than `length` bytes; False when it takes `timeout_s` or more.
+
+        For programs that look at a file now and then; the members of its last block are asked to
+        answer when they have more. Raises NotFoundError as `follow` does.
+        """
+        return await wait_longer(self._session, path, length, timeout_s)
+
     async def take_over(self, path: str) -> int:
         """Fence the writer of a file, close the file and return its length in bytes.
 
@@ -278,9 +286,9 @@ class AsyncClient:
             more = page.more and bool(page.entries)
             after = page.entries[-1].path.rpartition("/")[2] if page.entries else ""
 
-    async def page(self, path: str, after: str = "") -> Listing:
+    async def page(self, path: str, after: str = "", limit: int = 1000) -> Listing:
         """One page of `scan`: the entries behind the name `after`, and since when each is there."""
-        return await self._session.namenodes.call(LIST, ListDirectory(path, after))
+        return await self._session.namenodes.call(LIST, ListDirectory(path, after, limit))
 
     async def glob(self, pattern: str) -> builtins.list[FileStatus]:
         """Files and directories that match a pattern of `*`, `?` and `[...]` in each name, and of

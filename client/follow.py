@@ -7,7 +7,9 @@ answer when they have more (`Watch`); nobody is asked in a loop.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,7 +38,7 @@ class Follower:
     position: int
     _file_id: int | None = field(default=None, init=False)
 
-    async def run(self) -> AsyncIterator[bytes]:
+    async def run(self) -> AsyncGenerator[bytes]:
         """All bytes from `position` on, until the file is closed.
 
         Raises:
@@ -70,7 +72,7 @@ class Follower:
         self._file_id = view.status.file_id
         return view
 
-    async def _watch(self, block: BlockView) -> AsyncIterator[bytes]:
+    async def _watch(self, block: BlockView) -> AsyncGenerator[bytes]:
         """Deliver what is added to a block under construction, until its record changes."""
         known = 0
         while True:
@@ -81,7 +83,7 @@ class Follower:
             async for data in self._deliver([unfinalized_extent(block, read)]):
                 yield data
 
-    async def _deliver(self, extents: list[Extent]) -> AsyncIterator[bytes]:
+    async def _deliver(self, extents: list[Extent]) -> AsyncGenerator[bytes]:
         blocks = Blocks(self.session, extents)
         if self.position >= blocks.size_bytes:
             return
@@ -94,6 +96,28 @@ class Follower:
                 yield bytes(piece)
         finally:
             ahead.cancel()
+
+
+async def wait_longer(session: Session, path: str, length: int, timeout_s: float) -> bool:
+    """Wait until a file has more than `length` bytes; False when that takes `timeout_s` or more.
+
+    Also a closed file may get longer, by an append.
+
+    Raises:
+        NotFoundError: there is no such file, or it was deleted meanwhile.
+    """
+    backoff = Backoff(give_up_s=timeout_s, longest_s=LONGEST_PAUSE_S)
+    try:
+        async with asyncio.timeout(timeout_s) as limit:
+            while True:
+                async with contextlib.aclosing(follower(session, path, length).run()) as data:
+                    async for _ in data:
+                        return True
+                await backoff.pause()
+    except TimeoutError:
+        if not limit.expired():  # an error of ours, which the caller must hear
+            raise
+        return False
 
 
 def follower(session: Session, path: str, offset: int) -> Follower:

@@ -17,7 +17,7 @@ from paxosblock.client.length import Consistency
 from paxosblock.client.locations import BlockLocation
 from paxosblock.client.sync_files import FileReader, FileWriter
 from paxosblock.config import ClientConfig
-from paxosblock.namenode_api import BlockView, FileStatus, Member
+from paxosblock.namenode_api import BlockView, FileStatus, Listing, Member
 from paxosblock.protocol.messages import LastVote, Vote
 from paxosblock.protocol.types import BlockId, ChunkIndex, Durability, Generation
 from paxosblock.transaction import Operation, TransactionOutcome
@@ -142,6 +142,10 @@ class Client:
         """The bytes of a file as they are written, until it is closed (`AsyncClient.follow`)."""
         return self._iterate(self._fs.follow(path, offset))
 
+    def wait_longer(self, path: str, length: int, timeout_s: float) -> bool:
+        """Wait until a file has more than `length` bytes (see `AsyncClient.wait_longer`)."""
+        return self._run(self._fs.wait_longer(path, length, timeout_s))
+
     def take_over(self, path: str) -> int:
         """Fence the writer of a file, close it, return its length (`AsyncClient.take_over`)."""
         return self._run(self._fs.take_over(path))
@@ -167,6 +171,10 @@ class Client:
     def scan(self, path: str) -> Iterator[FileStatus]:
         """Like `list`, page by page, for directories of any size."""
         return self._iterate(self._fs.scan(path))
+
+    def page(self, path: str, after: str = "", limit: int = 1000) -> Listing:
+        """One page of `scan`, with the time line of the namespace (`AsyncClient.page`)."""
+        return self._run(self._fs.page(path, after, limit))
 
     def glob(self, pattern: str) -> builtins.list[FileStatus]:
         """Files and directories that match a pattern, in order (see `AsyncClient.glob`)."""

@@ -124,3 +124,30 @@ async def test_a_follower_of_a_replaced_file_does_not_mix_the_two() -> None:
             await asyncio.wait_for(tail.task, 10)
         assert tail.heard == b"old"
         await old.abort()
+
+
+async def test_waiting_for_more_ends_with_the_first_byte_that_is_flushed() -> None:
+    async with memory_cluster() as (_, fs), await fs.create("/a") as out:
+        await out.write(b"0123")
+        await out.hflush()
+        assert await fs.wait_longer("/a", 3, timeout_s=30)
+        waiting = asyncio.create_task(fs.wait_longer("/a", 4, timeout_s=30))
+        await out.write(b"4")
+        assert not waiting.done()
+        await out.hflush()
+        assert await waiting
+
+
+async def test_waiting_for_more_of_a_quiet_file_ends_in_time_whether_it_is_open_or_closed() -> None:
+    async with memory_cluster() as (_, fs):
+        async with await fs.create("/a") as out:
+            await out.write(b"0123")
+            await out.hflush()
+            assert not await fs.wait_longer("/a", 4, timeout_s=0.05)
+        assert not await fs.wait_longer("/a", 4, timeout_s=0.05)
+
+
+async def test_waiting_for_more_of_a_file_that_is_not_there_is_an_error() -> None:
+    async with memory_cluster() as (_, fs):
+        with pytest.raises(NotFoundError):
+            await fs.wait_longer("/nowhere", 0, timeout_s=30)
