@@ -27,10 +27,11 @@ from paxosblock.datanode.layout import (
 from paxosblock.datanode.meta import describe
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import record_start
+from paxosblock.datanode.spare import Spare
 from paxosblock.errors import NoSpaceError
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import AdoptLog, Replica
-from paxosblock.protocol.types import BlockId
+from paxosblock.protocol.types import FIRST_GENERATION, BlockId
 from paxosblock.wire import Buffer
 
 
@@ -51,13 +52,19 @@ class ReplicaStore:
         self.disk = disk
         self.folder = folder
         self.boot = boot
+        self.spare = Spare(disk, folder)
 
     def draft(self, block: BlockId, first: int) -> Draft:
         """A new draft for chunks of `block` from `first` on."""
         return Draft(self.disk, self.folder / TEMPORARY, block, first)
 
     def create(self, replica: Replica) -> ReplicaFiles:
-        """Make the files of an empty replica, durably (D1, D3)."""
+        """Make the files of an empty replica, durably: a new one (D1), or a promise (D3)."""
+        if replica.max_generation == FIRST_GENERATION:
+            return self._create(replica)
+        return self.spare.retried(lambda: self._create(replica))
+
+    def _create(self, replica: Replica) -> ReplicaFiles:
         path = self._data_path(replica, 0)
         handle = self.disk.create(path)
         try:
@@ -95,8 +102,8 @@ class ReplicaStore:
             self.disk.close(handle)
 
     def store_metadata(self, files: ReplicaFiles, replica: Replica) -> None:
-        """Replace the metadata, durably."""
-        self._publish(replica, files.copy)
+        """Replace the metadata, durably; the spare has the room when nobody else has."""
+        self.spare.retried(lambda: self._publish(replica, files.copy))
 
     def adopt(
         self, files: ReplicaFiles | None, after: Replica, effect: AdoptLog, draft: Draft | None
@@ -108,7 +115,7 @@ class ReplicaStore:
         """
         if files is None or (effect.keep == 0 and effect.append):
             return self._adopt_copy(files, after, draft)
-        return self._adopt_in_place(files, after, effect, draft)
+        return self.spare.retried(lambda: self._adopt_in_place(files, after, effect, draft))
 
     def drop(self, files: ReplicaFiles, replica: Replica) -> None:
         """Delete the replica, durably (D7)."""

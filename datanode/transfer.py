@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any, Final
 
 from paxosblock.calls import CallChannel, open_channel
@@ -114,7 +115,10 @@ class Transfer:
                     draft.block, holder.storage, _generations(request), draft.stop, stop
                 )
                 names, records = await _fetch_piece(channel, call)
-                await volume.run(draft.append, names, records)
+                append = partial(draft.append, names, records)
+                if isinstance(request, RecoveryWrite):
+                    append = partial(volume.store.spare.retried, append)
+                await volume.run(append)
         finally:
             channel.connection.close()
 

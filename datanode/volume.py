@@ -95,6 +95,7 @@ class Volume:
     async def load(self) -> list[Loaded]:
         """Load the replicas; none when the volume fails at it."""
         try:
+            await self.run(self.store.spare.give_back)
             return await self.run(load, self.store)
         except (StorageError, NoSpaceError) as error:
             self.fail(error)
@@ -122,10 +123,14 @@ class Volume:
             self.on_failure(self)
 
     def report(self, reserved_bytes: int) -> StorageReport:
-        """Its state for the NameNode; `free_bytes` leaves out what is kept in reserve. Blocks."""
+        """Its state for the NameNode; `free_bytes` leaves out what is kept in reserve. Blocks.
+
+        What the spare lacks is taken here, so that it gets room before others do.
+        """
         room, failed = Room(0, 0), self.failed
         if not failed:
             try:
+                self.store.spare.keep()
                 room = self.disk.room(self.folder)
             except StorageError as error:
                 failed = str(error)

@@ -30,6 +30,7 @@ from paxosblock.errors import (
     ExistsError,
     NotFoundError,
     OutcomeUnknownError,
+    StorageError,
     UnavailableError,
 )
 from paxosblock.namenode_api import (
@@ -46,7 +47,7 @@ HOST: Final = "127.0.0.1"
 STANDING_TIMEOUT_S: Final = 1.0
 _LAST_PORT: Final = (1 << 16) - 1
 _PORTS: Final = (15_000, 32_000)
-_NO_ANSWER: Final = (UnavailableError, DeadlineError, OutcomeUnknownError)
+_NO_ANSWER: Final = (UnavailableError, DeadlineError, OutcomeUnknownError, StorageError)
 
 
 class LocalCluster:

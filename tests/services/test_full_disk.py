@@ -1,0 +1,264 @@
+"""Real nodes on a real file system that has no room left in the middle of the work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from paxosblock import Client, LocalCluster, control
+from paxosblock.client.sync_files import FileWriter
+from paxosblock.config import ClientConfig
+from paxosblock.errors import NoSpaceError, OutcomeUnknownError, StorageError
+from paxosblock.node_process import Node
+from paxosblock.protocol.types import ChunkIndex, Generation, StorageId
+from paxosblock.units import MIB
+from tests.services.small_disk import SmallDisk, small_disk
+from tests.waiting import wait_until
+
+SETTINGS = {
+    "namenode": {"heartbeat_interval": "100ms", "block_size": "8MiB"},
+    "datanode": {"heartbeat_interval": "100ms", "reserved_space": "0B"},
+}
+PATIENT = ClientConfig(block_size_bytes=8 * MIB, retry_for_s=20.0)
+IMPATIENT = ClientConfig(block_size_bytes=8 * MIB, retry_for_s=1.0)
+NO_ROOM = "No space left on device"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    with small_disk(folder) as found:
+        if found is None:
+            pytest.skip("no right to mount, no user namespaces, and /dev/shm is large")
+        yield found
+
+
+def place(node: Node, disk: SmallDisk) -> None:
+    """Let the node keep its files on the small disk; it was not started yet."""
+    (folder,) = node.volumes
+    home = disk.folder / node.name
+    home.mkdir()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.symlink_to(home)
+
+
+@pytest.fixture
+def one_small(disk: SmallDisk, tmp_path: Path) -> Iterator[LocalCluster]:
+    """Four DataNodes, the first on the small disk."""
+    cluster = LocalCluster(datanodes=4, path=tmp_path / "cluster", settings=SETTINGS)
+    place(cluster.datanodes[0], disk)
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture
+def all_small(disk: SmallDisk, tmp_path: Path) -> Iterator[LocalCluster]:
+    """Three DataNodes, all on the small disk; the NameNode has room."""
+    cluster = LocalCluster(datanodes=3, path=tmp_path / "cluster", settings=SETTINGS)
+    for node in cluster.datanodes:
+        place(node, disk)
+    with cluster:
+        yield cluster
+
+
+def storage_of(cluster: LocalCluster, node: Node) -> StorageId:
+    (report,) = [each for each in cluster.status().datanodes if each.address == node.address]
+    return report.storages[0].storage
+
+
+def failures(cluster: LocalCluster) -> list[str]:
+    """Why volumes are not used any more."""
+    return [at.failed for node in cluster.status().datanodes for at in node.storages if at.failed]
+
+
+def test_a_datanode_that_runs_full_in_mid_block_costs_no_byte(
+    one_small: LocalCluster, disk: SmallDisk
+) -> None:
+    data, small = os.urandom(12 * MIB), one_small.datanodes[0]
+    storage = storage_of(one_small, small)
+    with Client(one_small.url, PATIENT) as fs, ExitStack() as files:
+        for path in ("/first", "/second"):  # whoever has no open block yet gets one of the second
+            out = files.enter_context(fs.create(path))
+            out.write(data[: 3 * MIB])
+            before = out.hflush()
+            if storage in before.replicas:
+                break
+        assert storage in before.replicas
+        disk.fill()
+        out.write(data[3 * MIB :])
+        after = out.hflush()
+        assert after.length == len(data)
+        assert storage not in after.replicas
+        assert NO_ROOM in small.log.read_text()
+        with fs.open(path) as file:
+            assert file.read() == data
+    assert failures(one_small) == []
+
+
+def fill_in_mid_block(disk: SmallDisk, out: FileWriter, data: bytes) -> NoSpaceError:
+    """Write half of `data` and flush it, take all room away, write the rest: how that fails."""
+    half = len(data) // 2
+    out.write(data[:half])
+    assert out.hflush().length == half
+    disk.fill()
+    with pytest.raises(NoSpaceError) as caught:
+        write_the_rest(out, data)
+    return caught.value
+
+
+def write_the_rest(out: FileWriter, data: bytes) -> None:
+    out.write(data[out.tell() :])
+    out.hflush()
+
+
+def test_when_every_datanode_is_full_the_writer_is_told_so_in_one_line(
+    all_small: LocalCluster, disk: SmallDisk
+) -> None:
+    with Client(all_small.url, IMPATIENT) as fs, fs.create("/file") as out:
+        error = fill_in_mid_block(disk, out, os.urandom(6 * MIB))
+        assert "no place for a block of 8388608 bytes" in str(error)
+        assert "full" in str(error)
+        assert "\n" not in str(error)
+        disk.empty()
+
+
+def test_what_was_acknowledged_is_read_while_every_datanode_is_full(
+    all_small: LocalCluster, disk: SmallDisk
+) -> None:
+    data = os.urandom(6 * MIB)
+    with Client(all_small.url, IMPATIENT) as fs, fs.create("/file") as out:
+        fill_in_mid_block(disk, out, data)
+        with fs.open("/file") as file:
+            assert file.read(3 * MIB) == data[: 3 * MIB]
+        disk.empty()
+
+
+def test_a_writer_goes_on_where_it_was_when_there_is_room_again(
+    all_small: LocalCluster, disk: SmallDisk
+) -> None:
+    data = os.urandom(6 * MIB)
+    with Client(all_small.url, PATIENT) as reader, Client(all_small.url, IMPATIENT) as fs:
+        with fs.create("/file") as out:
+            fill_in_mid_block(disk, out, data)
+            disk.empty()
+            wait_until(lambda: took_room(out), what="the NameNode to hear of the room")
+            write_the_rest(out, data)
+        with reader.open("/file") as file:
+            assert file.read() == data
+    assert failures(all_small) == []
+
+
+def took_room(out: FileWriter) -> bool:
+    try:
+        return bool(out.hflush())
+    except NoSpaceError:
+        return False
+
+
+def test_a_block_is_recovered_on_full_disks_with_the_longest_log(
+    all_small: LocalCluster, disk: SmallDisk
+) -> None:
+    """P2, D4: the one that is behind needs room for the chunk it lacks; its spare has that."""
+    first = Generation(0)
+    with Client(all_small.url, PATIENT) as fs:
+        view = fs.add_block()
+        block = view.record.block
+        nodes = [fs.datanode(member) for member in view.members]
+        for node in nodes:
+            node.write(block, first, ChunkIndex(0), b"1" * 4000)
+        nodes[0].write(block, first, ChunkIndex(1), b"2" * 300_000)
+        disk.fill()
+        away = view.members[2].address
+        next(each for each in all_small.datanodes if each.address == away).kill()
+        decided = fs.finalize_block(block).record
+        assert (decided.finalized, decided.length) == (True, 2)
+
+
+def test_a_datanode_that_was_killed_starts_again_on_a_full_disk(
+    all_small: LocalCluster, disk: SmallDisk
+) -> None:
+    data = os.urandom(3 * MIB)
+    with Client(all_small.url, PATIENT) as fs:
+        with fs.create("/file") as out:
+            out.write(data)
+        disk.fill()
+        for node in all_small.datanodes:
+            node.kill()
+        for node in all_small.datanodes:
+            node.start()
+        all_small.wait_registered()
+        with fs.open("/file") as file:
+            assert file.read() == data
+
+
+@pytest.fixture
+def small_namenode(disk: SmallDisk, tmp_path: Path) -> Iterator[LocalCluster]:
+    """A NameNode on the small disk, its DataNodes elsewhere."""
+    cluster = LocalCluster(datanodes=3, path=tmp_path / "cluster", settings=SETTINGS)
+    place(cluster.namenode, disk)
+    with cluster:
+        yield cluster
+
+
+def make_names_until_refused(fs: Client) -> list[str]:
+    """Make directories until the NameNode has no room for one; those that were answered."""
+    made: list[str] = []
+    with pytest.raises((StorageError, OutcomeUnknownError)) as caught:
+        make_names(fs, made)
+    assert NO_ROOM in str(caught.value)
+    assert "\n" not in str(caught.value)
+    return made
+
+
+def make_names(fs: Client, made: list[str]) -> None:
+    for number in range(1000):
+        fs.mkdirs(f"/{number:0200}")
+        made.append(f"/{number:0200}")
+
+
+def test_a_namenode_whose_disk_is_full_loses_nothing_it_answered(
+    small_namenode: LocalCluster, disk: SmallDisk
+) -> None:
+    with Client(small_namenode.url, IMPATIENT) as fs:
+        fs.mkdirs("/before")
+        disk.fill()
+        made = make_names_until_refused(fs)
+        disk.empty()
+        small_namenode.namenode.kill()
+        small_namenode.namenode.start()
+        small_namenode.wait_registered()
+        found = {entry.path for entry in fs.list("/")}
+        assert {"/before", *made} <= found
+        assert len(found) <= len(made) + 2, "at most the one whose outcome was unknown came to be"
+
+
+def test_a_namenode_whose_disk_is_full_is_not_healthy(
+    small_namenode: LocalCluster, disk: SmallDisk
+) -> None:
+    with Client(small_namenode.url, IMPATIENT) as fs:
+        disk.fill()
+        make_names_until_refused(fs)
+        assert not control.healthy(small_namenode.namenode.address)
+
+
+def test_the_others_go_on_when_the_disk_of_one_of_three_namenodes_is_full(
+    disk: SmallDisk, tmp_path: Path
+) -> None:
+    cluster = LocalCluster(3, 3, tmp_path / "cluster", settings=SETTINGS)
+    place(cluster.namenode, disk)
+    with cluster, Client(cluster.url, PATIENT) as fs:
+        fs.mkdirs("/before")
+        disk.fill()
+        names: list[str] = []
+        make_names(fs, names)
+        assert cluster.leader != cluster.namenode
+        disk.empty()
+        cluster.namenode.kill()
+        cluster.namenode.start()
+        cluster.wait_registered()
+        assert [entry.path for entry in fs.list("/")] == [*names, "/before"]
