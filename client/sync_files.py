@@ -8,13 +8,13 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from paxosblock.client.background import OtherLoop, Running
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.receipt import FlushReceipt
-from paxosblock.errors import InvalidRequestError
+from paxosblock.errors import InvalidRequestError, PaxosBlockError
 from paxosblock.namenode_api import FileStatus
 
 if TYPE_CHECKING:
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
 
 COPIED_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
+
+
+class _HandedOver(NamedTuple):
+    """A write on the other thread, and where the file stood before it."""
+
+    data: bytes | memoryview
+    start: int
+    running: Running[int]
 
 
 class FileWriter(io.RawIOBase):
@@ -37,7 +45,8 @@ class FileWriter(io.RawIOBase):
         self._background = background
         self._file = file
         self._buffer = bytearray()
-        self._handed_over: Running[int] | None = None
+        self._handed_over: _HandedOver | None = None
+        self._refused: bytes | memoryview = b""  # what a write that failed did not take
         self._position = 0
         self._released = False
 
@@ -70,15 +79,19 @@ class FileWriter(io.RawIOBase):
         size, chunk_size = len(view), self._file.chunk_size
         if self._buffer or size < chunk_size:
             taken = view[: chunk_size - len(self._buffer)]
-            self._buffer += taken
+            self._keep(taken)
             view = view[len(taken) :]
             if len(self._buffer) == chunk_size:
                 self._hand_over_buffer()
         whole = len(view) - len(view) % chunk_size
         self._hand_over_chunks(view[:whole])
-        self._buffer += view[whole:]
-        self._position += size
+        self._keep(view[whole:])
         return size
+
+    def _keep(self, data: memoryview) -> None:
+        """Take less than a chunk, to go with what comes."""
+        self._buffer += data
+        self._position += len(data)
 
     def hflush(self) -> FlushReceipt:
         """Wait until every reader will see what was written (see `AsyncFileWriter.hflush`)."""
@@ -113,7 +126,7 @@ class FileWriter(io.RawIOBase):
             return
         self._release()
         if self._handed_over is not None:
-            self._handed_over.cancel()
+            self._handed_over.running.cancel()
         if self._background.usable:
             self._background.run(self._file.abort())
 
@@ -154,22 +167,39 @@ class FileWriter(io.RawIOBase):
         if isinstance(view.obj, bytes):
             if view:
                 self._hand_over(view)
+                self._position += len(view)
             return
         step = max(1, COPIED_AT_ONCE_BYTES // self._file.chunk_size) * self._file.chunk_size
         for at in range(0, len(view), step):
-            self._hand_over(bytes(view[at : at + step]))
+            piece = bytes(view[at : at + step])
+            self._hand_over(piece)
+            self._position += len(piece)
 
     def _hand_over(self, data: bytes | memoryview) -> None:
         """Give `data` to the other thread, once it has dealt with what it got before."""
         self._wait()
-        self._handed_over = self._background.submit(self._file.write(data))
+        self._submit(data)
+
+    def _submit(self, data: bytes | memoryview) -> None:
+        start = self._file.tell()
+        running = self._background.submit(self._file.write(data))
+        self._handed_over = _HandedOver(data, start, running)
 
     def _wait(self) -> None:
-        """An interrupt while waiting loses nothing: the next call waits on."""
-        if self._handed_over is not None:
-            self._handed_over.wait()
-            handed_over, self._handed_over = self._handed_over, None
-            handed_over.result()
+        """Neither an interrupt nor an error loses anything: the next call waits on, or hands over
+        again what a write that failed did not take."""
+        if self._refused:
+            self._submit(self._refused)
+            self._refused = b""
+        if self._handed_over is None:
+            return
+        self._handed_over.running.wait()
+        handed_over, self._handed_over = self._handed_over, None
+        try:
+            handed_over.running.result()
+        except PaxosBlockError:
+            self._refused = handed_over.data[self._file.tell() - handed_over.start :]
+            raise
 
     def _check_open(self) -> None:
         if self.closed:

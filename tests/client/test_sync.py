@@ -13,21 +13,24 @@ import pytest
 
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.sync import Client
-from paxosblock.errors import DeadlineError, InvalidRequestError
-from paxosblock.protocol.types import ChunkIndex, Generation
+from paxosblock.client.sync_files import FileWriter
+from paxosblock.errors import DeadlineError, InvalidRequestError, PaxosBlockError
+from paxosblock.protocol.types import ChunkIndex, Generation, Reason
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 
 KIB = 1024
 
 
-async def using(work: Callable[[Client, MemoryCluster], None], count: int = 3) -> None:
+async def using(
+    work: Callable[[Client, MemoryCluster], None], count: int = 3, *, retry_for_s: float = 10.0
+) -> None:
     """Run `work` with a synchronous client on a thread of its own."""
 
     def run(cluster: MemoryCluster, fs: AsyncClient) -> None:
         with Client([cluster.address], fs.config) as client:
             work(client, cluster)
 
-    async with memory_cluster(count) as (cluster, fs):
+    async with memory_cluster(count, retry_for_s=retry_for_s) as (cluster, fs):
         await asyncio.to_thread(run, cluster, fs)
 
 
@@ -144,6 +147,48 @@ async def test_leaving_by_an_exception_drops_what_was_not_flushed() -> None:
         assert cluster.content("/a") == b"kept"
 
     await using(work)
+
+
+async def test_what_a_failed_write_did_not_take_is_written_by_the_next_call() -> None:
+    data = os.urandom(20 * KIB)
+
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        with fs.create("/a", chunk_size=KIB) as out:
+            out.write(data[:KIB])
+            out.hflush()
+            for node in cluster.nodes:
+                node.faults.refuse_writes = Reason.NO_SPACE
+            assert out.write(data[KIB:]) == 19 * KIB, "taken, and on its way"
+            with pytest.raises(PaxosBlockError):
+                out.hflush()
+            for node in cluster.nodes:
+                node.faults.refuse_writes = None
+            assert out.hflush().length == len(data)
+        assert cluster.content("/a") == data
+
+    await using(work, retry_for_s=0.3)
+
+
+def write_the_rest(out: FileWriter, data: bytes) -> None:
+    while out.tell() < len(data):
+        out.write(data[out.tell() : out.tell() + 700])
+
+
+async def test_after_a_failed_write_tell_says_what_was_taken() -> None:
+    data = os.urandom(20 * KIB)
+
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        with fs.create("/a", chunk_size=KIB) as out:
+            for node in cluster.nodes:
+                node.faults.refuse_writes = Reason.NO_SPACE
+            with pytest.raises(PaxosBlockError):
+                write_the_rest(out, data)
+            for node in cluster.nodes:
+                node.faults.refuse_writes = None
+            write_the_rest(out, data)
+        assert cluster.content("/a") == data
+
+    await using(work, retry_for_s=0.3)
 
 
 async def test_the_verbs_of_the_seed_write_and_finalize_a_block() -> None:
