@@ -11,8 +11,11 @@ from paxosblock.client.spark.datasource import PaxosBlockDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["PaxosBlockDataSource", "register"]
+    from paxosblock.client.sync import Client
+
+__all__ = ["PaxosBlockDataSource", "published_batch", "register"]
 
 
 def register(spark: SparkSession) -> None:
@@ -22,3 +25,19 @@ def register(spark: SparkSession) -> None:
     is needed.
     """
     spark.dataSource.register(PaxosBlockDataSource)
+
+
+def published_batch(fs: Client, query: StreamingQuery | str) -> int:
+    """Number of the last micro-batch of a streaming query that readers see; -1 when there is none.
+
+    Asks the cluster, so it holds for any program, and while the query is down. Beside
+    `query.lastProgress`, which tells what Spark has noted, it tells what is there.
+
+    Args:
+        query: the query, or its id, which `<checkpoint>/metadata` tells too.
+
+    Raises PaxosBlockError when the cluster does not answer.
+    """
+    from paxosblock.client.spark.streaming_sink import last_published
+
+    return last_published(fs, query if isinstance(query, str) else query.id)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from paxosblock.client.spark.attempts import TEMPORARY, WrittenFile
-from paxosblock.transaction import Delete, MakeDirectory, Operation, Rename
+from paxosblock.namenode_api import FileStatus
+from paxosblock.transaction import (
+    AssertAbsent,
+    AssertFile,
+    Concat,
+    Delete,
+    MakeDirectory,
+    Marker,
+    Operation,
+    Rename,
+)
 
 
 def add_files(files: Iterable[WrittenFile], directory: str) -> list[Operation]:
@@ -27,3 +37,18 @@ def replace_files(files: Iterable[WrittenFile], directory: str, job: str) -> lis
         Delete(directory, recursive=True),
         Rename(beside, directory),
     ]
+
+
+def append_files(
+    files: Iterable[WrittenFile], target: str, seen: FileStatus | None
+) -> list[Operation]:
+    """Move the blocks of files to the end of `target`, if it is still as it was `seen`.
+
+    None: it was not there, and is made.
+    """
+    sources = tuple(file.path for file in files)
+    if not sources:
+        return []
+    if seen is None:
+        return [AssertAbsent(target), Marker(target), Concat(target, sources)]
+    return [AssertFile(target, seen.file_id, seen.length), Concat(target, sources)]

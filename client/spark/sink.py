@@ -116,7 +116,6 @@ class BatchWriter(DataSourceArrowWriter):
         )
         changes += [Delete(self.directory, recursive=True), Marker(f"{path}/{SUCCESS}")]
         with client_of(self._options) as fs:
-            # Not applied now means applied before: only an earlier request of this very call.
             fs.transact(changes, transaction=(self.application, 0), keep_for_s=KEPT_FOR_S)
             _remove_empty(fs, f"{path}/{TEMPORARY}")
         _logger.info(
@@ -131,13 +130,14 @@ class BatchWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: drop the attempts' files, and fence those that are still at it.
 
-        Spark also calls this when `commit` raised. What was published then stays.
+        Spark also calls this when `commit` raised. Both are the same version of one application:
+        whichever the cluster applies first is what became of the job, and the other does nothing.
         """
+        changes = [Delete(self.directory, recursive=True)]
         with client_of(self._options) as fs:
-            if fs.transaction_status(self.application) is not None:
+            ended = fs.transact(changes, transaction=(self.application, 0), keep_for_s=KEPT_FOR_S)
+            if not ended.applied:
                 _logger.warning("job %s was reported as failed, but is published", self.job)
-                return
-            fs.delete(self.directory, recursive=True)
             _remove_empty(fs, f"{self._options.path}/{TEMPORARY}")
 
 
