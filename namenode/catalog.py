@@ -15,8 +15,9 @@ from functools import partial
 from typing import TypeVar
 
 from paxosblock.errors import NotReadyError, PaxosBlockError
-from paxosblock.namenode import blocks, garbage, keys, namespace, tree
+from paxosblock.namenode import blocks, garbage, keys, namespace, transactions, tree
 from paxosblock.namenode.blocks import Closed
+from paxosblock.namenode.concat import concat
 from paxosblock.namenode.draft import Draft
 from paxosblock.namenode.garbage import Swept
 from paxosblock.namenode.ids import IdPool, block_id, was_allocated
@@ -36,6 +37,7 @@ from paxosblock.namenode.records import (
 from paxosblock.namenode_api import (
     NO_FILE,
     AddBlock,
+    ConcatFiles,
     CreateFile,
     DeletePath,
     Deletion,
@@ -45,10 +47,12 @@ from paxosblock.namenode_api import (
     Listing,
     MakeDirectories,
     Rename,
+    Transact,
 )
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.types import BlockId, Generation, StorageId, WriterId
+from paxosblock.transaction import TransactionOutcome
 
 ATTEMPTS = 100
 """How often an operation is decided again before the caller is asked to come back later."""
@@ -109,23 +113,46 @@ class Catalog:
 
     async def make_directories(self, request: MakeDirectories) -> FileStatus:
         """`mkdir`."""
-        return await self._in_namespace(namespace.make_directories, request, request.path)
+        count = len(split(request.path))
+        return await self._in_namespace(namespace.make_directories, request, count)
 
     async def create(
         self, request: CreateFile, held_by_other: Callable[[FileInode], bool] = nobody_holds
     ) -> FileInode:
         """Make an empty file for `request.writer`."""
-        return await self._in_namespace(namespace.create, request, request.path, held_by_other)
+        count = len(split(request.path))
+        return await self._in_namespace(namespace.create, request, count, held_by_other)
 
     async def rename(
         self, request: Rename, held_by_other: Callable[[FileInode], bool] = nobody_holds
     ) -> FileStatus:
         """Move a file or directory."""
-        return await self._in_namespace(namespace.rename, request, "/", held_by_other)
+        return await self._in_namespace(namespace.rename, request, 0, held_by_other)
 
     async def delete(self, request: DeletePath) -> Deletion:
         """Unlink a file or directory; `sweep` frees what hung on it."""
-        return await self._in_namespace(namespace.delete, request, "/")
+        return await self._in_namespace(namespace.delete, request, 0)
+
+    async def concat(self, request: ConcatFiles) -> FileStatus:
+        """Move the blocks of closed files to the end of another."""
+
+        def decide(draft: Draft, request: ConcatFiles, context: Context) -> FileStatus:
+            concat(draft, request.target, request.sources, context)
+            return tree.status(draft, request.target, tree.find_inode(draft, request.target))
+
+        return await self._in_namespace(decide, request, 0)
+
+    async def transact(
+        self, request: Transact, held_by_other: Callable[[FileInode], bool] = nobody_holds
+    ) -> TransactionOutcome:
+        """All operations of the request, or none."""
+        count = transactions.new_inodes(request.operations)
+        return await self._in_namespace(transactions.transact, request, count, held_by_other)
+
+    async def application_version(self, app_id: str) -> int | None:
+        """The last version of an application that was applied."""
+        last = transactions.last_applied(await self._store.barrier(), app_id)
+        return None if last is None else last.version
 
     async def stat(self, path: str) -> FileStatus:
         """What `path` names."""
@@ -162,6 +189,10 @@ class Catalog:
         view = await self._store.barrier()
         inode, path = blocks.file_and_path(view, number)
         return tree.status(view, path, inode)
+
+    def shown(self, path: str, inode: FileInode) -> FileStatus:
+        """What `stat` shows of a file that a change has just returned, with no round for it."""
+        return tree.status(self._store.view(), path, inode)
 
     async def unfinished(self, number: int) -> tuple[BlockEntry, ...]:
         """The blocks of a file whose length is not decided yet."""
@@ -359,11 +390,11 @@ class Catalog:
         self,
         decide: Callable[[Draft, Request, Context], T],
         request: Request,
-        path: str,
+        count: int,
         held_by_other: Callable[[FileInode], bool] = nobody_holds,
     ) -> T:
-        """Run an operation that may make as many inodes as `path` has names."""
-        numbers = await self._files.take(len(split(path)))
+        """Run an operation that makes at most `count` files and directories."""
+        numbers = await self._files.take(count)
         now_ms = self._clock_ms()
         return await self._change(
             lambda draft: decide(draft, request, Context(iter(numbers), now_ms, held_by_other))

@@ -52,13 +52,14 @@ class IdPool:
         Raises:
             NotReadyError: other NameNodes reserve all the time.
         """
-        async with self._refilling:
-            if self._stop - self._next < count:
-                self._next = await self._reserve(max(count, RANGE))
-                self._stop = self._next + max(count, RANGE)
-            taken = range(self._next, self._next + count)
-            self._next = taken.stop
-            return taken
+        while self._stop - self._next < count:
+            async with self._refilling:
+                if self._stop - self._next < count:  # nobody else has refilled it meanwhile
+                    self._next = await self._reserve(max(count, RANGE))
+                    self._stop = self._next + max(count, RANGE)
+        taken = range(self._next, self._next + count)
+        self._next = taken.stop
+        return taken
 
     async def _reserve(self, count: int) -> int:
         for _ in range(ATTEMPTS):

@@ -16,9 +16,11 @@ from paxosblock.namenode.placement import Wish, place
 from paxosblock.namenode.records import BlockEntry, FileInode
 from paxosblock.namenode_api import (
     ADD_BLOCK,
+    APPLICATION,
     BLOCK_REPORT,
     CLOSE_FILE,
     CLUSTER_STATUS,
+    CONCAT,
     CREATE,
     DELETE,
     EXPLAIN,
@@ -36,7 +38,10 @@ from paxosblock.namenode_api import (
     SEAL_BLOCK,
     STAT,
     TAKE_OVER,
+    TRANSACT,
     AddBlock,
+    ApplicationAnswer,
+    ApplicationRequest,
     BadReplica,
     BlockExplanation,
     BlockReport,
@@ -45,6 +50,7 @@ from paxosblock.namenode_api import (
     CloseFile,
     ClusterStatus,
     ClusterStatusRequest,
+    ConcatFiles,
     CreateFile,
     DeletePath,
     Deletion,
@@ -62,9 +68,11 @@ from paxosblock.namenode_api import (
     Renewed,
     RenewLeases,
     TakeOver,
+    Transact,
 )
 from paxosblock.protocol.types import StorageId, WriterId
 from paxosblock.rpc import RpcRouter
+from paxosblock.transaction import TransactionOutcome
 
 _log = logging.getLogger(__name__)
 
@@ -98,11 +106,14 @@ class Service:
             answer(method, as_leader)
 
         lead(MKDIRS, self.mkdirs)
-        lead(CREATE, self.create, several_steps=True)
+        lead(CREATE, self.create)
         lead(STAT, self.stat)
         lead(LIST, self.list)
         lead(RENAME, self.rename)
         lead(DELETE, self.delete)
+        lead(CONCAT, self.concat)
+        lead(TRANSACT, self.transact)
+        lead(APPLICATION, self.application)
         lead(TAKE_OVER, self.take_over, several_steps=True)
         lead(GET_FILE, self.get_file)
         lead(ADD_BLOCK, self.add_block)
@@ -138,7 +149,7 @@ class Service:
         _log.info(
             "create", extra=facts(path=request.path, file=inode.number, writer=request.writer)
         )
-        return await self._node.catalog.file_status(inode.number)
+        return self._node.catalog.shown(request.path, inode)
 
     async def stat(self, request: PathRequest) -> FileStatus:
         """Show a file or directory."""
@@ -163,6 +174,33 @@ class Service:
             self._node.housekeeper.garbage_waits()
             _log.info("delete", extra=facts(path=request.path, recursive=request.recursive))
         return deletion
+
+    async def concat(self, request: ConcatFiles) -> FileStatus:
+        """Move the blocks of closed files to the end of another."""
+        status = await self._node.catalog.concat(request)
+        _log.info("concat", extra=facts(path=request.target, sources=len(request.sources)))
+        return status
+
+    async def transact(self, request: Transact) -> TransactionOutcome:
+        """Apply many operations in one step, or none."""
+        checks.check_transact(request)
+        outcome = await self._node.catalog.transact(request, self._is_held)
+        self._node.housekeeper.garbage_waits()
+        _log.info(
+            "transaction",
+            extra=facts(
+                operations=len(request.operations),
+                application=request.application.app_id if request.application else "",
+                version=outcome.version,
+                applied=outcome.applied,
+            ),
+        )
+        return outcome
+
+    async def application(self, request: ApplicationRequest) -> ApplicationAnswer:
+        """Tell which version of an application was applied last."""
+        checks.check_application(request)
+        return ApplicationAnswer(await self._node.catalog.application_version(request.app_id))
 
     async def take_over(self, request: TakeOver) -> FileStatus:
         """Fence a file's writer, finalize its last block, close it."""

@@ -35,6 +35,8 @@ def set_up_logs(node: str, level: str = "info", stream: TextIO | None = None) ->
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter(node))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # A NameNode logs every change of a name; what no line shows need not be found out for each.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 class LineFormatter(logging.Formatter):

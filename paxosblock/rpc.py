@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import logging
 import os
 import time
@@ -45,6 +46,7 @@ REQUEST_ID: ContextVar[str] = ContextVar("paxosblock_request_id")
 
 _HEADERS: Final = {"Content-Type": CONTENT_TYPE}
 _REQUEST_ID_HEADER: Final = "X-Request-Id"
+_REQUEST_NUMBERS: Final = itertools.count(int.from_bytes(os.urandom(7), "big"))
 _ENCODER = msgspec.msgpack.Encoder()
 _log = logging.getLogger(__name__)
 
@@ -239,4 +241,5 @@ def _reason(error: OSError) -> str:
 
 
 def _new_request_id() -> str:
-    return os.urandom(8).hex()
+    """Names a call: a random start for each process, then counted."""
+    return f"{next(_REQUEST_NUMBERS):016x}"

@@ -187,8 +187,12 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
                 return
             limits = options.append_entries_max, options.append_bytes_max
             entries = self.log.slice(first, *limits)
-            self.log.next_index[peer] = first + len(entries)
-            progress.in_flight[self._sequence + 1] = first + len(entries) - 1
+            end = first + len(entries)
+            few = end > self.log.last_log_index and len(entries) < options.append_full
+            if few and progress.in_flight:
+                return  # they go together with what comes until the answer does
+            self.log.next_index[peer] = end
+            progress.in_flight[self._sequence + 1] = end - 1
             self._send(peer, first - 1, entries)
 
     def _send_heartbeat(self, peer: str) -> None:

@@ -15,6 +15,9 @@ class Options:
     random value each time) asks whether it might be elected. A leader that does not reach a
     majority for `election_min_s` steps down. At most `apply_entries_max` entries are applied in one
     turn of the event loop, so that catching up delays no heartbeat.
+
+    At most `append_window` messages are on their way to a member. While there is one, fewer than
+    `append_full` entries wait for its answer and go together: a message costs more than an entry.
     """
 
     heartbeat_s: float = 0.1
@@ -24,6 +27,7 @@ class Options:
     append_entries_max: int = 4096
     append_bytes_max: int = 1 << 20
     append_window: int = 4
+    append_full: int = 256
     apply_entries_max: int = 256
     snapshot_chunk_bytes: int = 1 << 20
     pending_max: int = 16_384

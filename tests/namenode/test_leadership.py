@@ -13,6 +13,7 @@ from paxosblock.config import NameNodeConfig
 from paxosblock.errors import (
     CorruptionError,
     ExistsError,
+    FencedError,
     NotLeaderError,
     OutcomeUnknownError,
     UnavailableError,
@@ -26,13 +27,13 @@ from paxosblock.namenode.recoverer import PATIENCE_FIRST_S
 from paxosblock.namenode.service import Service
 from paxosblock.namenode_api import (
     CLOSE_FILE,
-    CREATE,
     FINALIZE_BLOCK,
     GET_BLOCK,
     MKDIRS,
     RENEW_LEASES,
     SEAL_BLOCK,
     STAT,
+    TAKE_OVER,
     BlockRequest,
     CloseFile,
     DeletePath,
@@ -41,6 +42,7 @@ from paxosblock.namenode_api import (
     PathRequest,
     RenewLeases,
     StorageReport,
+    TakeOver,
 )
 from paxosblock.protocol.messages import Delete
 from paxosblock.protocol.types import BlockId, Generation, StorageId
@@ -333,11 +335,12 @@ async def test_a_call_that_waits_for_reports_ends_as_unknown_when_leadership_is_
 async def test_a_call_whose_later_step_failed_does_not_claim_that_nothing_was_done(
     pair: Pair,
 ) -> None:
-    await pair.a.create("/other")  # ids are reserved
+    file = await pair.a.create("/f")
     pair.a.members.trouble = [UnavailableError("this member does not lead any more")]
     with pytest.raises(OutcomeUnknownError, match="NameNode a lost leadership"):
-        await pair.a.call(CREATE, create_request("/f"))
-    assert (await pair.a.call(STAT, PathRequest("/f"))).open
+        await pair.a.call(TAKE_OVER, TakeOver("/f"))
+    with pytest.raises(FencedError):
+        await pair.a.call(CLOSE_FILE, CloseFile(file, ANN))
 
 
 async def test_a_call_that_failed_before_its_first_change_did_nothing(pair: Pair) -> None:

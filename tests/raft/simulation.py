@@ -62,6 +62,7 @@ def options_of(rng: random.Random) -> Options:
         commit_timeout_s=rng.choice((0.5, 5.0)),
         append_entries_max=rng.choice((1, 2, 1024)),
         append_window=rng.choice((1, 4)),
+        append_full=rng.choice((1, 3)),
         apply_entries_max=rng.choice((1, 3, 256)),
         snapshot_chunk_bytes=rng.choice((64, 1024, 1 << 18)),
         limits=Limits(

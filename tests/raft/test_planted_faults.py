@@ -69,10 +69,10 @@ SEEN_BY_A_TEST: dict[Plant, Callable[[], None]] = {
 
 SEEN_BY_A_SEED: dict[Plant, int] = {
     faults.half_is_a_majority: 0,
-    faults.compaction_forgets_too_much: 4,
+    faults.compaction_forgets_too_much: 20,
     faults.followers_acknowledge_before_the_sync: 8,
-    faults.followers_cut_without_a_conflict: 2,
-    faults.checksums_are_not_checked: 15,
+    faults.followers_cut_without_a_conflict: 3,
+    faults.checksums_are_not_checked: 3,
     faults.votes_only_in_memory: 0,
     faults.votes_are_counted_instead_of_voters: 7,
 }
