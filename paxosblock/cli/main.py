@@ -21,6 +21,7 @@ ENTRIES = {
     "cluster": Entry("paxosblock.cli.cluster", "Run a cluster on this machine: up, down, status."),
     "admin": Entry("paxosblock.cli.admin", "Look after a cluster: report."),
     "fs": Entry("paxosblock.cli.fs", "Files, with the verbs and flags of `hdfs dfs`."),
+    "spark": Entry("paxosblock.cli.spark", "Jobs on Spark: distcp, fsck, compact."),
     "explain": Entry("paxosblock.cli.explain", "Show a block's generations and votes by replica."),
     "namenode": Entry("paxosblock.cli.nodes", "Run one NameNode."),
     "datanode": Entry("paxosblock.cli.nodes", "Run one DataNode."),

@@ -1,0 +1,5 @@
+"""Jobs that Spark spreads over its executors: `fsck`, `distcp`, `compact`.
+
+Each is one function with a Spark session as its first argument; the command line is
+`paxosblock spark`. What the tasks do is plain code on `Client`, so it is tested without Spark, too.
+"""

@@ -1,0 +1,211 @@
+"""Job: make few large files of the many small ones of a directory, while others read it.
+
+A directory changes in one transaction: whoever lists it finds the small files or the large ones.
+The small ones are kept aside for a while, so whoever has opened one goes on reading it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from paxosblock.client.spark.jobs.copying import in_one_line
+from paxosblock.client.spark.jobs.folder import unfinished_folder
+from paxosblock.client.spark.jobs.merging import (
+    SUFFIXES,
+    Group,
+    Merged,
+    MergeFormat,
+    MergeWork,
+    Small,
+)
+from paxosblock.client.spark.jobs.spread import Watch, nobody, spread
+from paxosblock.client.spark.jobs.walk import walk
+from paxosblock.client.sync import Client
+from paxosblock.errors import (
+    InvalidRequestError,
+    NotDirectoryError,
+    PaxosBlockError,
+)
+from paxosblock.namenode_api import FileStatus, Kind
+from paxosblock.transaction import OPERATIONS_MAX, AssertFile, Operation, Rename
+
+FILES_AT_ONCE: Final = OPERATIONS_MAX // 3
+"""Of one directory, so that its change fits one transaction; the next run takes the next ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactOptions:
+    """What is merged, and into what."""
+
+    target_bytes: int = 128 * 1024**2
+    """Merged files get about so long, in bytes of the small ones."""
+    small_bytes: int = 64 * 1024**2
+    """Shorter files are merged."""
+    recursive: bool = False
+    """Also the directories below, each for itself."""
+    format: MergeFormat | None = None
+    """What all files hold; None: what each name's ending says, and others are left alone."""
+    header: bool = False
+    """csv files begin with a line that names the columns."""
+    keep_for_s: float = 3600.0
+    """How long the small files are kept aside."""
+
+    def check(self) -> None:
+        """Raise InvalidRequestError when a number makes no sense."""
+        if not 0 < self.small_bytes <= self.target_bytes:
+            raise InvalidRequestError(
+                f"small files of up to {self.small_bytes} bytes cannot become files of "
+                f"{self.target_bytes} bytes: the first must be at least 1, and not the larger one"
+            )
+        if self.keep_for_s <= 0:
+            raise InvalidRequestError("the small files must be kept for some time")
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedDirectory:
+    """What was done to one directory; with an `error` nothing was."""
+
+    path: str
+    merged: int
+    into: int
+    size_bytes: int
+    left_alone: int
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactReport:
+    """What `compact` did."""
+
+    path: str
+    directories: tuple[CompactedDirectory, ...]
+    seconds: float
+
+    @property
+    def failed(self) -> bool:
+        """Whether some directory could not be compacted."""
+        return any(directory.error for directory in self.directories)
+
+
+def compact(
+    spark: SparkSession,
+    namenodes: Sequence[str],
+    path: str,
+    options: CompactOptions | None = None,
+    watch: Watch = nobody,
+) -> CompactReport:
+    """Merge the small files of the directory `path` of the cluster at `namenodes`.
+
+    Files are taken in the order of their names; those that are being written, or whose names begin
+    with "_" or ".", are left alone. `watch` is told how many bytes there are to merge, and have
+    been.
+
+    Raises:
+        NotFoundError, NotDirectoryError: `path` is no directory.
+        InvalidRequestError: the options make no sense.
+        UnavailableError: no NameNode answers.
+    """
+    options = options or CompactOptions()
+    options.check()
+    begin, job = time.monotonic(), uuid.uuid4().hex
+    with Client(namenodes) as fs:
+        if fs.stat(path).kind is not Kind.DIRECTORY:
+            raise NotDirectoryError(f"'{path}': is a file; compact takes a directory", path=path)
+        plans = list(_plan(fs, path, options))
+        groups = [group for plan in plans for group in plan.groups]
+        with contextlib.ExitStack() as folders:
+            for plan in plans:
+                if plan.groups:
+                    folders.enter_context(unfinished_folder(fs, plan.path, job))
+            work = MergeWork(tuple(namenodes), job, options.header)
+            merged = spread(spark, groups, lambda group: group.weight, work, watch)
+            done = tuple(_publish(fs, plan, job, merged, options) for plan in plans)
+    return CompactReport(path, done, time.monotonic() - begin)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A directory, the groups of its files, and how many files are in none."""
+
+    path: str
+    groups: tuple[Group, ...]
+    left_alone: int
+
+
+def _plan(fs: Client, path: str, options: CompactOptions) -> Iterator[_Plan]:
+    directories = [path]
+    if options.recursive:
+        below = (entry for entry in walk(fs, path) if entry.kind is Kind.DIRECTORY)
+        directories += [each.path for each in below if not _is_hidden(each.path[len(path) :])]
+    for directory in sorted(directories):
+        files = [entry for entry in fs.scan(directory) if entry.kind is Kind.FILE]
+        visible = [file for file in files if not _is_hidden(PurePosixPath(file.path).name)]
+        groups = tuple(_groups(directory, visible, options))
+        yield _Plan(directory, groups, len(visible) - sum(len(g.members) for g in groups))
+
+
+def _is_hidden(path: str) -> bool:
+    return any(name.startswith(("_", ".")) for name in path.split("/"))
+
+
+def _groups(
+    directory: str, files: Sequence[FileStatus], options: CompactOptions
+) -> Iterator[Group]:
+    """Neighbours of one format, as many as fit a file; what stays single is in no group."""
+    kinds: dict[MergeFormat, list[list[Small]]] = {}
+    small_files = (file for file in files if not file.open and file.length < options.small_bytes)
+    for file in itertools.islice(small_files, FILES_AT_ONCE):
+        kind = options.format or SUFFIXES.get(PurePosixPath(file.path).suffix)
+        if kind is None:
+            continue
+        small = Small(file.path, file.file_id, file.length)
+        groups = kinds.setdefault(kind, [[]])
+        if sum(each.length for each in groups[-1]) + file.length > options.target_bytes:
+            groups.append([])
+        groups[-1].append(small)
+    worthwhile = [
+        (kind, group) for kind, groups in kinds.items() for group in groups if len(group) > 1
+    ]
+    for number, (kind, group) in enumerate(worthwhile):
+        yield Group(directory, number, kind, tuple(group))
+
+
+def _publish(
+    fs: Client, plan: _Plan, job: str, merged: Sequence[Merged], options: CompactOptions
+) -> CompactedDirectory:
+    """Swap the small files of a directory for the large ones, all at once."""
+    if not plan.groups:
+        return CompactedDirectory(plan.path, 0, 0, 0, plan.left_alone)
+    own = [each for each in merged if each.group.directory == plan.path]
+    error = next((each.error for each in own if each.error), "")
+    if not error:
+        aside = f"{plan.path.rstrip('/')}/_compacted/{job}"
+        try:
+            fs.mkdirs(aside, ttl_s=options.keep_for_s)
+            swap = [step for each in own for step in _swap(each, aside, job)]
+            fs.transact(swap, transaction=(f"spark/compact/{job}{plan.path}", 0), keep_for_s=3600)
+        except PaxosBlockError as failure:
+            error = in_one_line(failure)
+    files = sum(len(each.group.members) for each in own)
+    if error:
+        return CompactedDirectory(plan.path, 0, 0, 0, plan.left_alone + files, error)
+    size = sum(each.length for each in own)
+    return CompactedDirectory(plan.path, files, len(own), size, plan.left_alone)
+
+
+def _swap(merged: Merged, aside: str, job: str) -> Iterator[Operation]:
+    members = merged.group.members
+    for member in members:
+        yield AssertFile(member.path, member.file_id, member.length)
+        yield Rename(member.path, f"{aside}/{PurePosixPath(member.path).name}")
+    name = f"part-{merged.group.number:05d}-{job}{PurePosixPath(members[0].path).suffix}"
+    yield Rename(merged.temporary, f"{merged.group.directory.rstrip('/')}/{name}")

@@ -1,0 +1,275 @@
+"""Job: copy files from any file system that fsspec knows into the cluster, in parallel.
+
+Every copy is read back and compared before anybody sees it, and appears in one step. A job that
+fails half way leaves whole files only; the next run with `update` copies the rest.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from fsspec.core import url_to_fs
+from pyspark.sql import SparkSession
+
+from paxosblock.client.spark.jobs.copying import (
+    REMEMBERED_S,
+    CopiedPart,
+    CopyWork,
+    Part,
+    Source,
+    in_one_line,
+)
+from paxosblock.client.spark.jobs.folder import unfinished_folder
+from paxosblock.client.spark.jobs.spread import Watch, nobody, spread
+from paxosblock.client.spark.jobs.walk import walk
+from paxosblock.client.sync import Client
+from paxosblock.errors import (
+    ConfigError,
+    InvalidRequestError,
+    IsDirectoryError,
+    NotFoundError,
+    PaxosBlockError,
+)
+from paxosblock.namenode_api import FileStatus, Kind
+from paxosblock.transaction import Concat, Operation, Rename
+
+PART_BYTES: Final = 1024**3
+"""A longer file is copied in parts by several tasks; `concat` joins them."""
+
+
+class Existing(enum.Enum):
+    """What happens to a file that is at the destination already."""
+
+    SKIP = "skip"
+    """It stays as it is."""
+    UPDATE = "update"
+    """It is replaced when its length is not the source's."""
+    OVERWRITE = "overwrite"
+    """It is replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A file that was not copied, and why."""
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """What `distcp` did."""
+
+    source: str
+    target: str
+    copied: int
+    skipped: int
+    bytes_copied: int
+    seconds: float
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One file to copy."""
+
+    source: str
+    target: str
+    size: int | None
+    overwrite: bool
+
+    def parts(self, number: int) -> Iterator[Part]:
+        starts = range(0, self.size or 1, PART_BYTES)
+        for index, start in enumerate(starts):
+            end = None if self.size is None else min(start + PART_BYTES, self.size)
+            yield Part(
+                source=self.source,
+                target=self.target,
+                number=number,
+                index=index,
+                parts=len(starts),
+                start=start,
+                end=end,
+                whole_size=self.size,
+                overwrite=self.overwrite,
+            )
+
+
+def distcp(
+    spark: SparkSession,
+    source: str,
+    namenodes: Sequence[str],
+    target: str,
+    *,
+    existing: Existing = Existing.SKIP,
+    storage_options: Mapping[str, object] | None = None,
+    watch: Watch = nobody,
+) -> CopyReport:
+    """Copy the file or directory at the fsspec URL `source` to `target` in the cluster.
+
+    Of a directory, its content goes into `target`, which is made. A file goes into `target` when
+    that is a directory. `watch` is told how many bytes there are to copy, and have been.
+
+    Args:
+        namenodes: "host:port" of each NameNode.
+        existing: what happens to files that are there already.
+        storage_options: for fsspec, such as credentials; they travel to the tasks.
+
+    Raises:
+        NotFoundError: there is no `source`.
+        ConfigError: fsspec does not know its protocol, or not with these options.
+        IsDirectoryError: a directory is where a file should go, or the other way round.
+        UnavailableError: no NameNode answers.
+    """
+    begin, job = time.monotonic(), uuid.uuid4().hex
+    options = dict(storage_options or {})
+    found = _list_source(source, options)
+    with Client(namenodes) as fs:
+        target = _place_of(fs, found, target)
+        files, skipped = _choose(fs, found, target, existing)
+        home = target if found.is_directory else str(PurePosixPath(target).parent)
+        with unfinished_folder(fs, home, job) as folder:
+            for directory in sorted(_directories(found, target, files)):
+                fs.mkdirs(directory)
+            parts = [part for number, file in enumerate(files) for part in file.parts(number)]
+            work = CopyWork(tuple(namenodes), Source(found.protocol, options), job, folder)
+            copied = spread(spark, parts, lambda part: part.weight, work, watch)
+            failures = _finish(fs, job, copied)
+    return CopyReport(
+        source=source,
+        target=target,
+        copied=len(files) - len(failures),
+        skipped=skipped,
+        bytes_copied=sum(part.size_bytes for part in copied),
+        seconds=time.monotonic() - begin,
+        failures=tuple(failures),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is at the source: paths below `root` ("" is the root itself), sizes of the files."""
+
+    protocol: str
+    root: str
+    is_directory: bool
+    files: Mapping[str, int | None]
+    directories: tuple[str, ...]
+
+
+def _list_source(url: str, options: dict[str, object]) -> _Found:
+    try:
+        source, root = url_to_fs(url, **options)
+    except (ValueError, ImportError, TypeError) as error:
+        raise ConfigError(f"{url!r}: {in_one_line(error)}") from error
+    protocol = source.protocol if isinstance(source.protocol, str) else source.protocol[0]
+    try:
+        top: dict[str, Any] = source.info(root)
+        if top["type"] != "directory":
+            return _Found(protocol, root, False, {"": top.get("size")}, ())
+        below: dict[str, dict[str, Any]] = source.find(root, withdirs=True, detail=True)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"'{url}': No such file or directory", path=url) from error
+    except OSError as error:
+        raise InvalidRequestError(f"'{url}': {in_one_line(error)}", path=url) from error
+    names = {path.removeprefix(root).strip("/"): info for path, info in below.items()}
+    return _Found(
+        protocol,
+        root,
+        True,
+        {name: info.get("size") for name, info in names.items() if info["type"] != "directory"},
+        tuple(name for name, info in names.items() if info["type"] == "directory" and name),
+    )
+
+
+def _place_of(fs: Client, found: _Found, target: str) -> str:
+    """Where the source goes: a single file into a directory that is there, under its own name."""
+    try:
+        kind = fs.stat(target).kind
+    except NotFoundError:
+        return target
+    if kind is Kind.DIRECTORY and not found.is_directory:
+        return f"{target.rstrip('/')}/{PurePosixPath(found.root).name}"
+    if kind is Kind.FILE and found.is_directory:
+        raise IsDirectoryError(f"'{target}': is a file, and the source is a directory", path=target)
+    return target
+
+
+def _choose(fs: Client, found: _Found, target: str, existing: Existing) -> tuple[list[_File], int]:
+    """The files to copy, and how many are left as they are."""
+    present = _present(fs, target)
+    files: list[_File] = []
+    for name, size in sorted(found.files.items()):
+        path = _join(target, name)
+        there = present.get(path)
+        if there is not None and there.kind is Kind.DIRECTORY:
+            raise IsDirectoryError(f"'{path}': is a directory, and in the source a file", path=path)
+        equal = there is not None and not there.open and there.length == size
+        if there is None or not (
+            existing is Existing.SKIP or (equal and existing is Existing.UPDATE)
+        ):
+            files.append(_File(_join(found.root, name), path, size, there is not None))
+    return files, len(found.files) - len(files)
+
+
+def _is_replaced(there: FileStatus, size: int | None, existing: Existing) -> bool:
+    match existing:
+        case Existing.SKIP:
+            return False
+        case Existing.UPDATE:
+            return there.open or there.length != size
+        case Existing.OVERWRITE:
+            return True
+
+
+def _present(fs: Client, target: str) -> dict[str, FileStatus]:
+    try:
+        return {entry.path: entry for entry in walk(fs, target)}
+    except NotFoundError:
+        return {}
+
+
+def _directories(found: _Found, target: str, files: Sequence[_File]) -> set[str]:
+    """Those that must be there before the first file is; empty ones of the source, too."""
+    return {_join(target, name) for name in found.directories} | {
+        str(PurePosixPath(file.target).parent) for file in files
+    }
+
+
+def _join(root: str, name: str) -> str:
+    return f"{root.rstrip('/')}/{name}" if name else root
+
+
+def _finish(fs: Client, job: str, copied: Sequence[CopiedPart]) -> list[Failure]:
+    """Join the files that were copied in parts; what failed, a line for each file."""
+    files: dict[int, dict[int, CopiedPart]] = {}
+    for done in copied:
+        files.setdefault(done.part.number, {})[done.part.index] = done
+    failures = []
+    for number, parts in sorted(files.items()):
+        first = parts[0].part
+        errors = [done.error for done in parts.values() if done.error]
+        if not errors and first.parts > 1:
+            errors = _join_parts(fs, f"spark/distcp/{job}/{number}", parts)
+        if errors:
+            failures.append(Failure(first.source, errors[0]))
+    return failures
+
+
+def _join_parts(fs: Client, name: str, parts: Mapping[int, CopiedPart]) -> list[str]:
+    head, *rest = (parts[index].temporary for index in range(parts[0].part.parts))
+    whole: list[Operation] = [
+        Concat(head, tuple(rest)),
+        Rename(head, parts[0].part.target, overwrite=parts[0].part.overwrite),
+    ]
+    try:
+        fs.transact(whole, transaction=(name, 0), keep_for_s=REMEMBERED_S)
+    except PaxosBlockError as error:
+        return [in_one_line(error)]
+    return []

@@ -1,0 +1,32 @@
+"""The folder of a job's unfinished files, which goes when the job ends, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Final
+
+from paxosblock.client.sync import Client
+from paxosblock.errors import DirectoryNotEmptyError
+
+JOB_TTL_S: Final = 7 * 24 * 3600.0
+"""When the folder of a job that was killed is deleted; longer than any job takes."""
+
+
+def unfinished(home: str, job: str) -> str:
+    """Where the files of `job` are until they get their places in the directory `home`."""
+    return f"{home.rstrip('/')}/_temporary/{job}"
+
+
+@contextlib.contextmanager
+def unfinished_folder(fs: Client, home: str, job: str) -> Iterator[str]:
+    """Make the folder, and delete it at the end: tasks that still run can create nothing then."""
+    folder = unfinished(home, job)
+    fs.mkdirs(folder, ttl_s=JOB_TTL_S)
+    try:
+        yield folder
+    finally:
+        fs.delete(folder, recursive=True)
+        with contextlib.suppress(DirectoryNotEmptyError):  # then another job is at work
+            fs.delete(str(PurePosixPath(folder).parent))

@@ -1,0 +1,213 @@
+"""Job: read every replica of every block below a path, and say what a person should do.
+
+The NameNode's own check knows what DataNodes have reported. This one reads the bytes: it finds what
+has rotted since, while there is another replica to mend it from.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from paxosblock.client.check import BlockCheck, ReplicaCheck, ReplicaHealth
+from paxosblock.client.locations import BlockLocation
+from paxosblock.client.spark.jobs.spread import Watch, nobody, spread
+from paxosblock.client.spark.jobs.walk import files_below
+from paxosblock.client.sync import Client
+from paxosblock.errors import NotFoundError, PaxosBlockError
+from paxosblock.namenode_api import NO_BLOCK, FileStatus
+
+UNIT_BYTES: Final = 1024**3
+"""Of a file; a longer one is checked by several tasks."""
+LEAST_WEIGHT: Final = 1024**2
+"""What a file costs however short it is."""
+
+
+class Verdict(enum.Enum):
+    """How a block stands."""
+
+    HEALTHY = "healthy"
+    SHORT = "short of replicas"
+    """Every replica that is there is sound, and there are fewer than the file asks for."""
+    IMPAIRED = "impaired"
+    """Some replica is not sound, and others are."""
+    LOST = "lost"
+    """No sound replica was found."""
+    UNKNOWN = "not checked"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The blocks of a file that begin from `start` on and before `end`, in bytes."""
+
+    path: str
+    start: int
+    end: int
+    replication: int
+
+    @property
+    def weight(self) -> int:
+        """Bytes to read, about."""
+        return max((self.end - self.start) * self.replication, LEAST_WEIGHT)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A block that is not healthy. `replicas` are those that are not sound."""
+
+    path: str
+    block: int
+    offset: int
+    verdict: Verdict
+    sound: int
+    wanted: int
+    replicas: tuple[ReplicaCheck, ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a task found in one unit."""
+
+    blocks: int
+    replicas: int
+    bytes_read: int
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FsckReport:
+    """What `fsck` found below `path`. `being_written` are files whose last block is not decided;
+    their other blocks were checked.
+    """
+
+    path: str
+    files: int
+    blocks: int
+    replicas: int
+    bytes_read: int
+    seconds: float
+    findings: tuple[Finding, ...]
+    being_written: tuple[str, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.findings
+
+    def count(self, verdict: Verdict) -> int:
+        """Blocks that stand like this."""
+        return Counter(finding.verdict for finding in self.findings)[verdict]
+
+
+def fsck(
+    spark: SparkSession, namenodes: Sequence[str], path: str, watch: Watch = nobody
+) -> FsckReport:
+    """Read all replicas below `path` of the cluster at `namenodes` ("host:port" each).
+
+    `watch` is told how many bytes of replicas there are to read, and have been read, about.
+
+    Raises:
+        NotFoundError: `path` is not there.
+        UnavailableError: no NameNode answers.
+    """
+    begin = time.monotonic()
+    with Client(namenodes) as fs:
+        files = list(files_below(fs, path))
+    units = [unit for file in files for unit in units_of(file)]
+    work = partial(check_units, tuple(namenodes))
+    results = spread(spark, units, lambda unit: unit.weight, work, watch)
+    return FsckReport(
+        path=path,
+        files=len(files),
+        blocks=sum(result.blocks for result in results),
+        replicas=sum(result.replicas for result in results),
+        bytes_read=sum(result.bytes_read for result in results),
+        seconds=time.monotonic() - begin,
+        findings=tuple(
+            sorted(
+                (finding for result in results for finding in result.findings),
+                key=lambda finding: (finding.path, finding.offset),
+            )
+        ),
+        being_written=tuple(file.path for file in files if file.open),
+    )
+
+
+def units_of(file: FileStatus) -> list[Unit]:
+    """A file in pieces for several tasks."""
+    starts = range(0, max(file.length, 1), UNIT_BYTES)
+    return [
+        Unit(file.path, start, min(start + UNIT_BYTES, max(file.length, 1)), file.replication)
+        for start in starts
+    ]
+
+
+def check_units(namenodes: Sequence[str], units: Sequence[Unit]) -> Iterator[Checked]:
+    """What one task does."""
+    with Client(namenodes) as fs:
+        for unit in units:
+            yield _check_unit(fs, unit)
+
+
+def _check_unit(fs: Client, unit: Unit) -> Checked:
+    try:
+        places = _places(fs, unit)
+    except PaxosBlockError as error:
+        return Checked(0, 0, 0, (_unread(unit, NO_BLOCK, unit.start, error),))
+    checks: list[tuple[int, BlockCheck]] = []
+    findings: list[Finding] = []
+    for place in places:
+        try:
+            checks.append((place.offset, fs.check_block(place.block)))
+        except PaxosBlockError as error:
+            if place in _places(fs, unit):  # and not of a file that was deleted meanwhile
+                findings.append(_unread(unit, place.block, place.offset, error))
+    findings += filter(None, (judge(unit, offset, check) for offset, check in checks))
+    return Checked(
+        blocks=len(places),
+        replicas=sum(len(check.replicas) for _, check in checks),
+        bytes_read=sum(check.sound_count * check.record.size_bytes for _, check in checks),
+        findings=tuple(findings),
+    )
+
+
+def _places(fs: Client, unit: Unit) -> list[BlockLocation]:
+    """The decided blocks of a unit that have bytes; none when the file is gone."""
+    try:
+        found = fs.locations(unit.path)
+    except NotFoundError:
+        return []
+    return [
+        place
+        for place in found
+        if place.finalized and place.length and unit.start <= place.offset < unit.end
+    ]
+
+
+def _unread(unit: Unit, block: int, offset: int, error: PaxosBlockError) -> Finding:
+    return Finding(
+        unit.path, block, offset, Verdict.UNKNOWN, 0, unit.replication, detail=str(error)
+    )
+
+
+def judge(unit: Unit, offset: int, check: BlockCheck) -> Finding | None:
+    """What is wrong with a block, None when nothing is."""
+    bad = tuple(each for each in check.replicas if each.health is not ReplicaHealth.SOUND)
+    if not check.sound_count:
+        verdict = Verdict.LOST
+    elif bad:
+        verdict = Verdict.IMPAIRED
+    elif check.sound_count < unit.replication:
+        verdict = Verdict.SHORT
+    else:
+        return None
+    sound = check.sound_count
+    return Finding(unit.path, check.record.block, offset, verdict, sound, unit.replication, bad)

@@ -1,0 +1,209 @@
+"""What one task of `compact` does: write the content of several files into one."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from paxosblock.checksum import crc32c
+from paxosblock.client.spark.jobs.copying import in_one_line
+from paxosblock.client.spark.jobs.folder import unfinished
+from paxosblock.client.sync import Client
+from paxosblock.client.sync_files import FileReader, FileWriter
+from paxosblock.errors import CorruptionError, InvalidRequestError
+
+ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+"""Arrow bytes in a row group of the merged file; the small ones come with small groups."""
+BATCH_ROWS: Final = 10_000
+
+
+class MergeFormat(enum.Enum):
+    """What the files hold, which decides how two become one. The value is what users write."""
+
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    """IPC streams: one behind the other."""
+    CSV = "csv"
+    """Lines; with `header`, the first one of each file but the first is left out."""
+    TEXT = "text"
+
+
+SUFFIXES: Final = {
+    ".parquet": MergeFormat.PARQUET,
+    ".arrow": MergeFormat.ARROW,
+    ".arrows": MergeFormat.ARROW,
+    ".csv": MergeFormat.CSV,
+    ".txt": MergeFormat.TEXT,
+    ".log": MergeFormat.TEXT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """A file to be merged, as it was when it was listed."""
+
+    path: str
+    file_id: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Files of one directory that become one."""
+
+    directory: str
+    number: int
+    format: MergeFormat
+    members: tuple[Small, ...]
+
+    @property
+    def weight(self) -> int:
+        """Bytes to read."""
+        return sum(member.length for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What became of a group: the file `temporary`, or why there is none."""
+
+    group: Group
+    temporary: str
+    length: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeWork:
+    """How the groups of one job are merged; called with a share of them in each task."""
+
+    namenodes: tuple[str, ...]
+    job: str
+    header: bool
+
+    def __call__(self, groups: Sequence[Group]) -> Iterator[Merged]:
+        """Merge them one after the other; one that fails does not stop the others."""
+        with Client(self.namenodes) as fs:
+            for group in groups:
+                # Its own name in every attempt: one that Spark gave up may still be writing.
+                name = f"{group.number}.{uuid.uuid4().hex}"
+                temporary = f"{unfinished(group.directory, self.job)}/{name}"
+                try:
+                    yield Merged(group, temporary, self._merge(fs, group, temporary))
+                except Exception as error:
+                    yield Merged(group, temporary, error=in_one_line(error))
+
+    def _merge(self, fs: Client, group: Group, temporary: str) -> int:
+        with contextlib.ExitStack() as opened:
+            files = [opened.enter_context(fs.open(member.path)) for member in group.members]
+            with fs.create(temporary, parent_must_exist=True) as out:
+                match group.format:
+                    case MergeFormat.PARQUET:
+                        rows = _merge_parquet(files, out)
+                    case MergeFormat.ARROW:
+                        _expect_same_stream(files)
+                        crc = _merge_bytes(files, out, lines=False, header=False)
+                    case MergeFormat.CSV | MergeFormat.TEXT:
+                        header = self.header and group.format is MergeFormat.CSV
+                        crc = _merge_bytes(files, out, lines=True, header=header)
+        with fs.open(temporary) as merged:
+            if group.format is MergeFormat.PARQUET:
+                _expect_rows(merged, rows)
+            else:
+                _expect_crc(merged, crc)
+            return out.tell()
+
+
+def _merge_parquet(files: Sequence[FileReader], out: FileWriter) -> int:
+    """Write the rows of all files in order; their number."""
+    sources = [parquet.ParquetFile(file) for file in files]
+    schema = sources[0].schema_arrow
+    for file, source in zip(files, sources, strict=True):
+        if not source.schema_arrow.equals(schema):
+            raise InvalidRequestError(
+                f"'{file.name}': its schema is not that of '{files[0].name}'", path=file.name
+            )
+    with parquet.ParquetWriter(out, schema, compression=_codec(sources)) as writer:
+        held: list[pa.RecordBatch] = []
+        for source in sources:
+            for batch in source.iter_batches(BATCH_ROWS):
+                held.append(batch)
+                if sum(each.nbytes for each in held) >= ROW_GROUP_BYTES:
+                    writer.write_table(pa.Table.from_batches(held, schema))
+                    held.clear()
+        if held:
+            writer.write_table(pa.Table.from_batches(held, schema))
+    return sum(source.metadata.num_rows for source in sources)
+
+
+def _codec(sources: Sequence[parquet.ParquetFile]) -> str:
+    """That of the first column which has any rows."""
+    for source in sources:
+        if source.metadata.num_row_groups and source.metadata.num_columns:
+            codec = source.metadata.row_group(0).column(0).compression
+            return "none" if codec == "UNCOMPRESSED" else str(codec)
+    return "snappy"
+
+
+def _expect_same_stream(files: Sequence[FileReader]) -> None:
+    schemas = []
+    for file in files:
+        try:
+            schemas.append(pa.ipc.open_stream(file).schema)
+        except pa.ArrowInvalid as error:
+            raise InvalidRequestError(
+                f"'{file.name}': is no Arrow IPC stream: {error}", path=file.name
+            ) from error
+        file.seek(0)
+        if not schemas[-1].equals(schemas[0]):
+            raise InvalidRequestError(
+                f"'{file.name}': its schema is not that of '{files[0].name}'", path=file.name
+            )
+
+
+def _merge_bytes(files: Sequence[FileReader], out: FileWriter, *, lines: bool, header: bool) -> int:
+    """Write the files one behind the other; CRC32C of what was written.
+
+    With `lines`, a file whose last line has no end gets one. With `header`, all must begin with the
+    same line, which is written once.
+    """
+    crc, last, first_line = 0, b"\n", b""
+    for number, file in enumerate(files):
+        if lines and last != b"\n":
+            out.write(b"\n")
+            crc = crc32c(b"\n", crc)
+        if header and number:
+            line = file.readline().rstrip(b"\r\n")
+            if line != first_line:
+                raise InvalidRequestError(
+                    f"'{file.name}': its header is not that of '{files[0].name}'", path=file.name
+                )
+        elif header:
+            first_line = file.readline().rstrip(b"\r\n")
+            file.seek(0)
+        for piece in file.pieces():
+            out.write(piece)
+            crc = crc32c(piece, crc)
+            last = bytes(piece[-1:])
+    return crc
+
+
+def _expect_rows(merged: FileReader, expected: int) -> None:
+    """Read all of a parquet file back."""
+    found = sum(batch.num_rows for batch in parquet.ParquetFile(merged).iter_batches(BATCH_ROWS))
+    if found != expected:
+        raise CorruptionError(f"'{merged.name}': has {found} rows, its sources had {expected}")
+
+
+def _expect_crc(merged: FileReader, expected: int) -> None:
+    found = 0
+    for piece in merged.pieces():
+        found = crc32c(piece, found)
+    if found != expected:
+        raise CorruptionError(f"'{merged.name}': was not read back as it was written")

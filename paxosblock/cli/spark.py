@@ -1,0 +1,240 @@
+"""`paxosblock spark`: jobs that Spark spreads over its executors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from paxosblock.cli.group import DashGroup, Entry, Verb
+from paxosblock.cli.progress import progress_bar
+from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.spark_words import compact_lines, copy_lines, fsck_lines
+from paxosblock.errors import ConfigError, UnavailableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_HERE = "paxosblock.cli.spark"
+
+spark = DashGroup(
+    "spark",
+    short_help="Jobs on Spark: distcp, fsck, compact.",
+    help="""Jobs that Spark spreads over its executors.
+
+\b
+  paxosblock spark distcp ./data /data
+  paxosblock spark fsck --deep /
+  paxosblock spark compact /events
+
+Without more they run in this process's own Spark, on all its cores; with --master on that cluster,
+whose workers need this package, too. They need Java and `pip install "paxosblock[spark]"`.
+""",
+    entries={
+        "distcp": Entry(_HERE, "Copy files from anywhere into the cluster, verified."),
+        "fsck": Entry(_HERE, "Read and check every replica of every block."),
+        "compact": Entry(_HERE, "Make few large files of many small ones."),
+    },
+)
+
+_master = click.option(
+    "--master",
+    default="local[*]",
+    show_default=True,
+    help="Spark's master, as for spark-submit.",
+)
+
+
+@click.command(cls=Verb)
+@click.argument("source")
+@click.argument("target")
+@click.option("--update", is_flag=True, help="Replace files whose length is not the source's.")
+@click.option("--overwrite", is_flag=True, help="Replace all files that are there.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="For the source's file system, as fsspec calls it; may be given several times.",
+)
+@_master
+@click.pass_obj
+def distcp(
+    session: Session,
+    *,
+    source: str,
+    target: str,
+    update: bool,
+    overwrite: bool,
+    options: tuple[str, ...],
+    master: str,
+) -> None:
+    """Copy a file, or what is in a directory, from SOURCE into the cluster.
+
+    \b
+      $ paxosblock spark distcp ./logs /logs
+      $ paxosblock spark distcp s3://bucket/logs /logs --update --option anon=true
+
+    SOURCE is a local path or any URL that fsspec knows. Every copy is read back from the DataNodes
+    and compared before it appears under its name. Files that are there already stay, unless
+    --update or --overwrite is given. Exit code 1 when a file could not be copied; the others are.
+    """
+    if update and overwrite:
+        raise click.UsageError("--update and --overwrite exclude each other")
+    path = session.path(target)
+    with _job_session("distcp", master) as spark_session:
+        from paxosblock.client.spark.jobs.distcp import Existing
+        from paxosblock.client.spark.jobs.distcp import distcp as run
+
+        existing = Existing.UPDATE if update else Existing.SKIP
+        report = run(
+            spark_session,
+            source,
+            session.addresses,
+            path,
+            existing=Existing.OVERWRITE if overwrite else existing,
+            storage_options=dict(_pair(option) for option in options),
+            watch=_bar("distcp", session),
+        )
+    _tell(session, copy_lines(report), report)
+    session.failures += len(report.failures)
+
+
+@click.command(cls=Verb)
+@click.argument("path", default="/")
+@click.option(
+    "--deep", is_flag=True, required=True, help="Read all bytes of all replicas: what this is for."
+)
+@_master
+@click.pass_obj
+def fsck(session: Session, path: str, deep: bool, master: str) -> None:
+    """Read every replica of every block below PATH, and say what to do about what is wrong.
+
+    \b
+      $ paxosblock spark fsck --deep /logs
+      /logs/a.log: block 7 at 0: impaired, 2 of 3 replicas are sound
+        datanode-1 (127.0.0.1:9865): damaged: chunk 3 does not match its checksum
+        The NameNode was told and has it copied again from a sound one.
+      /logs: 12 files, 14 blocks, 42 replicas, 1.2 G read in 3.1 s: 1 block is impaired
+
+    Files that are being written are checked up to their last finalized block. Exit code 1 when a
+    block is not healthy.
+    """
+    path = session.path(path)
+    with _job_session("fsck", master) as spark_session:
+        from paxosblock.client.spark.jobs.fsck import fsck as run
+
+        report = run(spark_session, session.addresses, path, _bar("fsck", session))
+    _tell(session, fsck_lines(report), report)
+    session.failures += len(report.findings)
+
+
+@click.command(cls=Verb)
+@click.argument("path")
+@click.option("--small", default="64MiB", show_default=True, help="Shorter files are merged.")
+@click.option("--target", default="128MiB", show_default=True, help="About so long files are made.")
+@click.option("--recursive", "-r", is_flag=True, help="Also the directories below.")
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["parquet", "arrow", "csv", "text"]),
+    help="What the files hold.  [default: by their names' endings]",
+)
+@click.option("--header", is_flag=True, help="csv files begin with a line of column names.")
+@click.option("--keep-for", default="1h", show_default=True, help="Keep the small files so long.")
+@_master
+@click.pass_obj
+def compact(
+    session: Session,
+    *,
+    path: str,
+    small: str,
+    target: str,
+    recursive: bool,
+    file_format: str | None,
+    header: bool,
+    keep_for: str,
+    master: str,
+) -> None:
+    """Merge the small files of the directory PATH into large ones, while others read it.
+
+    \b
+      $ paxosblock spark compact /events
+      /events: 211 files became 3 (301 M), 2 left alone
+
+    The whole directory changes at once. The small files are kept in its folder `_compacted` for a
+    while, for those who have opened them. Do not compact a directory that a streaming query takes
+    as its source: the large files are new ones to it.
+    """
+    from paxosblock.units import parse_duration, parse_size
+
+    path = session.path(path)
+    with _job_session("compact", master) as spark_session:
+        from paxosblock.client.spark.jobs.compact import CompactOptions
+        from paxosblock.client.spark.jobs.compact import compact as run
+        from paxosblock.client.spark.jobs.merging import MergeFormat
+
+        options = CompactOptions(
+            target_bytes=parse_size(target),
+            small_bytes=parse_size(small),
+            recursive=recursive,
+            format=MergeFormat(file_format) if file_format else None,
+            header=header,
+            keep_for_s=parse_duration(keep_for),
+        )
+        report = run(spark_session, session.addresses, path, options, _bar("compact", session))
+    _tell(session, compact_lines(report), report)
+    session.failures += report.failed
+
+
+def _pair(written: str) -> tuple[str, str]:
+    name, equals, value = written.partition("=")
+    if not (name and equals):
+        raise UserError(written, "--option takes NAME=VALUE")
+    return name, value
+
+
+def _bar(
+    what: str, session: Session
+) -> Callable[[int], AbstractContextManager[Callable[[int], None]]]:
+    return partial(progress_bar, what, wanted=not session.json)
+
+
+def _tell(session: Session, lines: Iterator[str], report: Any) -> None:
+    for line in lines:
+        session.say(line)
+    session.tell(report)
+
+
+@contextmanager
+def _job_session(job: str, master: str) -> Iterator[SparkSession]:
+    """A Spark session for one command, quiet but for errors.
+
+    Raises:
+        ConfigError: PySpark is not installed.
+        UnavailableError: Spark does not start, or a job of it failed.
+    """
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ConfigError(f'{error}: pip install "paxosblock[spark]"') from error
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"paxosblock {job}").master(master)
+    for name in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+        builder = builder.config(name, "false")
+    try:
+        started = builder.config("spark.log.level", "ERROR").getOrCreate()
+        try:
+            yield started
+        finally:
+            started.stop()
+    except (PySparkException, Py4JError) as error:
+        reason = str(error).strip().splitlines()
+        raise UnavailableError(f"Spark: {reason[0] if reason else type(error).__name__}") from error
