@@ -38,7 +38,7 @@ Rule = Callable[[BlockRecord], BlockRecord | Refused]
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A file was closed; the blocks of length zero were taken out of it."""
+    """A file was closed; its writer's blocks of length zero were taken out of it."""
 
     inode: FileInode
     dropped: tuple[BlockEntry, ...] = ()
@@ -221,7 +221,7 @@ def fence_writer(draft: Draft, number: int, writer: WriterId) -> FileInode | Non
 
 
 def close(draft: Draft, number: int, writer: WriterId, now_ms: int) -> Closed:
-    """Close a file whose blocks are all decided; blocks of length zero leave it.
+    """Close a file whose blocks are all decided; the writer's blocks of length zero leave it.
 
     A repeated close by the same writer finds the file closed and succeeds again.
 
@@ -275,7 +275,7 @@ def _not_held(inode: FileInode, path: str, writer: WriterId) -> FencedError:
 def _settled(
     draft: Draft, inode: FileInode, path: str
 ) -> tuple[tuple[BlockEntry, ...], tuple[BlockEntry, ...]]:
-    """The blocks that stay and those of length zero, once all are decided."""
+    """The blocks that stay and those that leave, once all are decided."""
     entries = tree.block_entries(draft, inode.number)
     for entry in entries:
         if not entry.record.finalized:
@@ -288,8 +288,11 @@ def _settled(
     end = entries[-1].sequence + 1 if entries else 0
     # A block that is added meanwhile must not end up in a closed file.
     draft.expect_empty(keys.places(inode.number, end))
-    kept = tuple(entry for entry in entries if entry.record.length)
-    dropped = tuple(entry for entry in entries if not entry.record.length)
+    # A writer that was fenced may still be about to make the replicas of its last block (W1). While
+    # they are there they refuse it; deleted, they would be made anew and take its chunks.
+    leaves = [not entry.record.length and entry.record.writer == inode.writer for entry in entries]
+    kept = tuple(entry for entry, gone in zip(entries, leaves, strict=True) if not gone)
+    dropped = tuple(entry for entry, gone in zip(entries, leaves, strict=True) if gone)
     return kept, dropped
 
 

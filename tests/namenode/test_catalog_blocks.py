@@ -244,6 +244,16 @@ async def test_closing_drops_blocks_of_length_zero() -> None:
             await catalog.get_block(entry.record.block)
 
 
+async def test_an_empty_block_stays_when_it_is_not_its_own_writer_who_closes() -> None:
+    """A fenced writer may be about to make its replicas: while they are there they refuse it."""
+    catalog = await new_catalog()
+    file = await file_with_blocks(catalog, "/f", 2, 0)
+    await catalog.fence("/f")
+    closed = await catalog.close_file(file.number, RECOVERY_WRITER)
+    assert (closed.inode.length, closed.dropped) == (20, ())
+    assert [entry.record.length for entry in await catalog.blocks_of(file.number)] == [2, 0]
+
+
 async def test_a_file_with_an_open_block_is_not_closed() -> None:
     catalog = await new_catalog()
     entry = await open_block(catalog)

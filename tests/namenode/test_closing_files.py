@@ -18,6 +18,7 @@ from paxosblock.errors import (
 from paxosblock.namenode.finalizer import ASKED_AT_ONCE
 from paxosblock.namenode_api import (
     NO_BLOCK,
+    AddBlock,
     BadReplica,
     BlockRequest,
     BlockView,
@@ -30,7 +31,7 @@ from paxosblock.namenode_api import (
     RenewLeases,
     TakeOver,
 )
-from paxosblock.protocol.messages import Delete, Finalize
+from paxosblock.protocol.messages import Create, Delete, Finalize, Nack
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     BlockId,
@@ -39,7 +40,7 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
-from tests.namenode.cluster import CHUNK_BYTES
+from tests.namenode.cluster import CHUNK_BYTES, Acceptor
 from tests.namenode.scene import ANN, BOB, Scene, create_request, new_scene
 from tests.waiting import wait_until_async
 
@@ -69,6 +70,11 @@ async def finalize(scene: Scene, block: BlockId, length: int = 2) -> None:
 
 async def is_open(scene: Scene, path: str = "/f") -> bool:
     return (await scene.service.stat(PathRequest(path))).open
+
+
+def has_finalized(acceptor: Acceptor, block: BlockId) -> bool:
+    replica = acceptor.replicas.get(block)
+    return replica is not None and replica.state is ReplicaState.FINALIZED
 
 
 def silence(scene: Scene, *storages: StorageId) -> None:
@@ -111,6 +117,19 @@ async def test_a_block_that_was_never_written_leaves_the_file_and_the_datanodes(
     await scene.service.close_file(CloseFile(file, ANN))
     assert (await scene.service.get_file(PathRequest("/f"))).blocks == ()
     await wait_until_async(lambda: not any(a.replicas for a in scene.network.reach.values()))
+
+
+async def test_a_writer_that_was_fenced_before_it_made_its_replicas_gets_none(
+    scene: Scene,
+) -> None:
+    """W1: chunks that all members vote for must not go into a block that left its file."""
+    file = await scene.create("/f")
+    view = await scene.service.add_block(AddBlock(file, ANN, NO_BLOCK, window=2))
+    await scene.service.take_over(TakeOver("/f"))
+    members = [scene.network.reach[at] for at in view.record.members]
+    await wait_until_async(lambda: all(has_finalized(at, view.record.block) for at in members))
+    create = Create(view.record.block, 2, Durability.DISK)
+    assert [type(at.answer(create)) for at in members] == [Nack, Nack, Nack]
 
 
 async def test_a_writer_that_renews_keeps_its_file_from_others(scene: Scene) -> None:
