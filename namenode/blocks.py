@@ -91,7 +91,7 @@ def already_added(reads: Reads, request: AddBlock) -> BlockEntry | None:
         InvalidRequestError: `previous` is not the file's last block, or is not finalized yet.
     """
     open_file(reads, request.file_id, request.writer)
-    last = tuple(block for _, block in _last_places(reads, request.file_id, 2))
+    last = tuple(block for _, block in tree.last_places(reads, request.file_id, 2))
     if not last:
         _check_previous(request, NO_BLOCK)
         return None
@@ -118,8 +118,7 @@ def add(
     """K1: append a new block to a file. A repeated request gets the block of the first."""
     if (present := already_added(draft, request)) is not None:
         return present
-    last = _last_place(draft, request.file_id)
-    sequence = 0 if last is None else last[0] + 1
+    sequence = tree.next_sequence(draft, request.file_id)
     inode = open_file(draft, request.file_id, request.writer)
     record = finalize.add_block(block, members, request.writer, request.window, inode.durability)
     entry = BlockEntry(record, request.file_id, sequence)
@@ -298,18 +297,6 @@ def _settled(
 
 def _name(state: BlockState) -> str:
     return state.value.replace("_", " ")
-
-
-def _last_place(reads: Reads, file: int) -> tuple[int, BlockId] | None:
-    return next(iter(_last_places(reads, file, 1)), None)
-
-
-def _last_places(reads: Reads, file: int, count: int) -> tuple[tuple[int, BlockId], ...]:
-    """The last places of a file and their blocks, the last one first."""
-    return tuple(
-        (keys.place_sequence(key), tree.block_at(found))
-        for key, found in reads.scan(*keys.places(file), count, reverse=True)
-    )
 
 
 def _check_previous(request: AddBlock, expected: BlockId) -> None:

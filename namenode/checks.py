@@ -9,6 +9,8 @@ from paxosblock.namenode.records import RECOVERY_WRITER
 from paxosblock.namenode_api import (
     NO_FILE,
     AddBlock,
+    ApplicationRequest,
+    ApplicationVersion,
     BadReplica,
     BlockReport,
     CloseFile,
@@ -16,8 +18,10 @@ from paxosblock.namenode_api import (
     FinalizeBlock,
     MakeDirectories,
     Register,
+    Transact,
 )
 from paxosblock.protocol.types import WriterId
+from paxosblock.transaction import OPERATIONS_MAX
 
 REPLICATION_MAX = 32
 WINDOW_MAX = 1024
@@ -26,6 +30,10 @@ NODE_CHARACTERS_MAX = 8192
 """A DataNode may be called after its machine and folder."""
 PERMISSION_MAX = 0o1777
 OWNER_CHARACTERS_MAX = 255
+APPLICATION_CHARACTERS_MAX = 255
+VERSION_MAX = (1 << 63) - 1
+SECONDS_MAX = 10**10
+"""Three centuries: no time to live is longer."""
 
 
 def check_create(request: CreateFile) -> None:
@@ -34,16 +42,32 @@ def check_create(request: CreateFile) -> None:
     _check_replication(request.replication)
     _check_permission(request.permission)
     _check_owner(request.owner)
-    _demand(
-        request.block_size > 0,
-        f"{paths.shown(request.path)}: block size {request.block_size} bytes",
-    )
+    _check_block_size(f"{paths.shown(request.path)}: ", request.block_size)
 
 
 def check_directory(request: MakeDirectories) -> None:
     """Raise InvalidRequestError when a directory cannot be made like this."""
     _check_permission(request.permission)
     _check_owner(request.owner)
+
+
+def check_transact(request: Transact) -> None:
+    """Raise InvalidRequestError for a transaction that is none."""
+    count = len(request.operations)
+    _demand(
+        1 <= count <= OPERATIONS_MAX,
+        f"a transaction of {count} operations: 1 to {OPERATIONS_MAX}",
+    )
+    _check_owner(request.owner)
+    _check_replication(request.replication)
+    _check_block_size("", request.block_size)
+    if request.application is not None:
+        _check_version(request.application)
+
+
+def check_application(request: ApplicationRequest) -> None:
+    """Raise InvalidRequestError for an application without a name."""
+    _check_id("an application's", request.app_id, APPLICATION_CHARACTERS_MAX)
 
 
 def check_add_block(request: AddBlock) -> None:
@@ -100,6 +124,25 @@ def check_report(request: BlockReport) -> None:
     """Raise InvalidRequestError for a report of nobody."""
     _check_id("a DataNode's", request.node)
     _check_id("a storage's", request.storage)
+
+
+def _check_version(application: ApplicationVersion) -> None:
+    _check_id("an application's", application.app_id, APPLICATION_CHARACTERS_MAX)
+    _check_id("an attempt's", application.attempt, WRITER_CHARACTERS_MAX)
+    _demand(
+        0 <= application.version <= VERSION_MAX,
+        f"version {application.version} of {application.app_id}: 0 to {VERSION_MAX}",
+    )
+    if application.keep_for_s is not None:
+        _check_seconds("keep for", application.keep_for_s)
+
+
+def _check_seconds(what: str, seconds: float) -> None:
+    _demand(0 < seconds <= SECONDS_MAX, f"{what} {seconds} s: more than 0, at most {SECONDS_MAX}")
+
+
+def _check_block_size(where: str, size_bytes: int) -> None:
+    _demand(size_bytes > 0, f"{where}block size {size_bytes} bytes")
 
 
 def _check_writer(writer: WriterId) -> None:

@@ -11,6 +11,7 @@
     b + block                  BlockEntry
     o + file                   the file is being written (empty value)
     g + id                     an Inode that was unlinked and is still to be swept
+    a + application            Application: the last transaction that was applied for it
 """
 
 from __future__ import annotations
@@ -109,6 +110,11 @@ def open_file(file: int) -> bytes:
 def garbage(number: int) -> bytes:
     """Key of an unlinked file or directory that is still to be swept."""
     return _key(b"g", number)
+
+
+def application(app_id: str) -> bytes:
+    """Key of what is known of the transactions of an application."""
+    return b"a" + app_id.encode()
 
 
 def number_of(key: bytes) -> int:

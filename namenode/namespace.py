@@ -11,11 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from paxosblock.errors import (
-    DirectoryNotEmptyError,
-    InvalidRequestError,
-    LeaseError,
-)
+from paxosblock import transaction
+from paxosblock.errors import DirectoryNotEmptyError, InvalidRequestError
 from paxosblock.namenode import keys, paths, tree
 from paxosblock.namenode.draft import Draft
 from paxosblock.namenode.records import (
@@ -121,12 +118,18 @@ def rename(draft: Draft, request: Rename, context: Context) -> FileStatus:
         IsDirectoryError, NotDirectoryError: `overwrite` between a file and a directory.
         LeaseError: the file to be replaced is being written by somebody else.
     """
+    moved = move(draft, request, context)
+    return tree.status(draft, request.destination, moved)
+
+
+def move(draft: Draft, request: Rename | transaction.Rename, context: Context) -> Inode:
+    """Decide a rename and return what is at the destination now; errors like `rename`."""
     source, destination = paths.split(request.source), paths.split(request.destination)
     if not source or not destination:
         raise InvalidRequestError("'/': the root can be neither moved nor replaced", path="/")
     inode = tree.find_inode(draft, request.source)
     if source == destination:
-        return tree.status(draft, request.source, inode)
+        return inode
     if destination[: len(source)] == source:
         raise InvalidRequestError(
             f"{paths.shown(request.source)}: cannot be moved below itself "
@@ -135,10 +138,10 @@ def rename(draft: Draft, request: Rename, context: Context) -> FileStatus:
         )
     directory = tree.find_directory(draft, destination[:-1])
     _make_way(draft, inode, directory, request, context)
-    _unlink_entry(draft, inode, context)
+    unlink(draft, inode, context)
     moved: Inode = msgspec.structs.replace(inode, parent=directory, name=destination[-1])
     _link(draft, moved, context)
-    return tree.status(draft, request.destination, moved)
+    return moved
 
 
 def delete(draft: Draft, request: DeletePath, context: Context) -> Deletion:
@@ -157,9 +160,42 @@ def delete(draft: Draft, request: DeletePath, context: Context) -> Deletion:
     inode = tree.load(draft.get(keys.inode(target.number)), request.path)
     if target.is_directory and not request.recursive:
         _expect_no_entry(draft, target.number, request.path)
-    _unlink_entry(draft, inode, context)
+    unlink(draft, inode, context)
     discard(draft, inode)
     return Deletion(existed=True)
+
+
+def ensure_directory(draft: Draft, path: str, owner: str, context: Context) -> None:
+    """Make a directory and those above it, as far as they are missing.
+
+    Raises:
+        ExistsError: a file is there.
+        NotDirectoryError: the path goes through a file.
+    """
+    names = paths.split(path)
+    target, depth = tree.descend(draft, names)
+    if depth < len(names):
+        _make_missing(draft, names, context, owner, DIRECTORY_PERMISSION)
+    elif not target.is_directory:
+        raise tree.exists(path)
+
+
+def put_closed_file(draft: Draft, request: CreateFile, context: Context) -> None:
+    """Make an empty closed file; it replaces a closed file.
+
+    Raises:
+        IsDirectoryError: a directory is there.
+        LeaseError: a file is there that is being written.
+        NotDirectoryError: the path goes through a file.
+    """
+    names = paths.split(request.path)
+    if not names:
+        raise tree.is_directory(request.path)
+    directory = _make_missing(draft, names[:-1], context, request.owner, DIRECTORY_PERMISSION)
+    if tree.child(draft, directory, names[-1]) is not None:
+        discard(draft, tree.find_closed(draft, request.path))
+    made = _new_file(directory, names[-1], request, context)
+    _link(draft, msgspec.structs.replace(made, open=False), context)
 
 
 def discard(draft: Draft, inode: Inode) -> None:
@@ -227,7 +263,8 @@ def _link(draft: Draft, inode: Inode, context: Context) -> None:
     _touch(draft, inode.parent, context)
 
 
-def _unlink_entry(draft: Draft, inode: Inode, context: Context) -> None:
+def unlink(draft: Draft, inode: Inode, context: Context) -> None:
+    """Take away the entry that names `inode`."""
     draft.delete(keys.entry(inode.parent, inode.name))
     _touch(draft, inode.parent, context)
 
@@ -249,7 +286,11 @@ def _has_no_block(draft: Draft, inode: FileInode) -> bool:
 
 
 def _make_way(
-    draft: Draft, inode: Inode, directory: int, request: Rename, context: Context
+    draft: Draft,
+    inode: Inode,
+    directory: int,
+    request: Rename | transaction.Rename,
+    context: Context,
 ) -> None:
     """Clear the destination of a rename, or say why not."""
     name = paths.split(request.destination)[-1]
@@ -269,11 +310,7 @@ def _make_way(
 def _replace_file(draft: Draft, before: FileInode, path: str, context: Context) -> None:
     """Discard the file that a new one takes the name of."""
     if before.open and context.held_by_other(before):
-        raise LeaseError(
-            f"{paths.shown(path)}: is being written by {before.writer}; take_over ends that",
-            path=path,
-            writer=before.writer,
-        )
+        raise tree.being_written(path, before)
     discard(draft, before)
 
 

@@ -73,13 +73,22 @@ class ClusterRecord:
     created_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Application:
+    """The last transaction applied for an application; `attempt` names the request that did it."""
+
+    version: int
+    attempt: str
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _inode: msgspec.msgpack.Decoder[Inode] = msgspec.msgpack.Decoder(Inode)
 _entry = msgspec.msgpack.Decoder(BlockEntry)
 _cluster = msgspec.msgpack.Decoder(ClusterRecord)
+_application = msgspec.msgpack.Decoder(Application)
 
 
-def encode(value: Inode | BlockEntry | ClusterRecord) -> bytes:
+def encode(value: Inode | BlockEntry | ClusterRecord | Application) -> bytes:
     """Encode a record as the value of its key."""
     return _encode(value)
 
@@ -106,6 +115,14 @@ def decode_cluster(value: bytes) -> ClusterRecord:
         return _cluster.decode(value)
     except msgspec.MsgspecError as error:
         raise _damaged("cluster", error) from error
+
+
+def decode_application(value: bytes) -> Application:
+    """Decode what is known of an application."""
+    try:
+        return _application.decode(value)
+    except msgspec.MsgspecError as error:
+        raise _damaged("application", error) from error
 
 
 def _damaged(kind: str, error: msgspec.MsgspecError) -> CorruptionError:

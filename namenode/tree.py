@@ -13,6 +13,7 @@ from paxosblock.errors import (
     ExistsError,
     InvalidRequestError,
     IsDirectoryError,
+    LeaseError,
     NotDirectoryError,
     NotFoundError,
 )
@@ -76,6 +77,15 @@ def is_directory(path: str) -> IsDirectoryError:
 def exists(path: str) -> ExistsError:
     """The error for a path that is taken."""
     return ExistsError(f"{paths.shown(path)}: exists already", path=path)
+
+
+def being_written(path: str, inode: FileInode) -> LeaseError:
+    """The error for a file that has a writer."""
+    return LeaseError(
+        f"{paths.shown(path)}: is being written by {inode.writer}; take_over ends that",
+        path=path,
+        writer=inode.writer,
+    )
 
 
 def descend(reads: Reads, names: tuple[str, ...]) -> tuple[Target, int]:
@@ -142,6 +152,22 @@ def find_inode(reads: Reads, path: str) -> Inode:
     return load(reads.get(keys.inode(find(reads, path).number)), path)
 
 
+def find_closed(reads: Reads, path: str) -> FileInode:
+    """Return the closed file that `path` names.
+
+    Raises:
+        IsDirectoryError: it names a directory.
+        LeaseError: the file is being written.
+        Others: like `find`.
+    """
+    inode = find_inode(reads, path)
+    if not isinstance(inode, FileInode):
+        raise is_directory(path)
+    if inode.open:
+        raise being_written(path, inode)
+    return inode
+
+
 def path_of(reads: Reads, inode: Inode) -> str | None:
     """Return the path of an inode, None when it or a directory above it was deleted."""
     names: list[str] = []
@@ -167,6 +193,19 @@ def block_at(place: Versioned) -> BlockId:
 def block_ids(reads: Reads, file: int) -> tuple[BlockId, ...]:
     """Return the blocks of a file in order."""
     return tuple(block_at(found) for _, found in reads.scan(*keys.places(file)))
+
+
+def last_places(reads: Reads, file: int, count: int) -> tuple[tuple[int, BlockId], ...]:
+    """Return the last places of a file and their blocks, the last one first."""
+    return tuple(
+        (keys.place_sequence(key), block_at(found))
+        for key, found in reads.scan(*keys.places(file), count, reverse=True)
+    )
+
+
+def next_sequence(reads: Reads, file: int) -> int:
+    """Return the place behind the last block of a file."""
+    return next((sequence + 1 for sequence, _ in last_places(reads, file, 1)), 0)
 
 
 def block_entries(reads: Reads, file: int) -> tuple[BlockEntry, ...]:

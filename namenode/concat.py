@@ -1,0 +1,87 @@
+"""Joining files without copying a byte: their blocks change hands. Decided on a `Draft`.
+
+A block's record names the file it belongs to, and the file's places name the block. Both change in
+one transaction, together with the files' lengths; so at any moment each block hangs on exactly one
+file, and the sweep of any other cannot reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from paxosblock.errors import InvalidRequestError
+from paxosblock.namenode import keys, namespace, paths, tree
+from paxosblock.namenode.draft import Draft
+from paxosblock.namenode.namespace import Context
+from paxosblock.namenode.records import FileInode
+from paxosblock.transaction import BLOCKS_MOVED_MAX
+
+
+def concat(
+    draft: Draft,
+    target: str,
+    sources: Sequence[str],
+    context: Context,
+    limit: int = BLOCKS_MOVED_MAX,
+) -> int:
+    """Move the blocks of `sources`, in order, to the end of `target`; the sources are gone then.
+
+    The files are closed, and every one of their inodes is written or removed here. So nobody can
+    add a block to any of them meanwhile: that takes an open file (`blocks.open_file`).
+
+    Returns:
+        How many blocks were moved.
+
+    Raises:
+        InvalidRequestError: no source, a file twice, or more than `limit` blocks.
+        NotFoundError, IsDirectoryError, LeaseError: as `tree.find_closed`, of any of the files.
+    """
+    _check_distinct(target, sources)
+    into = tree.find_closed(draft, target)
+    start = end = tree.next_sequence(draft, into.number)
+    length = into.length
+    for path in sources:
+        source = tree.find_closed(draft, path)
+        end = _move_blocks(draft, source, into.number, end, start + limit)
+        length += source.length
+        namespace.unlink(draft, source, context)
+        draft.delete(keys.inode(source.number))
+    draft.put_inode(msgspec.structs.replace(into, length=length, modified_ms=context.now_ms))
+    return end - start
+
+
+def _move_blocks(draft: Draft, source: FileInode, target: int, start: int, stop: int) -> int:
+    """Put the blocks of `source` at the places of `target` from `start` on, below `stop`.
+
+    Returns the place behind the last of them.
+    """
+    places = list(draft.scan(*keys.places(source.number), stop - start + 1))
+    if len(places) > stop - start:
+        raise InvalidRequestError(
+            f"one transaction moves at most {BLOCKS_MOVED_MAX} blocks; concat fewer files at once"
+        )
+    size_bytes = 0
+    for sequence, (key, found) in enumerate(places, start):
+        block = tree.block_at(found)
+        entry = draft.block(block)
+        assert entry is not None, "a place names a block"
+        assert entry.file == source.number, "and the block names the file"
+        assert entry.record.finalized, "the blocks of a closed file are finalized"
+        place = keys.place(target, sequence)
+        assert not draft.get(place).exists, "the place behind the last block is free"
+        draft.delete(key)
+        draft.put(place, keys.pack_number(block))
+        draft.replace_block(entry, replace(entry, file=target, sequence=sequence))
+        size_bytes += entry.record.size_bytes
+    assert size_bytes == source.length, "a closed file is as long as its blocks"
+    return start + len(places)
+
+
+def _check_distinct(target: str, sources: Sequence[str]) -> None:
+    if not sources:
+        raise InvalidRequestError(f"{paths.shown(target)}: concat needs at least one source")
+    if len({target, *sources}) <= len(sources):
+        raise InvalidRequestError(f"{paths.shown(target)}: concat names a file twice", path=target)
