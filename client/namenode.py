@@ -84,16 +84,18 @@ class NameNodes:
             InvalidRequestError: the client is closed.
             UnavailableError, NotLeaderError, NotReadyError: nobody could serve it in time; nothing
                 was done.
-            OutcomeUnknownError, DeadlineError: it may or may not have been done.
+            OutcomeUnknownError, DeadlineError: one of the tries may or may not have done it.
         """
         patience_s = self._retry_for_s if retry_for_s is None else retry_for_s
         backoff = Backoff(patience_s, LONGEST_PAUSE_S)
+        gravest: PaxosBlockError | None = None
         while True:
             try:
                 return await self._ask_each(method, request, idempotent, backoff)
             except _TRY_AGAIN as error:
+                gravest = _graver(gravest, error)
                 if backoff.exhausted or not _may_repeat(error, idempotent):
-                    raise
+                    raise gravest
                 _logger.debug("%s: %s; trying again", method.name, error)
             await backoff.pause()
 
@@ -106,7 +108,7 @@ class NameNodes:
         """
         if self._closed:
             raise InvalidRequestError("the client is closed")
-        last: PaxosBlockError
+        gravest: PaxosBlockError | None = None
         asked: list[str] = []
         waiting: tuple[str, ...] = (self._current,)
         while waiting:
@@ -120,9 +122,10 @@ class NameNodes:
             except _TRY_AGAIN as error:
                 if not _may_repeat(error, idempotent):
                     raise
-                last = error
+                gravest = _graver(gravest, error)
                 waiting = tuple(each for each in self._after(error) if each not in asked)
-        raise last
+        assert gravest is not None, "somebody was asked"
+        raise gravest
 
     def _after(self, error: PaxosBlockError) -> tuple[str, ...]:
         """Whom to ask after this answer: the leader it names, then those next in line."""
@@ -130,6 +133,13 @@ class NameNodes:
         place = known.index(self._current) + 1 if self._current in known else 0
         leader = str(error.details.get("leader", ""))
         return (*([leader] if leader else []), *known[place:], *known[:place])
+
+
+def _graver(before: PaxosBlockError | None, now: PaxosBlockError) -> PaxosBlockError:
+    """What to report of tries that failed: a later refusal does not undo what one may have done."""
+    if before is None or now.outcome is Outcome.UNKNOWN:
+        return now
+    return before if before.outcome is Outcome.UNKNOWN else now
 
 
 def _may_repeat(error: PaxosBlockError, idempotent: bool) -> bool:

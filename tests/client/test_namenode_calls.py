@@ -101,6 +101,14 @@ async def test_giving_up_raises_what_was_in_the_way() -> None:
         assert 1 < server.calls < 20
 
 
+async def test_a_refusal_does_not_hide_that_an_earlier_try_may_have_done_it() -> None:
+    lost, refusals = OutcomeUnknownError("connection lost"), [NotReadyError("safe mode")] * 1000
+    async with serving(Server(lost, *refusals)) as first, serving(Server(*refusals)) as second:
+        with pytest.raises(OutcomeUnknownError, match="connection lost"):
+            await delete(first, second, idempotent=True, retry_for_s=0.1)
+        assert first.calls > 1
+
+
 async def test_the_namenode_that_answered_is_asked_first_the_next_time() -> None:
     async with serving(Server(NotReadyError("standby"))) as first, serving(Server()) as second:
         async with RpcClient() as rpc:
