@@ -141,7 +141,12 @@ class BlockReader:
             request = ReadBytes(
                 target.block, member.storage, self.extent.version, target.position, target.left
             )
-            await connection.fetch(request, sink, timeout_s)
+            try:
+                await connection.fetch(request, sink, timeout_s)
+                sink.finish()
+            except PaxosBlockError:
+                sink.take_back()
+                raise
             if not sink.advanced:
                 raise ProtocolError(f"{member.address} serves no more of block {target.block}")
             self.chunk_bytes = sink.chunk_bytes or self.chunk_bytes
@@ -217,6 +222,7 @@ class _Sink:
         self._begin = target.position
         self._index = 0
         self._offset = 0
+        self._end = 0
 
     @property
     def advanced(self) -> bool:
@@ -231,6 +237,16 @@ class _Sink:
         if not begins_right or reply.first + count > self._version.length:
             raise ProtocolError(f"{reply} is no answer to {self._version}")
         self._index, self._offset = reply.first, reply.offset
+        self._end = reply.offset + reply.size_bytes
+
+    def finish(self) -> None:
+        """All chunks came. Each fits its checksum; together they must have the size announced."""
+        if self._offset != self._end:
+            raise ProtocolError(f"chunks of {self._offset} bytes came for chunks of {self._end}")
+
+    def take_back(self) -> None:
+        """The reply was not complete: of its chunks it is not sure where they belong."""
+        self._target.position = self._begin
 
     def payload_buffer(self, header: Header) -> memoryview | None:
         """Straight to its final place, when it is wanted as a whole."""

@@ -1,0 +1,131 @@
+"""A real DataNode process that lies on the wire, beside honest ones: no byte of a file suffers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.cluster_folder import Member
+from paxosblock.config import ClientConfig
+from paxosblock.protocol.types import StorageId
+from paxosblock.units import KIB
+from tests.services.rogue_datanode import OPENING, READING, WRITING
+from tests.waiting import wait_until
+
+CHUNK = 16 * KIB
+PATIENCE = ClientConfig(
+    chunk_size_bytes=CHUNK,
+    block_size_bytes=10 * CHUNK,
+    vote_timeout_s=0.5,
+    rpc_timeout_s=1.0,
+    retry_for_s=20.0,
+)
+
+
+class Rogues(LocalCluster):
+    """A cluster whose first DataNode lies when it is told to."""
+
+    @property
+    def switch(self) -> Path:
+        return self.path / "switch"
+
+    @property
+    def storage(self) -> StorageId:
+        """The liar's."""
+        address = self.datanodes[0].address
+        (report,) = [node for node in self.status().datanodes if node.address == address]
+        return report.storages[0].storage
+
+    def command(self, member: Member) -> list[str]:
+        command = super().command(member)
+        if member.name != "datanode-0":
+            return command
+        return [
+            sys.executable,
+            "-m",
+            "tests.services.rogue_datanode",
+            str(self.switch),
+            *command[3:],
+        ]
+
+    def lie(self, name: str) -> None:
+        self.switch.with_suffix(".told").unlink(missing_ok=True)
+        self.switch.write_text(name)
+
+    def repent(self) -> None:
+        self.switch.unlink(missing_ok=True)
+
+    @property
+    def has_lied(self) -> bool:
+        return self.switch.with_suffix(".told").exists()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rogues]:
+    with Rogues(datanodes=4, path=tmp_path_factory.mktemp("rogues")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def fs(cluster: Rogues) -> Iterator[Client]:
+    with Client(cluster.url, PATIENCE) as fs:
+        yield fs
+    cluster.repent()
+
+
+@pytest.mark.parametrize("lie", WRITING)
+def test_a_liar_among_the_voters_is_left_behind(cluster: Rogues, fs: Client, lie: str) -> None:
+    data = os.urandom(25 * CHUNK + 7)
+    with ExitStack() as files:
+        for path in ("/a", "/b"):  # the second block goes to whoever has none yet
+            out = files.enter_context(fs.create(path, overwrite=True))
+            out.write(data[: 3 * CHUNK])
+            if cluster.storage in out.hflush().replicas:
+                break
+        cluster.lie(lie)
+        out.write(data[3 * CHUNK :])
+        after = out.hflush()
+        assert cluster.has_lied
+        assert after.length == len(data)
+        assert cluster.storage not in after.replicas
+    with fs.open(path) as file:
+        assert file.read() == data
+    assert "Traceback" not in cluster.namenode.log.read_text()
+
+
+@pytest.mark.parametrize("lie", OPENING)
+def test_a_liar_that_is_asked_for_a_replica_is_left_out(
+    cluster: Rogues, fs: Client, lie: str
+) -> None:
+    data = os.urandom(5 * CHUNK)
+    cluster.lie(lie)
+    with ExitStack() as files:
+        for path in ("/a", "/b"):
+            out = files.enter_context(fs.create(path, overwrite=True))
+            out.write(data)
+            assert cluster.storage not in out.hflush().replicas
+        assert cluster.has_lied
+    cluster.repent()
+    with fs.open("/a") as one, fs.open("/b") as other:
+        assert one.read() == other.read() == data
+
+
+@pytest.mark.parametrize("lie", READING)
+def test_what_a_liar_says_is_never_read(cluster: Rogues, fs: Client, lie: str) -> None:
+    data = os.urandom(25 * CHUNK + 7)
+    with fs.create("/read", overwrite=True) as out:
+        out.write(data)
+    cluster.lie(lie)
+
+    def asked_the_liar() -> bool:
+        with fs.open("/read") as file:
+            assert file.read() == data
+        return cluster.has_lied
+
+    wait_until(asked_the_liar, what="the liar to be asked")
