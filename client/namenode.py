@@ -95,7 +95,7 @@ class NameNodes:
             except _TRY_AGAIN as error:
                 gravest = _graver(gravest, error)
                 if backoff.exhausted or not _may_repeat(error, idempotent):
-                    raise gravest
+                    raise gravest from gravest.__cause__
                 _logger.debug("%s: %s; trying again", method.name, error)
             await backoff.pause()
 
