@@ -55,8 +55,9 @@ explore: $(STAMP) ## check the protocol in every order of messages, with larger 
 simulate: $(STAMP) ## run the replicated store in virtual time, with every fault: SEEDS=2000
 	$(BIN)/python -m tests.raft.simulate --seeds $(SEEDS)
 
-chaos: $(STAMP) ## kill real processes while files are written: SEED=1 SECONDS=60 NAMENODES=3
+chaos: $(STAMP) ## kill real processes while files are written and names change: SEED=1 SECONDS=60 NAMENODES=3
 	$(BIN)/python -m tests.services.chaos --seed $(SEED) --seconds $(SECONDS) --namenodes $(NAMENODES)
+	$(BIN)/python -m tests.services.histories --seed $(SEED) --seconds $(SECONDS)
 
 bench: $(STAMP) ## the benchmarks; prints the table of benchmarks/README.md
 	$(BIN)/python -m benchmarks

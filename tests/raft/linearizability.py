@@ -19,10 +19,15 @@ class UndecidedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`kind` is "read", "write" or "swap"; values are unique, ABSENT is a deleted key.
+    """What a client asked of one key, and what it was told; values are unique.
 
-    `called` and `answered` are times; `answered` is None when the outcome is unknown. A read saw
-    `value`; a write or swap wrote it; a swap wanted to find `expected`, and `swapped` says if so.
+    `called` and `answered` are times; `answered` is None when the outcome is unknown. By `kind`:
+
+    * "read": it saw `value`, ABSENT for a key that is not there.
+    * "write": it wrote `value`; ABSENT deletes.
+    * "swap": it wrote `value` if it found `expected`, and `swapped` says whether it did.
+    * "delete": it deleted the key, and `swapped` says whether there was one.
+    * "ensure": it wrote `value` if the key was absent; `expected` was there afterwards.
     """
 
     kind: str
@@ -39,11 +44,16 @@ class Operation:
                 return state if state == self.value else None
             case "write":
                 return self.value
-        if self.swapped is None:
-            return self.value if state == self.expected else state
-        if self.swapped != (state == self.expected):
+            case "ensure":
+                after = state or self.value
+                return after if self.answered is None or after == self.expected else None
+            case "delete":
+                changes = state != ABSENT
+            case _:
+                changes = state == self.expected
+        if self.swapped not in (None, changes):
             return None
-        return self.value if self.swapped else state
+        return self.value if changes else state
 
 
 def is_linearizable(history: Sequence[Operation]) -> bool:
@@ -68,16 +78,18 @@ def is_linearizable(history: Sequence[Operation]) -> bool:
         seen.add((done, state))
         if len(seen) > STEPS_MAX:
             raise UndecidedError
-        stack += _next(operations, done, state)
+        stack += reversed(_next(operations, done, state))
     return not certain
 
 
 def _next(operations: Sequence[Operation], done: int, state: str) -> list[tuple[int, str]]:
     found = []
     soonest = float("inf")
-    for number, each in enumerate(operations):
+    first = (~done & (done + 1)).bit_length() - 1
+    for number in range(first, len(operations)):
         if done >> number & 1:
             continue
+        each = operations[number]
         if each.called > soonest:
             break  # another one was answered before this one was called
         after = each.after(state)

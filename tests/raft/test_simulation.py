@@ -73,3 +73,22 @@ def test_the_checker_understands_swaps() -> None:
     assert is_linearizable([write, good])
     assert not is_linearizable([write, refused])
     assert is_linearizable([write, good, refused])
+
+
+def test_the_checker_understands_deletes_that_say_what_they_did() -> None:
+    write = operation("write", "x", 0, 1)
+    found, nothing = (operation("delete", "", 2, 3, swapped=each) for each in (True, False))
+    assert is_linearizable([write, found, nothing])
+    assert not is_linearizable([write, nothing])
+    assert not is_linearizable([write, found, operation("delete", "", 4, 5, swapped=True)])
+    assert is_linearizable([write, operation("delete", "", 2, None), operation("read", "", 8, 9)])
+
+
+def test_the_checker_understands_writes_that_keep_what_they_find() -> None:
+    write = operation("write", "x", 0, 1)
+    assert is_linearizable([write, operation("ensure", "y", 2, 3, expected="x")])
+    assert not is_linearizable([write, operation("ensure", "y", 2, 3, expected="y")])
+    unknown = operation("ensure", "y", 2, None)
+    assert is_linearizable([write, unknown, operation("read", "x", 4, 5)])
+    assert not is_linearizable([write, unknown, operation("read", "y", 4, 5)])
+    assert is_linearizable([unknown, operation("read", "y", 4, 5)])

@@ -1,0 +1,362 @@
+"""Clients of a cluster whose NameNodes fail, and the history of what they were told.
+
+    python -m tests.services.histories --seed 7 --seconds 120
+
+Several clients make, delete and look at a few names through the shipped RPC, while NameNodes are
+killed, stopped and continued, restarted. Afterwards the history of each name is searched for an
+order that explains every answer (`tests/raft/linearizability.py`). A call whose outcome stayed
+unknown may have happened at any later time, or never. Each fault has names of its own, so that no
+history grows too long to be searched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+from paxosblock import LocalCluster
+from paxosblock.client.namenode import NameNodes
+from paxosblock.errors import ExistsError, NotFoundError, Outcome, PaxosBlockError
+from paxosblock.methods import Method
+from paxosblock.namenode_api import (
+    CREATE,
+    DELETE,
+    LIST,
+    MKDIRS,
+    STAT,
+    CreateFile,
+    DeletePath,
+    FileStatus,
+    ListDirectory,
+    MakeDirectories,
+    PathRequest,
+)
+from paxosblock.node_process import Node
+from paxosblock.protocol.types import Durability, WriterId
+from paxosblock.rpc import RpcClient
+from tests.raft.linearizability import ABSENT, Operation, is_linearizable
+from tests.waiting import wait_until_async
+
+CLIENTS: Final = 6
+DIRECTORIES: Final = ("d0", "d1", "d2")
+FILES: Final = ("f0", "f1")
+NAMES: Final = (*DIRECTORIES, *FILES)
+RPC_TIMEOUT_S: Final = 1.0
+RETRY_FOR_S: Final = 4.0
+STEPS: Final = 5
+"""So many operations each client finishes during a fault, and again after it."""
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+@dataclass
+class History:
+    """The operations on each path, and what may be told of them as a whole."""
+
+    operations: defaultdict[str, list[Operation]] = field(default_factory=lambda: defaultdict(list))
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, path: str, operation: Operation) -> None:
+        self.operations[path].append(operation)
+        self.counts[operation.kind if operation.answered is not None else "unknown"] += 1
+
+    def violations(self) -> list[str]:
+        """The paths whose history no order explains."""
+        return [path for path, each in self.operations.items() if not is_linearizable(each)]
+
+
+class Client:
+    """Calls one thing after the other; whoever of the NameNodes it begins with.
+
+    What it writes is the owner's name, so that a later look tells whose the name is.
+    """
+
+    def __init__(self, name: str, addresses: Sequence[str], seed: int, history: History) -> None:
+        self.name = name
+        self.finished = 0
+        self._addresses = addresses
+        self._random = random.Random(f"{seed}/{name}")
+        self._history = history
+        self._rpc = RpcClient()
+        self._number = 0
+
+    async def run(self, folder: Callable[[], str], stop: asyncio.Event) -> None:
+        """Work below the folder that is the present one, until `stop`."""
+        async with self._rpc:
+            while not stop.is_set():
+                await self._step(folder())
+                self.finished += 1
+
+    async def look_at(self, folders: Sequence[str]) -> None:
+        """See what became of calls whose outcome is unknown."""
+        async with self._rpc:
+            for folder in folders:
+                await self._list(folder)
+
+    async def _step(self, folder: str) -> None:
+        match self._random.choice(("look", "look", "list", "directory", "file", "delete")):
+            case "look":
+                await self._look(f"{folder}/{self._random.choice(NAMES)}")
+            case "list":
+                await self._list(folder)
+            case "directory":
+                await self._make_directory(f"{folder}/{self._random.choice(DIRECTORIES)}")
+            case "file":
+                await self._create(f"{folder}/{self._random.choice(FILES)}")
+            case "delete":
+                await self._delete(f"{folder}/{self._random.choice(NAMES)}")
+
+    async def _look(self, path: str) -> None:
+        called = time.monotonic()
+        try:
+            owner = (await self._call(STAT, PathRequest(path))).owner
+        except NotFoundError:
+            owner = ABSENT
+        except PaxosBlockError:
+            return
+        self._history.add(path, Operation("read", owner, called, time.monotonic()))
+
+    async def _list(self, folder: str) -> None:
+        """One look at every name at once."""
+        called = time.monotonic()
+        try:
+            listing = await self._call(LIST, ListDirectory(folder))
+        except PaxosBlockError:
+            return
+        answered = time.monotonic()
+        owners = {entry.path: entry.owner for entry in listing.entries}
+        for name in NAMES:
+            path = f"{folder}/{name}"
+            seen = Operation("read", owners.get(path, ABSENT), called, answered)
+            self._history.add(path, seen)
+
+    async def _make_directory(self, path: str) -> None:
+        """With `parents` one that is there is fine, and says whose it is."""
+        owner = self._new_owner()
+        if self._random.random() < 0.5:
+            request = MakeDirectories(path, parents=False, owner=owner)
+            await self._swap(path, owner, self._call(MKDIRS, request))
+            return
+        called = time.monotonic()
+        try:
+            request = MakeDirectories(path, parents=True, owner=owner)
+            found = (await self._call(MKDIRS, request)).owner
+        except PaxosBlockError as error:
+            if error.outcome is Outcome.UNKNOWN:
+                self._history.add(path, Operation("ensure", owner, called, None))
+            return
+        done = Operation("ensure", owner, called, time.monotonic(), expected=found)
+        self._history.add(path, done)
+
+    async def _create(self, path: str) -> None:
+        owner = self._new_owner()
+        request = CreateFile(
+            path, WriterId(owner), False, 1, 1 << 20, Durability.MEMORY, owner=owner
+        )
+        await self._swap(path, owner, self._call(CREATE, request))
+
+    async def _swap(self, path: str, owner: str, call: Awaitable[FileStatus]) -> None:
+        """Something that succeeds where nothing is."""
+        called = time.monotonic()
+        made: bool | None = True
+        try:
+            await call
+        except ExistsError:
+            made = False
+        except PaxosBlockError as error:
+            if error.outcome is not Outcome.UNKNOWN:
+                return
+            made = None
+        answered = None if made is None else time.monotonic()
+        self._history.add(path, Operation("swap", owner, called, answered, swapped=made))
+
+    async def _delete(self, path: str) -> None:
+        called = time.monotonic()
+        try:
+            existed = (await self._call(DELETE, DeletePath(path))).existed
+        except PaxosBlockError as error:
+            if error.outcome is Outcome.UNKNOWN:
+                self._history.add(path, Operation("delete", ABSENT, called, None))
+            return
+        done = Operation("delete", ABSENT, called, time.monotonic(), swapped=existed)
+        self._history.add(path, done)
+
+    async def _call(self, method: Method[Q, A], request: Q) -> A:
+        """Ask, beginning with any NameNode: nobody may answer from an old state."""
+        order = self._random.sample(self._addresses, len(self._addresses))
+        namenodes = NameNodes(order, self._rpc, timeout_s=RPC_TIMEOUT_S, retry_for_s=RETRY_FOR_S)
+        return await namenodes.call(method, request, idempotent=method in (STAT, LIST))
+
+    def _new_owner(self) -> str:
+        self._number += 1
+        return f"{self.name}-{self._number}"
+
+
+Fault = Callable[["Campaign"], Awaitable[None]]
+
+
+class Campaign:
+    """Clients that work, and faults one after the other; `run` returns the history."""
+
+    def __init__(self, cluster: LocalCluster, seed: int) -> None:
+        self.cluster = cluster
+        self.history = History()
+        self.random = random.Random(seed)
+        self.faults: Counter[str] = Counter()
+        self.clients = [
+            Client(f"c{number}", cluster.addresses, seed, self.history) for number in range(CLIENTS)
+        ]
+        self._round = 0
+
+    @property
+    def folder(self) -> str:
+        """Where clients work at present."""
+        return f"/h/{self._round}"
+
+    async def run(self, faults: Callable[[], Fault | None]) -> History:
+        """Let one fault after the other happen, until there is none."""
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            await self._begin_round()
+            for client in self.clients:
+                tasks.create_task(client.run(lambda: self.folder, stop))
+            try:
+                while (fault := faults()) is not None:
+                    await self.progress()
+                    self.faults[fault.__name__] += 1
+                    await fault(self)
+                    await self.progress()
+                    await self._begin_round()
+            finally:
+                stop.set()
+        observer = Client("observer", self.cluster.addresses, 0, self.history)
+        await observer.look_at([f"/h/{number}" for number in range(1, self._round + 1)])
+        return self.history
+
+    async def progress(self) -> None:
+        """Wait until each client has finished something that it began after now."""
+        goals = [client.finished + STEPS for client in self.clients]
+
+        def reached() -> bool:
+            pairs = zip(self.clients, goals, strict=True)
+            return all(client.finished >= goal for client, goal in pairs)
+
+        await wait_until_async(reached, 60, "progress of every client")
+
+    async def leader(self) -> Node:
+        return await asyncio.to_thread(self.cluster.wait_leader)
+
+    async def _begin_round(self) -> None:
+        async with RpcClient() as rpc:
+            namenodes = NameNodes(
+                self.cluster.addresses, rpc, timeout_s=RPC_TIMEOUT_S, retry_for_s=60
+            )
+            await namenodes.call(MKDIRS, MakeDirectories(f"/h/{self._round + 1}"))
+        self._round += 1
+
+
+async def a_leader_is_killed(campaign: Campaign) -> None:
+    victim = await campaign.leader()
+    await asyncio.to_thread(victim.kill)
+    await campaign.progress()
+    await asyncio.to_thread(victim.start)
+
+
+async def a_leader_hangs(campaign: Campaign) -> None:
+    victim = await campaign.leader()
+    victim.pause()
+    try:
+        await campaign.progress()
+    finally:
+        victim.resume()
+
+
+async def a_leader_closes(campaign: Campaign) -> None:
+    victim = await campaign.leader()
+    assert await asyncio.to_thread(victim.stop)
+    await campaign.progress()
+    await asyncio.to_thread(victim.start)
+
+
+async def a_follower_is_killed(campaign: Campaign) -> None:
+    leader = await campaign.leader()
+    victim = campaign.random.choice([n for n in campaign.cluster.namenodes if n is not leader])
+    await asyncio.to_thread(victim.kill)
+    await campaign.progress()
+    await asyncio.to_thread(victim.start)
+
+
+async def all_are_killed(campaign: Campaign) -> None:
+    for node in campaign.cluster.namenodes:
+        await asyncio.to_thread(node.kill)
+    for node in campaign.cluster.namenodes:
+        await asyncio.to_thread(node.start)
+
+
+FAULTS: Final[tuple[Fault, ...]] = (
+    a_leader_is_killed,
+    a_leader_hangs,
+    a_leader_closes,
+    a_follower_is_killed,
+    all_are_killed,
+)
+
+
+def in_turn(faults: Sequence[Fault]) -> Callable[[], Fault | None]:
+    """These faults, once each."""
+    left = iter(faults)
+    return lambda: next(left, None)
+
+
+def for_seconds(seconds: float, seed: int) -> Callable[[], Fault | None]:
+    """Faults at random for so long from the first one on."""
+    chosen, ends = random.Random(seed), list[float]()
+
+    def choose() -> Fault | None:
+        ends.append(time.monotonic() + seconds)
+        return chosen.choice(FAULTS) if time.monotonic() < ends[0] else None
+
+    return choose
+
+
+def run(
+    seed: int,
+    faults: Callable[[], Fault | None],
+    path: Path | None = None,
+    kind: type[LocalCluster] = LocalCluster,
+) -> Campaign:
+    """Start a cluster of three NameNodes and run a campaign on it."""
+    with kind(1, 3, path) as cluster:
+        campaign = Campaign(cluster, seed)
+        asyncio.run(campaign.run(faults))
+    return campaign
+
+
+def main() -> int:
+    """Run one campaign and print what it did; 1 if a history cannot be explained."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=60)
+    options = parser.parse_args()
+    campaign = run(options.seed, for_seconds(options.seconds, options.seed))
+    violations = campaign.history.violations()
+    sys.stdout.write(
+        f"seed {options.seed}: faults {dict(campaign.faults)}, "
+        f"calls {dict(campaign.history.counts)}, not linearizable: {violations or 'none'}\n"
+    )
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
