@@ -1,0 +1,129 @@
+"""The frame of the file system: which cluster it is, and the connection to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from fsspec.asyn import AsyncFileSystem, sync_wrapper
+from fsspec.spec import make_instance
+
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.background import OtherLoop
+from paxosblock.client.fsspec.connection import Connection
+from paxosblock.client.fsspec.options import (
+    addresses_of,
+    config_of,
+    options_of_url,
+    path_of_url,
+)
+from paxosblock.client.fsspec.staging import StagingArea
+from paxosblock.client.fsspec.transaction import PaxosBlockTransaction
+from paxosblock.client.url import NAMENODES_VARIABLE, SCHEME
+from paxosblock.errors import InvalidRequestError
+from paxosblock.units import parse_duration
+
+
+class _Environment:
+    """The cluster that the environment names, as a part of the key of cached instances."""
+
+    def __get__(self, instance: object, owner: type) -> str:
+        return os.environ.get(NAMENODES_VARIABLE, "")
+
+
+class ClusterFileSystem(AsyncFileSystem):
+    """A cluster by its URL or storage options, cached and pickled by them."""
+
+    protocol = "paxosblock"
+    root_marker = "/"
+    transaction_type = PaxosBlockTransaction
+    environment = _Environment()
+    _extra_tokenize_attributes = ("environment",)
+
+    def __init__(
+        self,
+        namenodes: str | Iterable[str] | None = None,
+        *,
+        staging_ttl: str | int = "1d",
+        asynchronous: bool = False,
+        loop: asyncio.AbstractEventLoop | None = None,
+        batch_size: int | None = None,
+        **settings: Any,
+    ) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            namenodes: `host:port[,host:port]`, as in a URL; None takes PAXOSBLOCK_NAMENODES.
+            staging_ttl: how long what was not published stays after a program was killed.
+            asynchronous, loop, batch_size: as for any asynchronous file system of fsspec.
+            settings: of the client, as its configuration file has them: `replication`,
+                `block_size`, `durability`, `chunk_size`, `window`, `retry_for`, ...
+
+        Raises:
+            ConfigError: no cluster is told, an option is unknown, or a value makes no sense.
+        """
+        self.namenodes = addresses_of(namenodes)
+        self._config = config_of(settings)
+        self._ttl_s = parse_duration(str(staging_ttl))
+        self._connection: Connection | None = None
+        super().__init__(asynchronous=asynchronous, loop=loop, batch_size=batch_size)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By its arguments; the copy reaches the same cluster whatever its environment says."""
+        options = {**self.storage_options, "namenodes": ",".join(self.namenodes)}
+        return make_instance, (type(self), (), options)
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if isinstance(path, list | tuple):
+            return [cls._strip_protocol(each) for each in path]
+        return path_of_url(os.fspath(path))
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, str]:
+        return options_of_url(path)
+
+    def unstrip_protocol(self, name: str) -> str:
+        """The full URL of a path, which any program can open."""
+        return f"{SCHEME}{','.join(self.namenodes)}{path_of_url(name)}"
+
+    @property
+    def fsid(self) -> str:
+        """The cluster, by its NameNodes."""
+        return f"paxosblock-{','.join(sorted(self.namenodes))}"
+
+    @property
+    def runner(self) -> OtherLoop:
+        """Runs coroutines on fsspec's event loop, for the synchronous files.
+
+        Raises:
+            RuntimeError: this process was forked since the file system was made.
+            InvalidRequestError: the file system is an asynchronous one.
+        """
+        if self.loop is None:
+            raise InvalidRequestError("an asynchronous file system: use open_async")
+        return OtherLoop(self.loop)
+
+    async def _connected(self) -> Connection:
+        connection = self._connection
+        if connection is None or connection.loop is not asyncio.get_running_loop():
+            connection = Connection(self.namenodes, self._config, self._ttl_s)
+            connection.close_at_end_of(self)
+            self._connection = connection
+        return connection
+
+    async def _close(self) -> None:
+        """Close all connections; what is used later opens new ones."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    close = sync_wrapper(_close)
+
+    async def _client(self) -> AsyncClient:
+        return (await self._connected()).client
+
+    async def _staging(self) -> StagingArea:
+        return (await self._connected()).staging

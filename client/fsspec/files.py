@@ -1,0 +1,335 @@
+"""Files of the file system: fsspec's classes on the outside, our streams inside.
+
+Neither reading nor writing holds more than the client's windows, however large a file or its blocks
+are.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from fsspec.asyn import AbstractAsyncStreamedFile
+from fsspec.spec import AbstractBufferedFile
+
+from paxosblock.client.chunks import Buffer
+from paxosblock.client.file_reader import AsyncFileReader
+from paxosblock.client.fsspec.info import Info, info_of
+from paxosblock.client.fsspec.leaving import left_by_exception
+from paxosblock.client.fsspec.staging import StagedFile, publish
+from paxosblock.client.sync_files import FileReader, FileWriter
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+    from paxosblock.client.fsspec.filesystem import PaxosBlockFileSystem
+
+LINE_BUFFER_BYTES: Final = 64 * 1024
+
+
+class CachedFile(AbstractBufferedFile):
+    """A file being read through one of fsspec's caches (`cache_type`)."""
+
+    def __init__(
+        self,
+        fs: PaxosBlockFileSystem,
+        reader: AsyncFileReader,
+        block_size: int | None,
+        cache_type: str,
+        cache_options: dict[str, Any] | None,
+    ) -> None:
+        self._reader = reader
+        self._details = details_of(reader)
+        self.raw = FileReader(fs, fs.runner, reader)
+        super().__init__(
+            fs,
+            reader.path,
+            "rb",
+            block_size,
+            cache_type=cache_type,
+            cache_options=cache_options,
+            size=reader.size,
+        )
+
+    def close(self) -> None:
+        """Stop fetching."""
+        if not self.closed:
+            super().close()
+            self.raw.close()
+
+    def __del__(self) -> None:
+        """Nothing is to be told to anybody."""
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        return self.raw.pread(start, end - start)
+
+
+class ReadFile(CachedFile):
+    """A file being read, as it was when it was opened; it is fetched ahead of a sequential reader.
+
+    fsspec's own caches are not used: they fetch one range at a time.
+    """
+
+    def __init__(
+        self, fs: PaxosBlockFileSystem, reader: AsyncFileReader, block_size: int | None
+    ) -> None:
+        super().__init__(fs, reader, block_size, "none", None)
+        self._buffered = io.BufferedReader(self.raw, LINE_BUFFER_BYTES)
+
+    def seek(self, loc: int, whence: int = io.SEEK_SET) -> int:
+        """Move to `loc` from the start, the position or the end; return the new position."""
+        position: int = super().seek(loc, whence)
+        return self._buffered.seek(position)
+
+    def read(self, length: int | None = -1) -> bytes:
+        """The next `length` bytes, fewer only at the end; without a length all that is left."""
+        if length is None or length < 0:
+            length = max(0, self._reader.size - self.loc)
+        return self._passed(self._buffered.read(length))
+
+    def readline(self, size: int | None = -1) -> bytes:
+        """The next line with its newline, at most `size` bytes of it; empty at the end."""
+        return self._passed(self._buffered.readline(-1 if size is None else size))
+
+    def readinto(self, b: WriteableBuffer) -> int:
+        """Fill `b` with the next bytes; return how many."""
+        size = self._buffered.readinto(b)
+        self.loc += size
+        return size
+
+    def _passed(self, data: bytes) -> bytes:
+        self.loc += len(data)
+        return data
+
+
+class WriteFile(AbstractBufferedFile):
+    """A file being written: nobody sees it before `close`, which publishes all of it.
+
+    Leaving `with` by an exception publishes nothing, and what stood under the name before is still
+    there. The same goes for a file that is dropped without `close`. Within `with fs.transaction`
+    files are published together, at the end of it.
+    """
+
+    closed: bool
+
+    def __init__(
+        self, fs: PaxosBlockFileSystem, staged: StagedFile, mode: str, *, autocommit: bool
+    ) -> None:
+        super().__init__(fs, staged.target, mode, autocommit=autocommit)
+        self.staged = staged
+        self.blocksize = staged.writer.status.block_size
+        self.loc = staged.offset
+        self._stream = FileWriter(fs, fs.runner, staged.writer)
+        self._error_before = sys.exception()
+
+    def write(self, data: ReadableBuffer) -> int:
+        """Append `data`; return its length. Raises: as `AsyncFileWriter.write`."""
+        if self.closed:
+            raise ValueError("I/O operation on closed file.")
+        if self.staged.discarded:
+            # A compressor or a text wrapper that is closed after this writes its rest.
+            return memoryview(data).nbytes
+        size = self._stream.write(data)
+        self.loc += size
+        return size
+
+    def flush(self, force: bool = False) -> None:
+        """Nothing to do: nobody can see the file before it is closed."""
+        if self.closed:
+            raise ValueError("Flush on closed file")
+
+    def close(self) -> None:
+        """Complete the file and publish it, or leave that to the transaction.
+
+        Raises:
+            PaxosBlockError: it cannot be completed or published; nothing is left of it, and what
+                stood under the name before is still there.
+        """
+        if self.closed:
+            return
+        try:
+            if not self.staged.discarded and not left_by_exception(self._error_before):
+                self._stream.close()
+                if self.autocommit:
+                    self.commit()
+                return
+            self.discard()
+        except BaseException:
+            self.discard()
+            raise
+        finally:
+            self.closed = True
+
+    def commit(self) -> None:
+        """Publish the file, which is complete."""
+        self.fs.runner.run(publish([self.staged]))
+
+    def discard(self) -> None:
+        """Give the file up, published nowhere."""
+        if not self.staged.discarded:
+            self._stream.abort()
+            self.fs.runner.run(self.staged.discard())
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None and not self.closed:
+            self.discard()
+        self.close()
+
+    def __del__(self) -> None:
+        """Nothing is sent from a garbage collection: the staging directory ends by itself. The
+        writer inside warns when it was never closed.
+        """
+
+
+class CompressedFile(io.RawIOBase):
+    """What a compressor writes into a file: closing it closes both, and so does an exception."""
+
+    def __init__(self, compressor: Any, file: WriteFile) -> None:
+        """`compressor` is one of `fsspec.compression`, and writes to `file`."""
+        self._compressor = compressor
+        self._file = file
+
+    def writable(self) -> bool:
+        """True."""
+        return True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Compress and append `data`; return its length before."""
+        self._compressor.write(data)
+        return memoryview(data).nbytes
+
+    def close(self) -> None:
+        """Write what the compressor still holds, and close the file."""
+        if not self.closed:
+            super().close()
+            try:
+                self._compressor.close()
+            except BaseException:
+                self._file.discard()
+                raise
+            finally:
+                self._file.close()
+
+    def discard(self) -> None:
+        """Give the file up, published nowhere."""
+        self._file.discard()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.discard()
+        self.close()
+
+
+class TextFile(io.TextIOWrapper):
+    """Text on top of a file being written, which hears of it when the block raises."""
+
+    def __init__(self, file: Any, **options: Any) -> None:
+        """`file`: a `WriteFile` or `CompressedFile`; `options`: of `io.TextIOWrapper`."""
+        super().__init__(file, **options)
+        self._file = file
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self._file.discard()
+        self.close()
+
+
+class AsyncReadFile(AbstractAsyncStreamedFile):
+    """A file being read on the event loop: `async with await fs.open_async(path) as f`."""
+
+    def __init__(self, fs: PaxosBlockFileSystem, reader: AsyncFileReader) -> None:
+        self._reader = reader
+        self._details = details_of(reader)
+        super().__init__(fs, reader.path, "rb", cache_type="none", size=reader.size)
+
+    async def read(self, length: int | None = -1) -> bytes:
+        """The next `length` bytes, fewer only at the end; without a length all that is left."""
+        self._reader.seek(self.loc)
+        data = await self._reader.read(-1 if length is None else length)
+        self.loc += len(data)
+        return data
+
+    async def close(self) -> None:
+        """Stop fetching."""
+        await self._reader.close()
+        self.closed = True
+
+    def __del__(self) -> None:
+        """Nothing is to be told to anybody."""
+
+
+class AsyncWriteFile(AbstractAsyncStreamedFile):
+    """A file being written on the event loop; as `WriteFile`."""
+
+    closed: bool
+
+    def __init__(
+        self, fs: PaxosBlockFileSystem, staged: StagedFile, mode: str, *, autocommit: bool
+    ) -> None:
+        super().__init__(fs, staged.target, mode, autocommit=autocommit)
+        self.staged = staged
+        self.loc = staged.offset
+
+    async def write(self, data: Buffer) -> int:
+        """Append `data`; return its length. Raises: as `AsyncFileWriter.write`."""
+        size = await self.staged.writer.write(data)
+        self.loc += size
+        return size
+
+    async def flush(self, force: bool = False) -> None:
+        """Nothing to do: nobody can see the file before it is closed."""
+
+    async def close(self) -> None:
+        """Complete the file and publish it. Raises: as `WriteFile.close`."""
+        if self.closed:
+            return
+        self.closed = True
+        if self.staged.discarded:
+            return
+        try:
+            await self.staged.writer.close()
+            if self.autocommit:
+                await publish([self.staged])
+        except BaseException:
+            await self.discard()
+            raise
+
+    async def discard(self) -> None:
+        """Give the file up, published nowhere."""
+        if not self.staged.discarded:
+            await self.staged.discard()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None and not self.closed:
+            await self.discard()
+        await self.close()
+
+    def __del__(self) -> None:
+        """The writer inside warns when it was never closed."""
+
+
+def details_of(reader: AsyncFileReader) -> Info:
+    """`info` of a file as it was when it was opened: its size counts what is being written."""
+    return {**info_of(reader.status), "size": reader.size}

@@ -1,0 +1,39 @@
+"""What fsspec wants to know about a path, as a plain dictionary."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from typing import Any
+
+from paxosblock.namenode_api import FileStatus, Kind
+
+Info = dict[str, Any]
+
+
+def info_of(status: FileStatus) -> Info:
+    """`name`, `size` in bytes, `type`, times in seconds since the epoch, and our own facts."""
+    directory = status.kind is Kind.DIRECTORY
+    return {
+        "name": status.path,
+        "size": 0 if directory else status.length,
+        "type": "directory" if directory else "file",
+        "created": status.created_ms / 1000,
+        "mtime": status.modified_ms / 1000,
+        "mode": (stat.S_IFDIR if directory else stat.S_IFREG) | status.permission,
+        "owner": status.owner,
+        "group": status.group,
+        "file_id": status.file_id,
+        "replication": status.replication,
+        "block_size": status.block_size,
+        "durability": status.durability.value,
+        "open": status.open,
+    }
+
+
+def ukey_of(status: FileStatus) -> str:
+    """Differs when the content may differ: a file id is never used again, bytes never change
+    in place, and what is appended shows in the length.
+    """
+    facts = f"{status.file_id} {status.length} {status.modified_ms}"
+    return hashlib.sha256(facts.encode()).hexdigest()

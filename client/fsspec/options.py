@@ -1,0 +1,68 @@
+"""What a URL and the storage options say: which cluster, and which settings of the client."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from paxosblock.client.url import SCHEME, cluster_addresses, parse_url
+from paxosblock.config import ClientConfig, load_config
+from paxosblock.errors import ConfigError
+from paxosblock.settings import settings_of
+
+NAMENODES: Final = "namenodes"
+STAGING_TTL: Final = "staging_ttl"
+
+_OF_FSSPEC: Final = frozenset({"use_listings_cache", "listings_expiry_time", "max_paths"})
+"""fsspec's own, for file systems that remember listings. We do not: they say nothing to us."""
+
+
+def options_of_url(url: str) -> dict[str, str]:
+    """The storage options that a URL stands for; none when it names no host or is only a path.
+
+    Raises:
+        ConfigError: a host or port that makes no sense.
+    """
+    if not url.startswith(SCHEME) or url.removeprefix(SCHEME).startswith("/") or url == SCHEME:
+        return {}
+    return {NAMENODES: ",".join(parse_url(url).namenodes)}
+
+
+def path_of_url(url: str) -> str:
+    """The path in a URL or in what is a path already: absolute, without a slash at the end."""
+    if url.startswith(SCHEME):
+        url = url.removeprefix(SCHEME).partition("/")[2]
+    return "/" + url.strip("/")
+
+
+def addresses_of(namenodes: str | Iterable[str] | None) -> tuple[str, ...]:
+    """The NameNodes' addresses; None takes PAXOSBLOCK_NAMENODES.
+
+    Raises:
+        ConfigError: there are none, or one of them is no `host:port`.
+    """
+    return cluster_addresses(namenodes)
+
+
+def config_of(options: Mapping[str, Any]) -> ClientConfig:
+    """The client's settings, from storage options over the environment over the defaults.
+
+    Args:
+        options: settings of `ClientConfig` by the name they have in a configuration file.
+
+    Raises:
+        ConfigError: an option that is unknown, or a value that makes no sense.
+    """
+    settings = settings_of(ClientConfig)
+    values = {}
+    for name, written in options.items():
+        if name in _OF_FSSPEC:
+            continue
+        if name not in settings:
+            known = [NAMENODES, STAGING_TTL, *settings]
+            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+            raise ConfigError(f"unknown storage option {name!r}; did you mean {nearest!r}?")
+        values[settings[name].attribute] = settings[name].read(written, f"storage option {name}")
+    return dataclasses.replace(load_config(ClientConfig), **values)

@@ -1,0 +1,189 @@
+"""Files are written under hidden names, and appear under their own when they are complete.
+
+Everything that is published together is published by one replicated transaction. What a process
+left behind that died is removed with its staging directory, which has a time to live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import uuid
+from collections.abc import Sequence
+from typing import Final
+
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.errors import (
+    ExistsError,
+    IsDirectoryError,
+    NotFoundError,
+    PaxosBlockError,
+)
+from paxosblock.namenode_api import FileStatus, Kind
+from paxosblock.protocol.types import Durability
+from paxosblock.transaction import Concat, MakeDirectory, Operation, Rename
+
+STAGING: Final = "/.staging"
+"""Where the hidden names are; the file system does not list it."""
+
+TRANSACTIONS_KEPT_S: Final = 600.0
+"""How long a publication is remembered; it is repeated after a lost answer for less long."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Publish(enum.Enum):
+    """How a complete file gets its name."""
+
+    REPLACE = "wb"
+    CREATE = "xb"
+    APPEND = "ab"
+
+
+class StagedFile:
+    """A file that is being written, or was, and has not got its name yet."""
+
+    def __init__(
+        self,
+        area: StagingArea,
+        writer: AsyncFileWriter,
+        target: str,
+        how: Publish,
+        present: FileStatus | None,
+    ) -> None:
+        """`present` is what `target` named when this was created."""
+        self.writer = writer
+        self.target = target
+        self.discarded = False
+        self.area = area
+        self._path = writer.status.path
+        self._how = how
+        self._present = present
+
+    @property
+    def offset(self) -> int:
+        """Where in the target its first byte will be."""
+        appends = self._how is Publish.APPEND and self._present is not None
+        return self._present.length if appends and self._present is not None else 0
+
+    def operations(self) -> list[Operation]:
+        """What gives it its name. It must be closed."""
+        if self._how is Publish.APPEND and self._present is not None:
+            return [Concat(self.target, (self._path,))]
+        parent = self.target.rpartition("/")[0]
+        replaces = self._how is Publish.REPLACE
+        made: list[Operation] = [MakeDirectory(parent)] if parent else []
+        return [*made, Rename(self._path, self.target, replaces)]
+
+    async def discard(self) -> None:
+        """Give it up, written or not. An error is logged: the staging directory ends by itself."""
+        self.discarded = True
+        await self.writer.abort()
+        await self.area.remove(self._path)
+
+
+class StagingArea:
+    """The staging directory of one client."""
+
+    def __init__(self, client: AsyncClient, ttl_s: float) -> None:
+        """`ttl_s`: how long what was not published stays after this process died, in seconds."""
+        self._client = client
+        self._ttl_s = ttl_s
+        self._directory = f"{STAGING}/{uuid.uuid4().hex}"
+        self._renew_at = 0.0
+
+    async def create(
+        self,
+        target: str,
+        how: Publish,
+        *,
+        replication: int | None = None,
+        block_size: int | None = None,
+        durability: Durability | str | None = None,
+        chunk_size: int | None = None,
+        window: int | None = None,
+    ) -> StagedFile:
+        """Begin a file that will be published as `target`. Tuning: as `AsyncClient.create`.
+
+        Raises:
+            IsDirectoryError: the target is a directory.
+            ExistsError: it is there, and `how` is CREATE.
+            NotDirectoryError: something above it is a file.
+        """
+        present = await self._present(target, how)
+        await self._renew()
+        writer = await self._client.create(
+            f"{self._directory}/{uuid.uuid4().hex}",
+            parent_must_exist=True,
+            replication=replication,
+            block_size=block_size,
+            durability=durability,
+            chunk_size=chunk_size,
+            window=window,
+        )
+        return StagedFile(self, writer, target, how, present)
+
+    async def transact(self, operations: Sequence[Operation]) -> None:
+        """Apply all of them or none, once. Raises: as `AsyncClient.transact`."""
+        # Idempotent by its name, so that the client repeats it after a lost answer.
+        name = (f"fsspec/{uuid.uuid4().hex}", 0)
+        await self._client.transact(operations, transaction=name, keep_for_s=TRANSACTIONS_KEPT_S)
+
+    async def remove(self, path: str) -> None:
+        """Delete one hidden name; an error is only logged."""
+        try:
+            await self._client.delete(path)
+        except PaxosBlockError as error:
+            _logger.warning("%s is left to its time to live: %s", path, error)
+
+    async def close(self) -> None:
+        """Remove the directory with all that was not published."""
+        if self._renew_at:
+            try:
+                await self._client.delete(self._directory, recursive=True)
+            except PaxosBlockError as error:
+                _logger.warning("%s is left to its time to live: %s", self._directory, error)
+
+    async def _present(self, target: str, how: Publish) -> FileStatus | None:
+        try:
+            present = await self._client.stat(target)
+        except NotFoundError:
+            return None
+        if present.kind is Kind.DIRECTORY:
+            raise IsDirectoryError(f"'{target}' is a directory", path=target)
+        if how is Publish.CREATE:
+            raise ExistsError(f"'{target}' exists already", path=target)
+        return present
+
+    async def _renew(self) -> None:
+        """Let the directory live for its full time again, when a quarter of it has passed."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._renew_at:
+            await self._client.mkdirs(self._directory, permission=0o700, ttl_s=self._ttl_s)
+            self._renew_at = now + self._ttl_s / 4
+
+
+async def publish(files: Sequence[StagedFile]) -> None:
+    """Give these closed files of one staging area their names in one transaction: all or none.
+
+    Raises:
+        ExistsError, NotFoundError, LeaseError: what stands at a target forbids it. Nothing was
+            published, and the files are gone.
+        OutcomeUnknownError, DeadlineError: no answer came; all or none are published.
+    """
+    if not files:
+        return
+    operations = dict.fromkeys(operation for file in files for operation in file.operations())
+    try:
+        await files[0].area.transact(list(operations))
+    except BaseException:
+        # Also right when the outcome is unknown: what was published is not in the area any more.
+        await discard(files)
+        raise
+
+
+async def discard(files: Sequence[StagedFile]) -> None:
+    """Give these files up."""
+    await asyncio.gather(*(file.discard() for file in files))
