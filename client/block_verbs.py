@@ -147,7 +147,6 @@ class AsyncDataNode:
     def __init__(self, session: Session, member: Member) -> None:
         self.member = member
         self._session = session
-        self._lock = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"<AsyncDataNode {self.member.storage} at {self.member.address}>"
@@ -182,9 +181,9 @@ class AsyncDataNode:
             generation,
             index,
         )
-        async with self._lock:
-            connection = await self._session.writing.get(self.member.address)
-            listener = _OneVote(self.member)
+        connection = await self._session.writing.get(self.member.address)
+        async with connection.asking:
+            listener = _OneVote(self.member, header)
             connection.listen(block, listener)
             try:
                 connection.send(header.pack(), chunk.data)
@@ -198,6 +197,9 @@ class AsyncDataNode:
                 ) from None
             finally:
                 connection.ignore(block)
+                if not listener.answered:
+                    # A vote does not tell its bytes: one that came late would pass for the next.
+                    connection.abort()
 
     async def state(self, block: BlockId) -> ReadReply:
         """The registers of the replica. Raises NotFoundError when there is none here."""
@@ -257,14 +259,21 @@ class AsyncDataNode:
 class _OneVote:
     """Waits for what one DataNode says about one chunk."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, chunk: Header) -> None:
         self.vote: asyncio.Future[Vote] = asyncio.get_running_loop().create_future()
         self._member = member
+        self._chunk = chunk
+
+    @property
+    def answered(self) -> bool:
+        """Whether nothing more is to come."""
+        return self.vote.done() and not self.vote.cancelled()
 
     def on_vote(self, header: Header) -> None:
         synced = bool(header.flags & Flags.SYNC)
         vote = Vote(header.block, header.generation, header.index, self._member.storage, synced)
-        if not self.vote.done():
+        asked = (self._chunk.generation, self._chunk.index)
+        if (vote.generation, vote.index) == asked and not self.vote.done():
             self.vote.set_result(vote)
 
     def on_nack(self, nack: Nack) -> None:

@@ -54,6 +54,8 @@ class DataConnection:
         self._channel = CallChannel(_CALLS, _REPLIES, self)
         self._listeners: dict[BlockId, VoteListener] = {}
         self._lost: PaxosBlockError | None = None
+        self.asking = asyncio.Lock()
+        """Held by whoever waits for the vote for a single chunk."""
 
     async def connect(self, timeout_s: float) -> None:
         """Raises UnavailableError or ProtocolError when there is no DataNode at the address."""
@@ -112,6 +114,10 @@ class DataConnection:
         """Close; calls that wait fail."""
         self._channel.connection.close()
         await self._channel.connection.wait_closed()
+
+    def abort(self) -> None:
+        """Close at once: nothing that is under way will be heard of."""
+        self._channel.connection.abort()
 
     def vote_received(self, header: Header, payload: memoryview) -> None:
         """A VOTE or NACK frame arrived; of a block that nobody writes any more it is old news."""
