@@ -1,4 +1,4 @@
-"""The seed's own verbs at single DataNodes, on asyncio (`test_sync.py` has the synchronous ones)."""
+"""The seed's own verbs at single DataNodes (`test_sync.py` has the synchronous ones)."""
 
 from __future__ import annotations
 
