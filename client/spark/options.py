@@ -85,6 +85,16 @@ class Options:
     """csv: the first line of each file names the columns."""
     sep: str = ","
     """csv: the character between two fields."""
+    multi_line: bool = False
+    """csv: quoted values may hold line ends; each file is read by one task."""
+    split_bytes: int = 128 * MIB
+    """About the most that one task reads of a file."""
+    pushdown: bool = False
+    """parquet: leave out row groups whose statistics do not meet the query's filters."""
+    max_bytes_per_trigger: int = 0
+    """About how much a micro-batch reads; 0: all there is."""
+    max_files_per_trigger: int = 0
+    """How many new files of a directory a micro-batch reads; 0: all there are."""
     layout: Layout = Layout.FILES
     job_ttl_s: float = DURATIONS["d"] / DURATIONS["s"]
     """How long files of a job that nobody ended stay; longer than any job may take."""
@@ -180,6 +190,11 @@ OPTIONS: Final = (
     Option("rowGroupBytes", "row_group_bytes", Use.WRITES, _size),
     Option("header", "header", Use.ALL, _flag),
     Option("sep", "sep", Use.ALL, _separator),
+    Option("multiLine", "multi_line", Use.READS, _flag),
+    Option("splitBytes", "split_bytes", Use.READS, _size),
+    Option("pushdown", "pushdown", Use.READ, _flag),
+    Option("maxBytesPerTrigger", "max_bytes_per_trigger", Use.STREAM_READ, _size),
+    Option("maxFilesPerTrigger", "max_files_per_trigger", Use.STREAM_READ, _count),
     Option("layout", "layout", Use.STREAM_WRITE, _member(Layout)),
     Option("jobTtl", "job_ttl_s", Use.WRITES, _duration),
     Option("replication", "replication", Use.WRITES, _count),

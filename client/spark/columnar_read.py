@@ -1,0 +1,134 @@
+"""Parquet and Arrow files: which of their parts a split reads."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from paxosblock.client.spark.splits import Split
+from paxosblock.client.sync_files import FileReader
+
+ARROW_FILE_MAGIC = b"ARROW1"
+MOST_ROWS = 1 << 16
+"""Rows of a batch that is given to Spark."""
+
+Keeps = Callable[[pq.RowGroupMetaData], bool]
+"""Whether a row group may hold a row that is wanted."""
+
+
+class Ranges(io.RawIOBase):
+    """A file for readers that know which bytes they want: each range is fetched as a whole, from
+    several replicas at once, and nothing after it."""
+
+    def __init__(self, file: FileReader, size: int) -> None:
+        """Of the file the first `size` bytes are there."""
+        self._file = file
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next `read` begins."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Move to `offset` from the start, the position or the end; return the new position."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next `size` bytes, fewer only at the end."""
+        left = max(0, self._size - self._position)
+        wanted = left if size is None or size < 0 else min(size, left)
+        data = self._file.pread(self._position, wanted)
+        self._position += len(data)
+        return data
+
+
+def as_arrow_file(file: FileReader, size: int) -> pa.NativeFile:
+    """The first `size` bytes of a file for pyarrow's readers."""
+    return pa.PythonFile(Ranges(file, size), mode="r")
+
+
+# -- parquet --------------------------------------------------------------------------------------
+
+
+def parquet_schema(file: FileReader) -> pa.Schema:
+    """From the footer. Raises pa.ArrowInvalid when it is no parquet file."""
+    return pq.read_schema(as_arrow_file(file, file.size))
+
+
+def parquet_batches(
+    file: FileReader, split: Split, columns: list[str], keeps: Keeps
+) -> Iterator[pa.RecordBatch]:
+    """The row groups whose middle lies in the split, one at a time; of them only `columns`."""
+    parquet = pq.ParquetFile(as_arrow_file(file, split.end), pre_buffer=True)
+    found = parquet.schema_arrow.names
+    wanted = None if columns == found else [name for name in columns if name in found]
+    for index in range(parquet.metadata.num_row_groups):
+        group = parquet.metadata.row_group(index)
+        if split.holds(_middle(group)) and keeps(group):
+            yield from parquet.iter_batches(
+                MOST_ROWS, row_groups=[index], columns=wanted, use_threads=False
+            )
+
+
+def _middle(group: pq.RowGroupMetaData) -> float:
+    """Hadoop's rule, which gives every row group to exactly one split."""
+    chunks = [group.column(at) for at in range(group.num_columns)]
+    if not chunks:
+        return 0.0
+    # Without a dictionary some writers say that its page is at 0.
+    start: int = min(
+        min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
+        for chunk in chunks
+    )
+    size: int = sum(chunk.total_compressed_size for chunk in chunks)
+    return start + size / 2
+
+
+# -- Arrow IPC ------------------------------------------------------------------------------------
+
+
+def arrow_file_schema(file: FileReader) -> pa.Schema:
+    """Of an Arrow file or of the first stream. Raises pa.ArrowInvalid when it is neither."""
+    source = as_arrow_file(file, file.size)
+    if _is_arrow_file(file):
+        return pa.ipc.open_file(source).schema
+    return pa.ipc.open_stream(source).schema
+
+
+def arrow_batches(file: FileReader, split: Split) -> Iterator[pa.RecordBatch]:
+    """Of an Arrow file the batches that fall to the split when its bytes are dealt out evenly; of
+    streams, which have no way in but their beginning, all to the first split."""
+    if _is_arrow_file(file):
+        reader = pa.ipc.open_file(as_arrow_file(file, split.end))
+        count = reader.num_record_batches
+        for index in range(count):
+            if split.holds((index + 0.5) / count * split.end):
+                yield reader.get_batch(index)
+    elif split.start == 0:
+        yield from _streams(file, split.end)
+
+
+def _streams(file: FileReader, end: int) -> Iterator[pa.RecordBatch]:
+    """Of all streams in the file, one behind the other: `append` and concatenation make those."""
+    file.seek(0)
+    source = pa.PythonFile(file, mode="r")
+    while file.tell() < end:
+        yield from pa.ipc.open_stream(source)
+
+
+def _is_arrow_file(file: FileReader) -> bool:
+    return file.pread(0, len(ARROW_FILE_MAGIC)) == ARROW_FILE_MAGIC

@@ -1,0 +1,202 @@
+"""What each format looks like to a task: the batches of a split; and to the driver: a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from paxosblock.client.spark.columnar_read import (
+    Keeps,
+    arrow_batches,
+    arrow_file_schema,
+    as_arrow_file,
+    parquet_batches,
+    parquet_schema,
+)
+from paxosblock.client.spark.csv_read import (
+    check_csv,
+    csv_batches,
+    csv_batches_of_file,
+    csv_schema,
+)
+from paxosblock.client.spark.lines import (
+    NEWLINE,
+    first_byte,
+    last_line_end,
+    line_array,
+    whole_lines,
+)
+from paxosblock.client.spark.options import FileFormat, Options
+from paxosblock.client.spark.read_types import check_readable, conform, spark_schema
+from paxosblock.client.spark.splits import Split
+from paxosblock.client.sync_files import FileReader
+from paxosblock.errors import InvalidRequestError
+from paxosblock.units import MIB
+
+TEXT_SCHEMA: Final = StructType([StructField("value", StringType())])
+BINARY_SCHEMA: Final = StructType(
+    [
+        StructField("path", StringType()),
+        StructField("modificationTime", TimestampType()),
+        StructField("length", LongType()),
+        StructField("content", BinaryType()),
+    ]
+)
+"""As Spark's own format `binaryFile` has it."""
+FIXED_SCHEMAS: Final = {FileFormat.TEXT: TEXT_SCHEMA, FileFormat.BINARY: BINARY_SCHEMA}
+"""Of the formats whose files do not tell."""
+
+SAMPLE_BYTES: Final = MIB
+"""From so much of its beginning the types of a csv file are guessed."""
+MOST_CONTENT_BYTES: Final = (1 << 31) - 1
+
+
+def is_cut_by_lines(options: Options) -> bool:
+    """Whether a record is a line, so that a file may be read up to any line end."""
+    if options.file_format is FileFormat.CSV:
+        return not options.multi_line
+    return options.file_format is FileFormat.TEXT
+
+
+def is_splittable(options: Options) -> bool:
+    """Whether several tasks may read one file."""
+    return is_cut_by_lines(options) or options.file_format in (
+        FileFormat.PARQUET,
+        FileFormat.ARROW,
+    )
+
+
+def file_schema(file: FileReader, options: Options) -> StructType:
+    """The schema of one file, read from it.
+
+    Raises:
+        InvalidRequestError: it is not of the format, or Spark lacks a type for a column.
+    """
+    fixed = FIXED_SCHEMAS.get(options.file_format)
+    return fixed or spark_schema(arrow_schema_of(file, options), file.name)
+
+
+def arrow_schema_of(file: FileReader, options: Options) -> pa.Schema:
+    """The Arrow schema of a parquet, Arrow or csv file. Raises InvalidRequestError."""
+    try:
+        match options.file_format:
+            case FileFormat.PARQUET:
+                return parquet_schema(file)
+            case FileFormat.ARROW:
+                return arrow_file_schema(file)
+            case _:
+                return csv_schema(_sample(file), options)
+    except pa.ArrowException as error:
+        raise not_of_format(file.name, options, error) from error
+
+
+def check_file(file: FileReader, target: pa.Schema, options: Options) -> None:
+    """Raise InvalidRequestError when a file, as far as its beginning tells, has another schema."""
+    match options.file_format:
+        case FileFormat.PARQUET | FileFormat.ARROW:
+            check_readable(arrow_schema_of(file, options), target, file.name)
+        case FileFormat.CSV:
+            try:
+                check_csv(_sample(file), target, options)
+            except pa.ArrowException as error:
+                raise not_of_format(file.name, options, error) from error
+
+
+def end_of_records(file: FileReader, begin: int, end: int, options: Options) -> int:
+    """How far the bytes [begin, end) of a file that is being written can be read now: to the end of
+    the last line; `begin` when none has ended. Other formats than lines: all."""
+    if not is_cut_by_lines(options):
+        return end
+    return last_line_end(file.pread, begin, end)
+
+
+def not_of_format(path: str, options: Options, error: Exception) -> InvalidRequestError:
+    """The error for bytes that pyarrow cannot make sense of."""
+    reason = " ".join(str(error).split())
+    return InvalidRequestError(
+        f"'{path}': cannot be read as {options.file_format.value}: {reason}", path=path
+    )
+
+
+def _sample(file: FileReader) -> bytes:
+    """Whole lines from the beginning; all of it when a line is longer than a sample."""
+    sample = file.pread(0, SAMPLE_BYTES)
+    if len(sample) == file.size:
+        return sample
+    return sample[: sample.rfind(NEWLINE) + 1] or file.pread(0, file.size)
+
+
+def read_split(
+    file: FileReader, split: Split, target: pa.Schema, options: Options, keeps: Keeps
+) -> Iterator[pa.RecordBatch]:
+    """The records of a split, in batches with exactly the schema `target`.
+
+    Raises:
+        InvalidRequestError: the file is not of the format, or does not fit the schema.
+    """
+    batches = _batches(file, split, target, options, keeps)
+    while True:
+        try:
+            batch = next(batches, None)
+        except pa.ArrowException as error:
+            raise not_of_format(file.name, options, error) from error
+        if batch is None:
+            return
+        if batch.num_rows:
+            yield conform(batch, target, file.name)
+
+
+def _batches(
+    file: FileReader, split: Split, target: pa.Schema, options: Options, keeps: Keeps
+) -> Iterator[pa.RecordBatch]:
+    match options.file_format:
+        case FileFormat.PARQUET:
+            return parquet_batches(file, split, target.names, keeps)
+        case FileFormat.ARROW:
+            return arrow_batches(file, split)
+        case FileFormat.CSV if options.multi_line:
+            return csv_batches_of_file(as_arrow_file(file, split.end), target, options)
+        case FileFormat.CSV:
+            return csv_batches(split, _pieces(file, split), target, options)
+        case FileFormat.TEXT:
+            return _text_batches(file, split, target)
+        case FileFormat.BINARY:
+            return iter([_whole_file(file, split, target)])
+
+
+def _pieces(file: FileReader, split: Split) -> Iterator[memoryview]:
+    file.seek(first_byte(split))
+    return file.pieces()
+
+
+def _text_batches(file: FileReader, split: Split, target: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for lines in whole_lines(split, _pieces(file, split)):
+        yield pa.record_batch([line_array(lines)] * len(target.names), target.names)
+
+
+def _whole_file(file: FileReader, split: Split, target: pa.Schema) -> pa.RecordBatch:
+    """One row; the content is fetched only when it is asked for."""
+    if "content" in target.names and split.end > MOST_CONTENT_BYTES:
+        raise InvalidRequestError(
+            f"'{file.name}': has {split.end} bytes; a value holds less than 2 GiB", path=file.name
+        )
+    values: dict[str, pa.Array] = {
+        "path": pa.array([file.name]),
+        "modificationTime": pa.array([file.status.modified_ms], pa.int64())
+        .cast(pa.timestamp("ms", "UTC"))
+        .cast(pa.timestamp("us", "UTC")),
+        "length": pa.array([split.end]),
+    }
+    if "content" in target.names:
+        values["content"] = pa.array([file.pread(0, split.end)], pa.binary())
+    return pa.record_batch([values[name] for name in target.names], target.names)

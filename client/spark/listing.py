@@ -1,0 +1,103 @@
+"""The files that a path means: one file, those below a directory, or those that a pattern names."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from paxosblock.client.sync import Client
+from paxosblock.errors import NotFoundError
+from paxosblock.namenode_api import FileStatus, Kind
+
+HIDDEN: Final = ("_", ".")
+"""Names that begin so are skipped, like everywhere in Spark: `_SUCCESS`, `_temporary`."""
+_WILDCARDS: Final = "*?["
+_ANY_DEPTH: Final = "**"
+
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file, and the change of the namespace since which it is found where it is: since then it,
+    and each directory above it that was listed, has its name."""
+
+    status: FileStatus
+    linked: int
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """Where it stands among all files that are, were and will be found. One that is made or
+        moved here later stands behind all that were found before."""
+        return self.linked, self.status.path
+
+
+@dataclass(slots=True)
+class Finding:
+    """What a path means at one time.
+
+    `revision` is a change of the namespace: all files with a `linked` up to it were seen. Of later
+    ones some may be missing, because they came while the directories were being read.
+    """
+
+    fs: Client
+    is_pattern: bool
+    files: dict[str, Found] = field(default_factory=dict)
+    revision: int = -1
+
+    def below(self, directory: str, names: Names, since: int = 0) -> None:
+        """Collect the files below a directory whose paths match `names`, all of them if empty."""
+        for entry, linked in self._entries(directory):
+            name = entry.path.rpartition("/")[2]
+            if not name.startswith(HIDDEN) or names[:1] == (name,):
+                self._match(entry, names, max(since, linked))
+
+    def _match(self, entry: FileStatus, names: Names, since: int) -> None:
+        if names and names[0] == _ANY_DEPTH:
+            self._match(entry, names[1:], since)
+            if entry.kind is Kind.DIRECTORY:
+                self._enter(entry, names, since)
+        elif not names or fnmatch.fnmatchcase(entry.path.rpartition("/")[2], names[0]):
+            if entry.kind is Kind.DIRECTORY:
+                self._enter(entry, names[1:], since)
+            elif not names[1:]:
+                self.files[entry.path] = Found(entry, since)
+
+    def _enter(self, directory: FileStatus, names: Names, since: int) -> None:
+        try:
+            self.below(directory.path, names, since)
+        except NotFoundError:  # deleted since it was listed
+            return
+
+    def _entries(self, directory: str) -> Iterator[tuple[FileStatus, int]]:
+        after, more = "", True
+        while more:
+            page = self.fs.page(directory, after)
+            if self.revision < 0:
+                self.revision = page.revision
+            yield from zip(page.entries, page.linked, strict=True)
+            more = page.more and bool(page.entries)
+            after = page.entries[-1].path.rpartition("/")[2] if page.entries else ""
+
+
+def base_of(path: str) -> tuple[str, Names]:
+    """The part of a path before the first name with a wildcard, and the names from there on."""
+    names = tuple(name for name in path.split("/") if name)
+    literal = 0
+    while literal < len(names) and not any(sign in names[literal] for sign in _WILDCARDS):
+        literal += 1
+    return "/" + "/".join(names[:literal]), names[literal:]
+
+
+def find(fs: Client, path: str) -> Finding:
+    """Everything that `path` means, open files too.
+
+    Raises:
+        NotFoundError: there is no such file or directory, or none that a pattern could begin in.
+    """
+    base, names = base_of(path)
+    finding = Finding(fs, bool(names))
+    finding.below(base, names)
+    return finding

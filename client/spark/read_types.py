@@ -1,0 +1,129 @@
+"""From the Arrow types that files hold to Spark's, and batches in exactly the schema Spark asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.types as kinds
+from pyspark.errors import PySparkTypeError
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from paxosblock.errors import InvalidRequestError
+
+_WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.time32("s"): pa.time64("us"),
+    pa.time32("ms"): pa.time64("us"),
+    pa.string_view(): pa.string(),
+    pa.binary_view(): pa.binary(),
+}
+"""Arrow types that Spark lacks, and the smallest of Spark's that holds all their values."""
+
+
+def spark_schema(schema: pa.Schema, path: str) -> StructType:
+    """The schema that Spark shows for a file; every column may be null.
+
+    Raises:
+        InvalidRequestError: Spark has no type for a column; names the file and the column.
+    """
+    return StructType([_field(column, path) for column in schema])
+
+
+def _field(column: pa.Field, path: str) -> StructField:
+    try:
+        return StructField(column.name, from_arrow_type(_plain(column.type)))
+    except PySparkTypeError as error:
+        raise InvalidRequestError(
+            f"'{path}': column {column.name!r}: Spark has no type for {column.type}", path=path
+        ) from error
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The same values without encodings and in types that Spark has."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain(kind.storage_type)
+    if kinds.is_dictionary(kind) or kinds.is_run_end_encoded(kind):
+        return _plain(kind.value_type)
+    if kinds.is_map(kind):
+        return pa.map_(_plain_field(kind.key_field), _plain_field(kind.item_field))
+    if kinds.is_struct(kind):
+        return pa.struct([_plain_field(kind.field(at)) for at in range(kind.num_fields)])
+    if _is_list(kind):
+        return pa.list_(_plain_field(kind.value_field))
+    if kinds.is_decimal(kind):
+        return pa.decimal128(kind.precision, kind.scale) if kind.precision <= 38 else kind
+    return _WIDER.get(kind, kind)
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_plain(field.type))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return isinstance(
+        kind,
+        pa.ListType
+        | pa.LargeListType
+        | pa.FixedSizeListType
+        | pa.ListViewType
+        | pa.LargeListViewType,
+    )
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Exactly what Spark expects of batches with this schema.
+
+    Raises:
+        InvalidRequestError: a type has no counterpart in Arrow.
+    """
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except PySparkTypeError as error:
+        raise InvalidRequestError(str(error)) from error
+
+
+def check_readable(found: pa.Schema, target: pa.Schema, path: str) -> None:
+    """Raise what `conform` would for every batch of a file with the schema `found`."""
+    _check_columns(found.names, target.names, path)
+    for column in target:
+        before = found.field(column.name).type
+        try:
+            pa.array([], before).cast(column.type)
+        except pa.ArrowException as error:
+            raise InvalidRequestError(
+                f"'{path}': column {column.name!r} is {before}, which cannot be read as "
+                f"{column.type}",
+                path=path,
+            ) from error
+
+
+def conform(batch: pa.RecordBatch, target: pa.Schema, path: str) -> pa.RecordBatch:
+    """The columns of `target` in its order and types; never changes a value to make it fit.
+
+    Raises:
+        InvalidRequestError: a column is missing, a value does not fit its type, or a null is where
+            the schema has none.
+    """
+    if batch.schema.equals(target):
+        return batch
+    _check_columns(batch.schema.names, target.names, path)
+    try:
+        return batch.select(target.names).cast(target)
+    except ValueError as error:  # pa.ArrowInvalid is one too
+        raise InvalidRequestError(f"'{path}': {error}", path=path) from error
+
+
+def _check_columns(found: Sequence[str], wanted: Sequence[str], path: str) -> None:
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise InvalidRequestError(
+            f"'{path}': has no column {missing[0]!r}; it has {', '.join(map(repr, found))}",
+            path=path,
+        )

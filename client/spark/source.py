@@ -1,0 +1,193 @@
+"""`spark.read.format("paxosblock")`: the schema and the splits on the driver, batches in tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from paxosblock.client.spark.columnar_read import Keeps
+from paxosblock.client.spark.formats_read import (
+    BINARY_SCHEMA,
+    FIXED_SCHEMAS,
+    check_file,
+    end_of_records,
+    file_schema,
+    is_splittable,
+    read_split,
+)
+from paxosblock.client.spark.listing import find
+from paxosblock.client.spark.options import FileFormat, Options
+from paxosblock.client.spark.pruning import may_match
+from paxosblock.client.spark.read_types import arrow_schema
+from paxosblock.client.spark.splits import Split, cut, pack
+from paxosblock.client.sync import Client
+from paxosblock.client.sync_files import FileReader
+from paxosblock.errors import InvalidRequestError, NotFoundError
+from paxosblock.namenode_api import FileStatus
+
+
+def infer_schema(options: Options) -> StructType:
+    """The schema of the first file that has any bytes; fixed for text and binary.
+
+    Raises:
+        NotFoundError: there is nothing at the path.
+        InvalidRequestError: no file tells a schema, or it is not of the format.
+    """
+    with Client(options.namenodes, options.client_config) as fs:
+        files = files_at(fs, options)
+        fixed = FIXED_SCHEMAS.get(options.file_format)
+        if fixed is not None:
+            return fixed
+        for status in files:
+            with fs.open(status.path) as file:
+                if file.size:
+                    return file_schema(file, options)
+    raise InvalidRequestError(
+        f"'{options.path}': no file tells a schema yet; name one with .schema(...)",
+        path=options.path,
+    )
+
+
+def files_at(fs: Client, options: Options) -> list[FileStatus]:
+    """The files that are read, in order of path.
+
+    Raises:
+        NotFoundError: there is nothing at the path, or nothing matches the pattern.
+    """
+    found = find(fs, options.path)
+    if not found.files and found.is_pattern:
+        raise NotFoundError(f"'{options.path}': matches no file", path=options.path)
+    return [found.files[path].status for path in sorted(found.files)]
+
+
+def make_reader(schema: StructType, options: Options) -> DataSourceReader:
+    """The reader of one query. Raises InvalidRequestError when the format lacks such a schema."""
+    check_schema(schema, options)
+    # Spark refuses a reader that has pushFilters as long as its own setting is off.
+    kind = PruningReader if options.pushdown else Reader
+    return kind(schema, options)
+
+
+def check_schema(schema: StructType, options: Options) -> None:
+    """Raise InvalidRequestError when no file of the format can have this schema."""
+    arrow_schema(schema)
+    match options.file_format:
+        case FileFormat.TEXT:
+            kinds = [type(field.dataType) for field in schema]
+            if kinds not in ([StringType], [BinaryType]):
+                raise InvalidRequestError(
+                    f"text has one column of strings, not {schema.simpleString()}"
+                )
+        case FileFormat.BINARY:
+            for field in schema:
+                known = BINARY_SCHEMA[field.name] if field.name in BINARY_SCHEMA.names else None
+                if known is None or known.dataType != field.dataType:
+                    raise InvalidRequestError(
+                        f"binary has no column {field.name!r} of type "
+                        f"{field.dataType.simpleString()}; it has {BINARY_SCHEMA.simpleString()}"
+                    )
+
+
+class Reader(DataSourceReader):
+    """Cuts files into splits, and reads a split."""
+
+    def __init__(self, schema: StructType, options: Options) -> None:
+        self._schema = schema
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """One per task, with its `Split`s.
+
+        Raises:
+            NotFoundError: there is nothing at the path.
+            InvalidRequestError: the first file does not fit the schema.
+        """
+        with Client(self._options.namenodes, self._options.client_config) as fs:
+            return plan(fs, files_at(fs, self._options), self._schema, self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task: the batches of its splits."""
+        return read_splits(partition.value or (), self._schema, self._options)
+
+
+class PruningReader(Reader):
+    """Leaves out row groups of parquet files in which no row passes the query's filters."""
+
+    def __init__(self, schema: StructType, options: Options) -> None:
+        super().__init__(schema, options)
+        self._filters: list[Filter] = []
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Remember the filters; Spark still applies all of them to each row."""
+        self._filters = filters
+        return filters
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task: the batches of its splits without the row groups that are left out."""
+        keeps = partial(may_match, self._filters)
+        return read_splits(partition.value or (), self._schema, self._options, keeps)
+
+
+def plan(
+    fs: Client, files: Iterable[FileStatus], schema: StructType, options: Options
+) -> list[InputPartition]:
+    """What each task reads of `files`; the first one is checked against the schema."""
+    target = arrow_schema(schema)
+    splits: list[Split] = []
+    for status in files:
+        found = list(_splits_of_file(fs, status, options))
+        if found and not splits:
+            with open_planned(fs, found[0]) as file:
+                check_file(file, target, options)
+        splits += found
+    return [InputPartition(task) for task in pack(splits, options.split_bytes)]
+
+
+def _splits_of_file(fs: Client, status: FileStatus, options: Options) -> Iterator[Split]:
+    length = status.length
+    if status.open:
+        with fs.open(status.path) as file:
+            length = end_of_records(file, 0, file.size, options)
+    if not length and options.file_format is not FileFormat.BINARY:
+        return
+    if not is_splittable(options) or length <= options.split_bytes:
+        yield Split(status.path, status.file_id, 0, 0, length, length)
+        return
+    edges = [block.offset + block.length for block in fs.locations(status.path)]
+    for start, stop in cut(0, length, edges, options.split_bytes):
+        yield Split(status.path, status.file_id, 0, start, stop, length)
+
+
+def _keep_all(_: Any) -> bool:
+    return True
+
+
+def read_splits(
+    splits: tuple[Split, ...], schema: StructType, options: Options, keeps: Keeps = _keep_all
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a task, with exactly the schema that Spark expects."""
+    target = arrow_schema(schema)
+    with Client(options.namenodes, options.client_config) as fs:
+        for split in splits:
+            with open_planned(fs, split) as file:
+                yield from read_split(file, split, target, options, keeps)
+
+
+def open_planned(fs: Client, split: Split) -> FileReader:
+    """The file that a split was cut from.
+
+    Raises:
+        NotFoundError: it is gone, there is another one in its place, or its end is gone.
+    """
+    file = fs.open(split.path)
+    if file.status.file_id != split.file_id or file.size < split.end:
+        file.close()
+        raise NotFoundError(
+            f"'{split.path}': was replaced or cut since the query was planned", path=split.path
+        )
+    return file

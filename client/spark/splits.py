@@ -1,0 +1,87 @@
+"""Which bytes of which file one task reads."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from paxosblock.units import MIB
+
+PACK_BYTES: Final = 16 * MIB
+"""Small files are read by one task until they come to so much together."""
+OPEN_COST_BYTES: Final = MIB
+"""What opening a file counts as when files are packed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The records of a file that begin in [start, stop).
+
+    [begin, end) is all that is read of the file now: a record begins at `begin`, and the bytes from
+    `end` on are as good as not there.
+    """
+
+    path: str
+    file_id: int
+    begin: int
+    start: int
+    stop: int
+    end: int
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the records that are read begin with this split."""
+        return self.start == self.begin
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all that is read of the file."""
+        return self.is_first and self.stop == self.end
+
+    def holds(self, middle: float) -> bool:
+        """Whether a record that is not cut by lines (a row group) with this middle is ours."""
+        return self.start <= middle < self.stop
+
+
+def cut(begin: int, end: int, edges: Iterable[int], split_bytes: int) -> Iterator[tuple[int, int]]:
+    """Ranges that cover [begin, end) in order, each of at most about `split_bytes`.
+
+    They end at `edges`, where blocks end, wherever that is possible: a block is read from one
+    replica. Longer blocks are cut evenly, short ones are read together.
+    """
+    start = begin
+    last = begin
+    for edge in (*sorted(edge for edge in edges if begin < edge < end), end):
+        if last > start and edge - start > split_bytes:
+            yield start, last
+            start = last
+        if edge - start > split_bytes:
+            yield from _evenly(start, edge, split_bytes)
+            start = edge
+        last = edge
+    if last > start:
+        yield start, last
+
+
+def _evenly(start: int, stop: int, split_bytes: int) -> Iterator[tuple[int, int]]:
+    parts = -(-(stop - start) // split_bytes)
+    marks = [start + (stop - start) * part // parts for part in range(parts + 1)]
+    yield from itertools.pairwise(marks)
+
+
+def pack(splits: Iterable[Split], split_bytes: int) -> list[tuple[Split, ...]]:
+    """The splits of each task, in order: small files together, parts of a file alone."""
+    most = min(split_bytes, PACK_BYTES)
+    tasks: list[tuple[Split, ...]] = []
+    held: list[Split] = []
+    held_bytes = 0
+    for split in splits:
+        cost = split.stop - split.start + OPEN_COST_BYTES if split.is_whole else most + 1
+        if held and held_bytes + cost > most:
+            tasks.append(tuple(held))
+            held, held_bytes = [], 0
+        held.append(split)
+        held_bytes += cost
+    return [*tasks, tuple(held)] if held else tasks
