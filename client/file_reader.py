@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import AsyncIterator
 from types import TracebackType
@@ -20,6 +21,9 @@ class AsyncFileReader:
 
     Its length is linearizable: everything that was flushed before `open` was called is there. What
     is written later is not (see `AsyncClient.follow`). Reading past the end gives `b""`.
+
+    Reads that are begun side by side are answered one after the other, each from where the one
+    before it ended; only `pread` runs beside others.
     """
 
     def __init__(self, session: Session, path: str, snapshot: Snapshot) -> None:
@@ -29,6 +33,7 @@ class AsyncFileReader:
         self._ahead_bytes = session.config.prefetch_bytes
         self._position = 0
         self._ahead: Prefetcher | None = None
+        self._lock = asyncio.Lock()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -101,11 +106,12 @@ class AsyncFileReader:
         """
         self._check_open()
         into = memoryview(buffer).cast("B")
-        if not into or self._position >= self.size:
-            return 0
-        done = await self._sequential().readinto(into)
-        self._position += done
-        return done
+        async with self._lock:
+            if not into or self._position >= self.size:
+                return 0
+            done = await self._sequential().readinto(into)
+            self._position += done
+            return done
 
     async def pread(self, offset: int, size: int) -> bytes:
         """`size` bytes from `offset` on, fewer only at the end; the position stays.
@@ -137,11 +143,12 @@ class AsyncFileReader:
         Raises: as `read`.
         """
         self._check_open()
-        if self._position >= self.size:
-            return memoryview(b"")
-        piece = await self._sequential().next_piece()
-        self._position += len(piece)
-        return piece
+        async with self._lock:
+            if self._position >= self.size:
+                return memoryview(b"")
+            piece = await self._sequential().next_piece()
+            self._position += len(piece)
+            return piece
 
     async def __aiter__(self) -> AsyncIterator[memoryview]:
         """The rest of the file, piece by piece (see `next_piece`)."""

@@ -109,6 +109,7 @@ class Prefetcher:
     async def _front(self) -> _Piece | None:
         self._plan()
         if not self._pieces:
+            assert self.position >= self._stop, "what is not fetched yet is no end"
             return None
         piece = self._pieces[0]
         if not piece.task.done():

@@ -54,6 +54,13 @@ async def test_reads_of_any_size_continue_where_the_last_one_ended() -> None:
         assert {len(piece) for piece in pieces[:-1]} == {3001}
 
 
+@pytest.mark.parametrize("size", [7, 1500, 4 * KIB, 10_000])
+async def test_reads_side_by_side_each_get_the_bytes_after_the_one_before(size: int) -> None:
+    async with stored() as (_, fs), await fs.open("/a") as file:
+        pieces = await asyncio.gather(*(file.read(size) for _ in range(8)))
+        assert b"".join(pieces) == DATA[: 8 * size]
+
+
 async def test_pieces_come_without_a_copy_and_stay_valid() -> None:
     async with stored() as (_, fs), await fs.open("/a") as file:
         pieces = [piece async for piece in file]
