@@ -171,7 +171,8 @@ class AsyncFileWriter:
 
         With durability `memory` the last chunk asks for it; if nothing is buffered, an empty chunk
         does. Blocks that were closed before count once a majority of their members finalized
-        them, which implies stable storage.
+        them, which implies stable storage. A block that a recovery ended counts at once: the
+        recovery's quorum had it on stable storage before its length was decided (D4).
 
         Raises: as `write`.
         """
