@@ -27,7 +27,7 @@ from paxosblock.namenode.records import (
     decode_entry,
     decode_inode,
 )
-from paxosblock.namenode_api import NO_BLOCK, AddBlock, FinalizeBlock
+from paxosblock.namenode_api import NO_BLOCK, AddBlock, Appendable, AppendFile, FinalizeBlock
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused, Why
 from paxosblock.protocol.types import BlockId, BlockState, StorageId, WriterId
@@ -238,7 +238,7 @@ def close(draft: Draft, number: int, writer: WriterId, now_ms: int) -> Closed:
         inode,
         open=False,
         modified_ms=now_ms,
-        length=sum(entry.record.size_bytes for entry in kept),
+        length=inode.length + sum(entry.record.size_bytes for entry in kept),
     )
     for entry in dropped:
         draft.delete(keys.place(number, entry.sequence))
@@ -248,10 +248,50 @@ def close(draft: Draft, number: int, writer: WriterId, now_ms: int) -> Closed:
     return Closed(closed, dropped)
 
 
+def append(draft: Draft, request: AppendFile) -> Appendable:
+    """Open a closed file again for `request.writer`; the caller starts its lease.
+
+    What is there stays as it is, and the writer's blocks come behind it. A repeated request finds
+    the file that the first one opened.
+
+    Raises:
+        NotFoundError, IsDirectoryError: there is no such file.
+        LeaseError: somebody is writing it.
+        NotReadyError: it is being closed after its writer was fenced.
+        FencedError: the writer held the file before, and it was closed since.
+    """
+    inode = tree.find_inode(draft, request.path)
+    if not isinstance(inode, FileInode):
+        raise tree.is_directory(request.path)
+    if not inode.open:
+        inode = _reopened(draft, inode, request)
+    elif inode.writer == RECOVERY_WRITER:
+        raise NotReadyError(f"{paths.shown(request.path)}: is being recovered", path=request.path)
+    elif inode.writer != request.writer:
+        raise tree.being_written(request.path, inode)
+    before = keys.place(inode.number, 0), keys.place(inode.number, inode.appended_from)
+    last = next((tree.block_at(found) for _, found in draft.scan(*before, 1, True)), NO_BLOCK)
+    return Appendable(tree.status(draft, request.path, inode), last)
+
+
 def unfinished(reads: Reads, number: int) -> tuple[BlockEntry, ...]:
     """Return the blocks of a file whose length is not decided yet."""
     entries = tree.block_entries(reads, number)
     return tuple(entry for entry in entries if not entry.record.finalized)
+
+
+def _reopened(draft: Draft, inode: FileInode, request: AppendFile) -> FileInode:
+    if inode.writer == request.writer:  # a copy of the request that comes late
+        raise _not_held(inode, request.path, request.writer)
+    opened = msgspec.structs.replace(
+        inode,
+        open=True,
+        writer=request.writer,
+        appended_from=tree.next_sequence(draft, inode.number),
+    )
+    draft.put_inode(opened)
+    draft.put(keys.open_file(opened.number), b"")
+    return opened
 
 
 def _fenced(draft: Draft, inode: FileInode) -> FileInode:
@@ -275,7 +315,7 @@ def _settled(
     draft: Draft, inode: FileInode, path: str
 ) -> tuple[tuple[BlockEntry, ...], tuple[BlockEntry, ...]]:
     """The blocks that stay and those that leave, once all are decided."""
-    entries = tree.block_entries(draft, inode.number)
+    entries = tree.block_entries(draft, inode.number, inode.appended_from)
     for entry in entries:
         if not entry.record.finalized:
             raise InvalidRequestError(
@@ -284,7 +324,7 @@ def _settled(
                 path=path,
                 block=entry.record.block,
             )
-    end = entries[-1].sequence + 1 if entries else 0
+    end = entries[-1].sequence + 1 if entries else inode.appended_from
     # A block that is added meanwhile must not end up in a closed file.
     draft.expect_empty(keys.places(inode.number, end))
     # A writer that was fenced may still be about to make the replicas of its last block (W1). While

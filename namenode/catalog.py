@@ -37,6 +37,8 @@ from paxosblock.namenode.records import (
 from paxosblock.namenode_api import (
     NO_FILE,
     AddBlock,
+    Appendable,
+    AppendFile,
     ConcatFiles,
     CreateFile,
     DeletePath,
@@ -174,6 +176,10 @@ class Catalog:
 
     # --- files being written ---------------------------------------------------------------------
 
+    async def append(self, request: AppendFile) -> Appendable:
+        """Open a closed file again for `request.writer`."""
+        return await self._change(lambda draft: blocks.append(draft, request))
+
     async def open_file(self, number: int, writer: WriterId) -> FileInode:
         """A file that `writer` holds."""
         return blocks.open_file(await self._store.barrier(), number, writer)
@@ -198,9 +204,9 @@ class Catalog:
         """The blocks of a file whose length is not decided yet."""
         return blocks.unfinished(await self._store.barrier(), number)
 
-    async def blocks_of(self, number: int) -> tuple[BlockEntry, ...]:
-        """The blocks of a file by its id."""
-        return tree.block_entries(await self._store.barrier(), number)
+    async def blocks_of(self, number: int, start: int = 0) -> tuple[BlockEntry, ...]:
+        """The blocks of a file by its id, from place `start` on."""
+        return tree.block_entries(await self._store.barrier(), number, start)
 
     async def fence(self, path: str) -> FileInode:
         """Take a file from its writer, so that recovery can close it."""

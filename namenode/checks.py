@@ -9,6 +9,7 @@ from paxosblock.namenode.records import RECOVERY_WRITER
 from paxosblock.namenode_api import (
     NO_FILE,
     AddBlock,
+    AppendFile,
     ApplicationRequest,
     ApplicationVersion,
     BadReplica,
@@ -43,6 +44,11 @@ def check_create(request: CreateFile) -> None:
     _check_permission(request.permission)
     _check_owner(request.owner)
     _check_block_size(f"{paths.shown(request.path)}: ", request.block_size)
+
+
+def check_append(request: AppendFile) -> None:
+    """Raise InvalidRequestError when nobody can write a file like this."""
+    _check_writer(request.writer)
 
 
 def check_directory(request: MakeDirectories) -> None:

@@ -59,7 +59,7 @@ class Closer:
         """
         holder = await self._catalog.holder(number)
         if holder is not None and holder.writer == writer:
-            await self._wait_complete(number)
+            await self._wait_complete(holder)
         closed = await self._catalog.close_file(number, writer)
         self._leases.release(number)
         for entry in closed.dropped:
@@ -106,9 +106,12 @@ class Closer:
             await self._recoverer.finalize(entry.record.block)
         return await self.close(number, RECOVERY_WRITER)
 
-    async def _wait_complete(self, number: int) -> None:
-        """Wait until enough members have reported every block that stays in the file."""
-        for entry in await self._catalog.blocks_of(number):
+    async def _wait_complete(self, file: FileInode) -> None:
+        """Wait until enough members have reported every block that was added and stays.
+
+        Those that were there when the file was opened again were complete when it was closed.
+        """
+        for entry in await self._catalog.blocks_of(file.number, file.appended_from):
             record = entry.record
             kept = record.finalized and record.length
             if kept and not self._replicas.is_complete(record, self._min_replication):

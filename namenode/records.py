@@ -34,7 +34,8 @@ class FileInode(msgspec.Struct, frozen=True, tag="f", gc=False):
     """A file. Its blocks are keys of their own.
 
     `writer` may add blocks while `open`; of a closed file it is the one who closed it, so that a
-    repeated close is recognised. `length` (bytes) holds once closed.
+    repeated close is recognised. `length` (bytes) is that of the file when it was closed last; what
+    `writer` has added since is at the places from `appended_from` on.
     """
 
     number: int
@@ -51,6 +52,7 @@ class FileInode(msgspec.Struct, frozen=True, tag="f", gc=False):
     writer: WriterId = NO_WRITER
     open: bool = True
     length: int = 0
+    appended_from: int = 0
 
 
 Inode = DirectoryInode | FileInode

@@ -16,6 +16,7 @@ from paxosblock.namenode.placement import Wish, place
 from paxosblock.namenode.records import BlockEntry, FileInode
 from paxosblock.namenode_api import (
     ADD_BLOCK,
+    APPEND,
     APPLICATION,
     BLOCK_REPORT,
     CLOSE_FILE,
@@ -40,6 +41,8 @@ from paxosblock.namenode_api import (
     TAKE_OVER,
     TRANSACT,
     AddBlock,
+    Appendable,
+    AppendFile,
     ApplicationAnswer,
     ApplicationRequest,
     BadReplica,
@@ -107,6 +110,7 @@ class Service:
 
         lead(MKDIRS, self.mkdirs)
         lead(CREATE, self.create)
+        lead(APPEND, self.append)
         lead(STAT, self.stat)
         lead(LIST, self.list)
         lead(RENAME, self.rename)
@@ -150,6 +154,15 @@ class Service:
             "create", extra=facts(path=request.path, file=inode.number, writer=request.writer)
         )
         return self._node.catalog.shown(request.path, inode)
+
+    async def append(self, request: AppendFile) -> Appendable:
+        """Open a closed file again and start its writer's lease."""
+        checks.check_append(request)
+        opened = await self._node.catalog.append(request)
+        file = opened.status.file_id
+        self._node.leases.open(request.writer, file, self._node.clock_s())
+        _log.info("append", extra=facts(path=request.path, file=file, writer=request.writer))
+        return opened
 
     async def stat(self, request: PathRequest) -> FileStatus:
         """Show a file or directory."""

@@ -190,9 +190,9 @@ def block_at(place: Versioned) -> BlockId:
     return BlockId(keys.unpack_number(place.value))
 
 
-def block_ids(reads: Reads, file: int) -> tuple[BlockId, ...]:
-    """Return the blocks of a file in order."""
-    return tuple(block_at(found) for _, found in reads.scan(*keys.places(file)))
+def block_ids(reads: Reads, file: int, start: int = 0) -> tuple[BlockId, ...]:
+    """Return the blocks of a file in order, from place `start` on."""
+    return tuple(block_at(found) for _, found in reads.scan(*keys.places(file, start)))
 
 
 def last_places(reads: Reads, file: int, count: int) -> tuple[tuple[int, BlockId], ...]:
@@ -208,10 +208,10 @@ def next_sequence(reads: Reads, file: int) -> int:
     return next((sequence + 1 for sequence, _ in last_places(reads, file, 1)), 0)
 
 
-def block_entries(reads: Reads, file: int) -> tuple[BlockEntry, ...]:
-    """Return the records of a file's blocks in order."""
+def block_entries(reads: Reads, file: int, start: int = 0) -> tuple[BlockEntry, ...]:
+    """Return the records of a file's blocks in order, from place `start` on."""
     return tuple(
-        decode_entry(reads.get(keys.block(block)).value) for block in block_ids(reads, file)
+        decode_entry(reads.get(keys.block(block)).value) for block in block_ids(reads, file, start)
     )
 
 
@@ -277,7 +277,7 @@ def _file_status(reads: Reads, path: str, inode: FileInode) -> FileStatus:
         path=path,
         kind=Kind.FILE,
         file_id=inode.number,
-        length=_decided_bytes(reads, inode.number) if inode.open else inode.length,
+        length=_decided_bytes(reads, inode) if inode.open else inode.length,
         replication=inode.replication,
         block_size=inode.block_size,
         durability=inode.durability,
@@ -290,7 +290,8 @@ def _file_status(reads: Reads, path: str, inode: FileInode) -> FileStatus:
     )
 
 
-def _decided_bytes(reads: Reads, file: int) -> int:
+def _decided_bytes(reads: Reads, inode: FileInode) -> int:
     """Length of a file that is being written: only what is decided counts."""
-    records = (entry.record for entry in block_entries(reads, file))
-    return sum(record.size_bytes for record in records if record.finalized)
+    entries = block_entries(reads, inode.number, inode.appended_from)
+    records = (entry.record for entry in entries if entry.record.finalized)
+    return inode.length + sum(record.size_bytes for record in records)

@@ -95,6 +95,13 @@ async def file_with_blocks(catalog: Catalog, path: str, *lengths: int) -> FileIn
     return inode
 
 
+async def closed_file(catalog: Catalog, path: str, *lengths: int) -> int:
+    """A file that `ANN` wrote and closed; returns its id."""
+    file = await file_with_blocks(catalog, path, *lengths)
+    await catalog.close_file(file.number, ANN)
+    return file.number
+
+
 @dataclass
 class Scene:
     """A NameNode over a network of acceptors in memory, its clock in the test's hand."""
