@@ -1,0 +1,438 @@
+"""Many operations as one: all of them or none, once, each seeing those before it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from paxosblock.errors import (
+    DirectoryNotEmptyError,
+    ExistsError,
+    InvalidRequestError,
+    IsDirectoryError,
+    LeaseError,
+    NotDirectoryError,
+    NotFoundError,
+    OutcomeUnknownError,
+    PaxosBlockError,
+)
+from paxosblock.namenode.catalog import Catalog
+from paxosblock.namenode_api import (
+    ApplicationVersion,
+    DeletePath,
+    ListDirectory,
+    MakeDirectories,
+    Transact,
+)
+from paxosblock.protocol.types import BlockId, Durability
+from paxosblock.transaction import (
+    OPERATIONS_MAX,
+    AssertAbsent,
+    AssertFile,
+    Concat,
+    Delete,
+    MakeDirectory,
+    Marker,
+    Operation,
+    Rename,
+    TransactionOutcome,
+)
+from tests.namenode.memory_store import MemoryStore
+from tests.namenode.scene import (
+    add_block,
+    closed_file,
+    create_request,
+    new_catalog,
+    new_scene,
+)
+
+APPLIED = TransactionOutcome(True, 0)
+
+
+def request_of(
+    *operations: Operation, version: int | None = None, app: str = "app", attempt: str = "first"
+) -> Transact:
+    """A transaction as a client sends it."""
+    application = None if version is None else ApplicationVersion(app, version, attempt)
+    return Transact(operations, 3, 1 << 20, Durability.DISK, "ann", application)
+
+
+async def apply(catalog: Catalog, *operations: Operation) -> TransactionOutcome:
+    return await catalog.transact(request_of(*operations))
+
+
+async def names(catalog: Catalog, path: str = "/") -> list[str]:
+    return [entry.path for entry in (await catalog.list(ListDirectory(path))).entries]
+
+
+async def blocks_of(catalog: Catalog, path: str) -> list[BlockId]:
+    return [entry.record.block for entry in (await catalog.file_blocks(path))[1]]
+
+
+# --- what each operation does --------------------------------------------------------------------
+
+
+async def test_a_job_publishes_all_its_files_and_its_marker_at_once() -> None:
+    store = MemoryStore()
+    catalog = await new_catalog(store)
+    for number in range(3):
+        await closed_file(catalog, f"/out/_tmp/part-{number}", 1)
+    before = store.machine.revision
+    moves = (Rename(f"/out/_tmp/part-{number}", f"/out/part-{number}") for number in range(3))
+    outcome = await apply(catalog, *moves, Delete("/out/_tmp"), Marker("/out/_SUCCESS"))
+    assert outcome == APPLIED
+    assert store.machine.revision == before + 1, "one entry of the log"
+    assert await names(catalog, "/out") == ["/out/_SUCCESS", *(f"/out/part-{n}" for n in range(3))]
+
+
+async def test_a_directory_is_replaced_by_deleting_and_renaming_in_one_transaction() -> None:
+    catalog = await new_catalog()
+    await closed_file(catalog, "/table/old", 1)
+    await closed_file(catalog, "/staged/new", 1)
+    await apply(catalog, Delete("/table", recursive=True), Rename("/staged", "/table"))
+    assert await names(catalog) == ["/table"]
+    assert await names(catalog, "/table") == ["/table/new"]
+
+
+async def test_a_marker_is_an_empty_closed_file() -> None:
+    catalog = await new_catalog()
+    await apply(catalog, Marker("/a/b/_SUCCESS"))
+    status = await catalog.stat("/a/b/_SUCCESS")
+    assert (status.open, status.length, status.replication, status.owner) == (False, 0, 3, "ann")
+    assert (await catalog.counts()).open_files == 0
+
+
+async def test_a_marker_replaces_a_closed_file_and_frees_its_blocks() -> None:
+    catalog = await new_catalog()
+    before = await closed_file(catalog, "/m", 2)
+    await apply(catalog, Marker("/m"), Marker("/m"))
+    assert (await catalog.stat("/m")).length == 0
+    swept = [await catalog.sweep(number) for number in await catalog.garbage()]
+    assert [entry.file for step in swept for entry in step.blocks] == [before]
+
+
+async def test_operations_build_on_those_before_them() -> None:
+    catalog = await new_catalog()
+    await closed_file(catalog, "/one", 1)
+    await closed_file(catalog, "/two", 2)
+    await apply(
+        catalog,
+        AssertAbsent("/new/dir"),
+        MakeDirectory("/new/dir"),
+        Rename("/one", "/new/dir/all"),
+        AssertAbsent("/one"),
+        Concat("/new/dir/all", ("/two",)),
+        AssertFile("/new/dir/all", length=30),
+        Rename("/new/dir", "/done"),
+        Delete("/new"),
+        Marker("/new"),
+    )
+    assert await names(catalog) == ["/done", "/new"]
+    assert (await catalog.stat("/done/all")).length == 30
+
+
+async def test_a_directory_made_and_deleted_in_one_transaction_leaves_nothing() -> None:
+    store = MemoryStore()
+    catalog = await new_catalog(store)
+    await apply(catalog, MakeDirectory("/a/b"), Marker("/a/b/c"), Delete("/a", recursive=True))
+    while numbers := await catalog.garbage():
+        for number in numbers:
+            await catalog.sweep(number)
+    assert await names(catalog) == []
+    assert await catalog.counts() == await (await new_catalog()).counts()
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind"),
+    [
+        (AssertAbsent("/file"), ExistsError),
+        (AssertAbsent("/"), ExistsError),
+        (AssertFile("/none"), NotFoundError),
+        (AssertFile("/dir"), IsDirectoryError),
+        (AssertFile("/open"), LeaseError),
+        (AssertFile("/file", file_id=999), NotFoundError),
+        (AssertFile("/file", length=11), InvalidRequestError),
+        (MakeDirectory("/file"), ExistsError),
+        (MakeDirectory("/file/below"), NotDirectoryError),
+        (Rename("/none", "/x"), NotFoundError),
+        (Rename("/file", "/none/x"), NotFoundError),
+        (Rename("/file", "/other"), ExistsError),
+        (Rename("/open", "/x"), LeaseError),
+        (Rename("/dir", "/dir/below"), InvalidRequestError),
+        (Concat("/none", ("/file",)), NotFoundError),
+        (Concat("/file", ("/none",)), NotFoundError),
+        (Concat("/file", ()), InvalidRequestError),
+        (Concat("/file", ("/file",)), InvalidRequestError),
+        (Concat("/file", ("/other", "/other")), InvalidRequestError),
+        (Concat("/file", ("/open",)), LeaseError),
+        (Concat("/open", ("/file",)), LeaseError),
+        (Concat("/file", ("/dir",)), IsDirectoryError),
+        (Delete("/dir"), DirectoryNotEmptyError),
+        (Delete("/none", must_exist=True), NotFoundError),
+        (Delete("/"), InvalidRequestError),
+        (Marker("/dir"), IsDirectoryError),
+        (Marker("/open"), LeaseError),
+        (Marker("/"), IsDirectoryError),
+        (Marker("no path"), InvalidRequestError),
+    ],
+    ids=str,
+)
+async def test_an_operation_that_is_refused_refuses_the_whole(
+    operation: Operation, kind: type[PaxosBlockError]
+) -> None:
+    store = MemoryStore()
+    catalog = await new_catalog(store)
+    await closed_file(catalog, "/file", 1)
+    await closed_file(catalog, "/other", 1)
+    await closed_file(catalog, "/dir/below", 1)
+    await catalog.create(create_request("/open"))
+    before = dict(store.machine.scan(b"a", b""))
+    with pytest.raises(kind, match=r"^operation 2 of 3: ") as caught:
+        await apply(catalog, MakeDirectory("/made"), operation, Marker("/m"))
+    assert type(caught.value) is kind
+    after = dict(store.machine.scan(b"a", b""))
+    assert {key: found for key, found in after.items() if not key.startswith(b"n")} == {
+        key: found for key, found in before.items() if not key.startswith(b"n")
+    }
+
+
+async def test_what_is_absent_may_be_asserted_below_a_file() -> None:
+    catalog = await new_catalog()
+    await closed_file(catalog, "/file")
+    assert await apply(catalog, AssertAbsent("/file/below"), AssertAbsent("/x/y")) == APPLIED
+
+
+async def test_a_file_is_asserted_by_its_id_and_length() -> None:
+    catalog = await new_catalog()
+    file = await closed_file(catalog, "/f", 3)
+    assert await apply(catalog, AssertFile("/f", file_id=file, length=30)) == APPLIED
+
+
+async def test_deleting_what_is_not_there_is_fine_unless_it_must_exist() -> None:
+    assert await apply(await new_catalog(), Delete("/none")) == APPLIED
+
+
+@pytest.mark.parametrize("count", [0, OPERATIONS_MAX + 1])
+async def test_a_transaction_has_operations_but_not_too_many(count: int) -> None:
+    scene = await new_scene()
+    with pytest.raises(InvalidRequestError, match=f"a transaction of {count} operations"):
+        await scene.service.transact(request_of(*[AssertAbsent("/x")] * count))
+    await scene.close()
+
+
+# --- races ---------------------------------------------------------------------------------------
+
+
+async def test_what_was_asserted_holds_when_the_transaction_is_applied() -> None:
+    """Of many that assert the same absence and then fill it, one is applied."""
+    catalog = await new_catalog(MemoryStore(yielding=True))
+    outcomes = await asyncio.gather(
+        *(apply(catalog, AssertAbsent("/lock"), Marker("/lock")) for _ in range(8)),
+        return_exceptions=True,
+    )
+    assert outcomes.count(APPLIED) == 1
+    assert sum(isinstance(outcome, ExistsError) for outcome in outcomes) == 7
+
+
+async def test_a_directory_does_not_go_while_something_comes_into_it() -> None:
+    """Deleted as empty in the transaction that empties it, unless another file came meanwhile."""
+    store = MemoryStore(yielding=True)
+    catalog = await new_catalog(store)
+    await closed_file(catalog, "/d/old", 1)
+    deleting = apply(catalog, Rename("/d/old", "/old"), Delete("/d"))
+    made, deleted = await asyncio.gather(
+        catalog.create(create_request("/d/new", parent_must_exist=True)),
+        deleting,
+        return_exceptions=True,
+    )
+    if isinstance(made, NotFoundError):
+        assert await names(catalog) == ["/old"]
+    else:
+        assert isinstance(deleted, DirectoryNotEmptyError)
+        assert await names(catalog, "/d") == ["/d/new", "/d/old"]
+
+
+async def test_a_writer_below_a_directory_that_a_transaction_deleted_is_refused() -> None:
+    catalog = await new_catalog()
+    file = (await catalog.create(create_request("/job/attempt/part"))).number
+    await apply(catalog, Delete("/job", recursive=True))
+    with pytest.raises(NotFoundError):
+        await add_block(catalog, file)
+    with pytest.raises(NotFoundError):
+        await catalog.create(create_request("/job/attempt/late", parent_must_exist=True))
+
+
+# --- once ----------------------------------------------------------------------------------------
+
+
+async def test_a_version_is_applied_once_and_later_ones_after_it() -> None:
+    catalog = await new_catalog()
+    assert await catalog.application_version("app") is None
+    first = await catalog.transact(request_of(MakeDirectory("/0"), version=0))
+    again = await catalog.transact(request_of(Marker("/x"), version=0, attempt="second"))
+    later = await catalog.transact(request_of(MakeDirectory("/5"), version=5))
+    older = await catalog.transact(request_of(Marker("/x"), version=4, attempt="third"))
+    assert first == TransactionOutcome(True, 0)
+    assert again == TransactionOutcome(False, 0)
+    assert later == TransactionOutcome(True, 5)
+    assert older == TransactionOutcome(False, 5)
+    assert await names(catalog) == ["/0", "/5"]
+    assert await catalog.application_version("app") == 5
+
+
+async def test_applications_do_not_know_of_each_other() -> None:
+    catalog = await new_catalog()
+    for app in ("a", "ab", "b"):
+        outcome = await catalog.transact(request_of(MakeDirectory(f"/{app}"), version=3, app=app))
+        assert outcome == TransactionOutcome(True, 3)
+    assert await catalog.application_version("a") == 3
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_transaction_whose_answer_was_lost_is_applied_once(before: bool) -> None:
+    store = MemoryStore()
+    catalog = await new_catalog(store)
+    await closed_file(catalog, "/staged", 1)
+    await catalog.delete(DeletePath("/nothing"))
+    request = request_of(Rename("/staged", "/done"), version=7)
+    store.fail_before, store.fail_after = before, not before
+    with pytest.raises(OutcomeUnknownError):
+        await catalog.transact(request)
+    assert await catalog.transact(request) == TransactionOutcome(True, 7)
+    assert await catalog.transact(request) == TransactionOutcome(True, 7)
+    assert await names(catalog) == ["/done"]
+
+
+async def test_a_version_that_was_refused_may_be_tried_again() -> None:
+    catalog = await new_catalog()
+    request = request_of(Rename("/staged", "/done"), version=1)
+    with pytest.raises(NotFoundError):
+        await catalog.transact(request)
+    assert await catalog.application_version("app") is None
+    await closed_file(catalog, "/staged", 1)
+    assert (await catalog.transact(request)).applied
+
+
+async def test_of_many_that_send_the_same_version_one_applies_it() -> None:
+    catalog = await new_catalog(MemoryStore(yielding=True))
+    outcomes = await asyncio.gather(
+        *(
+            catalog.transact(
+                request_of(MakeDirectory(f"/{number}"), version=1, attempt=f"attempt-{number}")
+            )
+            for number in range(8)
+        )
+    )
+    assert sum(outcome.applied for outcome in outcomes) == 1
+    assert len(await names(catalog)) == 1
+
+
+# --- concat --------------------------------------------------------------------------------------
+
+
+async def test_concat_moves_blocks_in_order_and_each_block_knows_its_file() -> None:
+    catalog = await new_catalog()
+    target = await closed_file(catalog, "/target", 1, 2)
+    await closed_file(catalog, "/a", 3)
+    await closed_file(catalog, "/empty")
+    await closed_file(catalog, "/b", 1, 1)
+    expected = [
+        block
+        for path in ("/target", "/b", "/empty", "/a")
+        for block in await blocks_of(catalog, path)
+    ]
+    await apply(catalog, Concat("/target", ("/b", "/empty", "/a")))
+    status, entries = await catalog.file_blocks("/target")
+    assert [entry.record.block for entry in entries] == expected
+    assert {entry.file for entry in entries} == {target}
+    assert [entry.sequence for entry in entries] == list(range(5))
+    assert (status.length, status.file_id, status.open) == (80, target, False)
+    assert await names(catalog) == ["/target"]
+    assert [await catalog.block_path(entry) for entry in entries] == ["/target"] * 5
+
+
+async def test_no_sweep_reaches_blocks_that_were_moved() -> None:
+    catalog = await new_catalog()
+    await closed_file(catalog, "/target", 1)
+    await closed_file(catalog, "/dir/source", 2)
+    await apply(catalog, Concat("/target", ("/dir/source",)), Delete("/dir"))
+    for number in await catalog.garbage():
+        assert (await catalog.sweep(number)).blocks == ()
+    assert [await catalog.get_block(block) for block in await blocks_of(catalog, "/target")]
+    assert (await catalog.stat("/target")).length == 30
+
+
+async def test_blocks_that_were_moved_go_with_their_new_file() -> None:
+    catalog = await new_catalog()
+    await closed_file(catalog, "/target", 1)
+    await closed_file(catalog, "/source", 2)
+    moved = await blocks_of(catalog, "/source")
+    await apply(catalog, Concat("/target", ("/source",)))
+    await catalog.delete(DeletePath("/target"))
+    (number,) = await catalog.garbage()
+    swept = await catalog.sweep(number)
+    assert set(moved) < {entry.record.block for entry in swept.blocks}
+
+
+async def test_a_file_that_was_made_of_others_is_moved_on_and_grows_again() -> None:
+    catalog = await new_catalog()
+    for name in "abcd":
+        await closed_file(catalog, f"/{name}", 1)
+    await apply(catalog, Concat("/a", ("/b",)), Concat("/c", ("/a",)), Concat("/c", ("/d",)))
+    status, entries = await catalog.file_blocks("/c")
+    assert status.length == sum(entry.record.size_bytes for entry in entries) == 40
+
+
+async def test_of_two_concats_of_one_source_one_gets_its_blocks() -> None:
+    catalog = await new_catalog(MemoryStore(yielding=True))
+    for name in ("one", "two", "source"):
+        await closed_file(catalog, f"/{name}", 1)
+    outcomes = await asyncio.gather(
+        *(apply(catalog, Concat(f"/{name}", ("/source",))) for name in ("one", "two")),
+        return_exceptions=True,
+    )
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == [
+        "NotFoundError",
+        "TransactionOutcome",
+    ]
+    assert sum([(await catalog.stat(f"/{name}")).length for name in ("one", "two")]) == 30
+
+
+async def test_concats_to_one_target_at_once_lose_nothing() -> None:
+    catalog = await new_catalog(MemoryStore(yielding=True))
+    await closed_file(catalog, "/target")
+    for number in range(6):
+        await closed_file(catalog, f"/{number}", 1)
+    await asyncio.gather(*(apply(catalog, Concat("/target", (f"/{n}",))) for n in range(6)))
+    status, entries = await catalog.file_blocks("/target")
+    assert (status.length, len(entries)) == (60, 6)
+
+
+async def test_more_blocks_than_one_transaction_moves_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("paxosblock.namenode.transactions.BLOCKS_MOVED_MAX", 3)
+    catalog = await new_catalog()
+    await closed_file(catalog, "/target", 1, 1, 1, 1)
+    await closed_file(catalog, "/a", 1, 1)
+    await closed_file(catalog, "/b", 1, 1)
+    with pytest.raises(InvalidRequestError, match=r"^operation 2 of 2: .* at most"):
+        await apply(catalog, Concat("/target", ("/a",)), Concat("/target", ("/b",)))
+    await apply(catalog, Concat("/target", ("/a",)))
+    await apply(catalog, Concat("/target", ("/b",)))
+    assert len(await blocks_of(catalog, "/target")) == 8
+
+
+async def test_make_directory_in_a_busy_directory_does_not_conflict_with_its_writers() -> None:
+    store = MemoryStore(yielding=True)
+    catalog = await new_catalog(store)
+    await catalog.make_directories(MakeDirectories("/busy"))
+    await asyncio.gather(
+        *(catalog.create(create_request(f"/busy/{number}")) for number in range(20)),
+        *(apply(catalog, MakeDirectory("/busy"), Marker(f"/busy/m{n}")) for n in range(5)),
+    )
+    assert store.conflicts == 0
