@@ -9,9 +9,12 @@ from pathlib import Path
 
 from aiohttp import web
 
+from paxosblock.config import NameNodeConfig
 from paxosblock.errors import ConfigError, PaxosBlockError, StorageError
+from paxosblock.metrics import NodeMetrics
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import KeyValueStore
+from paxosblock.namenode.kv.storage import Limits
 
 RESIGN_S = 1.0
 """How long a successor may take to lead, before the next one is tried."""
@@ -53,6 +56,8 @@ class Engine:
     """Adds the routes by which members speak to each other."""
     resign: Callable[[], Awaitable[None]]
     """Lets another member lead, if one can: a node that closes should not cost an election."""
+    observe: Callable[[NodeMetrics], None]
+    """Adds what the engine counts."""
 
 
 def read_peers(members: tuple[str, ...], listen: str, secret_file: Path | None) -> Peers:
@@ -71,23 +76,24 @@ def read_peers(members: tuple[str, ...], listen: str, secret_file: Path | None) 
     return Peers(members, _read_secret(secret_file))
 
 
-def alone(folder: Path, address: str) -> Engine:
+def alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
     """The engine of a cluster's only NameNode.
 
     Raises:
         ConfigError: the folder is that of one of several.
     """
     _refuse_other(folder, _REPLICATED, "one of several NameNodes: start it with --peers")
-    store = SingleMemberStore(folder / _ALONE, address=address)
+    limits = Limits(snapshot_bytes=config.snapshot_growth_bytes)
+    store = SingleMemberStore(folder / _ALONE, address=address, limits=limits)
 
     def standing() -> Standing:
         revision = store.view().revision
         return Standing("alone", commit_index=revision, applied_index=revision)
 
-    return Engine(store, (), standing, lambda app: None, _stay)
+    return Engine(store, (), standing, lambda app: None, _stay, lambda metrics: None)
 
 
-def one_of(folder: Path, address: str, peers: Peers) -> Engine:
+def one_of(config: NameNodeConfig, folder: Path, address: str, peers: Peers) -> Engine:
     """The engine of one of several NameNodes.
 
     Raises:
@@ -99,10 +105,15 @@ def one_of(folder: Path, address: str, peers: Peers) -> Engine:
 
     check_raftos()
     from paxosblock.namenode.raft.http_transport import HttpTransport  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.options import options_of  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.report import observe  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.store import ReplicatedStore  # noqa: PLC0415 - not needed alone
 
     transport = HttpTransport(address, peers.members, peers.secret)
-    store = ReplicatedStore(folder / _REPLICATED, address, peers.members, transport)
+    options = options_of(config)
+    store = ReplicatedStore(
+        folder / _REPLICATED, address, peers.members, transport, options=options
+    )
 
     def standing() -> Standing:
         status = store.status()
@@ -117,7 +128,14 @@ def one_of(folder: Path, address: str, peers: Peers) -> Engine:
                 await store.hand_over(successor, RESIGN_S)
                 return
 
-    return Engine(store, peers.members, standing, transport.add_to, resign)
+    return Engine(
+        store,
+        peers.members,
+        standing,
+        transport.add_to,
+        resign,
+        lambda metrics: observe(metrics, store, transport),
+    )
 
 
 async def _stay() -> None:

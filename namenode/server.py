@@ -27,6 +27,7 @@ from paxosblock.namenode_api import NAMENODE_STATUS, NameNodeStatus, NameNodeSta
 from paxosblock.rpc import RpcClient, RpcRouter
 from paxosblock.serving import listen as listen_at
 from paxosblock.serving import publish_address
+from paxosblock.stall import StallWatch
 from paxosblock.startup import refuse_optimized_python
 
 _log = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ async def running(
     """A NameNode for the length of a `with`; yields its address. Raises like `serve`."""
     async with contextlib.AsyncExitStack() as stack:
         folder = _make_folder(path)
-        engine = one_of(folder, listen, peers) if peers else alone(folder, listen)
+        engine = one_of(config, folder, listen, peers) if peers else alone(config, folder, listen)
         store = engine.store
         stack.push_async_callback(store.close)
         client = await stack.enter_async_context(RpcClient())
@@ -88,8 +89,11 @@ async def running(
         reach = over_rpc(client, config.recovery_timeout_s)
         node = NameNode(node_id, config, store, clock_s, reach)
         stack.push_async_callback(node.close)
+        stall = StallWatch()
+        stall.start()
+        stack.callback(stall.stop)
         # Before the store opens: others speak to it on this port, and who calls too early is told.
-        address = await listen_at(stack, _app(node, engine), listen)
+        address = await listen_at(stack, _app(node, engine, stall), listen)
         await store.start()
         await node.start()
         stack.push_async_callback(engine.resign)
@@ -98,14 +102,14 @@ async def running(
         yield address
 
 
-def _app(node: NameNode, engine: Engine) -> web.Application:
+def _app(node: NameNode, engine: Engine, stall: StallWatch) -> web.Application:
     app = web.Application()
     engine.add_to(app)
     router = RpcRouter()
     Service(node).add_to(router)
     router.register(NAMENODE_STATUS.name, NAMENODE_STATUS.request, _standing(node, engine))
     router.add_to(app)
-    metrics = _metrics(node)
+    metrics = _metrics(node, engine, stall)
 
     async def healthz(_: web.Request) -> web.Response:
         failure = node.failure
@@ -141,13 +145,17 @@ def _standing(
     return answer
 
 
-def _metrics(node: NameNode) -> NodeMetrics:
+def _metrics(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetrics:
     metrics = NodeMetrics("namenode")
     metrics.observe("leases", "Writers that hold files.", lambda: len(node.leases))
     metrics.observe("recoveries", "Blocks being recovered.", lambda: node.recoverer.running)
     metrics.observe("datanodes", "DataNodes that registered.", lambda: len(node.datanodes))
     metrics.observe("leads", "1 on the NameNode that serves.", lambda: node.leadership.serves)
     metrics.observe("alarms", "Broken invariants and damaged replicas.", node.alarms.counts.total)
+    metrics.observe(
+        "loop_stall_seconds", "Longest stall of the event loop since the last look.", stall.take
+    )
+    engine.observe(metrics)
     return metrics
 
 

@@ -31,10 +31,13 @@ from paxosblock.settings import (
     choice,
     settings_of,
 )
-from paxosblock.units import KIB, MIB, format_size
+from paxosblock.units import KIB, MIB, format_duration, format_size
 from paxosblock.wire import MAX_CHUNK_BYTES
 
 ENVIRONMENT_PREFIX: Final = "PAXOSBLOCK"
+
+HEARTBEATS_PER_ELECTION: Final = 3
+"""A NameNode waits at least for so many heartbeats of the leader before it calls it lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +89,34 @@ class NameNodeConfig(Config):
     """Chunks after which a block is full, however small they are."""
     recovery_timeout_s: Seconds = 5.0
     """How long one attempt to recover a block may take."""
+    leader_heartbeat_s: Seconds = 0.1
+    """How often the NameNode that leads tells the others so."""
+    election_min_s: Seconds = 0.4
+    """Silence of the leader after which another one may be elected, and the leader of a minority
+    gives up."""
+    election_max_s: Seconds = 0.8
+    """Silence after which each NameNode stands; between the two it is drawn at random."""
+    snapshot_growth_bytes: Bytes = 64 * MIB
+    """Growth of the log, or the last snapshot's size if that is more, after which the catalog is
+    written as a whole and the log before it dropped."""
 
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""
         _in_order(self, "datanode_stale_after_s", "datanode_dead_after_s")
         _in_order(self, "lease_soft_limit_s", "lease_hard_limit_s")
         _in_order(self, "min_replication", "replication")
+        _in_order(self, "election_min_s", "election_max_s")
+        self._check_heartbeat()
         _check_chunk_size(self)
+
+    def _check_heartbeat(self) -> None:
+        """Two heartbeats that are lost must not cost the leader its place."""
+        longest_s = self.election_min_s / HEARTBEATS_PER_ELECTION
+        if self.leader_heartbeat_s > longest_s:
+            raise ConfigError(
+                f"leader_heartbeat = {format_duration(self.leader_heartbeat_s)} is more than "
+                f"{format_duration(longest_s)}, a third of election_min"
+            )
 
 
 @dataclass(frozen=True, slots=True)

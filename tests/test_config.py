@@ -162,6 +162,11 @@ def test_a_program_cannot_build_a_configuration_that_makes_no_sense() -> None:
             "lease_soft_limit_s = 60.0 is more than lease_hard_limit_s = 1.0",
         ),
         ({"min_replication": 4}, "min_replication = 4 is more than replication = 3"),
+        ({"election_min": "1s"}, "election_min_s = 1.0 is more than election_max_s = 0.8"),
+        (
+            {"leader_heartbeat": "200ms", "election_min": "300ms"},
+            "leader_heartbeat = 200ms is more than 100ms, a third of election_min",
+        ),
         (
             {"chunk_size": "32MiB"},
             "chunk_size = 32MiB is more than 16MiB, the smaller of block_size and what one frame"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.raft.storage import Limits
 
 
@@ -35,3 +36,13 @@ class Options:
 
     def __post_init__(self) -> None:
         assert 0 < self.heartbeat_s < self.election_min_s <= self.election_max_s
+
+
+def options_of(config: NameNodeConfig) -> Options:
+    """What the NameNode's configuration says about the engine."""
+    return Options(
+        heartbeat_s=config.leader_heartbeat_s,
+        election_min_s=config.election_min_s,
+        election_max_s=config.election_max_s,
+        limits=Limits(snapshot_bytes=config.snapshot_growth_bytes),
+    )

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -269,6 +271,42 @@ def test_a_new_leader_knows_at_once_where_blocks_are(cluster: LocalCluster, fs: 
         old.start()
     assert [member.live for block in view.blocks for member in block.members] == [True] * 3
     assert [block.complete for block in view.blocks] == [True]
+
+
+def metrics(node: Node) -> dict[str, float]:
+    """What a NameNode counts, by name without the prefix."""
+    with urlopen(f"http://{node.address}/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    prefix = "paxosblock_namenode_"
+    pairs = (line.removeprefix(prefix).split() for line in lines if line.startswith(prefix))
+    return {name: float(value) for name, value in pairs}
+
+
+def test_metrics_tell_where_each_namenode_stands_in_the_log(
+    cluster: LocalCluster, fs: Client
+) -> None:
+    before = metrics(cluster.wait_leader())
+    fs.mkdirs("/counted")
+    leader = metrics(cluster.wait_leader())
+    assert leader["raft_commit_index"] > before["raft_commit_index"]
+    assert leader["raft_applied_index"] == leader["raft_commit_index"]
+    assert (leader["leads"], leader["raft_elections_won"]) >= (1, 1)
+
+    def level() -> bool:
+        others = [metrics(node) for node in followers(cluster)]
+        wanted = ("raft_term", "raft_commit_index", "raft_last_index")
+        return all(each[name] == leader[name] for each in others for name in wanted)
+
+    wait_until(level)
+    assert 0 < leader["loop_stall_seconds"] < 10
+
+
+def test_metrics_count_strangers(cluster: LocalCluster) -> None:
+    asked = cluster.wait_leader()
+    before = metrics(asked)["raft_connections_refused"]
+    with pytest.raises(HTTPError, match="403"):
+        urlopen(f"http://{asked.address}/raft", timeout=5)
+    assert metrics(asked)["raft_connections_refused"] == before + 1
 
 
 # --- who belongs to the cluster ------------------------------------------------------------------

@@ -1,0 +1,37 @@
+"""How long a node's event loop was busy with one thing, while everything else waited."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+TICK_S: Final = 0.01
+
+
+class StallWatch:
+    """A timer that notes how late it comes."""
+
+    def __init__(self) -> None:
+        self._longest_s = 0.0
+        self._due_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Watch the running loop from now on."""
+        self._due_s = time.perf_counter() + TICK_S
+        self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def take(self) -> float:
+        """The longest delay in seconds since this was asked last."""
+        longest_s, self._longest_s = self._longest_s, 0.0
+        return longest_s
+
+    def _tick(self) -> None:
+        self._longest_s = max(self._longest_s, time.perf_counter() - self._due_s)
+        self.start()
