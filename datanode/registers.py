@@ -17,6 +17,7 @@ from paxosblock.checksum import crc32c
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.group_commit import Done
 from paxosblock.datanode.steps import ControlSteps, Fetcher, Listener
+from paxosblock.datanode.store import ReplicaFiles
 from paxosblock.datanode.volume import Volume
 from paxosblock.datanode.wording import generation_of, request_of
 from paxosblock.datanode_api import Ask, Told
@@ -226,7 +227,7 @@ class Registers:
             # A control step's sync may have failed before, and dropped what this one did not see.
             error = error or block.volume.failure
             if error is None:
-                self._synced(block, generation, count)
+                self._synced(block, files, generation, count)
             else:
                 block.volume.fail(error)
             done(error)
@@ -234,10 +235,11 @@ class Registers:
         block.volume.commit.wait(files.file, synced)
 
     @staticmethod
-    def _synced(block: Block, generation: Generation, count: int) -> None:
-        """Note that `count` chunks of the log accepted in `generation` are durable."""
-        replica = block.replica
-        if replica is not None and replica.accepted_generation == generation:
+    def _synced(block: Block, files: ReplicaFiles, generation: Generation, count: int) -> None:
+        """Note that `count` chunks of the log accepted in `generation` are durable in `files`."""
+        replica, now = block.replica, block.files
+        same_file = now is not None and now.file is files.file  # not deleted and made anew
+        if replica is not None and replica.accepted_generation == generation and same_file:
             block.synced = max(block.synced, count)
 
     # -- control requests -----------------------------------------------------------------------
@@ -296,7 +298,7 @@ class Registers:
             return
         if files.file is None:
             await block.volume.run(block.volume.store.sync, files)
-            self._synced(block, replica.accepted_generation, replica.length)
+            self._synced(block, files, replica.accepted_generation, replica.length)
             return
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

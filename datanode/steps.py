@@ -227,6 +227,6 @@ class ControlSteps:
         if replica is not None and replica.max_generation > request.up_to_generation:
             return block.nack(request.up_to_generation, Reason.FENCED)
         await block.volume.run(block.volume.store.purge, block.id)
-        block.replica, block.files, block.corrupt = None, None, ""
+        block.replica, block.files, block.corrupt, block.synced = None, None, "", 0
         self._listener.replica_changed(block.id, block.volume.storage)
         return Deleted(block.id, block.volume.storage)

@@ -15,8 +15,8 @@ from paxosblock.datanode.identity import VERSION
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.volume import Volume, open_volume
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
-from paxosblock.protocol.messages import Created, LastVote, Nack, Read, Vote
-from paxosblock.protocol.types import BlockId, Durability, Reason
+from paxosblock.protocol.messages import Created, Delete, LastVote, Nack, Read, Vote
+from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Durability, Reason
 from tests.datanode.faulty_disk import FaultyDisk
 from tests.datanode.node import BLOCK, frame, running
 from tests.waiting import wait_until_async
@@ -104,6 +104,23 @@ async def test_no_vote_leaves_after_a_promise_met_the_failed_sync(tmp_path: Path
             await node.next_gs(1)
         syncs.set()
         assert isinstance(await vote, Nack)
+
+
+async def test_a_sync_of_a_deleted_replica_says_nothing_about_the_one_made_after(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as node:
+        await node.create()
+        syncs = hold_group_commit(node.volumes[0])
+        votes = [node.send(frame(index)) for index in range(2)]
+        await asyncio.gather(node.ask(Delete(BLOCK, FIRST_GENERATION)), node.create())
+        syncs.set()
+        await asyncio.gather(*votes)
+        syncs = hold_group_commit(node.volumes[0])
+        vote = node.send(frame(0))
+        assert not vote.done(), "it waits for the disk"
+        syncs.set()
+        assert isinstance(await vote, Vote)
 
 
 async def test_a_sync_beside_a_failed_one_of_the_same_file_fails_as_well(tmp_path: Path) -> None:
