@@ -15,9 +15,18 @@ from functools import partial
 from typing import TypeVar
 
 from paxosblock.errors import NotReadyError, PaxosBlockError
-from paxosblock.namenode import blocks, garbage, keys, namespace, transactions, tree
+from paxosblock.namenode import (
+    blocks,
+    deadlines,
+    garbage,
+    keys,
+    namespace,
+    transactions,
+    tree,
+)
 from paxosblock.namenode.blocks import Closed
 from paxosblock.namenode.concat import concat
+from paxosblock.namenode.deadlines import Ended
 from paxosblock.namenode.draft import Draft
 from paxosblock.namenode.garbage import Swept
 from paxosblock.namenode.ids import IdPool, block_id, was_allocated
@@ -363,6 +372,14 @@ class Catalog:
     async def sweep(self, number: int) -> Swept:
         """One step of freeing what hangs on an unlinked inode."""
         return await self._change(lambda draft: garbage.sweep(draft, number))
+
+    async def due(self, after: bytes = b"", limit: int = 100) -> tuple[bytes, ...]:
+        """Deadlines that are over, the oldest first, behind the key `after`."""
+        return deadlines.due(await self._store.barrier(), after, self._clock_ms(), limit)
+
+    async def end(self, deadline: bytes, is_live: Callable[[FileInode], bool]) -> Ended:
+        """End what a deadline is about, unless a live writer is below the directory."""
+        return await self._in_namespace(deadlines.end, deadline, 0, is_live)
 
     async def counts(self) -> Counts:
         """How much there is; walks over all keys, for people only."""

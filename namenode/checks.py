@@ -55,6 +55,8 @@ def check_directory(request: MakeDirectories) -> None:
     """Raise InvalidRequestError when a directory cannot be made like this."""
     _check_permission(request.permission)
     _check_owner(request.owner)
+    if request.ttl_s is not None:
+        _check_seconds(f"{paths.shown(request.path)}: time to live", request.ttl_s)
 
 
 def check_transact(request: Transact) -> None:

@@ -100,6 +100,13 @@ class Draft:
         """Remove `key`."""
         self._changes[key] = None
 
+    def move_deadline(self, subject: bytes, before_ms: int, after_ms: int) -> None:
+        """Let what the key `subject` holds end at another time than before; 0 means never."""
+        if before_ms:
+            self.delete(keys.deadline(before_ms, subject))
+        if after_ms:
+            self.put(keys.deadline(after_ms, subject), b"")
+
     def add_block(self, entry: BlockEntry) -> None:
         """Write the record of a new block."""
         self.get(keys.block(entry.record.block))

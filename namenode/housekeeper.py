@@ -1,4 +1,4 @@
-"""What a NameNode does unasked: expired leases, deleted trees, members that lag behind."""
+"""What a NameNode does unasked: expired leases and directories, deleted trees, members that lag."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Awaitable, Callable
 
 from paxosblock.errors import PaxosBlockError
 from paxosblock.logs import facts
+from paxosblock.namenode import keys
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.catalog import Catalog
 from paxosblock.namenode.closer import Closer
 from paxosblock.namenode.datanodes import DataNodes
+from paxosblock.namenode.deadlines import Ended
 from paxosblock.namenode.finalizer import Finalizer
 from paxosblock.namenode.leases import Expired, Leases
+from paxosblock.namenode.records import FileInode
 from paxosblock.namenode.replicas import Replicas
 from paxosblock.namenode_api import NO_BLOCK
 from paxosblock.protocol.finalize import BlockRecord
@@ -64,6 +67,7 @@ class Housekeeper:
         self._expiring.clear()
         loops: tuple[tuple[str, Callable[[], Awaitable[None]], float], ...] = (
             ("leases", self.check_leases, interval_s),
+            ("deadlines", self.check_deadlines, interval_s),
             ("sweep", self.sweep, 0),
             ("audit", self.audit, AUDIT_INTERVAL_S),
         )
@@ -82,6 +86,20 @@ class Housekeeper:
             if now_s >= self._expiring.get(expired.file, now_s):
                 self._expiring[expired.file] = now_s + RETRY_S
                 self._background.start(self._expire(expired), f"expiry of file {expired.file}")
+
+    async def check_deadlines(self) -> None:
+        """Delete directories and forget applications whose time is over."""
+        after = b""
+        while page := await self._catalog.due(after):
+            for deadline in page:
+                ended = await self._catalog.end(deadline, self._is_live)
+                if ended is Ended.DELETED:
+                    number = keys.number_of(keys.deadline_subject(deadline))
+                    _log.info(
+                        "directory deleted: its time to live is over", extra=facts(directory=number)
+                    )
+                    self.garbage_waits()
+            after = page[-1]
 
     async def sweep(self) -> None:
         """Wait for garbage and sweep all of it, one small transaction after the other."""
@@ -121,6 +139,9 @@ class Housekeeper:
             for entry in swept.blocks:
                 self._finalizer.delete_everywhere(entry)
             done = swept.done
+
+    def _is_live(self, inode: FileInode) -> bool:
+        return self._leases.is_live(inode.writer, self._clock_s())
 
     def _audit_one(self, record: BlockRecord) -> None:
         if not record.finalized:

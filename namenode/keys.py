@@ -12,6 +12,7 @@
     o + file                   the file is being written (empty value)
     g + id                     an Inode that was unlinked and is still to be swept
     a + application            Application: the last transaction that was applied for it
+    x + time + key             at that time (8 bytes, ms) what `key` holds ends (empty value)
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ ENTRIES: Range = prefix_range(b"e")
 BLOCKS: Range = prefix_range(b"b")
 OPEN_FILES: Range = prefix_range(b"o")
 GARBAGE: Range = prefix_range(b"g")
+DEADLINES: Range = prefix_range(b"x")
 
+_APPLICATION = b"a"
 _NUMBER = struct.Struct(">Q")
 _SEQUENCE = struct.Struct(">I")
 _KEY = struct.Struct(">cQ")
@@ -112,12 +115,27 @@ def garbage(number: int) -> bytes:
     return _key(b"g", number)
 
 
+def deadline(time_ms: int, subject: bytes) -> bytes:
+    """Key that says when what the key `subject` holds ends."""
+    return _key(b"x", time_ms) + subject
+
+
+def deadline_subject(key: bytes) -> bytes:
+    """Key of what ends at a deadline."""
+    return key[_KEY.size :]
+
+
 def application(app_id: str) -> bytes:
     """Key of what is known of the transactions of an application."""
-    return b"a" + app_id.encode()
+    return _APPLICATION + app_id.encode()
+
+
+def is_application(key: bytes) -> bool:
+    """Whether the key is that of an application."""
+    return key.startswith(_APPLICATION)
 
 
 def number_of(key: bytes) -> int:
-    """Id in a key of an inode, a block, an open file or a piece of garbage."""
-    number: int = _KEY.unpack(key)[1]
+    """Id in a key of an inode, a block, an open file or a piece of garbage; time of a deadline."""
+    number: int = _KEY.unpack_from(key)[1]
     return number

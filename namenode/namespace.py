@@ -54,22 +54,40 @@ def make_directories(draft: Draft, request: MakeDirectories, context: Context) -
         ExistsError: a file is there; or anything is, and `parents` is not set.
         NotFoundError: the parent is missing and `parents` is not set.
         NotDirectoryError: the path goes through a file.
+        InvalidRequestError: a time to live for the root.
     """
     names = paths.split(request.path)
     target, depth = tree.descend(draft, names)
-    if depth == len(names):
-        if not target.is_directory or not request.parents:
-            raise tree.exists(request.path)
-        return tree.status(
-            draft, request.path, tree.load(draft.peek(keys.inode(target.number)), request.path)
-        )
-    if not request.parents:
-        tree.find_directory(draft, names[:-1])
-    number = _make_missing(draft, names, context, request.owner, request.permission)
-    made = _directory(
-        number, 0, names[-1], context, owner=request.owner, permission=request.permission
-    )
-    return tree.status(draft, request.path, made)
+    number = target.number
+    if depth < len(names):
+        if not request.parents:
+            tree.find_directory(draft, names[:-1])
+        number = _make_missing(draft, names, context, request.owner, request.permission)
+    elif not target.is_directory or not request.parents:
+        raise tree.exists(request.path)
+    inode = tree.load(draft.peek(keys.inode(number)), request.path)
+    if request.ttl_s is not None:
+        inode = _with_deadline(draft, number, request, context)
+    return tree.status(draft, request.path, inode)
+
+
+def _with_deadline(
+    draft: Draft, number: int, request: MakeDirectories, context: Context
+) -> DirectoryInode:
+    inode = tree.load(draft.get(keys.inode(number)), request.path)
+    assert isinstance(inode, DirectoryInode), "an entry tells what it names"
+    if number == ROOT_ID:
+        raise InvalidRequestError("'/': the root has no time to live", path="/")
+    assert request.ttl_s is not None
+    return live_until(draft, inode, context.now_ms + round(request.ttl_s * 1000))
+
+
+def live_until(draft: Draft, inode: DirectoryInode, expires_ms: int) -> DirectoryInode:
+    """Write a directory that ends at `expires_ms`, or never (0)."""
+    draft.move_deadline(keys.inode(inode.number), inode.expires_ms, expires_ms)
+    changed = msgspec.structs.replace(inode, expires_ms=expires_ms)
+    draft.put_inode(changed)
+    return changed
 
 
 def create(draft: Draft, request: CreateFile, context: Context) -> FileInode:
@@ -111,6 +129,8 @@ def create(draft: Draft, request: CreateFile, context: Context) -> FileInode:
 def rename(draft: Draft, request: Rename, context: Context) -> FileStatus:
     """Move a file or directory, in one step whatever hangs below it.
 
+    A directory's time to live does not go with it.
+
     Raises:
         InvalidRequestError: of the root, or into the directory that is moved.
         NotFoundError: the source or the destination's parent is missing.
@@ -139,6 +159,9 @@ def move(draft: Draft, request: Rename | transaction.Rename, context: Context) -
     directory = tree.find_directory(draft, destination[:-1])
     _make_way(draft, inode, directory, request, context)
     unlink(draft, inode, context)
+    if isinstance(inode, DirectoryInode) and inode.expires_ms:
+        # Made to vanish if nobody comes back for it; whoever moves it to its place has come back.
+        inode = live_until(draft, inode, 0)
     moved: Inode = msgspec.structs.replace(inode, parent=directory, name=destination[-1])
     _link(draft, moved, context)
     return moved
@@ -206,6 +229,7 @@ def discard(draft: Draft, inode: Inode) -> None:
         draft.delete(keys.open_file(inode.number))
     else:
         draft.delete(keys.touched(inode.number))
+        draft.move_deadline(keys.inode(inode.number), inode.expires_ms, 0)
 
 
 def _make_missing(

@@ -19,7 +19,10 @@ RECOVERY_WRITER = WriterId("namenode")
 
 
 class DirectoryInode(msgspec.Struct, frozen=True, tag="d", gc=False):
-    """A directory. Its entries are keys of their own; `parent` and `name` lead back to the root."""
+    """A directory. Its entries are keys of their own; `parent` and `name` lead back to the root.
+
+    `expires_ms` is when it is deleted with all that is in it; 0: never.
+    """
 
     number: int
     parent: int
@@ -28,6 +31,7 @@ class DirectoryInode(msgspec.Struct, frozen=True, tag="d", gc=False):
     owner: str
     group: str
     permission: int
+    expires_ms: int = 0
 
 
 class FileInode(msgspec.Struct, frozen=True, tag="f", gc=False):
@@ -77,10 +81,14 @@ class ClusterRecord:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """The last transaction applied for an application; `attempt` names the request that did it."""
+    """The last transaction applied for an application; `attempt` names the request that did it.
+
+    `expires_ms` is when this is forgotten; 0: never.
+    """
 
     version: int
     attempt: str
+    expires_ms: int = 0
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -43,14 +43,14 @@ def transact(draft: Draft, request: Transact, context: Context) -> TransactionOu
         PaxosBlockError: what the first operation that cannot be done raises; the text tells which.
     """
     application = request.application
-    if application is not None:
-        last = last_applied(draft, application.app_id)
-        if last is not None and last.version >= application.version:
-            return TransactionOutcome(last.attempt == application.attempt, last.version)
-    _Run(draft, request, context).all()
     if application is None:
+        _Run(draft, request, context).all()
         return TransactionOutcome(True, 0)
-    _note_applied(draft, application)
+    last = last_applied(draft, application.app_id)
+    if last is not None and last.version >= application.version:
+        return TransactionOutcome(last.attempt == application.attempt, last.version)
+    _Run(draft, request, context).all()
+    _note_applied(draft, application, last, context)
     return TransactionOutcome(True, application.version)
 
 
@@ -66,11 +66,14 @@ def new_inodes(operations: tuple[Operation, ...]) -> int:
     return sum(min(path.count(paths.SEPARATOR), paths.PATH_BYTES_MAX) for path in paths_made)
 
 
-def _note_applied(draft: Draft, application: ApplicationVersion) -> None:
-    draft.put(
-        keys.application(application.app_id),
-        encode(Application(application.version, application.attempt)),
-    )
+def _note_applied(
+    draft: Draft, application: ApplicationVersion, last: Application | None, context: Context
+) -> None:
+    key = keys.application(application.app_id)
+    keep_for_s = application.keep_for_s
+    expires_ms = 0 if keep_for_s is None else context.now_ms + round(keep_for_s * 1000)
+    draft.move_deadline(key, last.expires_ms if last else 0, expires_ms)
+    draft.put(key, encode(Application(application.version, application.attempt, expires_ms)))
 
 
 class _Run:

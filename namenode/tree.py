@@ -269,6 +269,7 @@ def status(reads: Reads, path: str, inode: Inode) -> FileStatus:
         owner=inode.owner,
         group=inode.group,
         permission=inode.permission,
+        expires_ms=inode.expires_ms,
     )
 
 
