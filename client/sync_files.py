@@ -47,7 +47,7 @@ class FileWriter(io.RawIOBase):
         self._buffer = bytearray()
         self._handed_over: _HandedOver | None = None
         self._refused: bytes | memoryview = b""  # what a write that failed did not take
-        self._position = 0
+        self._position = file.tell()
         self._released = False
 
     def __repr__(self) -> str:
@@ -69,14 +69,20 @@ class FileWriter(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Bytes written so far, flushed or not."""
+        """Length of the file so far in bytes, flushed or not."""
         return self._position
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Append `data`; return its length. Raises as `AsyncFileWriter.write`."""
+        """Append `data`; return its length.
+
+        Raises: as `AsyncFileWriter.write`. Of data of at most one chunk nothing was taken then, as
+        Python's own buffers expect, which write it again.
+        """
         self._check_open()
         view = memoryview(data).cast("B")
         size, chunk_size = len(view), self._file.chunk_size
+        if len(self._buffer) + size >= chunk_size:
+            self._wait()
         if self._buffer or size < chunk_size:
             taken = view[: chunk_size - len(self._buffer)]
             self._keep(taken)

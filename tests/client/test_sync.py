@@ -191,6 +191,25 @@ async def test_after_a_failed_write_tell_says_what_was_taken() -> None:
     await using(work, retry_for_s=0.3)
 
 
+async def test_what_pythons_own_buffer_writes_again_after_an_error_is_in_the_file_once() -> None:
+    data = os.urandom(20 * KIB)
+
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        with io.BufferedWriter(fs.create("/a", chunk_size=KIB), 300) as out:
+            for node in cluster.nodes:
+                node.faults.refuse_writes = Reason.NO_SPACE
+            at = 0
+            with pytest.raises(PaxosBlockError):
+                while True:
+                    at += out.write(data[at : at + 200])
+            for node in cluster.nodes:
+                node.faults.refuse_writes = None
+            out.write(data[at:])
+        assert cluster.content("/a") == data
+
+    await using(work, retry_for_s=0.3)
+
+
 async def test_the_verbs_of_the_seed_write_and_finalize_a_block() -> None:
     def work(fs: Client, cluster: MemoryCluster) -> None:
         view = fs.add_block(durability="memory")
