@@ -1,6 +1,7 @@
 """Run the benchmarks: `python -m benchmarks [NAME ...]`; each is a module with its own options.
 
-Without names: the bare-socket limit, files, the NameNode's store, start-up. Run them on a machine
+Without names: the bare-socket limit, files, the store of one and of three NameNodes, what is asked of
+them, start-up. Run them on a machine
 that does nothing else; the tables of benchmarks/README.md came from this command.
 """
 
@@ -12,7 +13,7 @@ import sys
 
 from benchmarks.stats import say
 
-DEFAULT = ("limit", "files", "kv", "startup")
+DEFAULT = ("limit", "files", "kv", "raft", "namenodes", "startup")
 ALL = (*DEFAULT, "loop")
 
 
