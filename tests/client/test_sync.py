@@ -191,6 +191,13 @@ async def test_after_a_failed_write_tell_says_what_was_taken() -> None:
     await using(work, retry_for_s=0.3)
 
 
+def write_each(out: io.BufferedWriter, pieces: list[bytes]) -> None:
+    """Take a piece from the list when it is written."""
+    while pieces:
+        out.write(pieces[0])
+        del pieces[0]
+
+
 async def test_what_pythons_own_buffer_writes_again_after_an_error_is_in_the_file_once() -> None:
     data = os.urandom(20 * KIB)
 
@@ -198,13 +205,12 @@ async def test_what_pythons_own_buffer_writes_again_after_an_error_is_in_the_fil
         with io.BufferedWriter(fs.create("/a", chunk_size=KIB), 300) as out:
             for node in cluster.nodes:
                 node.faults.refuse_writes = Reason.NO_SPACE
-            at = 0
+            pieces = [data[at : at + 200] for at in range(0, len(data), 200)]
             with pytest.raises(PaxosBlockError):
-                while True:
-                    at += out.write(data[at : at + 200])
+                write_each(out, pieces)
             for node in cluster.nodes:
                 node.faults.refuse_writes = None
-            out.write(data[at:])
+            write_each(out, pieces)
         assert cluster.content("/a") == data
 
     await using(work, retry_for_s=0.3)
