@@ -191,7 +191,7 @@ async def test_after_a_failed_write_tell_says_what_was_taken() -> None:
     await using(work, retry_for_s=0.3)
 
 
-def write_each(out: io.BufferedWriter, pieces: list[bytes]) -> None:
+def write_each(out: io.BufferedWriter[FileWriter], pieces: list[bytes]) -> None:
     """Take a piece from the list when it is written."""
     while pieces:
         out.write(pieces[0])
