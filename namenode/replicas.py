@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from paxosblock.datanode_api import ReplicaSummary
 from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.messages import ReadReply
 from paxosblock.protocol.types import (
     NO_GENERATION,
     BlockId,
@@ -71,8 +72,7 @@ def judge(record: BlockRecord | None, ours: bool, summary: ReplicaSummary) -> Fi
 def _judge_finalized(record: BlockRecord, summary: ReplicaSummary) -> Finding:
     state, decided = summary.state, record.finalized_generation
     if summary.storage not in record.members:
-        # An APPEND under way has promised more than the decided generation: not touched.
-        return Finding(Verdict.DELETE, "no member of the block", decided)
+        return _judge_stranger(state, decided)
     if state.state is not ReplicaState.FINALIZED or state.accepted_generation != decided:
         return Finding(Verdict.FINALIZE, f"is at generation {state.accepted_generation}")
     if (state.length, state.size_bytes) != (record.length, record.size_bytes):
@@ -83,13 +83,21 @@ def _judge_finalized(record: BlockRecord, summary: ReplicaSummary) -> Finding:
 def _judge_open(record: BlockRecord, summary: ReplicaSummary) -> Finding:
     state, epoch = summary.state, record.writer_generation
     if summary.storage not in record.members:
-        # A REBUILD under way has promised more than the current epoch: not touched.
-        stale = state.max_generation < epoch
-        last = Generation(epoch - 1)
-        return Finding(Verdict.DELETE, "no member of the block", last) if stale else FINE
+        return _judge_stranger(state, epoch)
     if state.state is ReplicaState.FINALIZED and state.accepted_generation >= epoch:
         return Finding(Verdict.ALARM, "I6 finalized before the block was decided")
     return FINE
+
+
+def _judge_stranger(state: ReadReply, current: Generation) -> Finding:
+    """No member, so its replica goes (D7); but not what may be about to make it one.
+
+    A copy of the decided version becomes a member by K12. A target of an APPEND or REBUILD under
+    way has promised more than the current generation.
+    """
+    if state.max_generation >= current:
+        return FINE
+    return Finding(Verdict.DELETE, "no member of the block", Generation(current - 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ RBW = ReplicaState.RBW
         (DECIDED, True, summary(accepted=3, promised=3), Verdict.FINALIZE, "is at generation 3"),
         (DECIDED, True, summary(length=1), Verdict.ALARM, "I7"),
         (DECIDED, True, summary("s9", RBW, 1, 1), Verdict.DELETE, "no member"),
+        (DECIDED, True, summary("s9"), Verdict.FINE, ""),
         (DECIDED, True, summary(promised=5), Verdict.ALARM, "I9"),
         (OPEN, True, summary(state=RBW, accepted=0, promised=0), Verdict.FINE, ""),
         (OPEN, True, summary(accepted=0, promised=0), Verdict.ALARM, "I6"),
@@ -98,9 +99,11 @@ def test_a_reported_replica_gets_a_verdict(
 
 
 def test_deleting_never_reaches_a_recovery_that_is_under_way() -> None:
-    """D7: the bound is below any generation that an APPEND or REBUILD may have promised."""
+    """D7: the bound is below any generation that an APPEND or REBUILD may have promised, and below
+    that of a copy which may become a member (K12)."""
     appending = replace(DECIDED, generation=Generation(5))
-    assert judge(appending, True, summary("s9", RBW, 1, 1)).up_to == DECIDED.finalized_generation
+    bound = DECIDED.finalized_generation - 1
+    assert judge(appending, True, summary("s9", RBW, 1, 1)).up_to == bound
     assert judge(REBUILT, True, summary("s9", RBW, 1, 1)).up_to == REBUILT.writer_generation - 1
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from paxosblock.protocol.types import Durability
 from tests.protocol.world import Budget, Config
 
-SEAL = ("K2", "K5", "K6", "D2", "D3", "D4", "D5", "P2", "W2", "W3", "W6", "W7")
+PROPOSER = ("P1", "P2", "P3", "P4", "P5")
+SEAL = ("K1", "K2", "K5", "K6", "K11", "D2", "D3", "D4", "D5", *PROPOSER, "W2", "W3", "W6", "W7")
 READ = ("K10", "R-fin")
 MEMORY = Durability.MEMORY
 
@@ -89,7 +90,7 @@ CI: dict[str, tuple[Config, int]] = {
             storages=4,
             targets=((0, 1, 3),),
             budget=Budget(rebuilds=1),
-            must_fire=("K3", "K6", "K7", "W4", "W5", "D4-none", "P2"),
+            must_fire=("K3", "K6", "K7", *PROPOSER, "P6", "W4", "W5", "D4-none"),
         ),
         1044,
     ),
@@ -98,7 +99,7 @@ CI: dict[str, tuple[Config, int]] = {
             "a finalized block is opened again, and sealed",
             chunks=1,
             budget=Budget(seals=1, appends=1),
-            must_fire=(*SEAL, "K4", "K7"),
+            must_fire=(*SEAL, "K4", "K7", "P6"),
         ),
         2233,
     ),
@@ -107,7 +108,7 @@ CI: dict[str, tuple[Config, int]] = {
             "a finalized block is cut while an append is set up",
             chunks=2,
             budget=Budget(appends=1, truncates=1),
-            must_fire=("K4", "K7", "K8", "K9", "D4", "D5", "D5-stale"),
+            must_fire=("K4", "K7", "K8", "K9", "P3", "P4", "P5", "P6", "D4", "D5", "D5-stale"),
         ),
         750,
     ),
@@ -121,6 +122,28 @@ CI: dict[str, tuple[Config, int]] = {
             must_fire=("K3", "K6", "K12-copy", "K12", "D4-none", "D5-fetch"),
         ),
         2259,
+    ),
+    "delete": (
+        Config(
+            "a REBUILD leaves a storage behind: its Delete races with a copy made there",
+            chunks=1,
+            storages=4,
+            targets=((0, 1, 3),),
+            budget=Budget(rebuilds=1, copies=1, deletes=1),
+            must_fire=("K3", "K7", "K12", "D7", "D7-asked"),
+        ),
+        4503,
+    ),
+    "delete-append": (
+        Config(
+            "an APPEND leaves a storage behind: its Delete, and what else is on its way there",
+            chunks=1,
+            storages=4,
+            targets=((0, 1, 3),),
+            budget=Budget(appends=1, deletes=1),
+            must_fire=("K4", "K7", "D7", "D7-asked"),
+        ),
+        273,
     ),
     "restart": (
         Config(
@@ -235,13 +258,13 @@ LARGE: dict[str, Config] = {
         storages=4,
         targets=((0, 1, 2), (0, 1, 3)),
         budget=Budget(seals=1, appends=1),
-        must_fire=(*SEAL, "K4", "K7"),
+        must_fire=(*SEAL, "K4", "K7", "P6"),
     ),
     "append-two-seals": Config(
         "APPEND and two SEALs",
         chunks=2,
         budget=Budget(seals=2, appends=1),
-        must_fire=(*SEAL, "K4", "K7"),
+        must_fire=(*SEAL, "K4", "K7", "P6"),
     ),
     "truncate-append-seal": Config(
         "truncate, APPEND and SEAL in any order",
@@ -264,6 +287,30 @@ LARGE: dict[str, Config] = {
         targets=((0, 1, 3),),
         budget=Budget(seals=1, rebuilds=1, copies=1),
         must_fire=("K12", "K3", "K7", "K5", "K6"),
+    ),
+    "delete-rebuild-seal": Config(
+        "a Delete of what a REBUILD left behind, a copy made there, and a SEAL",
+        chunks=1,
+        storages=4,
+        targets=((0, 1, 3),),
+        budget=Budget(seals=1, rebuilds=1, copies=1, deletes=1),
+        must_fire=(*SEAL, "K3", "K7", "K12", "P6", "D7"),
+    ),
+    "delete-append-seal": Config(
+        "a Delete while an APPEND with the old or another config is set up, and a SEAL",
+        chunks=1,
+        storages=4,
+        targets=((0, 1, 2), (0, 1, 3)),
+        budget=Budget(seals=1, appends=1, deletes=1),
+        must_fire=(*SEAL, "K4", "K7", "P6", "D7"),
+    ),
+    "delete-rebuild-append": Config(
+        "a Delete of what a REBUILD left behind, while an APPEND asks for it again",
+        chunks=1,
+        storages=4,
+        targets=((0, 1, 2), (0, 1, 3)),
+        budget=Budget(rebuilds=1, appends=1, deletes=1),
+        must_fire=("K3", "K4", "K6", "K7", "P6", "D7"),
     ),
     "restart-two-seals": Config(
         "a process restart and two recoveries",

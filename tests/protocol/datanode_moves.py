@@ -117,6 +117,9 @@ def _delivered(
         return None if mail == world.mail else world._replace(mail=mail)
     after = world._replace(disks=disks, mail=mail)
     replica = outcome.disk.value.replica
+    if isinstance(request, Delete) and replica is None:
+        name = model.storages[at]
+        oracle.demand(name not in world.record.value.members, "D7 a member lost its replica", name)
     if isinstance(request, RecoveryWrite) and replica is not None:
         is_member = model.storages[at] in request.members
         chunks = content(replica.log)
@@ -166,9 +169,15 @@ def _serves(
     return model.storages[other] in request.holders and replica.accepted_generation in accepted
 
 
-def is_dead(model: Model, disks: tuple[Cell[Disk], ...], bit: int) -> bool:
-    """Whether a request will be refused for ever: every storage it is for has promised more."""
-    return all(model.once(_refuses, model, at, disks[at], bit) for at in model.letter(bit).to)
+def is_dead(
+    model: Model, disks: tuple[Cell[Disk], ...], bit: int, forgetting: tuple[int, ...]
+) -> bool:
+    """Whether a request will be refused for ever: every storage it is for has promised more, and
+    none of them may forget that."""
+    return all(
+        at not in forgetting and model.once(_refuses, model, at, disks[at], bit)
+        for at in model.letter(bit).to
+    )
 
 
 def _refuses(model: Model, at: int, cell: Cell[Disk], bit: int) -> bool:
@@ -179,8 +188,19 @@ def _refuses(model: Model, at: int, cell: Cell[Disk], bit: int) -> bool:
         return False
     reply = answered(model, at, cell, bit, ()).reply
     refused = isinstance(reply, Nack) and reply.reason in (Reason.FENCED, Reason.STALE)
-    generation = getattr(request, "generation", getattr(request, "finalized_generation", 0))
-    return refused and replica.max_generation > generation
+    return refused and replica.max_generation > _generation_of(request)
+
+
+def _generation_of(request: object) -> int:
+    match request:
+        case Finalize(finalized_generation=generation) | Delete(up_to_generation=generation):
+            return generation
+        case Write(generation=generation) | NextGS(generation=generation):
+            return generation
+        case RecoveryWrite(generation=generation):
+            return generation
+        case _:
+            return 0  # Create
 
 
 def crash_moves(model: Model, world: World) -> Iterator[Move]:

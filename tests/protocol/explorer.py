@@ -14,9 +14,17 @@ from dataclasses import dataclass, field
 
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.invariants import InvariantError
-from paxosblock.protocol.messages import Created, Grant, LastVote, Nack, RecoveryVote, Vote
+from paxosblock.protocol.messages import (
+    Created,
+    Delete,
+    Grant,
+    LastVote,
+    Nack,
+    RecoveryVote,
+    Vote,
+)
 from paxosblock.protocol.recovery import Phase, Proposer
-from tests.protocol import oracle, progress
+from tests.protocol import oracle, progress, report_moves
 from tests.protocol.client_moves import (
     answer_moves,
     is_counted,
@@ -33,6 +41,7 @@ from tests.protocol.datanode_moves import (
 )
 from tests.protocol.namenode_moves import (
     close_moves,
+    gave_way,
     is_futile,
     is_late,
     nack_moves,
@@ -78,6 +87,8 @@ def moves(model: Model, world: World) -> Iterator[Move]:
     budget = world.budget.value
     if budget.restarts or budget.power_cuts:
         yield from crash_moves(model, world)
+    if budget.deletes:
+        yield from report_moves.report_moves(model, world)
 
 
 def _arrival(model: Model, world: World, bit: int, letter: Letter) -> Iterator[Move]:
@@ -110,10 +121,14 @@ def settled(model: Model, world: World) -> World:
         cell for cell in world.proposers if not model.once(_futile, world.record, cell)
     )
     if len(proposers) != len(world.proposers):
+        for cell in world.proposers:
+            if cell not in proposers and cell.value.phase is not Phase.ABANDONED:
+                gave_way(model, world.record.value, cell.value)
         world = world._replace(proposers=proposers)
     mail = world.mail
+    forgetting = _forgetting(model, world)
     for bit, letter in model.mail_of(world):
-        if _is_inert(model, world, bit, letter):
+        if _is_inert(model, world, bit, letter, forgetting):
             mail ^= bit
     return world if mail == world.mail else world._replace(mail=mail)
 
@@ -122,7 +137,17 @@ def _futile(record: Cell[BlockRecord], cell: Cell[Proposer]) -> bool:
     return is_futile(record.value, cell.value)
 
 
-def _is_inert(model: Model, world: World, bit: int, letter: Letter) -> bool:
+def _forgetting(model: Model, world: World) -> tuple[int, ...]:
+    """Storages that a Delete may make forget what they promised: they refuse nothing for good."""
+    if world.budget.value.deletes:
+        return tuple(range(len(world.disks)))
+    letters = (letter for _, letter in model.mail_of(world))
+    return tuple(at for each in letters if isinstance(each.message, Delete) for at in each.to)
+
+
+def _is_inert(
+    model: Model, world: World, bit: int, letter: Letter, forgetting: tuple[int, ...]
+) -> bool:
     message = letter.message
     match message:
         case LastVote() | RecoveryVote():
@@ -135,8 +160,10 @@ def _is_inert(model: Model, world: World, bit: int, letter: Letter) -> bool:
             return is_late(world, message)
         case Answer():
             return False
+        case Delete():
+            return is_dead(model, world.disks, bit, ())
         case _:
-            return is_dead(model, world.disks, bit)
+            return is_dead(model, world.disks, bit, forgetting)
 
 
 def _awaits(proposer: Proposer, reply: LastVote | RecoveryVote) -> bool:
@@ -199,6 +226,7 @@ class Search:
 
     def _check(self, move: Move, world: World) -> None:
         self.model.doing = (move.rule, *move.words)
+        report_moves.check(self.model, world)
         oracle.check(self.model, world)
         progress.check(self.model, world)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from paxosblock.protocol import finalize, read, recovery, register, write
 from paxosblock.protocol.finalize import BlockRecord, Refused, Why
-from paxosblock.protocol.messages import ReadReply, Vote
+from paxosblock.protocol.messages import Deleted, ReadReply, Vote
 from paxosblock.protocol.read import Progress, QuorumRead
 from paxosblock.protocol.recovery import Choice, Proposer
 from paxosblock.protocol.register import Replica, Step
@@ -62,6 +62,33 @@ def shortest_log(proposer: Proposer) -> Choice:
 def any_quorum_is_acceptable(proposer: Proposer) -> bool:
     """Weak answers are believed when they say that nothing was there [M24]."""
     return len(proposer.replies) >= 2
+
+
+def promise_one_more(storage: Any, replica: Any, request: Any) -> Step:
+    """I9: a DataNode that is asked again promises a generation that nobody allocated."""
+    if replica is None or replica.max_generation != request.generation:
+        return _next_gs(storage, replica, request)
+    return _next_gs(storage, replica, replace(request, generation=request.generation + 1))
+
+
+def finalize_what_a_recovery_wrote(storage: Any, replica: Any, request: Any, supplied: Any) -> Step:
+    """I6: a DataNode takes a proposal for a decision."""
+    step = _recovery_write(storage, replica, request, supplied)
+    if step.replica is None or step.effect is None:
+        return step
+    decided = replace(
+        step.replica,
+        state=ReplicaState.FINALIZED,
+        finalized_generation=request.generation,
+        finalized_length=request.length,
+    )
+    return replace(step, replica=decided)
+
+
+def delete_whatever_was_promised(storage: Any, replica: Any, request: Any) -> Step:
+    """D7 without MaxGS <= up_to."""
+    del replica
+    return Step(None, Deleted(request.block, storage), register.DropReplica())
 
 
 _recovery_write = register._recovery_write
@@ -220,6 +247,9 @@ _REBUILD = Config(
     "", chunks=2, storages=4, targets=((0, 1, 3),), budget=Budget(seals=1, rebuilds=1)
 )
 _REBUILD_ONLY = replace(_REBUILD, budget=Budget(rebuilds=1))
+_DELETE = Config(
+    "", chunks=1, storages=4, targets=((0, 1, 3),), budget=Budget(rebuilds=1, copies=1, deletes=1)
+)
 _CUT = Config("", chunks=2, budget=Budget(seals=1, appends=1, truncates=1))
 
 LOST = "loses acknowledged or read chunks"
@@ -259,6 +289,13 @@ FAULTS: dict[str, Fault] = {
     ),
     "close for any epoch": Fault(
         finalize, "finalize_by_writer", close_for_any_epoch, _REBUILD_ONLY, "lacks acknowledged"
+    ),
+    "promise one more": Fault(register, "_next_gs", promise_one_more, _seals(1), "I9"),
+    "finalize what a recovery wrote": Fault(
+        register, "_recovery_write", finalize_what_a_recovery_wrote, _seals(1), "I6"
+    ),
+    "delete whatever was promised": Fault(
+        register, "_delete", delete_whatever_was_promised, _DELETE, "D7 a member lost its replica"
     ),
     "same generation twice": Fault(
         finalize, "allocate_seal", seal_with_the_same_generation, _seals(2), TWO_LOGS

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from paxosblock.protocol import finalize, recovery, write
 from paxosblock.protocol.finalize import BlockRecord, Refused
-from paxosblock.protocol.messages import LastVote, Nack, RecoveryVote
+from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote
 from paxosblock.protocol.recovery import Kind, Phase, Proposer
 from paxosblock.protocol.types import ReplicaState, StorageId
 from tests.protocol import oracle
@@ -42,10 +42,15 @@ def namenode_moves(model: Model, world: World) -> Iterator[Move]:
 
 
 def _seal(model: Model, world: World) -> Iterator[Move]:
+    """K11: somebody calls FinalizeBlock(b), which starts a proposer or tells the length."""
     record = finalize.allocate_seal(world.record.value)
-    if not isinstance(record, Refused):
-        seals = world.budget.value.seals - 1
-        yield _started(model, world, record, recovery.seal(record), "K2", seals=seals)
+    if isinstance(record, Refused):
+        model.fired["K11"] += 1
+        told, decided = record.record.length, world.history.value.decided[-1][2]
+        oracle.demand(told == len(decided), "K11 a wrong length is told", told, decided)
+        return
+    seals = world.budget.value.seals - 1
+    yield _started(model, world, record, recovery.seal(record), "K2", seals=seals)
 
 
 def _append(model: Model, world: World) -> Iterator[Move]:
@@ -119,12 +124,13 @@ def _started(
 
 
 def _sends(model: Model, proposer: Proposer) -> int:
-    """P1, P4: the mail bits of what the proposer sends now; all get the same message."""
+    """P1, P3: the mail bits of what the proposer sends now; all get the same message."""
     sent = recovery.requests(proposer)
     if not sent:
         return 0
     message = sent[0][1]
     oracle.demand(all(other == message for _, other in sent), "two proposals of one generation")
+    model.fired["P1" if isinstance(message, NextGS) else "P3"] += 1
     return model.post(message, tuple(model.index(target) for target, _ in sent))
 
 
@@ -197,6 +203,7 @@ def _decides(model: Model, world: World, cell: Cell[Proposer]) -> Iterator[Move]
             proposer = recovery.on_recovery_vote(proposer, letter.message)
     if proposer.phase is not Phase.DECIDED:
         return
+    model.fired["P4"] += 1
     rest = tuple(other for other in world.proposers if other is not cell)
     record = _compare_and_set(world.record.value, proposer)
     model.doing = ("the proposer of", proposer.generation, "records its choice")
@@ -207,6 +214,7 @@ def _decides(model: Model, world: World, cell: Cell[Proposer]) -> Iterator[Move]
         after = _finalized(model, world._replace(proposers=rest), record, proposer.generation)
         yield Move("K5", ("records length", record.length), after)
         return
+    model.fired["P6"] += 1
     history = oracle.note_installed(world.history.value, proposer.generation, record.base_length)
     writers = world.writers
     if proposer.kind is Kind.APPEND:
@@ -240,13 +248,20 @@ def _compare_and_set(record: BlockRecord, proposer: Proposer) -> BlockRecord | R
 
 
 def is_futile(record: BlockRecord, proposer: Proposer) -> bool:
-    """Whether the proposer has sent all it ever will, and its CAS is refused for ever.
+    """P7: whether the proposer has sent all it ever will, and its CAS is refused for ever.
 
     The guards of K5 and K7 compare with what only grows: refused once is refused for good.
     """
     if proposer.phase not in (Phase.WRITING, Phase.DECIDED):
         return proposer.phase is Phase.ABANDONED
     return isinstance(_compare_and_set(record, proposer), Refused)
+
+
+def gave_way(model: Model, record: BlockRecord, proposer: Proposer) -> None:
+    """K11: who loses a compare-and-set reads the record, and finds why."""
+    model.fired["K11-lost"] += 1
+    overtaken = record.finalized or record.generation > proposer.generation
+    oracle.demand(overtaken, "K11 a proposer lost, and to nobody", record, proposer)
 
 
 def close_moves(model: Model, world: World, request: CloseRequest) -> Iterator[Move]:
@@ -294,6 +309,8 @@ def _finalized(model: Model, world: World, record: BlockRecord, generation: int 
 
 
 def _finalize_letter(model: Model, record: BlockRecord) -> int:
+    """P5: all members are told."""
+    model.fired["P5"] += 1
     return model.post(finalize.finalize_message(record), member_indexes(model, record))
 
 

@@ -188,7 +188,7 @@ def _check_replica(at: int, cell: Cell[Disk], history_cell: Cell[History], model
     if replica.state is ReplicaState.FINALIZED:
         decided = {fgs: log for fgs, _, log in history.decided}
         known = decided.get(replica.accepted_generation)
-        demand(chunks == known, f"{name} is FINALIZED with other chunks", chunks, known)
+        demand(chunks == known, f"I7 {name} is FINALIZED with other chunks", chunks, known)
 
 
 def _check_members(

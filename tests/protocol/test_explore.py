@@ -5,8 +5,12 @@ The state counts are pinned: see `configurations`.
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import paxosblock.protocol
 from tests.protocol.configurations import CI, LARGE
 from tests.protocol.explore import silent_rules
 from tests.protocol.explorer import explore
@@ -19,6 +23,15 @@ def test_every_reachable_state_keeps_the_properties(name: str) -> None:
     assert result.fault is None, "\n".join((result.fault or "", *result.trace))
     assert silent_rules(config, result) == ()
     assert result.states == pinned
+
+
+def test_every_numbered_rule_is_one_that_an_exploration_must_reach() -> None:
+    text = Path(paxosblock.protocol.__file__).with_name("PROTOCOL.md").read_text()
+    rules = set(re.findall(r"\*\*([KPDRW](?:[0-9]+|-fin))\*\*", text))
+    reached = {name for config, _ in CI.values() for name in config.must_fire}
+    reached |= {name.partition("-")[0] for name in reached}
+    assert {"K1", "K12", "P7", "D8", "R1", "R-fin", "W7"} <= rules
+    assert rules - reached == set()
 
 
 @pytest.mark.slow

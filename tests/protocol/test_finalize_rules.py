@@ -151,6 +151,30 @@ def test_k9_a_given_up_append_is_ended_by_finalizing_the_same_length_again() -> 
     assert (again.length, again.finalized_generation) == (2, 4)
 
 
+def test_k11_whoever_asks_for_the_end_of_a_finalized_block_is_told_its_length() -> None:
+    refused = finalize.allocate_seal(done(length=2))
+    assert isinstance(refused, Refused)
+    assert (refused.record, refused.record.length) == (done(length=2), 2)
+
+
+def test_k11_of_two_recoveries_the_loser_finds_what_the_winner_recorded() -> None:
+    """F1: two recoveries of one block answer with one length, whatever each of them chose."""
+    first = applied(finalize.allocate_seal(record()))
+    both = applied(finalize.allocate_seal(first))
+    ended = applied(finalize.finalize_by_recovery(both, gs(0), both.generation, 1, size(1)))
+    lost = finalize.finalize_by_recovery(ended, gs(0), first.generation, 2, size(2))
+    assert isinstance(lost, Refused)
+    assert (lost.why, lost.record) == (Why.FINALIZED, ended)
+
+
+def test_k11_a_recovery_gives_way_to_a_higher_generation() -> None:
+    first = applied(finalize.allocate_seal(record()))
+    both = applied(finalize.allocate_seal(first))
+    lost = finalize.finalize_by_recovery(both, gs(0), first.generation, 1, size(1))
+    assert isinstance(lost, Refused)
+    assert (lost.why, lost.record) == (Why.NEWER, both)
+
+
 def test_k12_a_reported_copy_becomes_a_member() -> None:
     assert applied(finalize.add_replica(done(), D, gs(2))).members == (*ABC, D)
     assert finalize.add_replica(done(), A, gs(2)) == done()

@@ -76,6 +76,20 @@ def test_r2_goes_on_without_one_bad_member_and_starts_over_without_two() -> None
     assert asked(reading, read_reply(B, 1, weak=True)).progress is Progress.STALE_RECORD
 
 
+def test_k10_a_record_from_before_a_rebuild_does_not_do() -> None:
+    """M30: the old members have promised the new generation, so the record is read again."""
+    promised = {"max_generation": gs(1), "accepted_generation": gs(1), "epoch": gs(1)}
+    reading = asked(
+        read.quorum_read(record()), read_reply(A, 2, **promised), read_reply(B, 2, **promised)
+    )
+    assert reading.progress is Progress.STALE_RECORD
+    fresh = record(generation=gs(1), writer_generation=gs(1), members=(A, B, D))
+    again = asked(
+        read.quorum_read(fresh), read_reply(A, 2, **promised), read_reply(B, 2, **promised)
+    )
+    assert (again.progress, again.goal) == (Progress.DONE, 2)
+
+
 def test_r2_an_answer_that_reached_the_goal_stays_when_its_member_moves_on() -> None:
     reading = asked(read.quorum_read(record()), read_reply(A, 2), read_reply(B, 1))
     moved = asked(reading, read_reply(C, 1, weak=True), read_reply(B, 2))

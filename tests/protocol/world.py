@@ -132,6 +132,7 @@ class Budget:
     power_cuts: int = 0
     torn: int = 0
     copies: int = 0
+    deletes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +236,7 @@ class Model:
         config = self.config
         members = self.storages[: config.members]
         record = add_block(BLOCK, members, WRITERS[0], config.window, config.durability)
+        self.fired["K1"] += 1
         writer = open_writer(BLOCK, members, config.window)
         create = create_message(writer, config.durability)
         disks: list[Disk] = [Disk(None)] * config.storages
