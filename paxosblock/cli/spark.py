@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _HERE = "paxosblock.cli.spark"
+_LOGGING = Path(__file__).with_name("log4j2.properties")
 
 spark = DashGroup(
     "spark",
@@ -42,10 +44,21 @@ whose workers need this package, too. They need Java and `pip install "paxosbloc
     },
 )
 
+_MASTERS = ("local", "spark://", "yarn", "k8s://")
+
+
+def _known_master(ctx: click.Context, option: click.Parameter, value: str) -> str:
+    """Spark itself would say so with a Java traceback."""
+    if not value.startswith(_MASTERS):
+        raise click.BadParameter(f"{value!r} begins with none of {', '.join(_MASTERS)}")
+    return value
+
+
 _master = click.option(
     "--master",
     default="local[*]",
     show_default=True,
+    callback=_known_master,
     help="Spark's master, as for spark-submit.",
 )
 
@@ -226,15 +239,21 @@ def _job_session(job: str, master: str) -> Iterator[SparkSession]:
     except ImportError as error:
         raise ConfigError(f'{error}: pip install "paxosblock[spark]"') from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(f"paxosblock {job}").master(master)
     for name in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
         builder = builder.config(name, "false")
+    builder = builder.config("spark.log.level", "ERROR")
+    logging = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    had_one = SparkSession.getActiveSession() is not None
     try:
-        started = builder.config("spark.log.level", "ERROR").getOrCreate()
+        started = builder.config("spark.driver.extraJavaOptions", logging).getOrCreate()
         try:
             yield started
         finally:
-            started.stop()
+            if not had_one:
+                started.stop()
     except (PySparkException, Py4JError) as error:
         reason = str(error).strip().splitlines()
         raise UnavailableError(f"Spark: {reason[0] if reason else type(error).__name__}") from error
