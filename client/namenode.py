@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Final, TypeVar
@@ -18,6 +19,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.methods import Method
+from paxosblock.namenode_api import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
 from paxosblock.rpc import RpcClient
 
 Q = TypeVar("Q")
@@ -25,6 +27,9 @@ A = TypeVar("A")
 
 LONGEST_PAUSE_S: Final = 0.2
 """An election takes about half a second; the first call after it should not sleep through it."""
+
+HANGS_AFTER_S: Final = 1.0
+"""Silence after which the NameNodes are asked who leads. An answer may well take longer."""
 
 _logger = logging.getLogger(__name__)
 
@@ -116,9 +121,7 @@ class NameNodes:
             asked.append(self._current)
             timeout_s = max(0.05, min(self._timeout_s, backoff.left_s))
             try:
-                return await self._rpc.call(
-                    self._current, method.name, request, method.answer, timeout_s
-                )
+                return await self._ask(self._current, method, request, timeout_s)
             except _TRY_AGAIN as error:
                 if not _may_repeat(error, idempotent):
                     raise
@@ -126,6 +129,42 @@ class NameNodes:
                 waiting = tuple(each for each in self._after(error) if each not in asked)
         assert gravest is not None, "somebody was asked"
         raise gravest
+
+    async def _ask(self, address: str, method: Method[Q, A], request: Q, timeout_s: float) -> A:
+        """Ask one of them. Of one that hangs while another one leads nothing is expected any more.
+
+        Raises what `RpcClient.call` does; to give up waiting leaves the outcome unknown.
+        """
+        call = asyncio.ensure_future(
+            self._rpc.call(address, method.name, request, method.answer, timeout_s)
+        )
+        try:
+            while not (await asyncio.wait((call,), timeout=HANGS_AFTER_S))[0]:
+                leader = await self._leader_instead_of(address)
+                if leader and not call.done():
+                    hangs = f"{method.name} of {address}: it hangs, and {leader} leads now"
+                    raise DeadlineError(hangs, address=address, leader=leader)
+            return call.result()
+        finally:
+            call.cancel()
+
+    async def _leader_instead_of(self, address: str) -> str:
+        """Who serves while the NameNode at `address` does not even say how it is; "" if nobody."""
+        asked = (address, *(each for each in self._addresses if each != address))
+        question = NAMENODE_STATUS.name, NameNodeStatusRequest(), NAMENODE_STATUS.answer
+        silent, *seen = await asyncio.gather(
+            *(self._rpc.call(each, *question, HANGS_AFTER_S) for each in asked),
+            return_exceptions=True,
+        )
+        if not isinstance(silent, BaseException):
+            return ""
+        found = zip(asked[1:], seen, strict=True)
+        serving = [
+            (status.term, each)
+            for each, status in found
+            if isinstance(status, NameNodeStatus) and status.serves
+        ]
+        return max(serving, default=(0, ""))[1]
 
     def _after(self, error: PaxosBlockError) -> tuple[str, ...]:
         """Whom to ask after this answer: the leader it names, then those next in line."""

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
 
-from paxosblock.client.namenode import NameNodes
+from paxosblock.client.namenode import HANGS_AFTER_S, NameNodes
 from paxosblock.errors import (
     DeadlineError,
     NotFoundError,
     NotLeaderError,
     NotReadyError,
+    Outcome,
     OutcomeUnknownError,
     PaxosBlockError,
     UnavailableError,
 )
-from paxosblock.namenode_api import DELETE, DeletePath, Deletion
+from paxosblock.namenode_api import (
+    DELETE,
+    NAMENODE_STATUS,
+    DeletePath,
+    Deletion,
+    NameNodeStatus,
+    NameNodeStatusRequest,
+)
 from paxosblock.rpc import RpcClient, RpcRouter
 
 
@@ -27,14 +36,26 @@ class Server:
 
     def __init__(self, *trouble: PaxosBlockError) -> None:
         self.trouble = list(trouble)
+        self.silent = asyncio.Event()
+        self.silent.set()
+        self.term = 0
+        self.healthy = True
         self.calls = 0
         self.address = ""
 
     async def delete(self, request: DeletePath) -> Deletion:
         self.calls += 1
+        await self.silent.wait()
         if self.trouble:
             raise self.trouble.pop(0)
         return Deletion(existed=True)
+
+    async def status(self, _: NameNodeStatusRequest) -> NameNodeStatus:
+        if not self.healthy:
+            await self.silent.wait()
+        return NameNodeStatus(
+            "nn", "", self.term > 0, "", self.term, 0, 0, lag={}, members=(), datanodes=()
+        )
 
     async def hang_up(self, request: web.Request) -> web.Response:
         self.calls += 1
@@ -50,6 +71,7 @@ async def serving(server: Server, *, hang_up: bool = False) -> AsyncIterator[Ser
         app.router.add_post("/rpc/delete", server.hang_up)
     else:
         router.register(DELETE.name, DELETE.request, server.delete)
+        router.register(NAMENODE_STATUS.name, NAMENODE_STATUS.request, server.status)
         router.add_to(app)
     runner = web.AppRunner(app)
     await runner.setup()
@@ -58,6 +80,7 @@ async def serving(server: Server, *, hang_up: bool = False) -> AsyncIterator[Ser
     try:
         yield server
     finally:
+        server.silent.set()
         await runner.cleanup()
 
 
@@ -135,6 +158,35 @@ async def test_while_nobody_leads_everybody_is_asked_again() -> None:
     async with serving(Server(*electing)) as first, serving(Server(*electing[:2])) as second:
         assert await delete(first, second, idempotent=False) == Deletion(existed=True)
         assert (first.calls, second.calls) == (3, 3)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_one_that_hangs_is_given_up_once_another_one_leads(idempotent: bool) -> None:
+    async with serving(Server()) as hung, serving(Server()) as old, serving(Server()) as new:
+        hung.silent.clear()
+        hung.healthy, hung.term, old.term, new.term = False, 7, 6, 8
+        async with RpcClient() as rpc:
+            addresses = [hung.address, old.address, new.address]
+            namenodes = NameNodes(addresses, rpc, timeout_s=60.0, retry_for_s=60.0)
+            if idempotent:
+                assert (await namenodes.call(DELETE, DeletePath("/a"))).existed
+            else:
+                with pytest.raises(DeadlineError, match=f"{new.address} leads now") as caught:
+                    await namenodes.call(DELETE, DeletePath("/a"), idempotent=False)
+                assert caught.value.outcome is Outcome.UNKNOWN
+        assert (hung.calls, old.calls, new.calls) == (1, 0, int(idempotent))
+
+
+async def test_one_that_is_only_slow_is_waited_for() -> None:
+    async with serving(Server()) as slow, serving(Server()) as old, RpcClient() as rpc:
+        slow.silent.clear()
+        slow.term, old.term = 7, 6
+        namenodes = NameNodes([slow.address, old.address], rpc, timeout_s=60.0, retry_for_s=60.0)
+        call = asyncio.create_task(namenodes.call(DELETE, DeletePath("/a"), idempotent=False))
+        await asyncio.wait([call], timeout=2.5 * HANGS_AFTER_S)
+        slow.silent.set()
+        assert (await call).existed
+        assert (slow.calls, old.calls) == (1, 0)
 
 
 async def test_nobody_there_is_unavailable_and_names_the_address() -> None:
