@@ -40,7 +40,9 @@ _WHOLE_FILES: Final = frozenset({FileFormat.CSV, FileFormat.TEXT})
 class Output(Protocol):
     """What pyarrow writes files to, as little as it needs; an `io` object will do."""
 
-    closed: bool
+    @property
+    def closed(self) -> bool:
+        """False."""
 
     def write(self, data: bytes, /) -> int:
         """Append `data`; return its length."""

@@ -12,6 +12,7 @@ import itertools
 import logging
 import uuid
 from collections.abc import Iterator
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -31,14 +32,17 @@ from paxosblock.client.spark.options import Options
 from paxosblock.client.spark.publish import add_files, replace_files
 from paxosblock.client.spark.target import check_target, client_of
 from paxosblock.client.sync import Client
-from paxosblock.errors import PaxosBlockError
-from paxosblock.transaction import Delete, Marker
+from paxosblock.errors import FencedError, PaxosBlockError
+from paxosblock.transaction import Delete, Marker, Operation, TransactionOutcome
 from paxosblock.units import DURATIONS
 
 _logger = logging.getLogger(__name__)
 
-SUCCESS = "_SUCCESS"
-KEPT_FOR_S = 7 * DURATIONS["d"] / DURATIONS["s"]
+SUCCESS: Final = "_SUCCESS"
+_COMMITTED: Final = 0
+_ABORTED: Final = 1
+"""Versions of the job's application: after the second, the first is not applied any more."""
+KEPT_FOR_S: Final = 7 * DURATIONS["d"] / DURATIONS["s"]
 """How long the cluster remembers that a job was committed."""
 
 
@@ -86,7 +90,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write_as(self, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Written:
         """`write` for a certain attempt. The first partition has a file even without rows: it tells
-        the columns of an empty result."""
+        the columns, should the whole result be empty."""
         filled = first_rows(batches)
         if filled is None and attempt.partition > 0:
             return Written(attempt.partition)
@@ -108,15 +112,19 @@ class BatchWriter(DataSourceArrowWriter):
         Raises:
             NotFoundError: the job's directory is gone: another job has replaced what is at the
                 path, or the job took longer than `jobTtl`. Nothing was published.
+            FencedError: the job was aborted.
             OutcomeUnknownError: no NameNode answered in time; the files may be published.
         """
-        files, path = files_of(messages), self._options.path
-        changes = (
+        path, written = self._options.path, files_of(messages)
+        files = [file for file in written if file.rows] or written[:1]
+        changes: list[Operation] = (
             replace_files(files, path, self.job) if self._overwrite else add_files(files, path)
         )
         changes += [Delete(self.directory, recursive=True), Marker(f"{path}/{SUCCESS}")]
         with client_of(self._options) as fs:
-            fs.transact(changes, transaction=(self.application, 0), keep_for_s=KEPT_FOR_S)
+            outcome = self._end(fs, changes, _COMMITTED)
+            if not outcome.applied:
+                raise FencedError(f"job {self.job} was aborted: nothing was published")
             _remove_empty(fs, f"{path}/{TEMPORARY}")
         _logger.info(
             "job %s: %d files, %d rows, %d bytes in '%s'",
@@ -130,15 +138,18 @@ class BatchWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: drop the attempts' files, and fence those that are still at it.
 
-        Spark also calls this when `commit` raised. Both are the same version of one application:
-        whichever the cluster applies first is what became of the job, and the other does nothing.
+        Spark also calls this when `commit` raised. What was published then stays; a commit that is
+        still on its way, and that nobody has heard of, is refused from now on.
         """
-        changes = [Delete(self.directory, recursive=True)]
         with client_of(self._options) as fs:
-            ended = fs.transact(changes, transaction=(self.application, 0), keep_for_s=KEPT_FOR_S)
-            if not ended.applied:
+            if fs.transaction_status(self.application) == _COMMITTED:
                 _logger.warning("job %s was reported as failed, but is published", self.job)
+                return
+            self._end(fs, [Delete(self.directory, recursive=True)], _ABORTED)
             _remove_empty(fs, f"{self._options.path}/{TEMPORARY}")
+
+    def _end(self, fs: Client, changes: list[Operation], version: int) -> TransactionOutcome:
+        return fs.transact(changes, transaction=(self.application, version), keep_for_s=KEPT_FOR_S)
 
 
 def files_of(messages: list[WriterCommitMessage | None]) -> list[WrittenFile]:

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from paxosblock import Client, LocalCluster
+from tests.spark.reading import Place
 
 _numbers = itertools.count()
 
@@ -73,3 +74,9 @@ def fs(cluster: LocalCluster) -> Iterator[Client]:
 def folder(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
     """URL of a directory for one test, named after it; it does not exist yet."""
     return f"{cluster.url}/{request.node.originalname}-{next(_numbers)}"
+
+
+@pytest.fixture
+def table(folder: str, fs: Client) -> Place:
+    """The same directory, with ways to look into it."""
+    return Place(folder, fs)

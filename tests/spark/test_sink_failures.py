@@ -1,0 +1,184 @@
+"""Batch jobs that meet faults, where they really happen: the rows are there once, or not at all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
+
+from paxosblock import Client, LocalCluster
+from paxosblock.client.spark.attempts import Attempt
+from paxosblock.client.spark.options import Use, parse_options
+from paxosblock.client.spark.sink import SUCCESS, BatchWriter, make_writer
+from paxosblock.errors import FencedError, NotFoundError
+from tests.spark.faulty import ROWS_BEFORE, FaultySource
+from tests.spark.reading import Place
+
+ROWS = 3 * ROWS_BEFORE
+IDS = StructType([StructField("id", LongType())])
+
+
+@pytest.fixture
+def frame(spark: SparkSession) -> DataFrame:
+    """Three partitions, each with more rows than are written before a fault."""
+    spark.dataSource.register(FaultySource)
+    return spark.range(0, 3 * ROWS, 1, numPartitions=3)
+
+
+def faulty(frame: DataFrame, fault: str) -> DataFrameWriter:
+    return frame.write.format("faulty").option("fault", fault)
+
+
+@pytest.mark.parametrize(
+    "fault", ["exception mid-write", "exit mid-write", "exception after the file was complete"]
+)
+def test_an_attempt_that_fails_is_repeated_and_leaves_nothing(
+    frame: DataFrame, table: Place, fault: str
+) -> None:
+    faulty(frame, fault).mode("append").save(table.url)
+    assert table.ids() == Counter(range(3 * ROWS))
+    assert len(table.files()) == 3
+    assert table.leftovers() == []
+
+
+@pytest.mark.parametrize("fault", ["all attempts fail", "exception before the commit"])
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_job_that_fails_leaves_everything_as_it_was(
+    frame: DataFrame, table: Place, fault: str, mode: str
+) -> None:
+    frame.limit(5).write.format("paxosblock").mode("append").save(table.url)
+    before = table.names()
+    with pytest.raises(PySparkException, match="injected"):
+        faulty(frame, fault).mode(mode).save(table.url)
+    assert table.names() == before
+    assert table.ids() == Counter(range(5))
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_commit_that_raises_after_it_took_effect_stays_published(
+    frame: DataFrame, table: Place, mode: str
+) -> None:
+    with pytest.raises(PySparkException, match="injected after the commit"):
+        faulty(frame, "exception after the commit").mode(mode).save(table.url)
+    assert table.ids() == Counter(range(3 * ROWS))
+    assert SUCCESS in table.names()
+
+
+def writer_of(table: Place) -> BatchWriter:
+    writer = make_writer(IDS, parse_options({"path": table.url}, Use.WRITE), overwrite=False)
+    assert isinstance(writer, BatchWriter)
+    return writer
+
+
+def batches(count: int) -> Iterator[pa.RecordBatch]:
+    for start in range(count):
+        yield pa.record_batch({"id": pa.array([start])})
+
+
+def test_an_attempt_that_starts_after_the_job_ended_finds_no_place(table: Place) -> None:
+    writer = writer_of(table)
+    writer.commit([writer.write_as(Attempt(0, 7), batches(3))])
+    with pytest.raises(NotFoundError):
+        writer.write_as(Attempt(0, 8), batches(3))
+    assert table.ids() == Counter(range(3))
+    assert table.leftovers() == []
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_an_attempt_that_writes_while_the_job_ends_is_fenced(table: Place, end: str) -> None:
+    writer = writer_of(table)
+    winner = writer.write_as(Attempt(0, 7), batches(3))
+
+    def late() -> Iterator[pa.RecordBatch]:
+        yield from batches(1)
+        if end == "commit":
+            writer.commit([winner])
+        else:
+            writer.abort([winner, None])
+        # More than the client holds back: it has to hear of it.
+        yield pa.record_batch({"id": pa.array(range(1_000_000))})
+
+    with pytest.raises((FencedError, NotFoundError)):
+        writer.write_as(Attempt(0, 8), late())
+    assert table.leftovers() == []
+    assert table.ids() == Counter(range(3)) if end == "commit" else table.names() == []
+
+
+def test_a_commit_that_comes_after_the_abort_publishes_nothing(table: Place) -> None:
+    writer = writer_of(table)
+    written = writer.write_as(Attempt(0, 7), batches(3))
+    writer.abort([written])
+    with pytest.raises(FencedError, match="was aborted"):
+        writer.commit([written])
+    assert table.names() == []
+
+
+def test_an_abort_that_comes_after_the_commit_changes_nothing(table: Place) -> None:
+    writer = writer_of(table)
+    written = writer.write_as(Attempt(0, 7), batches(3))
+    writer.commit([written])
+    writer.abort([written])
+    assert table.ids() == Counter(range(3))
+
+
+def test_overwriting_fences_a_job_that_appends_to_the_same_place(table: Place) -> None:
+    appending = writer_of(table)
+    late = appending.write_as(Attempt(0, 1), batches(5))
+    options = parse_options({"path": table.url}, Use.WRITE)
+    replacing = make_writer(IDS, options, overwrite=True)
+    assert isinstance(replacing, BatchWriter)
+    replacing.commit([replacing.write_as(Attempt(0, 2), batches(2))])
+    with pytest.raises(NotFoundError):
+        appending.commit([late])
+    assert table.ids() == Counter(range(2))
+
+
+def test_a_job_that_nobody_ends_goes_when_its_time_is_over(table: Place) -> None:
+    options = parse_options({"path": table.url, "jobTtl": "2h"}, Use.WRITE)
+    writer = make_writer(IDS, options, overwrite=False)
+    assert isinstance(writer, BatchWriter)
+    status = table.fs.stat(writer.directory)
+    assert status.expires_ms - status.created_ms == 2 * 3600 * 1000
+
+
+def writing_much(frame: DataFrame, fault: str) -> DataFrameWriter:
+    """Each batch of Spark's fills several chunks: blocks are under way when the fault comes."""
+    wide = frame.selectExpr("id", "REPEAT('x', 100) AS pad")
+    options = {"fault": fault, "fileFormat": "arrow", "compression": "none"}
+    return wide.write.format("faulty").options(**options).mode("append")
+
+
+def ids_of(table: Place) -> Counter[int]:
+    found = Counter[int]()
+    for file in table.files():
+        found.update(file.arrow().column("id").to_pylist())
+    return found
+
+
+def test_a_datanode_that_dies_mid_write_costs_no_row(
+    frame: DataFrame, cluster: LocalCluster, table: Place
+) -> None:
+    killed = cluster.datanodes[0]
+    try:
+        writing_much(frame, f"process {killed.pid} killed mid-write").save(table.url)
+        assert not killed.alive
+    finally:
+        killed.start()
+        cluster.wait_registered()
+    assert ids_of(table) == Counter(range(3 * ROWS))
+    assert table.leftovers() == []
+
+
+def test_a_namenode_leader_that_dies_mid_write_costs_no_row(frame: DataFrame) -> None:
+    with LocalCluster(datanodes=3, namenodes=3) as cluster, Client(cluster.url) as fs:
+        table = Place(f"{cluster.url}/leader", fs)
+        leader = cluster.wait_leader()
+        writing_much(frame, f"process {leader.pid} killed mid-write").save(table.url)
+        assert not leader.alive
+        assert ids_of(table) == Counter(range(3 * ROWS))
+        assert table.leftovers() == []

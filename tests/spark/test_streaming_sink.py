@@ -1,0 +1,296 @@
+"""The streaming sink on a real session and a real cluster: what each batch leaves."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StringType, StructField, StructType
+
+from paxosblock.client.spark.attempts import Attempt
+from paxosblock.client.spark.options import Use, parse_options
+from paxosblock.client.spark.streaming_sink import Batch, StreamWriter, make_stream_writer
+from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError
+from paxosblock.spark import published_batch
+from tests.spark.faulty import FaultySource
+from tests.spark.reading import Place
+
+LINES = 20
+VALUE = StructType([StructField("value", StringType())])
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A directory of text files; each file becomes one batch."""
+
+    spark: SparkSession
+    folder: Path
+
+    def add(self, *numbers: int) -> Counter[str]:
+        """Add files by number; all lines of them."""
+        lines = Counter[str]()
+        (self.folder / "in").mkdir(exist_ok=True)
+        for number in numbers:
+            text = [f"{number}-{line}" for line in range(LINES)]
+            lines.update(text)
+            hidden = self.folder / f"{number}"
+            hidden.write_text("\n".join(text) + "\n")
+            hidden.rename(self.folder / "in" / f"{number:04}.txt")
+        return lines
+
+    def rows(self) -> DataFrame:
+        """The lines as a stream, in two partitions."""
+        reader = self.spark.readStream.option("maxFilesPerTrigger", 1)
+        return reader.text(f"{self.folder}/in").repartition(2)
+
+    def run(self, place: Place, rows: DataFrame | None = None, **options: str) -> StreamingQuery:
+        """Write all that is there, batch by batch; returns when that is done.
+
+        Among the options, `mode` is the output mode and `checkpoint` a name.
+        """
+        mode, checkpoint = options.pop("mode", "append"), options.pop("checkpoint", "checkpoint")
+        writer = (self.rows() if rows is None else rows).writeStream.outputMode(mode)
+        writer = writer.format("faulty" if "fault" in options else "paxosblock").options(**options)
+        writer = writer.option("checkpointLocation", f"{self.folder}/{checkpoint}")
+        query = writer.trigger(availableNow=True).start(place.url)
+        query.awaitTermination()
+        return query
+
+
+@pytest.fixture
+def feed(spark: SparkSession, tmp_path: Path) -> Feed:
+    """Nothing in it yet."""
+    spark.dataSource.register(FaultySource)
+    return Feed(spark, tmp_path)
+
+
+def values(table: Place) -> Counter[str]:
+    return Counter(table.parquet().column("value").to_pylist())
+
+
+def test_each_batch_adds_its_files_and_can_be_asked_for(feed: Feed, table: Place) -> None:
+    lines = feed.add(0, 1, 2)
+    query = feed.run(table)
+    assert values(table) == lines
+    assert published_batch(table.fs, query) == published_batch(table.fs, query.id) == 2
+    assert query.lastProgress is not None
+    assert query.lastProgress.batchId == 2
+    assert len(table.files()) == 6
+    assert {query.id in each.path for each in table.files()} == {True}
+    assert [name for name in table.leftovers() if "/" in name] == []
+
+
+@pytest.mark.parametrize("file_format", ["text", "csv", "binary", "arrow"])
+def test_the_layout_append_makes_one_file_longer(
+    feed: Feed, table: Place, file_format: str
+) -> None:
+    lines = feed.add(0, 1, 2)
+    rows = feed.rows()
+    if file_format == "binary":
+        rows = rows.selectExpr("CAST(CONCAT(value, '\n') AS BINARY) AS value")
+    feed.run(table / "log", rows, layout="append", fileFormat=file_format)
+    log = table / "log"
+    if file_format == "arrow":
+        assert Counter(log.arrow().column("value").to_pylist()) == lines
+    elif file_format == "csv":
+        assert log.lines() == Counter({f'"{line}"': 1 for line in lines})
+    else:
+        assert log.lines() == lines
+    assert [name for name in table.names() if "/" in name] == []
+
+
+def test_an_appended_file_goes_on_after_a_restart(feed: Feed, table: Place) -> None:
+    lines = feed.add(0)
+    feed.run(table / "log", layout="append", fileFormat="text")
+    before = table.fs.stat((table / "log").path)
+    lines += feed.add(1)
+    feed.run(table / "log", layout="append", fileFormat="text")
+    assert (table / "log").lines() == lines
+    assert table.fs.stat((table / "log").path).file_id == before.file_id
+
+
+def test_the_output_mode_complete_replaces_what_was_there(feed: Feed, table: Place) -> None:
+    feed.add(0, 1)
+    counts = feed.rows().selectExpr("SPLIT(value, '-')[0] AS id").groupBy("id").count()
+    feed.run(table, counts.selectExpr("CAST(id AS BIGINT) AS id", "count"), mode="complete")
+    assert table.ids() == Counter([0, 1])
+    assert table.parquet().column("count").to_pylist() == [LINES, LINES]
+
+
+def test_a_new_checkpoint_on_an_old_path_adds_all_again(feed: Feed, table: Place) -> None:
+    lines = feed.add(0, 1)
+    first = feed.run(table, checkpoint="c1")
+    second = feed.run(table, checkpoint="c2")
+    assert values(table) == lines + lines
+    assert (published_batch(table.fs, first), published_batch(table.fs, second)) == (1, 1)
+
+
+@pytest.mark.parametrize("layout", ["files", "append"])
+def test_a_commit_that_raises_after_it_took_effect_is_not_repeated(
+    feed: Feed, table: Place, layout: str
+) -> None:
+    lines = feed.add(0, 1, 2)
+    out, options = table / "out", {"layout": layout, "fileFormat": "text"}
+    with pytest.raises(StreamingQueryException, match="injected after the commit"):
+        feed.run(out, None, **options, fault="exception after the commit of batch 1")
+    lines += feed.add(3)
+    query = feed.run(out, None, **options)
+    found = out.lines() if layout == "append" else sum((f.lines() for f in out.files()), Counter())
+    assert found == lines
+    assert published_batch(table.fs, query) == 3
+    assert [name for name in table.leftovers() if query.id in name] == []
+
+
+@pytest.mark.parametrize("fault", ["exception mid-write", "exit mid-write"])
+def test_an_attempt_that_fails_is_repeated(feed: Feed, table: Place, fault: str) -> None:
+    lines = feed.add(0, 1)
+    feed.run(table, fault=fault)
+    assert values(table) == lines
+
+
+def test_a_batch_that_fails_is_repeated_after_a_restart(feed: Feed, table: Place) -> None:
+    lines = feed.add(0, 1)
+    with pytest.raises(StreamingQueryException, match="injected mid-write"):
+        feed.run(table, fault="all attempts fail")
+    feed.run(table)
+    assert values(table) == lines
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layout": "append"}, "a parquet file ends with its index and cannot grow"),
+        ({"layout": "append", "fileFormat": "csv", "header": "true"}, "would add a 'header'"),
+        ({"layout": "append", "fileFormat": "text", "compression": "gzip"}, "no 'compression'"),
+        ({"layout": "rows"}, "'layout' = 'rows': expected one of files, append"),
+        ({"mode": "update"}, "does not support Update mode"),
+        ({"fileFormat": "orc"}, "expected one of parquet"),
+    ],
+)
+def test_bad_input_is_one_error_and_writes_nothing(
+    feed: Feed, table: Place, options: dict[str, str], message: str
+) -> None:
+    feed.add(0)
+    with pytest.raises(PySparkException, match=message):
+        feed.run(table, None, **options)
+    assert not table.fs.exists(table.path)
+
+
+# -- one step at a time, without Spark: attempts and drivers that come late -----------------------
+
+
+def writer_of(place: Place, **options: str) -> StreamWriter:
+    given = {"path": place.url, **options}
+    writer = make_stream_writer(VALUE, parse_options(given, Use.STREAM_WRITE), overwrite=False)
+    assert isinstance(writer, StreamWriter)
+    return writer
+
+
+def batches(*lines: str) -> Iterator[pa.RecordBatch]:
+    for line in lines:
+        yield pa.record_batch({"value": pa.array([line])})
+
+
+def untouched() -> Iterator[pa.RecordBatch]:
+    pytest.fail("nobody reads the rows of a batch that is published")
+    yield
+
+
+def test_a_batch_that_is_published_is_not_written_again(table: Place) -> None:
+    writer, batch = writer_of(table), Batch("q-1", 0)
+    writer.commit([writer.write_as(Attempt(0, 1), batch, batches("a"))], 0)
+    before = table.names()
+    repeated = writer.write_as(Attempt(0, 2), batch, untouched())
+    assert repeated.repeated
+    writer.commit([repeated], 0)
+    assert table.names() == before
+
+
+def test_a_batch_that_was_written_twice_is_published_once(table: Place) -> None:
+    first, second, batch = writer_of(table), writer_of(table), Batch("q-2", 0)
+    one = first.write_as(Attempt(0, 1), batch, batches("a"))
+    other = second.write_as(Attempt(0, 1), batch, batches("a"))
+    first.commit([one], 0)
+    second.commit([other], 0)
+    assert values(table) == Counter("a")
+    assert [name for name in table.leftovers() if "/" in name] == []
+
+
+def test_an_attempt_that_writes_while_its_batch_is_published_is_fenced(table: Place) -> None:
+    writer, batch = writer_of(table, fileFormat="text"), Batch("q-3", 0)
+    winner = writer.write_as(Attempt(0, 1), batch, batches("a"))
+
+    def late() -> Iterator[pa.RecordBatch]:
+        yield from batches("a")
+        writer.commit([winner], 0)
+        yield from batches("x" * 8_000_000)
+
+    with pytest.raises((FencedError, NotFoundError)):
+        writer.write_as(Attempt(0, 2), batch, late())
+    assert [each.lines() for each in table.files()] == [Counter("a")]
+    assert [name for name in table.leftovers() if "/" in name] == []
+
+
+def test_an_abort_after_the_batch_was_published_deletes_nothing(table: Place) -> None:
+    writer, batch = writer_of(table), Batch("q-4", 0)
+    written = writer.write_as(Attempt(0, 1), batch, batches("a"))
+    writer.commit([written], 0)
+    writer.abort([written], 0)
+    assert values(table) == Counter("a")
+
+
+def test_an_abort_leaves_nothing_of_the_batch_and_lets_it_be_repeated(table: Place) -> None:
+    writer, batch = writer_of(table), Batch("q-5", 0)
+    failed = writer.write_as(Attempt(0, 1), batch, batches("a"))
+    writer.abort([None, failed], 0)
+    assert [name for name in table.leftovers() if "/" in name] == []
+    writer.commit([writer.write_as(Attempt(0, 2), batch, batches("a"))], 0)
+    assert values(table) == Counter("a")
+
+
+def test_a_checkpoint_that_was_set_back_is_an_error_not_a_silent_loss(
+    table: Place,
+) -> None:
+    writer = writer_of(table)
+    writer.commit([writer.write_as(Attempt(0, 1), Batch("q-6", 5), batches("a"))], 5)
+    old = writer.write_as(Attempt(0, 2), Batch("q-6", 3), batches("b"))
+    with pytest.raises(InvalidRequestError, match="batch 3 comes after batch 5 was published"):
+        writer.commit([old], 3)
+
+
+def test_two_queries_append_to_one_file_without_losing_a_row(table: Place) -> None:
+    def append(query: str) -> None:
+        writer = writer_of(table / "log", layout="append", fileFormat="text")
+        for number in range(15):
+            line = f"{query}-{number}"
+            written = writer.write_as(Attempt(0, 1), Batch(query, number), batches(line))
+            writer.commit([written], number)
+
+    threads = [threading.Thread(target=append, args=(name,)) for name in ("left", "right")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = itertools.product(("left", "right"), range(15))
+    assert (table / "log").lines() == Counter(f"{name}-{number}" for name, number in expected)
+
+
+def test_a_batch_is_not_appended_to_a_file_that_somebody_writes(table: Place) -> None:
+    log = table / "log"
+    writer = writer_of(log, layout="append", fileFormat="text")
+    written = writer.write_as(Attempt(0, 1), Batch("q-7", 0), batches("a"))
+    with table.fs.create(log.path) as out:
+        out.write(b"theirs\n")
+        with pytest.raises(Exception, match="log"):
+            writer.commit([written], 0)
+    writer.commit([written], 0)
+    assert log.content() == b"theirs\na\n"
