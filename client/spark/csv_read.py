@@ -15,7 +15,7 @@ from paxosblock.errors import InvalidRequestError
 
 
 def csv_batches(
-    split: Split, pieces: Iterable[memoryview], target: pa.Schema, options: Options
+    split: Split, pieces: Iterable[memoryview | bytes], target: pa.Schema, options: Options
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a split in the types of `target`, by position; an empty field is null.
 

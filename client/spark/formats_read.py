@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -59,18 +60,33 @@ FIXED_SCHEMAS: Final = {FileFormat.TEXT: TEXT_SCHEMA, FileFormat.BINARY: BINARY_
 SAMPLE_BYTES: Final = MIB
 """From so much of its beginning the types of a csv file are guessed."""
 MOST_CONTENT_BYTES: Final = (1 << 31) - 1
+UNKNOWN_END: Final = 1 << 62
+"""Of what comes out of a compressed file; more than there ever is."""
 
 
-def is_cut_by_lines(options: Options) -> bool:
+CODECS: Final = {".gz": "gzip", ".zst": "zstd"}
+"""Of csv and text, by the end of a file's name."""
+
+
+def codec_of(path: str, options: Options) -> str | None:
+    """How a file is compressed as a whole."""
+    if options.file_format not in (FileFormat.CSV, FileFormat.TEXT):
+        return None
+    return next((codec for end, codec in CODECS.items() if path.endswith(end)), None)
+
+
+def is_cut_by_lines(path: str, options: Options) -> bool:
     """Whether a record is a line, so that a file may be read up to any line end."""
+    if codec_of(path, options):
+        return False
     if options.file_format is FileFormat.CSV:
         return not options.multi_line
     return options.file_format is FileFormat.TEXT
 
 
-def is_splittable(options: Options) -> bool:
+def is_splittable(path: str, options: Options) -> bool:
     """Whether several tasks may read one file."""
-    return is_cut_by_lines(options) or options.file_format in (
+    return is_cut_by_lines(path, options) or options.file_format in (
         FileFormat.PARQUET,
         FileFormat.ARROW,
     )
@@ -95,7 +111,7 @@ def arrow_schema_of(file: FileReader, options: Options) -> pa.Schema:
             case FileFormat.ARROW:
                 return arrow_file_schema(file)
             case _:
-                return csv_schema(_sample(file), options)
+                return csv_schema(_sample(file, options), options)
     except pa.ArrowException as error:
         raise not_of_format(file.name, options, error) from error
 
@@ -107,7 +123,7 @@ def check_file(file: FileReader, target: pa.Schema, options: Options) -> None:
             check_readable(arrow_schema_of(file, options), target, file.name)
         case FileFormat.CSV:
             try:
-                check_csv(_sample(file), target, options)
+                check_csv(_sample(file, options), target, options)
             except pa.ArrowException as error:
                 raise not_of_format(file.name, options, error) from error
 
@@ -115,7 +131,7 @@ def check_file(file: FileReader, target: pa.Schema, options: Options) -> None:
 def end_of_records(file: FileReader, begin: int, end: int, options: Options) -> int:
     """How far the bytes [begin, end) of a file that is being written can be read now: to the end of
     the last line; `begin` when none has ended. Other formats than lines: all."""
-    if not is_cut_by_lines(options):
+    if not is_cut_by_lines(file.name, options):
         return end
     return last_line_end(file.pread, begin, end)
 
@@ -128,12 +144,21 @@ def not_of_format(path: str, options: Options, error: Exception) -> InvalidReque
     )
 
 
-def _sample(file: FileReader) -> bytes:
+def _sample(file: FileReader, options: Options) -> bytes:
     """Whole lines from the beginning; all of it when a line is longer than a sample."""
-    sample = file.pread(0, SAMPLE_BYTES)
-    if len(sample) == file.size:
+    source = _plain(file, file.size, options)
+    sample: bytes = source.read(SAMPLE_BYTES)
+    if len(sample) < SAMPLE_BYTES:
         return sample
-    return sample[: sample.rfind(NEWLINE) + 1] or file.pread(0, file.size)
+    whole = sample[: sample.rfind(NEWLINE) + 1]
+    return whole or sample + source.read()
+
+
+def _plain(file: FileReader, size: int, options: Options) -> pa.NativeFile:
+    """The content of a file that may be compressed as a whole."""
+    source = as_arrow_file(file, size)
+    codec = codec_of(file.name, options)
+    return source if codec is None else pa.CompressedInputStream(source, codec)
 
 
 def read_split(
@@ -165,23 +190,32 @@ def _batches(
         case FileFormat.ARROW:
             return arrow_batches(file, split)
         case FileFormat.CSV if options.multi_line:
-            return csv_batches_of_file(as_arrow_file(file, split.end), target, options)
+            return csv_batches_of_file(_plain(file, split.end, options), target, options)
         case FileFormat.CSV:
-            return csv_batches(split, _pieces(file, split), target, options)
+            return csv_batches(*_pieces(file, split, options), target, options)
         case FileFormat.TEXT:
-            return _text_batches(file, split, target)
+            return _text_batches(*_pieces(file, split, options), target)
         case FileFormat.BINARY:
             return iter([_whole_file(file, split, target)])
 
 
-def _pieces(file: FileReader, split: Split) -> Iterator[memoryview]:
-    file.seek(first_byte(split))
-    return file.pieces()
+def _pieces(
+    file: FileReader, split: Split, options: Options
+) -> tuple[Split, Iterator[memoryview | bytes]]:
+    """The bytes of the lines of a split; of a compressed file these are those that come out."""
+    if codec_of(file.name, options) is None:
+        file.seek(first_byte(split))
+        return split, file.pieces()
+    source = _plain(file, split.end, options)
+    everything = replace(split, stop=UNKNOWN_END, end=UNKNOWN_END)
+    return everything, iter(lambda: source.read(SAMPLE_BYTES), b"")
 
 
-def _text_batches(file: FileReader, split: Split, target: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for lines in whole_lines(split, _pieces(file, split)):
-        yield pa.record_batch([line_array(lines)] * len(target.names), target.names)
+def _text_batches(
+    split: Split, pieces: Iterator[memoryview | bytes], target: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    for lines in whole_lines(split, pieces):
+        yield pa.record_batch([line_array(lines)], target.names)
 
 
 def _whole_file(file: FileReader, split: Split, target: pa.Schema) -> pa.RecordBatch:

@@ -60,9 +60,16 @@ def whole_lines(split: Split, pieces: Iterable[memoryview | bytes]) -> Iterator[
         if not is_over:
             rest += [data[whole:]] if whole < len(data) else []
             continue
-        if last < 0 and (rest or whole < len(data)):
-            yield _joined(split, [*rest, data[whole:], NEWLINE])
+        if last < 0:
+            yield from _unended(split, [*rest, data[whole:]])
         return
+    yield from _unended(split, rest)
+
+
+def _unended(split: Split, rest: list[bytes]) -> Iterator[bytes]:
+    """A last line that the end of the file ends."""
+    if any(rest):
+        yield _joined(split, [*rest, NEWLINE])
 
 
 def _joined(split: Split, parts: list[bytes]) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,7 +34,7 @@ class Found:
         return self.linked, self.status.path
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """What a path means at one time.
 
@@ -42,8 +42,16 @@ class Finding:
     ones some may be missing, because they came while the directories were being read.
     """
 
-    fs: Client
+    files: Mapping[str, Found]
+    revision: int
     is_pattern: bool
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Collects files, and the revision of the first page."""
+
+    fs: Client
     files: dict[str, Found] = field(default_factory=dict)
     revision: int = -1
 
@@ -98,6 +106,6 @@ def find(fs: Client, path: str) -> Finding:
         NotFoundError: there is no such file or directory, or none that a pattern could begin in.
     """
     base, names = base_of(path)
-    finding = Finding(fs, bool(names))
-    finding.below(base, names)
-    return finding
+    walk = _Walk(fs)
+    walk.below(base, names)
+    return Finding(walk.files, walk.revision, bool(names))

@@ -25,6 +25,7 @@ from paxosblock.client.spark.options import FileFormat, Options
 from paxosblock.client.spark.pruning import may_match
 from paxosblock.client.spark.read_types import arrow_schema
 from paxosblock.client.spark.splits import Split, cut, pack
+from paxosblock.client.spark.target import client_of
 from paxosblock.client.sync import Client
 from paxosblock.client.sync_files import FileReader
 from paxosblock.errors import InvalidRequestError, NotFoundError
@@ -38,7 +39,7 @@ def infer_schema(options: Options) -> StructType:
         NotFoundError: there is nothing at the path.
         InvalidRequestError: no file tells a schema, or it is not of the format.
     """
-    with Client(options.namenodes, options.client_config) as fs:
+    with client_of(options) as fs:
         files = files_at(fs, options)
         fixed = FIXED_SCHEMAS.get(options.file_format)
         if fixed is not None:
@@ -107,7 +108,7 @@ class Reader(DataSourceReader):
             NotFoundError: there is nothing at the path.
             InvalidRequestError: the first file does not fit the schema.
         """
-        with Client(self._options.namenodes, self._options.client_config) as fs:
+        with client_of(self._options) as fs:
             return plan(fs, files_at(fs, self._options), self._schema, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -155,7 +156,7 @@ def _splits_of_file(fs: Client, status: FileStatus, options: Options) -> Iterato
             length = end_of_records(file, 0, file.size, options)
     if not length and options.file_format is not FileFormat.BINARY:
         return
-    if not is_splittable(options) or length <= options.split_bytes:
+    if not is_splittable(status.path, options) or length <= options.split_bytes:
         yield Split(status.path, status.file_id, 0, 0, length, length)
         return
     edges = [block.offset + block.length for block in fs.locations(status.path)]
@@ -172,7 +173,7 @@ def read_splits(
 ) -> Iterator[pa.RecordBatch]:
     """The batches of a task, with exactly the schema that Spark expects."""
     target = arrow_schema(schema)
-    with Client(options.namenodes, options.client_config) as fs:
+    with client_of(options) as fs:
         for split in splits:
             with open_planned(fs, split) as file:
                 yield from read_split(file, split, target, options, keeps)

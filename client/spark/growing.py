@@ -1,0 +1,218 @@
+"""A stream of the files that appear in a directory, or that match a pattern, once each.
+
+Every entry of the namespace has the number of the change that linked it (see `Listing`), so files
+that appear stand behind all that were there, whatever their names and times: one that is moved
+here long after it was written, those of one transaction, and those of two listings that cross. An
+offset is a place in that order. It names no files but those before it that were still being
+written; they follow when they are closed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from paxosblock.client.spark.listing import Finding, Found, base_of, find
+from paxosblock.client.spark.options import Options
+from paxosblock.client.spark.source import plan, read_splits
+from paxosblock.client.spark.tail import WAIT_S
+from paxosblock.client.spark.target import client_of
+from paxosblock.client.sync import Client
+from paxosblock.errors import InvalidRequestError, NotFoundError
+
+POLL_S: Final = 0.2
+"""Shortest pause between two listings. It is at least four times as long as a listing takes, so
+that large directories are not listed all the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Which files a stream has read: `files` of them, namely all up to (`linked`, `path`) in the
+    order of `Found.key`, but not those with the ids `pending`."""
+
+    directory_id: int
+    linked: int = 0
+    path: str = ""
+    files: int = 0
+    pending: tuple[int, ...] = ()
+
+    @classmethod
+    def parse(cls, offset: dict[str, Any], path: str) -> Progress:
+        """What `asdict` made of one. Raises InvalidRequestError when it is of another source."""
+        if "directory_id" not in offset:
+            raise InvalidRequestError(
+                f"'{path}': is a directory, but the checkpoint is of a stream of a file", path=path
+            )
+        return cls(**{**offset, "pending": tuple(offset["pending"])})
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """The last file that may have been read."""
+        return self.linked, self.path
+
+    def lacks(self, found: Found) -> bool:
+        """Whether a file was not read yet."""
+        return found.key > self.key or found.status.file_id in self.pending
+
+
+def advance(at: Progress, finding: Finding, upto: int, limit: ReadLimit) -> Progress:
+    """The progress after one more micro-batch; `at` when there is nothing new.
+
+    Only files that were linked by the change `upto` or before count: of later ones the listing may
+    have missed some that stand before others.
+    """
+    new = [each for each in _in_order(finding) if each.linked <= upto and at.lacks(each)]
+    taken = list(_limited((each for each in new if not each.status.open), limit))
+    if not taken:
+        return at
+    linked, path = max(at.key, taken[-1].key)
+    left = {each.status.file_id: each.key for each in new}
+    for each in taken:
+        del left[each.status.file_id]
+    pending = sorted(file_id for file_id, key in left.items() if key <= (linked, path))
+    return Progress(at.directory_id, linked, path, at.files + len(taken), tuple(pending))
+
+
+def files_between(start: Progress, end: Progress, finding: Finding) -> list[Found]:
+    """The files of the micro-batch from `start` to `end`, however often and whenever it is asked.
+
+    Raises:
+        NotFoundError: some are gone.
+    """
+    files = [each for each in _in_order(finding) if start.lacks(each) and not end.lacks(each)]
+    gone = end.files - start.files - len(files)
+    if gone:
+        raise NotFoundError(
+            f"{gone} of the {end.files - start.files} files of this micro-batch were deleted or "
+            "moved before it was done"
+        )
+    return files
+
+
+def _in_order(finding: Finding) -> list[Found]:
+    return sorted(finding.files.values(), key=lambda each: each.key)
+
+
+def _limited(files: Iterable[Found], limit: ReadLimit) -> Iterator[Found]:
+    if isinstance(limit, ReadMaxFiles):
+        return itertools.islice(files, limit.max_files)
+    if isinstance(limit, ReadMaxBytes):
+        return _up_to(files, limit.max_bytes)
+    return iter(files)
+
+
+def _up_to(files: Iterable[Found], most_bytes: int) -> Iterator[Found]:
+    """At least one."""
+    total = 0
+    for each in files:
+        total += each.status.length
+        if total > most_bytes and total > each.status.length:
+            return
+        yield each
+
+
+class GrowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the files of a directory as they appear. One of these stays on the driver and asks;
+    each task has another one, which reads."""
+
+    def __init__(self, schema: StructType, options: Options) -> None:
+        self._schema = schema
+        self._options = options
+        self._client: Client | None = None
+        self._goal: int | None = None
+        self._latest: Progress | None = None
+
+    @property
+    def _fs(self) -> Client:
+        """Made when it is first used: what was not used can be pickled."""
+        if self._client is None:
+            self._client = client_of(self._options)
+        return self._client
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Before the first file."""
+        return asdict(Progress(self._directory_id()))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The option `maxFilesPerTrigger` or `maxBytesPerTrigger`."""
+        if self._options.max_files_per_trigger:
+            return ReadMaxFiles(self._options.max_files_per_trigger)
+        if self._options.max_bytes_per_trigger:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next micro-batch ends; `start` when nothing came within a second.
+
+        Raises:
+            NotFoundError: the directory was deleted, or there is another one in its place.
+        """
+        at = Progress.parse(start, self._options.path)
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            begun = time.monotonic()
+            end = self._next(at, limit)
+            now = time.monotonic()
+            if end != at or self._goal is not None or now >= deadline:
+                return asdict(end)
+            time.sleep(min(max(POLL_S, 4 * (now - begun)), deadline - now))
+
+    def _next(self, at: Progress, limit: ReadLimit) -> Progress:
+        finding = self._find(at)
+        upto = finding.revision if self._goal is None else min(finding.revision, self._goal)
+        self._latest = advance(at, finding, upto, ReadAllAvailable())
+        return advance(at, finding, upto, limit)
+
+    def _find(self, at: Progress) -> Finding:
+        if self._directory_id() != at.directory_id:
+            raise NotFoundError(
+                f"'{self._options.path}': is another directory than the one the stream began with",
+                path=self._options.path,
+            )
+        return find(self._fs, self._options.path)
+
+    def _directory_id(self) -> int:
+        return self._fs.stat(base_of(self._options.path)[0]).file_id
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Everything that was there at the last look: what a query's progress shows."""
+        return None if self._latest is None else asdict(self._latest)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """From now on no more files appear."""
+        self._goal = find(self._fs, self._options.path).revision
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """What each task reads of the files between two offsets.
+
+        Raises:
+            NotFoundError: the directory, or a file of this micro-batch, is gone.
+            InvalidRequestError: the first file does not fit the schema.
+        """
+        path = self._options.path
+        begin, last = Progress.parse(start, path), Progress.parse(end, path)
+        files = files_between(begin, last, self._find(last))
+        return plan(self._fs, [each.status for each in files], self._schema, self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task: the batches of its splits."""
+        return read_splits(partition.value, self._schema, self._options)
+
+    def stop(self) -> None:
+        """Leave the cluster."""
+        if self._client is not None:
+            self._client.close()
