@@ -1,0 +1,256 @@
+"""Random transactions against a plain model of a tree: all or nothing, whatever fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
+from paxosblock.namenode import keys
+from paxosblock.namenode.records import decode_entry
+from paxosblock.namenode_api import ApplicationVersion, Kind, ListDirectory, Transact
+from paxosblock.protocol.types import Durability
+from paxosblock.transaction import (
+    AssertAbsent,
+    AssertFile,
+    Concat,
+    Delete,
+    MakeDirectory,
+    Marker,
+    Operation,
+    Rename,
+    TransactionOutcome,
+)
+from tests.namenode.cluster import CHUNK_BYTES
+from tests.namenode.memory_store import MemoryStore
+from tests.namenode.scene import closed_file, create_request, new_catalog
+
+T = TypeVar("T")
+
+PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(
+    lambda names: "/" + "/".join(names)
+)
+OPERATIONS: st.SearchStrategy[Operation] = st.one_of(
+    st.builds(AssertAbsent, PATHS),
+    st.builds(AssertFile, PATHS, length=st.sampled_from([None, None, 0, CHUNK_BYTES])),
+    st.builds(MakeDirectory, PATHS),
+    st.builds(Rename, PATHS, PATHS, st.booleans()),
+    st.builds(Concat, PATHS, st.lists(PATHS, max_size=3).map(tuple)),
+    st.builds(Delete, PATHS, st.booleans(), st.booleans()),
+    st.builds(Marker, PATHS),
+)
+
+
+class Refused(Exception):
+    """The model does not do this."""
+
+
+@dataclass
+class File:
+    """Contents stand for blocks: each chunk count is one block."""
+
+    blocks: list[int] = field(default_factory=list)
+    open: bool = False
+
+    @property
+    def length(self) -> int:
+        return sum(self.blocks) * CHUNK_BYTES
+
+
+class Tree:
+    """Paths, and what is there: a `File`, or None for a directory."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, File | None] = {"/": None}
+
+    def refuse_if(self, condition: bool) -> None:
+        if condition:
+            raise Refused
+
+    def above(self, path: str) -> list[str]:
+        names = path.split("/")[1:-1]
+        return ["/", *("/" + "/".join(names[:end]) for end in range(1, len(names) + 1))]
+
+    def below(self, path: str) -> list[str]:
+        return [each for each in self.at if each.startswith(path + "/")]
+
+    def check_way(self, path: str) -> None:
+        """No file stands on the way."""
+        self.refuse_if(any(isinstance(self.at.get(each), File) for each in self.above(path)))
+
+    def closed(self, path: str) -> File:
+        found = self.at.get(path)
+        if not isinstance(found, File) or found.open:
+            raise Refused
+        return found
+
+    def make_way(self, path: str) -> None:
+        self.check_way(path)
+        for each in self.above(path):
+            self.at.setdefault(each, None)
+
+    def do(self, operation: Operation) -> None:
+        """Change the tree, or raise Refused (and leave it in any state)."""
+        match operation:
+            case AssertAbsent(path):
+                self.refuse_if(path in self.at)
+            case AssertFile(path, _, length):
+                self.refuse_if(length not in (None, self.closed(path).length))
+            case MakeDirectory(path):
+                self.make_way(path)
+                self.refuse_if(isinstance(self.at.setdefault(path, None), File))
+            case Rename(source, destination, overwrite):
+                self.rename(source, destination, overwrite)
+            case Concat(target, sources):
+                self.concat(target, sources)
+            case Delete(path, recursive, must_exist):
+                self.delete(path, recursive, must_exist)
+            case Marker(path):
+                self.make_way(path)
+                if path in self.at:
+                    self.closed(path)
+                self.at[path] = File()
+
+    def rename(self, source: str, destination: str, overwrite: bool) -> None:
+        self.refuse_if(source not in self.at)
+        if isinstance(self.at[source], File):
+            self.closed(source)
+        if source == destination:
+            return
+        self.refuse_if(destination.startswith(source + "/"))
+        parent = self.above(destination)[-1]
+        self.refuse_if(parent not in self.at or isinstance(self.at[parent], File))
+        if destination in self.at:
+            both_files = isinstance(self.at[source], File) and isinstance(
+                self.at[destination], File
+            )
+            self.refuse_if(not (overwrite and both_files))
+        for each in [source, *self.below(source)]:
+            self.at[destination + each.removeprefix(source)] = self.at.pop(each)
+
+    def concat(self, target: str, sources: tuple[str, ...]) -> None:
+        self.refuse_if(not sources or len({target, *sources}) <= len(sources))
+        into = self.closed(target)
+        for source in sources:
+            into.blocks += self.closed(source).blocks
+            del self.at[source]
+
+    def delete(self, path: str, recursive: bool, must_exist: bool) -> None:
+        self.check_way(path)
+        self.refuse_if(must_exist and path not in self.at)
+        self.refuse_if(bool(self.below(path)) and not recursive)
+        for each in [path, *self.below(path)]:
+            self.at.pop(each, None)
+
+
+class TransactMachine(RuleBasedStateMachine):
+    """Runs each transaction on the catalog and on the model; both must end with the same tree."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.store = MemoryStore()
+        self.catalog = self.run_now(new_catalog(self.store))
+        self.tree = Tree()
+        self.version = -1
+
+    def teardown(self) -> None:
+        self.loop.close()
+
+    def run_now(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    @rule(path=PATHS, blocks=st.lists(st.integers(1, 3), max_size=3), stays_open=st.booleans())
+    def write(self, path: str, blocks: list[int], stays_open: bool) -> None:
+        tree = deepcopy(self.tree)
+        try:
+            tree.refuse_if(path in tree.at)
+            tree.make_way(path)
+        except Refused:
+            return
+        tree.at[path] = File([] if stays_open else blocks, stays_open)
+        self.tree = tree
+        if stays_open:
+            self.run_now(self.catalog.create(create_request(path)))
+        else:
+            self.run_now(closed_file(self.catalog, path, *blocks))
+
+    @rule(
+        operations=st.lists(OPERATIONS, min_size=1, max_size=6).map(tuple),
+        fails=st.sampled_from(["", "", "before", "after"]),
+    )
+    def transact(self, operations: tuple[Operation, ...], fails: str) -> None:
+        """With a failure of the store before or after it applied, the request is sent again."""
+        tree, refused = deepcopy(self.tree), False
+        try:
+            for operation in operations:
+                tree.do(operation)
+        except Refused:
+            refused = True
+        version = self.version + 1
+        application = ApplicationVersion("app", version, f"attempt-{version}")
+        request = Transact(operations, 3, 1 << 20, Durability.DISK, application=application)
+        outcome = self.send(request, fails)
+        if refused:
+            assert outcome is None, f"done, although the model refuses: {operations}"
+            return
+        assert outcome == TransactionOutcome(True, version), f"refused: {operations}"
+        self.tree, self.version = tree, version
+
+    def send(self, request: Transact, fails: str) -> TransactionOutcome | None:
+        self.store.fail_before, self.store.fail_after = fails == "before", fails == "after"
+        for _ in range(2):
+            try:
+                return self.run_now(self.catalog.transact(request))
+            except OutcomeUnknownError:
+                continue
+            except PaxosBlockError:
+                return None
+            finally:
+                self.store.fail_before = self.store.fail_after = False
+        raise AssertionError("one failure was planted, not two")
+
+    @rule()
+    def sweep(self) -> None:
+        for number in self.run_now(self.catalog.garbage()):
+            self.run_now(self.catalog.sweep(number))
+
+    @invariant()
+    def the_tree_is_the_models_tree(self) -> None:
+        assert self.run_now(self.walk("/")) == {
+            path: found and (found.blocks, found.length, found.open)
+            for path, found in self.tree.at.items()
+            if path != "/"
+        }
+
+    @invariant()
+    def every_block_hangs_on_the_file_that_it_names_and_on_no_other(self) -> None:
+        places = {
+            keys.unpack_number(found.value): (keys.number_of(key), keys.place_sequence(key))
+            for key, found in self.store.machine.scan(b"f", b"g")
+        }
+        entries = [decode_entry(found.value) for _, found in self.store.machine.scan(*keys.BLOCKS)]
+        assert places == {entry.record.block: (entry.file, entry.sequence) for entry in entries}
+
+    async def walk(self, path: str) -> dict[str, tuple[list[int], int, bool] | None]:
+        found: dict[str, tuple[list[int], int, bool] | None] = {}
+        for entry in (await self.catalog.list(ListDirectory(path))).entries:
+            if entry.kind is Kind.DIRECTORY:
+                found |= {entry.path: None, **await self.walk(entry.path)}
+            else:
+                blocks = [
+                    each.record.length for each in await self.catalog.blocks_of(entry.file_id)
+                ]
+                found[entry.path] = (blocks, entry.length, entry.open)
+        return found
+
+
+TestTransact = TransactMachine.TestCase
+TestTransact.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
