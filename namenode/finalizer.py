@@ -53,7 +53,6 @@ class Finalizer:
         self._alarms = alarms
         self._background = background
         self._spreading: dict[tuple[BlockId, StorageId], Generation] = {}
-        self._repairing: set[tuple[BlockId, StorageId]] = set()
         self._lanes: dict[StorageId, asyncio.Semaphore] = {}
         self._under_way = 0
 
@@ -100,21 +99,19 @@ class Finalizer:
             self.delete(record.block, member, record.generation)
 
     def copy_again(self, record: BlockRecord, storage: StorageId, why: str) -> None:
-        """The replica at `storage` is damaged: replace it by a copy from another holder."""
-        key = (record.block, storage)
-        if key not in self._repairing:
-            self._repairing.add(key)
-            name = f"repair of block {record.block} at {storage}"
-            task = self._start(self._replace(record, storage, why), name)
-            task.add_done_callback(lambda _: self._repairing.discard(key))
+        """The replica at `storage` is said to be damaged: have it replaced if it is.
 
-    async def _replace(self, record: BlockRecord, storage: StorageId, why: str) -> None:
-        await self._make_room(record, storage, why)
+        A DataNode that found damage on its disk takes Finalize for a full copy, and drops what it
+        has when it holds that, checked (B6). One that found none sends what is on its disk: then
+        whoever complains has bad memory or a bad line, and nothing is dropped on their word.
+        """
+        self._alarms.ring(f"damaged replica: {why}", block=record.block, storage=storage)
+        self._replicas.forget(record.block, storage)
         if record.finalized:
             self.tell(record, storage)
 
     async def _make_room(self, record: BlockRecord, storage: StorageId, why: str) -> None:
-        """Drop a damaged replica, so that Finalize copies all of it.
+        """Drop a replica that cannot take Finalize, so that the next one copies all of it.
 
         Nothing is dropped while no other member says now that it holds the block, however damaged
         it is.

@@ -17,7 +17,9 @@ from paxosblock.namenode.acceptors import Answer, Question
 from paxosblock.protocol import register
 from paxosblock.protocol.messages import (
     Create,
+    Delete,
     Finalize,
+    Nack,
     Read,
     ReadReply,
     RecoveryWrite,
@@ -28,11 +30,13 @@ from paxosblock.protocol.messages import (
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.replica_state import hdfs_state
 from paxosblock.protocol.types import (
+    NO_GENERATION,
     BlockId,
     ChunkIndex,
     ChunkName,
     Durability,
     Generation,
+    Reason,
     StorageId,
 )
 
@@ -41,10 +45,11 @@ CHUNK_BYTES = 10
 
 @dataclass
 class Acceptor:
-    """One storage: its replicas, and the others it may fetch chunks from."""
+    """One storage: its replicas, the dead ones among them, and the others it may fetch from."""
 
     storage: StorageId
     replicas: dict[BlockId, Replica] = field(default_factory=dict)
+    dead: set[BlockId] = field(default_factory=set)
     peers: dict[StorageId, Acceptor] = field(default_factory=dict)
     alive: bool = True
 
@@ -52,6 +57,8 @@ class Acceptor:
         """Answer like a DataNode: fetch what is wanted, adopt the new replica, reply."""
         block = request.block
         before = self.replicas.get(block)
+        if block in self.dead:
+            return self._answer_dead(request)
         step = register.answer(self.storage, before, request, self._supplied(before, request))
         if step.replica is None:
             self.replicas.pop(block, None)
@@ -59,6 +66,21 @@ class Acceptor:
             if before is not None:
                 step.replica.check_follows(before)
             self.replicas[block] = step.replica
+        return step.reply
+
+    def _answer_dead(self, request: Request) -> Reply:
+        """A replica with damaged bytes may be deleted, or takes a full copy in its place."""
+        block, none = request.block, NO_GENERATION
+        if not isinstance(request, RecoveryWrite | Finalize | Delete):
+            return Nack(block, none, self.storage, Reason.CORRUPT, none, none, 0)
+        step = register.answer(self.storage, None, request, self._supplied(None, request))
+        if isinstance(request, Delete):
+            del self.replicas[block]
+        elif step.replica is None:
+            return step.reply
+        else:
+            self.replicas[block] = step.replica
+        self.dead.discard(block)
         return step.reply
 
     def crash(self, *, same_boot: bool = True) -> None:

@@ -31,7 +31,7 @@ from paxosblock.namenode_api import (
     RenewLeases,
     TakeOver,
 )
-from paxosblock.protocol.messages import Create, Delete, Finalize, Nack
+from paxosblock.protocol.messages import Create, Finalize, Nack
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     BlockId,
@@ -41,7 +41,7 @@ from paxosblock.protocol.types import (
     WriterId,
 )
 from tests.namenode.cluster import CHUNK_BYTES, Acceptor
-from tests.namenode.scene import ANN, BOB, Scene, create_request, new_scene
+from tests.namenode.scene import ANN, BOB, MEMBERS, Scene, create_request, new_scene
 from tests.waiting import wait_until_async
 
 CONFIG = NameNodeConfig(recovery_timeout_s=0.3)
@@ -270,29 +270,42 @@ async def test_a_storage_that_hangs_gets_few_questions_at_once_and_holds_up_nobo
     assert asked.count(StorageId("s1")) == ASKED_AT_ONCE
 
 
-async def test_damage_that_two_report_at_once_is_repaired_once(scene: Scene) -> None:
+async def test_a_replica_that_its_datanode_found_damaged_is_replaced_by_a_copy(
+    scene: Scene,
+) -> None:
+    block = await decided_everywhere(scene)
+    s1 = scene.acceptor("s1")
+    s1.dead.add(block)
+    before = s1.replicas[block]
+    await scene.service.report_bad_replica(BadReplica(block, s1.storage, "chunk 1: crc"))
+    await wait_until_async(lambda: block not in s1.dead)
+    assert s1.replicas[block] is not before
+    assert scene.node.alarms.counts["damaged"] == 1
+
+
+async def test_nothing_is_dropped_before_the_copy_that_replaces_it_is_there(scene: Scene) -> None:
+    """A member that says it holds the block may find damage when it is asked for the bytes."""
+    block = await decided_everywhere(scene)
+    s1 = scene.acceptor("s1")
+    s1.dead.add(block)
+    s1.peers = {}
+    scene.network.asked.clear()
+    await scene.service.report_bad_replica(BadReplica(block, s1.storage, "chunk 1: crc"))
+    await wait_until_async(lambda: len(scene.network.asked) > 2)
+    assert block in s1.replicas
+
+
+async def test_a_replica_in_which_its_datanode_finds_no_damage_stays_whatever_a_client_says(
+    scene: Scene,
+) -> None:
     block = await decided_everywhere(scene)
     scene.network.asked.clear()
-    bad = BadReplica(block, StorageId("s1"), "chunk 1: crc")
-    await asyncio.gather(*(scene.service.report_bad_replica(bad) for _ in range(5)))
+    for storage in scene.network.reach:
+        await scene.service.report_bad_replica(BadReplica(block, storage, "bad memory here"))
     record = (await scene.service.get_block(BlockRequest(block))).record
+    await wait_until_async(lambda: {storage for storage, _ in scene.network.asked} == {*MEMBERS})
     await wait_until_async(lambda: len(scene.node.replicas.holders(record)) == 3)
-    asked = [type(question) for storage, question in scene.network.asked if storage == "s1"]
-    assert asked == [Delete, Finalize]
-
-
-async def test_a_damaged_replica_is_replaced_by_a_copy(scene: Scene) -> None:
-    _, block = await written(scene)
-    await finalize(scene, block)
-    await wait_until_async(lambda: all(is_finalized(scene, s, block) for s in scene.network.reach))
-    damaged = scene.acceptor("s1").replicas[block]
-    await scene.service.report_bad_replica(BadReplica(block, StorageId("s1"), "chunk 1: crc"))
-    await wait_until_async(
-        lambda: (
-            is_finalized(scene, "s1", block) and scene.acceptor("s1").replicas[block] is not damaged
-        )
-    )
-    assert scene.node.alarms.counts["damaged"] == 1
+    assert all(isinstance(question, Finalize) for _, question in scene.network.asked)
 
 
 async def test_the_only_replica_is_kept_however_damaged_it_is(scene: Scene) -> None:
