@@ -1,0 +1,121 @@
+"""Options: what users write, what it means, and one clear line for what is wrong."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from paxosblock.client.spark.options import OPTIONS, FileFormat, Layout, Options, Use, parse_options
+from paxosblock.errors import ConfigError
+from paxosblock.protocol.types import Durability
+
+HERE = {"path": "/a", "namenodes": "nn:1"}
+
+
+def test_a_path_and_namenodes_are_enough() -> None:
+    assert parse_options(HERE, Use.WRITE) == Options(path="/a", namenodes=("nn:1",))
+
+
+def test_names_of_options_are_the_same_in_any_case() -> None:
+    written = {"PATH": "/a", "nameNodes": "nn:1", "ROWGROUPBYTES": "1MiB", "fileformat": "CSV"}
+    options = parse_options(written, Use.WRITE)
+    assert (options.row_group_bytes, options.file_format) == (1 << 20, FileFormat.CSV)
+
+
+def test_a_url_as_the_path_names_the_namenodes_too() -> None:
+    options = parse_options({"path": "paxosblock://a:1,b:2/x//y/"}, Use.READ)
+    assert (options.path, options.namenodes) == ("/x/y", ("a:1", "b:2"))
+
+
+def test_the_environment_names_the_namenodes_where_nothing_else_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PAXOSBLOCK_NAMENODES", "env:5")
+    assert parse_options({"path": "/a"}, Use.READ).namenodes == ("env:5",)
+
+
+def test_every_option_is_read() -> None:
+    written = HERE | {
+        "fileFormat": "arrow",
+        "compression": "ZSTD",
+        "rowGroupBytes": "1000",
+        "header": "TRUE",
+        "sep": "\\t",
+        "layout": "append",
+        "jobTtl": "2h",
+        "replication": "2",
+        "durability": "memory",
+        "retryFor": "1500ms",
+    }
+    assert parse_options(written, Use.STREAM_WRITE) == Options(
+        path="/a",
+        namenodes=("nn:1",),
+        file_format=FileFormat.ARROW,
+        compression="zstd",
+        row_group_bytes=1000,
+        header=True,
+        sep="\t",
+        layout=Layout.APPEND,
+        job_ttl_s=7200.0,
+        replication=2,
+        durability=Durability.MEMORY,
+        retry_for_s=1.5,
+    )
+
+
+def test_options_reach_the_client_and_the_rest_stays_as_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PAXOSBLOCK_CLIENT_WINDOW", "7")
+    written = HERE | {"replication": "2", "durability": "memory", "retryFor": "2s"}
+    config = parse_options(written, Use.WRITE).client_config
+    assert (config.replication, config.durability) == (2, Durability.MEMORY)
+    assert (config.retry_for_s, config.window) == (2.0, 7)
+    assert parse_options(HERE, Use.WRITE).client_config.replication == 3
+
+
+def test_what_spark_adds_by_itself_is_let_pass() -> None:
+    written = HERE | {"checkpointLocation": "/c", "queryName": "q"}
+    assert parse_options(written, Use.STREAM_WRITE).path == "/a"
+
+
+@pytest.mark.parametrize(
+    ("written", "use", "message"),
+    [
+        ({"namenodes": "nn:1"}, Use.WRITE, "option 'path' is missing"),
+        ({"path": "a", "namenodes": "nn:1"}, Use.WRITE, "'path' = 'a': expected an absolute path"),
+        ({"path": "/a"}, Use.WRITE, "no cluster given"),
+        (
+            {"path": "paxosblock://a:1/x", "namenodes": "b:1"},
+            Use.READ,
+            "option 'namenodes' and the path 'paxosblock://a:1/x' name different clusters",
+        ),
+        ({"path": "hdfs://a:1/x"}, Use.READ, "expected an absolute path"),
+        (HERE | {"rowGroupByte": "1"}, Use.WRITE, "did you mean 'rowGroupBytes'?"),
+        (HERE | {"layout": "files"}, Use.WRITE, "'layout' has no effect on a batch write"),
+        (HERE | {"jobTtl": "1d"}, Use.READS, "'jobTtl' has no effect on a read"),
+        (HERE | {"fileFormat": "orc"}, Use.WRITE, "expected one of parquet, arrow, csv"),
+        (HERE | {"header": "yes"}, Use.WRITE, "'header' = 'yes': expected true or false"),
+        (HERE | {"sep": "||"}, Use.WRITE, "expected one ASCII character"),
+        (HERE | {"rowGroupBytes": "0"}, Use.WRITE, "expected a size above zero"),
+        (HERE | {"rowGroupBytes": "1 kg"}, Use.WRITE, "unknown unit 'kg'"),
+        (HERE | {"jobTtl": "5"}, Use.WRITE, "has no unit"),
+        (HERE | {"replication": "0"}, Use.WRITE, "expected a whole number from 1 on"),
+        (HERE | {"durability": "tape"}, Use.WRITE, "expected one of disk, memory"),
+    ],
+)
+def test_what_is_wrong_is_one_line_that_names_the_option(
+    written: dict[str, str], use: Use, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PAXOSBLOCK_NAMENODES", raising=False)
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+        parse_options(written, use)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_documentation_lists_the_options_that_there_are(repository: Path) -> None:
+    text = (repository / "docs" / "spark.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+    assert {option.name for option in OPTIONS} == documented
