@@ -1,9 +1,9 @@
 """The client against real node processes, which are killed for real."""
 
-from __future__ import contextlib
-import annotations
+from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import socket
