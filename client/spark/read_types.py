@@ -114,10 +114,23 @@ def conform(batch: pa.RecordBatch, target: pa.Schema, path: str) -> pa.RecordBat
     if batch.schema.equals(target):
         return batch
     _check_columns(batch.schema.names, target.names, path)
+    chosen = batch.select(target.names)
     try:
-        return batch.select(target.names).cast(target)
+        return chosen.cast(target)
     except ValueError as error:  # pa.ArrowInvalid is one too
-        raise InvalidRequestError(f"'{path}': {error}", path=path) from error
+        raise InvalidRequestError(
+            f"'{path}': column {_unfit(chosen, target)!r}: {error}", path=path
+        ) from error
+
+
+def _unfit(batch: pa.RecordBatch, target: pa.Schema) -> str:
+    """The first column that cannot be cast."""
+    for column in target:
+        try:
+            batch.select([column.name]).cast(pa.schema([column]))
+        except ValueError:
+            return str(column.name)
+    raise AssertionError("a batch can be cast when each of its columns can")
 
 
 def _check_columns(found: Sequence[str], wanted: Sequence[str], path: str) -> None:

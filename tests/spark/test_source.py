@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from paxosblock import Client
+from paxosblock import Client, LocalCluster
 from paxosblock.client.url import parse_url
 
 ROWS = 5_000
@@ -108,3 +111,114 @@ def test_every_line_of_text_is_read_once_whatever_the_size_of_splits(
     assert counted is not None
     assert tuple(counted) == (2_000, 2_000, lengths)
     assert frame.rdd.getNumPartitions() > 1 or split_bytes > 1 << 20
+
+
+# -- types ----------------------------------------------------------------------------------------
+
+ZONED = datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
+COLUMNS: dict[str, tuple[pa.DataType, list[object]]] = {
+    "boolean": (pa.bool_(), [True, False]),
+    "tinyint": (pa.int8(), [-128, 127]),
+    "smallint": (pa.int16(), [-(2**15), 2**15 - 1]),
+    "int": (pa.int32(), [-(2**31), 2**31 - 1]),
+    "bigint": (pa.int64(), [-(2**63), 2**63 - 1]),
+    "float": (pa.float32(), [0.5, float("-inf")]),
+    "double": (pa.float64(), [1e300, -0.25]),
+    "decimal(38,9)": (pa.decimal128(38, 9), [Decimal("-1.000000001"), Decimal(10) ** 28]),
+    "string": (pa.string(), ["", "ä\n\x00z"]),
+    "binary": (pa.binary(), [b"", b"\x00\xff"]),
+    "date": (pa.date32(), [date(1, 1, 1), date(9999, 12, 31)]),
+    "timestamp": (pa.timestamp("us", "UTC"), [ZONED, datetime(1900, 1, 1, tzinfo=UTC)]),
+    "timestamp_ntz": (pa.timestamp("us"), [ZONED.replace(tzinfo=None), datetime(1, 1, 1)]),
+    "interval day to second": (pa.duration("us"), [timedelta(microseconds=-1), timedelta(9)]),
+    "array<int>": (pa.list_(pa.int32()), [[], [1, None]]),
+    "map<string,double>": (pa.map_(pa.string(), pa.float64()), [[], [("a", 1.0), ("b", None)]]),
+    "struct<x:int,y:array<string>>": (
+        pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))]),
+        [{"x": None, "y": ["a", None]}, {"x": 1, "y": None}],
+    ),
+    "array<struct<m:map<int,bigint>>>": (
+        pa.list_(pa.struct([("m", pa.map_(pa.int32(), pa.int64()))])),
+        [[{"m": [(1, 2)]}, None], []],
+    ),
+    "void": (pa.null(), [None, None]),
+}
+"""Every type that Spark and pyarrow both have, with values at its edges."""
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "arrow"])
+def test_every_type_comes_back_as_it_was_written(
+    spark: SparkSession, fs: Client, folder: str, file_format: str
+) -> None:
+    table = pa.table(
+        {name: pa.array([*values, None], kind) for name, (kind, values) in COLUMNS.items()}
+    )
+    put(fs, folder, as_parquet(table) if file_format == "parquet" else as_arrow_file(table))
+    frame = load(spark, folder, file_format)
+    assert [field.dataType.simpleString() for field in frame.schema] == list(COLUMNS)
+    found = frame.toArrow()
+    assert found.to_pylist() == table.to_pylist()
+
+
+# -- what may happen ------------------------------------------------------------------------------
+
+
+def test_filters_are_pushed_down_when_the_option_and_spark_allow_it(
+    spark: SparkSession, fs: Client, folder: str
+) -> None:
+    put(fs, folder, as_parquet(numbers()))
+    frame = load(spark, folder, "parquet", pushdown="true")
+    with pytest.raises(PySparkException, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
+        frame.count()
+    setting = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(setting, "true")
+    try:
+        wanted = load(spark, folder, "parquet", pushdown="true").where("id >= 4990 and half > 0")
+        assert wanted.count() == 9
+        assert load(spark, folder, "parquet").where("id >= 4990").count() == 10
+    finally:
+        spark.conf.unset(setting)
+
+
+def test_a_datanode_that_is_killed_while_it_serves_costs_no_row(
+    spark: SparkSession, fs: Client, cluster: LocalCluster, folder: str
+) -> None:
+    """It is killed from within a query, when the first rows have come to Spark."""
+    table = numbers(20_000)
+    put(fs, folder, as_text(table), block_size=100_003)
+    victim = cluster.datanodes[0]
+    frame = load(spark, folder, "text", splitBytes=300_007)
+    rows = frame.toLocalIterator()
+    found = [next(rows).value]
+    victim.kill()
+    try:
+        found += [row.value for row in rows]
+    finally:
+        victim.start()
+        cluster.wait_registered()
+    assert sorted(found) == sorted(table["text"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("file_format", "options", "message"),
+    [
+        ("text", {"splitByte": "1"}, "unknown option 'splitbyte'; did you mean 'splitBytes'?"),
+        ("text", {"splitBytes": "many"}, "option 'splitBytes' = 'many'"),
+        ("text", {"rowGroupBytes": "1"}, "option 'rowGroupBytes' has no effect on a read"),
+        ("csvs", {}, "option 'fileFormat' = 'csvs': expected one of parquet, arrow, csv"),
+        ("text", {}, "no such file or directory"),
+        ("text", {"namenodes": "127.0.0.1:1", "retryFor": "1ms"}, "127.0.0.1:1"),
+    ],
+)
+def test_what_cannot_be_read_is_one_clear_error_before_any_task_starts(
+    spark: SparkSession,
+    cluster: LocalCluster,
+    file_format: str,
+    options: dict[str, str],
+    message: str,
+) -> None:
+    options = {"namenodes": ",".join(cluster.addresses), **options}
+    with pytest.raises(AnalysisException) as error:
+        load(spark, "/not-there", file_format, **options)
+    last = [line for line in str(error.value).splitlines() if "paxosblock.errors." in line][-1]
+    assert message in last
