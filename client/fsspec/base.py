@@ -114,13 +114,13 @@ class ClusterFileSystem(AsyncFileSystem):
             self._connection = connection
         return connection
 
-    async def _close(self) -> None:
-        """Close all connections; what is used later opens new ones."""
+    async def aclose(self) -> None:
+        """Close all connections, and give up what was not published; later uses open new ones."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
 
-    close = sync_wrapper(_close)
+    close = sync_wrapper(aclose)
 
     async def _client(self) -> AsyncClient:
         return (await self._connected()).client

@@ -24,9 +24,13 @@ class Connection:
         self.client = AsyncClient(addresses, config)
         self.staging = StagingArea(self.client, ttl_s)
         self._process = os.getpid()
+        self._closed = False
 
     async def close(self) -> None:
-        """Remove what was not published, and close all connections."""
+        """Remove what was not published, and close all connections; once."""
+        if self._closed:
+            return
+        self._closed = True
         await self.staging.close()
         await self.client.close()
 
@@ -40,5 +44,5 @@ class Connection:
             _INHERITED.append(self)
             return
         other = OtherLoop(self.loop)
-        if self.loop.is_running() and other.usable:
+        if not self._closed and self.loop.is_running() and other.usable:
             other.submit(self.close()).wait(STOP_WITHIN_S)

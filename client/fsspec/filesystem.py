@@ -29,6 +29,7 @@ from paxosblock.client.fsspec.names import NameVerbs
 from paxosblock.client.fsspec.options import path_of_url
 from paxosblock.client.fsspec.staging import Publish, StagedFile, publish
 from paxosblock.errors import InvalidRequestError
+from paxosblock.transaction import Marker
 
 PIECE_BYTES: Final = 2 * 1024 * 1024
 """How much of a local file is read at once."""
@@ -98,13 +99,14 @@ class PaxosBlockFileSystem(NameVerbs):
             size: not used: the file tells it.
             tuning: of a new file: `replication`, `durability`, `chunk_size`, `window`.
         """
+        runner = self.runner
         if mode == "rb":
-            reader = self.runner.run(self._reader(path, **tuning))
+            reader = runner.run(self._reader(path, **tuning))
             if cache_type == "none":
                 return ReadFile(self, reader, block_size)
             return CachedFile(self, reader, block_size, cache_type, cache_options)
-        work = self._stage(path, _how(mode), block_size=block_size, **tuning)
-        return WriteFile(self, self.runner.run(work), mode, autocommit=autocommit)
+        staged = runner.run(self._stage(path, _how(mode), block_size=block_size, **tuning))
+        return WriteFile(self, staged, mode, autocommit=autocommit)
 
     async def open_async(
         self, path: str, mode: str = "rb", **kwargs: Any
@@ -196,6 +198,10 @@ class PaxosBlockFileSystem(NameVerbs):
 
     async def _touch(self, path: str, truncate: bool = True, **tuning: Any) -> None:
         """Make an empty file; without `truncate`, one that is there only counts as modified now."""
+        if truncate and not tuning and not self._intrans:
+            # One call instead of five: there is nothing to write.
+            await (await self._staging()).transact([Marker(path_of_url(path))])
+            return
         how = Publish.REPLACE if truncate else Publish.APPEND
         async with self._writing(path, how, **tuning):
             pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
+from glob import has_magic
 from typing import Any
 
 from fsspec.asyn import sync_wrapper
@@ -20,7 +21,7 @@ from paxosblock.errors import (
     NotFoundError,
 )
 from paxosblock.namenode_api import FileStatus, Kind
-from paxosblock.transaction import Delete, MakeDirectory, Operation, Rename
+from paxosblock.transaction import AssertAbsent, Delete, MakeDirectory, Operation, Rename
 
 _MISSING = (NotFoundError, NotDirectoryError)
 
@@ -107,10 +108,11 @@ class NameVerbs(ClusterFileSystem):
 
     async def _mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
         """Raises FileExistsError when it is there, FileNotFoundError without `create_parents`."""
-        path, client = path_of_url(path), await self._client()
+        path = path_of_url(path)
         if create_parents:
-            await client.mkdirs(path.rpartition("/")[0] or "/")
-        await client.mkdirs(path, parents=False)
+            await (await self._staging()).transact([AssertAbsent(path), MakeDirectory(path)])
+        else:
+            await (await self._client()).mkdirs(path, parents=False)
 
     async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
         """Raises FileExistsError when it is there, unless `exist_ok`."""
@@ -148,7 +150,7 @@ class NameVerbs(ClusterFileSystem):
             operations: list[Operation] = [Delete(each) for each in paths]
             await (await self._staging()).transact(operations)
             return
-        paths = await self._expand_path(path)
+        paths = await self._named(path)
         found = await asyncio.gather(*(self._status(each) for each in paths))
         await self._delete(found, recursive)
 
@@ -176,7 +178,7 @@ class NameVerbs(ClusterFileSystem):
             FileNotFoundError, FileExistsError: no source, or a directory is at the new place;
                 nothing was moved.
         """
-        sources = await self._expand_path(path1)
+        sources = await self._named(path1)
         targets = await self._targets(sources, path2)
         operations: list[Operation] = []
         for source, target in zip(sources, targets, strict=True):
@@ -207,6 +209,20 @@ class NameVerbs(ClusterFileSystem):
 
     async def _status(self, path: str) -> FileStatus:
         return await (await self._client()).stat(path_of_url(path))
+
+    async def _named(self, path: str | list[str]) -> list[str]:
+        """Paths as they are; what names nothing as it is may be a pattern."""
+        if isinstance(path, str):
+            path = path_of_url(path)
+            literal = not has_magic(path) or await self._exists(path)
+            return [path] if literal else await self._globbed(path)
+        return [name for each in path for name in await self._named(each)]
+
+    async def _globbed(self, pattern: str) -> list[str]:
+        found: list[str] = await self._glob(pattern)
+        if not found:
+            raise NotFoundError(f"'{pattern}' matches nothing", path=pattern)
+        return found
 
     async def _kind(self, path: str) -> Kind | None:
         try:

@@ -91,7 +91,7 @@ class StagingArea:
         """`ttl_s`: how long what was not published stays after this process died, in seconds."""
         self._client = client
         self._ttl_s = ttl_s
-        self._directory = f"{STAGING}/{uuid.uuid4().hex}"
+        self.directory = f"{STAGING}/{uuid.uuid4().hex}"
         self._renew_at = 0.0
 
     async def create(
@@ -115,7 +115,7 @@ class StagingArea:
         present = await self._present(target, how)
         await self._renew()
         writer = await self._client.create(
-            f"{self._directory}/{uuid.uuid4().hex}",
+            f"{self.directory}/{uuid.uuid4().hex}",
             parent_must_exist=True,
             replication=replication,
             block_size=block_size,
@@ -142,9 +142,9 @@ class StagingArea:
         """Remove the directory with all that was not published."""
         if self._renew_at:
             try:
-                await self._client.delete(self._directory, recursive=True)
+                await self._client.delete(self.directory, recursive=True)
             except PaxosBlockError as error:
-                _logger.warning("%s is left to its time to live: %s", self._directory, error)
+                _logger.warning("%s is left to its time to live: %s", self.directory, error)
 
     async def _present(self, target: str, how: Publish) -> FileStatus | None:
         try:
@@ -161,7 +161,7 @@ class StagingArea:
         """Let the directory live for its full time again, when a quarter of it has passed."""
         now = asyncio.get_running_loop().time()
         if now >= self._renew_at:
-            await self._client.mkdirs(self._directory, permission=0o700, ttl_s=self._ttl_s)
+            await self._client.mkdirs(self.directory, permission=0o700, ttl_s=self._ttl_s)
             self._renew_at = now + self._ttl_s / 4
 
 

@@ -1,0 +1,1 @@
+"""The cluster as other people's libraries see it."""

@@ -1,0 +1,38 @@
+"""One cluster for all tests in this folder; each test works in a directory of its own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import fsspec
+import pytest
+
+from paxosblock.client.fsspec import PaxosBlockFileSystem
+from paxosblock.cluster import LocalCluster
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Four DataNodes, so that one may be missing; whoever kills one starts it again."""
+    leases = {"lease_soft_limit": "2s", "lease_hard_limit": "3s"}
+    path = tmp_path_factory.mktemp("cluster")
+    with LocalCluster(datanodes=4, path=path, settings={"namenode": leases}) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def fs(cluster: LocalCluster) -> Iterator[PaxosBlockFileSystem]:
+    """The file system as fsspec itself makes it from a URL."""
+    fs, _ = fsspec.url_to_fs(cluster.url, durability="memory")
+    yield fs
+    fs.close()
+
+
+@pytest.fixture
+def home(fs: PaxosBlockFileSystem) -> Iterator[str]:
+    """A directory that only this test uses."""
+    path = f"/{uuid.uuid4().hex}"
+    fs.makedirs(path)
+    yield path
+    fs.rm(path, recursive=True)

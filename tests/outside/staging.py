@@ -1,0 +1,11 @@
+"""What is hidden: files that were not published."""
+
+from __future__ import annotations
+
+from paxosblock.client.fsspec import PaxosBlockFileSystem
+from paxosblock.client.fsspec.staging import STAGING
+
+
+def staged(fs: PaxosBlockFileSystem) -> list[str]:
+    """The hidden names of all clients."""
+    return [path for path in fs.find(STAGING) if not fs.isdir(path)]

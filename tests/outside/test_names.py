@@ -1,0 +1,248 @@
+"""Names through fsspec: facts, listings, moves, deletes, and errors as Python has them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import pickle
+import socket
+
+import fsspec
+import pytest
+
+from paxosblock.client.fsspec import PaxosBlockFileSystem
+from paxosblock.cluster import LocalCluster
+from paxosblock.errors import ConfigError, UnavailableError
+
+
+@pytest.fixture
+def tree(fs: PaxosBlockFileSystem, home: str) -> str:
+    """Four files of 1 to 4 bytes, two of them in a directory, and an empty directory."""
+    fs.pipe(
+        {f"{home}/{name}": b"x" * size for size, name in enumerate(("a", "b", "d/c", "d/e"), 1)}
+    )
+    fs.mkdir(f"{home}/empty")
+    return home
+
+
+def test_info_has_what_pyarrow_and_fsspec_ask_for(fs: PaxosBlockFileSystem, tree: str) -> None:
+    file, directory = fs.info(f"{tree}/b"), fs.info(f"{tree}/d")
+    assert (file["name"], file["size"], file["type"]) == (f"{tree}/b", 2, "file")
+    assert (directory["name"], directory["size"], directory["type"]) == (
+        f"{tree}/d",
+        0,
+        "directory",
+    )
+    now = datetime.datetime.now(datetime.UTC).timestamp()
+    assert now - 60 < file["created"] <= file["mtime"] < now + 60
+    assert json.loads(json.dumps(file)) == file
+
+
+def test_times_are_those_of_the_file(fs: PaxosBlockFileSystem, tree: str) -> None:
+    path = f"{tree}/a"
+    created, modified = fs.created(path), fs.modified(path)
+    with fs.open(path, "ab") as out:
+        out.write(b"more")
+    assert fs.created(path) == created
+    assert fs.modified(path) > modified
+    assert created.tzinfo is datetime.UTC
+
+
+def test_touch_makes_empties_or_only_marks_a_file(fs: PaxosBlockFileSystem, tree: str) -> None:
+    path = f"{tree}/a"
+    before = fs.modified(path)
+    fs.touch(path, truncate=False)
+    assert fs.cat_file(path) == b"x"
+    assert fs.modified(path) > before
+    fs.touch(path)
+    assert fs.cat_file(path) == b""
+    fs.touch(f"{tree}/new/file", truncate=False)
+    assert fs.size(f"{tree}/new/file") == 0
+
+
+def test_the_key_of_a_file_changes_with_its_content_only(
+    fs: PaxosBlockFileSystem, tree: str
+) -> None:
+    path, keys = f"{tree}/a", set()
+    for step in range(2):
+        keys.add((fs.ukey(path), fs.checksum(path)))
+        assert (fs.ukey(path), fs.checksum(path)) in keys
+        fs.pipe_file(path, b"xy"[step:])
+    keys.add((fs.ukey(path), fs.checksum(path)))
+    assert len(keys) == 3
+
+
+def test_listings_find_glob_and_walk_agree(fs: PaxosBlockFileSystem, tree: str) -> None:
+    files = [f"{tree}/{name}" for name in ("a", "b", "d/c", "d/e")]
+    assert fs.find(tree) == files
+    assert fs.find(tree, maxdepth=1) == files[:2]
+    assert fs.find(files[0], detail=True)[files[0]]["size"] == 1
+    assert fs.glob(f"{tree}/*") == [*files[:2], f"{tree}/d", f"{tree}/empty"]
+    assert fs.glob(f"{tree}/**/[ce]") == files[2:]
+    assert list(fs.walk(tree)) == [
+        (tree, ["d", "empty"], ["a", "b"]),
+        (f"{tree}/d", [], ["c", "e"]),
+        (f"{tree}/empty", [], []),
+    ]
+    assert (fs.du(tree), fs.du(files[1])) == (10, 2)
+    assert fs.du(f"{tree}/d", total=False) == {files[2]: 3, files[3]: 4}
+    assert sorted(fs.ls(f"{tree}/d", detail=False)) == files[2:]
+
+
+def test_what_is_being_written_is_not_listed_anywhere(fs: PaxosBlockFileSystem, tree: str) -> None:
+    with fs.open(f"{tree}/new", "wb") as out:
+        out.write(b"half")
+        assert f"{tree}/new" not in fs.find("/")
+        assert not any("staging" in path for path in fs.find("/", withdirs=True))
+
+
+def test_a_tree_moves_and_goes_in_one_step(fs: PaxosBlockFileSystem, tree: str) -> None:
+    fs.mv(f"{tree}/d", f"{tree}/new/place", recursive=True)
+    assert fs.find(tree) == [f"{tree}/{name}" for name in ("a", "b", "new/place/c", "new/place/e")]
+    fs.mv(f"{tree}/new/place", f"{tree}/empty")
+    assert fs.isfile(f"{tree}/empty/place/c")
+    fs.rm(f"{tree}/empty", recursive=True)
+    assert fs.find(tree) == [f"{tree}/a", f"{tree}/b"]
+
+
+def test_a_moved_file_replaces_and_several_go_into_a_directory(
+    fs: PaxosBlockFileSystem, tree: str
+) -> None:
+    fs.mv(f"{tree}/a", f"{tree}/b")
+    assert fs.cat_file(f"{tree}/b") == b"x"
+    fs.mv(f"{tree}/d/*", f"{tree}/empty")
+    assert fs.find(tree) == [f"{tree}/b", f"{tree}/empty/c", f"{tree}/empty/e"]
+
+
+def test_a_list_is_deleted_together_or_not_at_all(fs: PaxosBlockFileSystem, tree: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        fs.rm([f"{tree}/a", f"{tree}/missing"])
+    with pytest.raises(IsADirectoryError):
+        fs.rm([f"{tree}/a", f"{tree}/d"])
+    assert fs.exists(f"{tree}/a")
+    fs.rm([f"{tree}/a", f"{tree}/d"], recursive=True)
+    assert fs.find(tree) == [f"{tree}/b"]
+
+
+def test_a_name_with_the_signs_of_a_pattern_can_be_deleted_and_moved(
+    fs: PaxosBlockFileSystem, tree: str
+) -> None:
+    fs.pipe_file(f"{tree}/[a]*", b"odd")
+    fs.mv(f"{tree}/[a]*", f"{tree}/a?")
+    fs.rm(f"{tree}/a?")
+    assert fs.find(tree, maxdepth=1) == [f"{tree}/a", f"{tree}/b"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "error"),
+    [
+        ("cat_file", ["missing"], FileNotFoundError),
+        ("info", ["missing"], FileNotFoundError),
+        ("info", ["a/below"], NotADirectoryError),
+        ("open", ["d"], IsADirectoryError),
+        ("open", ["d", "wb"], IsADirectoryError),
+        ("open", ["a/below", "wb"], NotADirectoryError),
+        ("pipe_file", ["a", b"", "create"], FileExistsError),
+        ("mkdir", ["d"], FileExistsError),
+        ("makedirs", ["d"], FileExistsError),
+        ("mkdir", ["x/y", False], FileNotFoundError),
+        ("rmdir", ["d"], OSError),
+        ("rmdir", ["a"], NotADirectoryError),
+        ("rm", ["missing"], FileNotFoundError),
+        ("rm", ["no*"], FileNotFoundError),
+        ("rm_file", ["d"], IsADirectoryError),
+        ("mv", ["missing", "b"], FileNotFoundError),
+        ("ls", ["missing"], FileNotFoundError),
+        ("pipe_file", ["a:b", b""], ValueError),
+    ],
+)
+def test_errors_are_the_ones_that_python_has_for_it(
+    fs: PaxosBlockFileSystem, tree: str, verb: str, arguments: list[object], error: type[Exception]
+) -> None:
+    first, *rest = arguments
+    rest = [f"{tree}/{each}" if verb == "mv" else each for each in rest]
+    with pytest.raises(error) as caught:
+        getattr(fs, verb)(f"{tree}/{first}", *rest)
+    assert "\n" not in str(caught.value)
+    assert fs.find(tree) == [f"{tree}/{name}" for name in ("a", "b", "d/c", "d/e")]
+
+
+def test_what_is_below_a_file_does_not_exist(fs: PaxosBlockFileSystem, tree: str) -> None:
+    path = f"{tree}/a/below"
+    assert (fs.exists(path), fs.isfile(path), fs.isdir(path)) == (False, False, False)
+
+
+def test_locations_name_the_datanodes_of_every_block(
+    fs: PaxosBlockFileSystem, cluster: LocalCluster, home: str
+) -> None:
+    fs.pipe_file(f"{home}/a", bytes(2500), block_size=1000, chunk_size=500, replication=3)
+    blocks = fs.locations(f"{home}/a")
+    assert [(block.offset, block.length) for block in blocks] == [
+        (0, 1000),
+        (1000, 1000),
+        (2000, 500),
+    ]
+    hosts = {node.address for node in cluster.datanodes}
+    assert all(len(set(block.hosts) & hosts) == 3 for block in blocks)
+
+
+# -- the file system itself -----------------------------------------------------------------------
+
+
+def test_the_same_cluster_and_options_are_the_same_file_system(cluster: LocalCluster) -> None:
+    first, path = fsspec.url_to_fs(f"{cluster.url}/a", replication=2)
+    second, _ = fsspec.url_to_fs(f"{cluster.url}/b", replication=2)
+    assert (first is second, path) == (True, "/a")
+    assert first is not fsspec.url_to_fs(cluster.url, replication=3)[0]
+    assert pickle.loads(pickle.dumps(first)) == first
+    assert fsspec.AbstractFileSystem.from_json(first.to_json()) is first
+    assert first.unstrip_protocol("/a") == f"{cluster.url}/a"
+
+
+def test_a_url_without_a_host_takes_the_environment(
+    fs: PaxosBlockFileSystem, cluster: LocalCluster, home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs.pipe_file(f"{home}/a", b"here")
+    monkeypatch.setenv("PAXOSBLOCK_NAMENODES", ",".join(cluster.addresses))
+    with fsspec.open(f"paxosblock://{home}/a") as file:
+        assert file.read() == b"here"
+    found, _ = fsspec.url_to_fs("paxosblock:///")
+    monkeypatch.setenv("PAXOSBLOCK_NAMENODES", "elsewhere:1")
+    assert fsspec.url_to_fs("paxosblock:///")[0].namenodes == ("elsewhere:1",)
+    assert pickle.loads(pickle.dumps(found)).namenodes == cluster.addresses
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "complaint"),
+    [
+        ("paxosblock:///a", {}, "set PAXOSBLOCK_NAMENODES"),
+        ("paxosblock://", {}, "set PAXOSBLOCK_NAMENODES"),
+        ("paxosblock://host:port/a", {}, "'port' is no port"),
+        ("paxosblock://user@host:1/a", {}, "is no HOST:PORT"),
+        (
+            "paxosblock://host:1/a",
+            {"replicaton": 2},
+            "unknown storage option 'replicaton'; did you",
+        ),
+        ("paxosblock://host:1/a", {"replication": 0}, "storage option replication = 0: expected"),
+        ("paxosblock://host:1/a", {"durability": "tape"}, 'one of "disk", "memory"'),
+        ("paxosblock://host:1/a", {"staging_ttl": "soon"}, "soon"),
+    ],
+)
+def test_a_wrong_url_or_option_is_one_line_that_says_what_is_wrong(
+    url: str, options: dict[str, object], complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PAXOSBLOCK_NAMENODES", raising=False)
+    with pytest.raises(ConfigError, match=complaint) as caught:
+        fsspec.open(url, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_namenode_is_an_error_and_never_an_empty_listing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    fs = PaxosBlockFileSystem(f"127.0.0.1:{port}", retry_for="0s", skip_instance_cache=True)
+    for verb in (fs.find, fs.exists, fs.isfile, fs.isdir, fs.cat_file, fs.ls, fs.glob, fs.du):
+        with pytest.raises(UnavailableError):
+            verb("/a*" if verb == fs.glob else "/a")
+    fs.close()
