@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from paxosblock.client.backoff import Backoff
+from paxosblock.client.nearness import is_here
 from paxosblock.client.session import Session
 from paxosblock.datanode_api import Chunks, ReadBytes
 from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, UnavailableError
@@ -128,10 +129,12 @@ class BlockReader:
         return error or UnavailableError(f"block {target.block} has no replica to read")
 
     def _candidates(self) -> list[Member]:
-        """Sound members, those first that nothing speaks against."""
+        """Sound members, those first that nothing speaks against; of those the ones near by."""
         suspected = self._session.reading.is_suspected
         sound = [member for member in self._order if member.storage not in self._corrupt]
-        return sorted(sound, key=lambda at: (suspected(at.address), not at.live))
+        return sorted(
+            sound, key=lambda at: (suspected(at.address), not at.live, not is_here(at.address))
+        )
 
     async def _read_from(self, member: Member, target: _Target) -> None:
         connection = await self._session.reading.get(member.address)

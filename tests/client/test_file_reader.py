@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from paxosblock.client import block_reader
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.errors import (
     CorruptionError,
@@ -173,6 +174,22 @@ async def test_a_datanode_that_dies_in_mid_read_is_not_noticed() -> None:
         for node in cluster.nodes[:2]:
             await cluster.kill(node)
         assert begin + await file.read() == DATA
+
+
+async def test_the_replica_on_this_machine_is_read_as_long_as_nothing_speaks_against_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with stored() as (cluster, fs):
+        near, *others = cluster.nodes
+        # All of them are on this machine; here only one of them counts as that.
+        monkeypatch.setattr(block_reader, "is_here", lambda address: address == near.address)
+        async with await fs.open("/a") as file:
+            assert await file.read() == DATA
+        assert near.reads_served
+        assert not any(node.reads_asked for node in others)
+        await cluster.kill(near)
+        async with await fs.open("/a") as file:
+            assert await file.read() == DATA
 
 
 async def test_a_silent_datanode_is_left_for_another_one() -> None:
