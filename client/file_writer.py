@@ -97,6 +97,7 @@ class AsyncFileWriter:
         self._finished_bytes = status.length  # of the blocks before the current one
         self._unsynced: list[BlockId] = []  # closed blocks that may not be on disk yet
         self._excluded: dict[StorageId, None] = {}
+        self._fewest_replicas = status.replication
         self._place = _Place()
         self._patience: Backoff | None = None
         self._progress = -1
@@ -116,6 +117,14 @@ class AsyncFileWriter:
     def closed(self) -> bool:
         """Whether `close` or `abort` was called."""
         return self._closed
+
+    @property
+    def fewest_replicas(self) -> int:
+        """Members of the block that has the fewest; what was asked for while there is no block.
+
+        A file is written with fewer than that when the cluster has no more DataNodes for it.
+        """
+        return self._fewest_replicas
 
     def tell(self) -> int:
         """Length of the file so far in bytes, flushed or not."""
@@ -332,6 +341,7 @@ class AsyncFileWriter:
             self.status.durability,
         )
         view = await self._fencing(self._session.namenodes.call(ADD_BLOCK, request))
+        self._count_replicas(len(view.members))
         block = BlockWriter(
             view,
             self._writer,
@@ -347,6 +357,17 @@ class AsyncFileWriter:
             raise
         self._previous = block.block
         return block
+
+    def _count_replicas(self, count: int) -> None:
+        """Tell, once for each loss, that a block gets fewer replicas than were asked for."""
+        if count < self._fewest_replicas:
+            self._fewest_replicas = count
+            _logger.warning(
+                "%s: a block gets only %d of %d replicas: too few DataNodes",
+                self.status.path,
+                count,
+                self.status.replication,
+            )
 
     async def _close_block(self) -> None:
         """W6 for the last block, whatever happens to its members."""

@@ -64,6 +64,11 @@ class FileWriter(io.RawIOBase):
         """The file as it was created, or as it was closed."""
         return self._file.status
 
+    @property
+    def fewest_replicas(self) -> int:
+        """See `AsyncFileWriter.fewest_replicas`."""
+        return self._file.fewest_replicas
+
     def writable(self) -> bool:
         """True."""
         return True

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
+from paxosblock.datanode.records import record_start
 from paxosblock.datanode.store import ReplicaFiles
 from paxosblock.datanode.volume import Volume
 from paxosblock.protocol.messages import (
@@ -32,6 +33,7 @@ class Block:
     """Who owns the one replica of a block that this node may have."""
 
     __slots__ = (
+        "_counted_bytes",
         "_watchers",
         "behind_bytes",
         "copying",
@@ -65,6 +67,7 @@ class Block:
         self.users = 0
         """Control requests under way."""
         self._watchers: list[asyncio.Future[None]] = []
+        self._counted_bytes = 0
 
     @property
     def vacant(self) -> bool:
@@ -125,7 +128,11 @@ class Block:
         return reply if isinstance(reply, ReadReply) else None
 
     def changed(self) -> None:
-        """Wake everyone who waits in `wait_changed`."""
+        """Count its bytes on the volume, and wake everyone who waits in `wait_changed`."""
+        log = None if self.replica is None else self.replica.log
+        size_bytes = 0 if log is None else record_start(log, len(log))
+        self.volume.used_bytes += size_bytes - self._counted_bytes
+        self._counted_bytes = size_bytes
         if self._watchers:
             watchers, self._watchers = self._watchers, []
             for watcher in watchers:

@@ -19,7 +19,7 @@ from paxosblock.datanode.reporter import Reporter, summarize
 from paxosblock.datanode.session import Session
 from paxosblock.datanode.transfer import Transfer
 from paxosblock.datanode.volume import Volume, open_volume
-from paxosblock.datanode_api import Ask, ListReplicas, Replicas, Told
+from paxosblock.datanode_api import Ask, FindReplica, ListReplicas, Replicas, Told
 from paxosblock.errors import PaxosBlockError, StorageError
 from paxosblock.logs import facts
 from paxosblock.namenode_api import StorageReport
@@ -111,6 +111,12 @@ class DataNode:
         """`LIST_REPLICAS`: everything this node holds."""
         summaries = map(summarize, self.blocks())
         return Replicas(self.name, tuple(found for found in summaries if found is not None))
+
+    async def find_replica(self, wanted: FindReplica) -> Replicas:
+        """`FIND_REPLICA`: what one storage holds of one block, if it does."""
+        block = self.find(wanted.block, wanted.storage)
+        summary = None if block is None else summarize(block)
+        return Replicas(self.name, () if summary is None else (summary,))
 
     def new_session(self) -> Session:
         """The handler of a new data stream."""

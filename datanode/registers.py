@@ -83,6 +83,7 @@ class Registers:
                 block = Block(loaded.block, volume)
                 block.replica, block.files = loaded.replica, loaded.files
                 block.corrupt = loaded.corrupt
+                block.changed()
                 other = self._blocks.setdefault(loaded.block, block)
                 if other is not block:
                     _log.error(

@@ -19,7 +19,7 @@ from aiohttp import web
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.disk import OsDisk
 from paxosblock.datanode.node import DataNode, boot_id, open_volumes
-from paxosblock.datanode_api import ACCEPT, LIST_REPLICAS
+from paxosblock.datanode_api import ACCEPT, FIND_REPLICA, LIST_REPLICAS
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE
 from paxosblock.rpc import RpcClient, RpcRouter
@@ -98,6 +98,7 @@ def _app(node: DataNode) -> web.Application:
     router = RpcRouter()
     router.register(ACCEPT.name, ACCEPT.request, node.accept)
     router.register(LIST_REPLICAS.name, LIST_REPLICAS.request, node.list_replicas)
+    router.register(FIND_REPLICA.name, FIND_REPLICA.request, node.find_replica)
     router.add_to(app)
 
     async def healthz(_: web.Request) -> web.Response:

@@ -228,5 +228,6 @@ class ControlSteps:
             return block.nack(request.up_to_generation, Reason.FENCED)
         await block.volume.run(block.volume.store.purge, block.id)
         block.replica, block.files, block.corrupt, block.synced = None, None, "", 0
+        block.changed()
         self._listener.replica_changed(block.id, block.volume.storage)
         return Deleted(block.id, block.volume.storage)

@@ -53,6 +53,8 @@ class Volume:
         self.store = ReplicaStore(disk, folder, boot)
         self.failed = ""
         """Why it is not used any more, "" while it is."""
+        self.used_bytes = 0
+        """What the block files take; the blocks keep it right (`Block.changed`)."""
         self.on_failure: Callable[[Volume], None] = lambda _: None
         self._lock = lock
         # Besides the syncs there must be threads for control steps and reads.
@@ -138,7 +140,7 @@ class Volume:
             storage=self.storage,
             capacity_bytes=room.capacity_bytes,
             free_bytes=max(room.free_bytes - reserved_bytes, 0),
-            used_bytes=room.capacity_bytes - room.free_bytes,
+            used_bytes=self.used_bytes,
             failed=failed,
         )
 

@@ -155,6 +155,14 @@ class ListReplicas:
 
 
 @dataclass(frozen=True, slots=True)
+class FindReplica:
+    """Ask for the replica of one block at one storage; answered like `ListReplicas`."""
+
+    block: BlockId
+    storage: StorageId
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaSummary:
     """A replica in a block report."""
 
@@ -166,7 +174,7 @@ class ReplicaSummary:
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """All replicas of a DataNode."""
+    """Replicas of a DataNode: all of them, or the one that was asked for."""
 
     node: str
     replicas: tuple[ReplicaSummary, ...]
@@ -174,6 +182,7 @@ class Replicas:
 
 ACCEPT = Method("acceptor", Ask, Told)
 LIST_REPLICAS = Method("replicas", ListReplicas, Replicas)
+FIND_REPLICA = Method("replica", FindReplica, Replicas)
 
 STREAM_CALLS: tuple[type, ...] = (Ask, Watch, ReadBytes, FetchChunks)
 """Requests that travel on the data stream as CALL frames (`Ask` for Create, and for tests)."""

@@ -327,7 +327,11 @@ class BadReplica:
 
 @dataclass(frozen=True, slots=True)
 class StorageReport:
-    """One volume: identity and room in bytes; a failed one says why."""
+    """One volume: identity and room in bytes; a failed one says why.
+
+    `used_bytes` is what its block files take, `free_bytes` what further ones may take. The rest of
+    its file system's `capacity_bytes` belongs to others or is kept in reserve.
+    """
 
     storage: StorageId
     capacity_bytes: int

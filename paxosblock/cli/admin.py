@@ -36,11 +36,12 @@ def report(session: Session) -> None:
       NameNode  127.0.0.1:9870  leader    term 3, commit 4711, applied 4711
       NameNode  127.0.0.1:9871  follower  term 3, commit 4711, applied 4711, 0 entries behind
       NameNode  127.0.0.1:9872  does not answer, 12 entries behind
-      DataNode  127.0.0.1:9873  live, 14 blocks, 1.2 G used, 80 G free, heard 0.4 s ago
+      DataNode  127.0.0.1:9873  live, 14 blocks, 1.2 G used, 80 G free of 99 G, heard 0.4 s ago
       12 files (1 being written), 14 blocks, 0 being recovered
 
     One NameNode's address is enough. "Behind" is what the leader knows: entries of its log that the
-    other one has not stored yet. Exit code 1 when a node does not answer or is not live.
+    other one has not stored yet. "Used" is what the blocks take; what is neither used nor free
+    belongs to others. Exit code 1 when a node does not answer or is not live.
     """
     standings = _ask_all(session)
     lag = next((seen.lag for seen in standings.values() if seen and seen.serves), {})

@@ -122,8 +122,8 @@ def status(session: Session, path: str) -> None:
 
     \b
       $ paxosblock cluster status
-      namenode-0    up    127.0.0.1:9870    process 4711    12 files (1 being written), 14 blocks
-      datanode-0    up    127.0.0.1:9871    process 4712    live, 14 blocks, 1.2 G used, 80 G free
+      namenode-0  up  127.0.0.1:9870  process 4711  12 files (1 being written), 14 blocks
+      datanode-0  up  127.0.0.1:9871  process 4712  live, 14 blocks, 1.2 G used, 80 G free of 99 G
 
     Exit code 1 when a node is down, or when the NameNode that leads does not count it as live.
     """

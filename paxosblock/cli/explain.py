@@ -10,12 +10,14 @@ import click
 from paxosblock.cli.group import Verb
 from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.text import table
+from paxosblock.cli.words import shortfall
 from paxosblock.control import call
-from paxosblock.datanode_api import LIST_REPLICAS, ListReplicas, Replicas, ReplicaSummary
+from paxosblock.datanode_api import FIND_REPLICA, FindReplica, ReplicaSummary
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode_api import (
     EXPLAIN,
     GET_FILE,
+    STAT,
     BlockExplanation,
     BlockRequest,
     Member,
@@ -26,6 +28,7 @@ from paxosblock.protocol.types import BlockId
 
 _HEAD = ("storage", "node", "state", "promised", "accepted", "chunks", "bytes", "last chunk")
 _TIMEOUT_S = 5.0
+_NOTHING = "it has no replica of this block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +42,13 @@ class ReplicaLine:
 
 @dataclass(frozen=True, slots=True)
 class BlockStory:
-    """All that is known of a block, as `--json` prints it."""
+    """All that is known of a block, as `--json` prints it.
+
+    `replication` is what its file asks for, None for a block that belongs to none.
+    """
 
     explanation: BlockExplanation
+    replication: int | None
     replicas: tuple[ReplicaLine, ...]
 
 
@@ -89,29 +96,27 @@ def _blocks(session: Session, word: str) -> tuple[BlockId, ...]:
 def _story(session: Session, block: BlockId) -> BlockStory:
     explanation = session.call(EXPLAIN, BlockRequest(block))
     lines = (_replica_line(block, member) for member in explanation.view.members)
-    return BlockStory(explanation, tuple(lines))
+    path = explanation.path
+    wanted = session.call(STAT, PathRequest(path)).replication if path else None
+    return BlockStory(explanation, wanted, tuple(lines))
 
 
 def _replica_line(block: BlockId, member: Member) -> ReplicaLine:
     if not member.address:
         return ReplicaLine(member, None, "its DataNode is not known")
     try:
-        answer = call(member.address, LIST_REPLICAS, ListReplicas(), _TIMEOUT_S)
+        wanted = FindReplica(block, member.storage)
+        found = call(member.address, FIND_REPLICA, wanted, _TIMEOUT_S).replicas
     except PaxosBlockError as error:
         return ReplicaLine(member, None, str(error))
-    replica = _find(answer, block, member)
-    return ReplicaLine(member, replica, "" if replica else "it has no replica of this block")
-
-
-def _find(answer: Replicas, block: BlockId, member: Member) -> ReplicaSummary | None:
-    for replica in answer.replicas:
-        if replica.state.block == block and replica.storage == member.storage:
-            return replica
-    return None
+    return ReplicaLine(member, found[0], "") if found else ReplicaLine(member, None, _NOTHING)
 
 
 def _lines(story: BlockStory) -> Iterator[str]:
     yield from _record_lines(story.explanation)
+    has = len(story.explanation.view.record.members)
+    if story.replication is not None and has < story.replication:
+        yield f"  {shortfall(has, story.replication)}"
     rows = [_row(line) for line in story.replicas]
     yield from (f"  {line}" for line in table(_HEAD, rows))
     history = story.explanation.history

@@ -16,6 +16,7 @@ from paxosblock.cli.fs_names import base_name, join, status_of, target_is_direct
 from paxosblock.cli.group import Verb
 from paxosblock.cli.progress import Advance, progress_bar
 from paxosblock.cli.session import Session, UserError, reason_of
+from paxosblock.cli.words import shortfall
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.namenode_api import Kind
 from paxosblock.protocol.types import Durability
@@ -67,7 +68,8 @@ def put(
       $ journalctl -f | paxosblock fs put -d - /logs/journal
 
     The file appears under its name when it is complete; with -d at once, so that others can follow
-    it while it grows. Prints nothing when it is done.
+    it while it grows. Prints nothing when it is done, but one line on standard error when the
+    cluster has too few DataNodes for the replicas that were asked for.
     """
     target = session.path(destination)
     inside = target_is_directory(session, target, destination, len(sources))
@@ -95,6 +97,9 @@ def put(
                     if directly and _pauses(stream):
                         out.hflush()
                     advance(len(piece))
+            has, asked = out.fewest_replicas, out.status.replication
+            if has < asked:
+                session.warn(wanted, f"warning: {shortfall(has, asked)}: too few DataNodes")
             session.tell({"source": source, "path": wanted, "size_bytes": out.tell()})
 
         session.for_each(sources, copy)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import click
+import msgspec
 
 from paxosblock.cli.group import Verb
 from paxosblock.cli.session import Session, UserError
@@ -16,6 +17,7 @@ from paxosblock.cli.text import human_size
 from paxosblock.errors import NotFoundError
 from paxosblock.namenode_api import (
     DELETE,
+    GET_FILE,
     LIST,
     MKDIRS,
     RENAME,
@@ -292,7 +294,8 @@ def stat(session: Session, words: tuple[str, ...]) -> None:
       regular file 1024 bytes, 3 replicas, a.log
 
     \b
-    %b bytes        %F type           %n name        %o block size   %r replicas
+    %b bytes        %F type           %n name        %o block size   %r replicas asked for
+    %m members of the block that has the fewest: less than %r while DataNodes are missing
     %u owner        %g group          %a mode (octal)                %A mode (symbolic)
     %y changed, UTC %Y the same in ms %%  a percent sign
 
@@ -305,12 +308,22 @@ def stat(session: Session, words: tuple[str, ...]) -> None:
 
     def show(written: str) -> None:
         status = status_of(session, session.path(written))
-        session.say(formatted(template, status), status)
+        has = _fewest_replicas(session, status) if session.json or "%m" in template else 0
+        fact = msgspec.to_builtins(status) | {"fewest_replicas": has}
+        session.say(formatted(template, status, has), fact)
 
     session.for_each(paths, show)
 
 
-def formatted(template: str, status: FileStatus) -> str:
+def _fewest_replicas(session: Session, status: FileStatus) -> int:
+    """Members of the block that has the fewest: fewer than `replication` is a shortfall."""
+    if status.kind is Kind.DIRECTORY:
+        return 0
+    blocks = session.call(GET_FILE, PathRequest(status.path)).blocks
+    return min((len(block.members) for block in blocks), default=status.replication)
+
+
+def formatted(template: str, status: FileStatus, fewest_replicas: int) -> str:
     """`template` with its %-letters filled in; unknown ones stay."""
     changed = datetime.fromtimestamp(status.modified_ms // 1000, UTC)
     values = {
@@ -319,6 +332,7 @@ def formatted(template: str, status: FileStatus) -> str:
         "n": base_name(status.path),
         "o": str(status.block_size),
         "r": str(status.replication),
+        "m": str(fewest_replicas),
         "u": status.owner,
         "g": status.group,
         "a": f"{status.permission:o}",

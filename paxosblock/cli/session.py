@@ -97,6 +97,12 @@ class Session:
         if self.json:
             click.echo(msgspec.json.encode(fact))
 
+    def warn(self, path: str, text: str) -> None:
+        """One line on standard error about what was done, but not as it was asked."""
+        fact = {"verb": self.verb, "path": path, "warning": text}
+        line = msgspec.json.encode(fact) if self.json else f"{self.verb}: '{path}': {text}"
+        click.echo(line, err=True)
+
     def for_each(self, items: Iterable[T], action: Callable[[T], None]) -> None:
         """Do it for every argument; one that fails is told and does not stop the others."""
         for item in items:

@@ -7,12 +7,21 @@ from paxosblock.namenode_api import ClusterStatus, NodeStatus
 
 
 def datanode_words(report: NodeStatus) -> str:
-    """State, blocks and room of a DataNode, and which of its volumes failed."""
+    """State, blocks and room of a DataNode, and which of its volumes failed.
+
+    What is neither used nor free belongs to others, or is kept in reserve.
+    """
     used = sum(volume.used_bytes for volume in report.storages)
     free = sum(volume.free_bytes for volume in report.storages)
+    capacity = sum(volume.capacity_bytes for volume in report.storages)
     failed = [f"{volume.storage}: {volume.failed}" for volume in report.storages if volume.failed]
     words = f"{report.state}, {report.blocks} blocks, {human_size(used)} used"
-    return ", ".join([words, f"{human_size(free)} free", *failed])
+    return ", ".join([words, f"{human_size(free)} free of {human_size(capacity)}", *failed])
+
+
+def shortfall(has: int, wanted: int) -> str:
+    """That a block has fewer replicas than its file asks for."""
+    return f"only {has} of {wanted} replicas"
 
 
 def cluster_words(seen: ClusterStatus) -> str:

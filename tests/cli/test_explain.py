@@ -37,6 +37,16 @@ def test_explain_shows_every_replica_of_every_block(
     assert {row.split()[1] for row in rows} == {"datanode-0", "datanode-1", "datanode-2"}
 
 
+def test_explain_says_how_many_replicas_are_missing(
+    explain: Paxosblock, client: Client, folder: str
+) -> None:
+    for name, replication in (("enough", 3), ("short", 5)):
+        with client.create(f"{folder}/{name}", replication=replication) as out:
+            out.write(b"123")
+    assert "  only" not in explain(f"{folder}/enough").out
+    assert explain(f"{folder}/short").out.splitlines()[2] == "  only 3 of 5 replicas"
+
+
 def test_explain_shows_a_block_that_is_being_written(
     explain: Paxosblock, client: Client, folder: str
 ) -> None:

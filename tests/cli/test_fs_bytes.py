@@ -88,6 +88,27 @@ def test_put_says_which_replicas_and_durability_it_wants(
     assert (status.replication, status.durability.value) == (2, "memory")
 
 
+def test_put_with_too_few_datanodes_succeeds_and_says_how_many_replicas_there_are(
+    fs: Paxosblock, client: Client, folder: str, local: Path
+) -> None:
+    result = fs("put", "--replication", "9", local, f"{folder}/a")
+    line = f"put: '{folder}/a': warning: only 3 of 9 replicas: too few DataNodes\n"
+    assert (result.code, result.out, result.err) == (0, "", line)
+    with client.open(f"{folder}/a") as file:
+        assert file.read() == local.read_bytes()
+
+
+def test_put_with_json_tells_a_shortfall_of_replicas_as_json(
+    fs: Paxosblock, folder: str, local: Path
+) -> None:
+    result = fs("put", "--json", "--replication", "4", local, f"{folder}/a")
+    assert json.loads(result.err) == {
+        "verb": "put",
+        "path": f"{folder}/a",
+        "warning": "warning: only 3 of 4 replicas: too few DataNodes",
+    }
+
+
 def test_put_reads_standard_input(cluster: LocalCluster, client: Client, folder: str) -> None:
     with start(cluster, "put", "-", f"{folder}/a") as process:
         out, err = process.communicate(DATA, timeout=60)

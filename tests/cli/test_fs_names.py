@@ -251,6 +251,16 @@ def test_stat_with_json_tells_everything(fs: Paxosblock, client: Client, folder:
     assert fact["open"] is False
 
 
+def test_stat_shows_how_many_replicas_are_missing(
+    fs: Paxosblock, client: Client, folder: str
+) -> None:
+    with client.create(f"{folder}/a", replication=5) as out:
+        out.write(b"123")
+    assert fs("stat", "%m of %r", f"{folder}/a").out == "3 of 5\n"
+    fact = json.loads(fs("stat", "--json", f"{folder}/a").out)
+    assert (fact["fewest_replicas"], fact["replication"]) == (3, 5)
+
+
 def test_stat_of_nothing_is_one_line(fs: Paxosblock) -> None:
     result = fs("stat", "/nope")
     assert (result.code, result.err) == (1, "stat: '/nope': no such file or directory\n")

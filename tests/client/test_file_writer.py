@@ -148,6 +148,18 @@ async def test_a_datanode_that_takes_no_replica_is_replaced() -> None:
         assert cluster.content("/a") == b"hello"
 
 
+async def test_fewer_replicas_than_asked_for_are_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with memory_cluster(2) as (_, fs):
+        async with await fs.create("/a", block_size=1, chunk_size=1) as out:
+            assert out.fewest_replicas == 3
+            await out.write(b"abc")
+        assert out.fewest_replicas == 2
+    warnings = [record.message for record in caplog.records]
+    assert warnings == ["/a: a block gets only 2 of 3 replicas: too few DataNodes"]
+
+
 async def test_two_of_three_datanodes_are_enough_to_go_on() -> None:
     data = os.urandom(20 * KIB)
     async with memory_cluster(3) as (cluster, fs):

@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from paxosblock import control
-from paxosblock.datanode_api import ACCEPT, LIST_REPLICAS, Ask, ListReplicas, ReadBytes
+from paxosblock.datanode_api import (
+    ACCEPT,
+    FIND_REPLICA,
+    LIST_REPLICAS,
+    Ask,
+    FindReplica,
+    ListReplicas,
+    ReadBytes,
+)
 from paxosblock.datanode_api import StorageAddress as At
 from paxosblock.protocol.messages import Finalize, RecoveryWrite
 from paxosblock.protocol.read import Version
@@ -22,6 +30,7 @@ from paxosblock.protocol.types import (
     Generation,
     Reason,
     ReplicaState,
+    StorageId,
 )
 from paxosblock.units import KIB, MIB
 from paxosblock.wire import MAX_CHUNK_BYTES, FrameKind, Header, decode_error
@@ -77,6 +86,20 @@ async def test_sigterm_closes_cleanly_and_the_next_process_goes_on(node: DataNod
     node.start()
     (found,) = control.call(node.address, LIST_REPLICAS, ListReplicas()).replicas
     assert (found.state.block, found.state.length, found.hdfs_state) == (BLOCK, 1, "rwr")
+
+
+async def test_a_node_is_asked_for_one_replica_alone(node: DataNodeProcess) -> None:
+    async with client_of(node) as client:
+        await client.create(BLOCK)
+        await client.create(BlockId(8))
+
+    def found(block: BlockId, storage: StorageId) -> list[BlockId]:
+        answer = control.call(node.address, FIND_REPLICA, FindReplica(block, storage))
+        return [replica.state.block for replica in answer.replicas]
+
+    assert found(BLOCK, node.storage) == [BLOCK]
+    assert found(BlockId(9), node.storage) == []
+    assert found(BLOCK, StorageId("another")) == []
 
 
 async def test_what_was_finalized_is_read_back_from_a_running_node(node: DataNodeProcess) -> None:
