@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Coroutine
 from copy import deepcopy
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
 from paxosblock.namenode import keys
@@ -34,18 +35,7 @@ from tests.namenode.scene import closed_file, create_request, new_catalog
 
 T = TypeVar("T")
 
-PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(
-    lambda names: "/" + "/".join(names)
-)
-OPERATIONS: st.SearchStrategy[Operation] = st.one_of(
-    st.builds(AssertAbsent, PATHS),
-    st.builds(AssertFile, PATHS, length=st.sampled_from([None, None, 0, CHUNK_BYTES])),
-    st.builds(MakeDirectory, PATHS),
-    st.builds(Rename, PATHS, PATHS, st.booleans()),
-    st.builds(Concat, PATHS, st.lists(PATHS, max_size=3).map(tuple)),
-    st.builds(Delete, PATHS, st.booleans(), st.booleans()),
-    st.builds(Marker, PATHS),
-)
+PATHS = ["/a", "/b", "/c", "/d", "/d/a", "/d/b", "/d/e", "/d/e/a", "/a/b"]
 
 
 class Refused(Exception):
@@ -150,6 +140,31 @@ class Tree:
             self.at.pop(each, None)
 
 
+def some_operation(random: Random, tree: Tree) -> Operation:
+    """An operation, mostly on what is there."""
+    files = [path for path, found in tree.at.items() if found and not found.open]
+    there = [path for path in tree.at if path != "/"]
+    some = random.choice(random.choice([files or PATHS, there or PATHS, PATHS]))
+    match random.randrange(9):
+        case 0:
+            return AssertAbsent(random.choice(PATHS))
+        case 1:
+            return AssertFile(some, length=random.choice([None, 0, CHUNK_BYTES]))
+        case 2:
+            return MakeDirectory(random.choice(PATHS))
+        case 3:
+            return Rename(some, random.choice(PATHS), random.random() < 0.5)
+        case 4:
+            return Concat(some, tuple(random.sample(PATHS, random.randint(1, 2))))
+        case 7 | 8 if len(files) > 1:
+            target, *sources = random.sample(files, random.randint(2, min(3, len(files))))
+            return Concat(target, tuple(sources))
+        case 5:
+            return Delete(some, random.random() < 0.5, random.random() < 0.5)
+        case _:
+            return Marker(random.choice(PATHS))
+
+
 class TransactMachine(RuleBasedStateMachine):
     """Runs each transaction on the catalog and on the model; both must end with the same tree."""
 
@@ -167,8 +182,18 @@ class TransactMachine(RuleBasedStateMachine):
     def run_now(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
 
-    @rule(path=PATHS, blocks=st.lists(st.integers(1, 3), max_size=3), stays_open=st.booleans())
-    def write(self, path: str, blocks: list[int], stays_open: bool) -> None:
+    @initialize()
+    def begin(self) -> None:
+        for path, blocks in (("/a", [1, 2]), ("/b", [3]), ("/d/a", []), ("/d/b", [1])):
+            self.write(path, blocks, 1)
+
+    @rule(
+        path=st.sampled_from(PATHS),
+        blocks=st.lists(st.integers(1, 3), max_size=3),
+        opened=st.integers(0, 4),
+    )
+    def write(self, path: str, blocks: list[int], opened: int) -> None:
+        stays_open = opened == 0
         tree = deepcopy(self.tree)
         try:
             tree.refuse_if(path in tree.at)
@@ -182,23 +207,32 @@ class TransactMachine(RuleBasedStateMachine):
         else:
             self.run_now(closed_file(self.catalog, path, *blocks))
 
-    @rule(
-        operations=st.lists(OPERATIONS, min_size=1, max_size=6).map(tuple),
-        fails=st.sampled_from(["", "", "before", "after"]),
-    )
-    def transact(self, operations: tuple[Operation, ...], fails: str) -> None:
+    @rule(random=st.randoms(use_true_random=True))
+    def transact(self, random: Random) -> None:
         """With a failure of the store before or after it applied, the request is sent again."""
         tree, refused = deepcopy(self.tree), False
-        try:
-            for operation in operations:
-                tree.do(operation)
-        except Refused:
-            refused = True
+        operations: list[Operation] = []
+        while len(operations) < random.randint(1, 6):
+            operation, after = some_operation(random, tree), deepcopy(tree)
+            try:
+                after.do(operation)
+            except Refused:
+                if random.random() < 0.9:
+                    continue  # so that most are applied
+                refused = True
+            else:
+                tree = after
+            operations.append(operation)
+        fails = random.choice(["", "before", "after"])
+        self.apply(tuple(operations), None if refused else tree, fails)
+
+    def apply(self, operations: tuple[Operation, ...], tree: Tree | None, fails: str) -> None:
+        """`tree` is what the model makes of it; None: it refuses."""
         version = self.version + 1
         application = ApplicationVersion("app", version, f"attempt-{version}")
         request = Transact(operations, 3, 1 << 20, Durability.DISK, application=application)
         outcome = self.send(request, fails)
-        if refused:
+        if tree is None:
             assert outcome is None, f"done, although the model refuses: {operations}"
             return
         assert outcome == TransactionOutcome(True, version), f"refused: {operations}"
@@ -253,4 +287,4 @@ class TransactMachine(RuleBasedStateMachine):
 
 
 TestTransact = TransactMachine.TestCase
-TestTransact.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestTransact.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
