@@ -14,7 +14,7 @@ from paxosblock.client.background import OtherLoop, Running
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.receipt import FlushReceipt
-from paxosblock.errors import InvalidRequestError, PaxosBlockError
+from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode_api import FileStatus
 
 if TYPE_CHECKING:
@@ -206,11 +206,8 @@ class FileWriter(io.RawIOBase):
             return
         self._handed_over.running.wait()
         handed_over, self._handed_over = self._handed_over, None
-        try:
-            handed_over.running.result()
-        except PaxosBlockError:
-            self._refused = handed_over.data[self._file.tell() - handed_over.start :]
-            raise
+        self._refused = handed_over.data[self._file.tell() - handed_over.start :]
+        handed_over.running.result()
 
     def _check_open(self) -> None:
         if self.closed:
