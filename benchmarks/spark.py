@@ -1,0 +1,282 @@
+"""How fast does Spark write, read and stream, compared with the local disk?
+
+    python -m benchmarks.spark [--mib 1024] [--rounds 2] [--cores 2]
+                               [--only write,read,commit,batch,tail]
+
+A LocalCluster with three DataNodes and a `local[cores]` Spark on the same machine. Rows are a
+bigint, a double and a string of 64 characters, 88 bytes in Arrow; MiB are of those. Paths take
+turns, and a figure is the best of the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from benchmarks.stats import latencies, machine, median, say
+from paxosblock import Client, LocalCluster
+from paxosblock.node_process import wait_until
+from paxosblock.transaction import Operation, Rename
+
+MIB = 1 << 20
+ROW_BYTES = 88
+COMMITTED_FILES = (1, 100, 1000)
+BATCHES = 12
+LINES = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run's Spark, cluster, scratch folder, rows and rounds."""
+
+    spark: SparkSession
+    cluster: LocalCluster
+    fs: Client
+    folder: Path
+    rows: int
+    rounds: int
+
+    @property
+    def mib(self) -> float:
+        """Arrow size of the rows."""
+        return self.rows * ROW_BYTES / MIB
+
+    def frame(self) -> DataFrame:
+        """The rows, made while they are written: an id, a number and 64 characters."""
+        text = sql.concat(*(sql.lpad(sql.hex("id"), 16, "0") for _ in range(4)))
+        return self.spark.range(self.rows).select("id", (sql.col("id") * 0.5).alias("half"), text)
+
+
+class Discard(DataSource):
+    """A data source that takes Arrow batches and keeps nothing: what PySpark itself costs."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` takes."""
+        return "discard"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """See the class."""
+        return _DiscardWriter()
+
+
+class _DiscardWriter(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """How long `work` takes."""
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def best(run: Run, paths: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Best seconds of each path, in turns, after one round that warms up."""
+    for work in paths.values():
+        work()
+    rounds = [{name: seconds_of(work) for name, work in paths.items()} for _ in range(run.rounds)]
+    return {name: min(each[name] for each in rounds) for name in paths}
+
+
+def tell(run: Run, question: str, seconds: dict[str, float], baseline: str) -> None:
+    """A line for each path: MiB/s, and the ratio to the baseline."""
+    for name, spent in seconds.items():
+        ratio = seconds[baseline] / spent
+        say(f"{question} {name:<34} {run.mib / spent:7.0f} MiB/s   {ratio:5.2f} of {baseline}")
+
+
+def bench_write(run: Run) -> None:
+    """The sink, against Spark's own parquet writer and against a writer that discards."""
+    run.spark.dataSource.register(Discard)
+    local = os.fspath(run.folder / "local.parquet")
+
+    def sink(file_format: str, durability: str) -> Callable[[], object]:
+        target = f"{run.cluster.url}/bench/{file_format}-{durability}"
+        frame = run.frame().write.format("paxosblock").mode("overwrite")
+        return lambda: (
+            frame.option("fileFormat", file_format).option("durability", durability).save(target)
+        )
+
+    paths = {
+        "local parquet": lambda: run.frame().write.mode("overwrite").parquet(local),
+        "scan only": lambda: run.frame().write.format("noop").mode("overwrite").save(),
+        "Arrow, discarded": lambda: run.frame().write.format("discard").mode("append").save(),
+    } | {
+        f"sink, {kind}, {durability}": sink(kind, durability)
+        for kind in ("parquet", "arrow")
+        for durability in ("disk", "memory")
+    }
+    tell(run, "write", best(run, paths), "local parquet")
+
+
+def bench_read(run: Run) -> None:
+    """The batch source, against Spark's own parquet reader."""
+    local = os.fspath(run.folder / "read.parquet")
+    run.frame().write.mode("overwrite").parquet(local)
+    for kind in ("parquet", "arrow"):
+        target = f"{run.cluster.url}/bench/read-{kind}"
+        options = {"fileFormat": kind}
+        run.frame().write.format("paxosblock").mode("overwrite").options(**options).save(target)
+
+    def total(frame: DataFrame) -> Row | None:
+        """Every column is read, and only sums leave the tasks."""
+        sums = [sql.sum("id"), sql.sum("half"), sql.sum(sql.length(frame.columns[2]))]
+        return frame.agg(*sums).first()
+
+    def source(kind: str) -> Callable[[], object]:
+        target = f"{run.cluster.url}/bench/read-{kind}"
+        reader = run.spark.read.format("paxosblock").option("fileFormat", kind)
+        return lambda: total(reader.load(target))
+
+    paths: dict[str, Callable[[], object]] = {
+        "local parquet": lambda: total(run.spark.read.parquet(local)),
+        "source, parquet": source("parquet"),
+        "source, arrow": source("arrow"),
+    }
+    tell(run, "read ", best(run, paths), "local parquet")
+
+
+def bench_commit(run: Run) -> None:
+    """One transaction that publishes so many files."""
+    for count in COMMITTED_FILES:
+        spent = []
+        for number in range(max(run.rounds, 3)):
+            work, place = f"/bench/work-{count}-{number}", f"/bench/published-{count}-{number}"
+            run.fs.mkdirs(place)
+            for file in range(count):
+                run.fs.create(f"{work}/{file}").close()
+            moves: list[Operation] = [
+                Rename(f"{work}/{file}", f"{place}/{file}") for file in range(count)
+            ]
+            name = f"bench/{count}/{number}"
+
+            def commit(moves: list[Operation] = moves, name: str = name) -> None:
+                run.fs.transact(moves, transaction=(name, 0), keep_for_s=60)
+
+            spent.append(seconds_of(commit))
+        say(f"commit of {count:>5} files   median {median(spent) * 1e3:8.1f} ms")
+
+
+def bench_batch(run: Run) -> None:
+    """A micro-batch of few rows: our sink against Spark's own file sink."""
+    lines = run.folder / "lines"
+    lines.mkdir()
+    for number in range(BATCHES):
+        (lines / f"{number}.txt").write_text("one line\n")
+    for name, kind, target in (
+        ("local parquet", "parquet", os.fspath(run.folder / "stream")),
+        ("sink, parquet", "paxosblock", f"{run.cluster.url}/bench/stream"),
+    ):
+        source = run.spark.readStream.option("maxFilesPerTrigger", 1).text(os.fspath(lines))
+        query = (
+            source.writeStream.format(kind)
+            .option("checkpointLocation", os.fspath(run.folder / f"checkpoint-{kind}"))
+            .option("path", target)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        # The first ones load classes and start workers.
+        spent = [step.batchDuration / 1e3 for step in query.recentProgress if step.numInputRows][4:]
+        say(f"micro-batch {name:<28} median {median(spent) * 1e3:6.0f} ms of {len(spent)}")
+
+
+def bench_tail(run: Run) -> None:
+    """From a line's hflush to the moment when a query that tails the file has processed it."""
+    flushed: dict[int, float] = {}
+    arrived: dict[int, float] = {}
+
+    def process(frame: DataFrame, _batch: int) -> None:
+        rows = [int(row.value) for row in frame.collect()]
+        arrived.update(dict.fromkeys(rows, time.perf_counter()))
+
+    with run.fs.create("/bench/tailed") as out:
+        source = run.spark.readStream.format("paxosblock").option("fileFormat", "text")
+        query = (
+            source.load(f"{run.cluster.url}/bench/tailed")
+            .writeStream.foreachBatch(process)
+            .option("checkpointLocation", os.fspath(run.folder / "checkpoint-tail"))
+            .start()
+        )
+        for line in range(LINES):
+            out.write(f"{line}\n".encode())
+            flushed[line] = time.perf_counter()
+            out.hflush()
+            wait_until(lambda: len(arrived) == len(flushed), 60, f"line {line} did not arrive")
+        query.stop()
+    warm = [arrived[line] - flushed[line] for line in range(LINES // 3, LINES)]
+    say(latencies("hflush to processed by a tailing query", warm))
+
+
+BENCHMARKS = {
+    "write": bench_write,
+    "read": bench_read,
+    "commit": bench_commit,
+    "batch": bench_batch,
+    "tail": bench_tail,
+}
+
+
+def session(cores: int) -> SparkSession:
+    """A quiet Spark of this process."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.fspath(Path(__file__).parent.parent)
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder.appName("benchmark").master(f"local[{cores}]")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "2g",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": str(cores),
+    }.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.spark",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--mib", type=int, default=1024, help="Arrow size of what is written")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--cores", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("--only", default=",".join(BENCHMARKS), help="a list of these")
+    given = parser.parse_args()
+    say(f"{machine()}, pyspark {pyspark.__version__}, pyarrow {pa.__version__}")
+    folder = Path(tempfile.mkdtemp(prefix="benchmark-spark-"))
+    spark = session(given.cores)
+    try:
+        with LocalCluster(datanodes=3) as cluster, Client(cluster.url) as fs:
+            rows = given.mib * MIB // ROW_BYTES
+            run = Run(spark, cluster, fs, folder, rows, given.rounds)
+            for name in given.only.split(","):
+                BENCHMARKS[name](run)
+    finally:
+        spark.stop()
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
