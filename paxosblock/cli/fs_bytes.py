@@ -1,4 +1,4 @@
-"""The verbs of `paxosblock fs` that carry bytes: put, get, cat, head, tail."""
+"""The verbs of `paxosblock fs` that carry bytes: put, append, get, cat, head, tail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from paxosblock.protocol.types import Durability
 
 if TYPE_CHECKING:
     from paxosblock.client import Client
-    from paxosblock.client.sync_files import FileReader
+    from paxosblock.client.sync_files import FileReader, FileWriter
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
 END_BYTES: Final = 1024
@@ -122,7 +122,7 @@ def _local_source(source: str) -> Iterator[tuple[BinaryIO, int | None]]:
         yield sys.stdin.buffer, None
         return
     if os.path.isdir(source):
-        raise UserError(source, "is a directory (put copies files)")
+        raise UserError(source, "is a directory (only files are copied)")
     with open(source, "rb") as stream:
         yield stream, os.fstat(stream.fileno()).st_size
 
@@ -153,6 +153,50 @@ def _pieces(stream: BinaryIO) -> Iterator[bytes]:
 def _pauses(stream: BinaryIO) -> bool:
     """Whether there is nothing to read right now, as in a pipe that waits for its writer."""
     return not select.select([stream], [], [], 0)[0]
+
+
+# --- append --------------------------------------------------------------------------------------
+
+
+@click.command(cls=Verb)
+@click.argument("sources", nargs=-1, required=True, metavar="LOCAL...")
+@click.argument("destination", metavar="PATH")
+@click.pass_obj
+def append(session: Session, sources: tuple[str, ...], destination: str) -> None:
+    """Add local files to the end of a file; - is standard input.
+
+    \b
+      $ paxosblock fs append a.log b.log /logs/all.log
+      $ journalctl -f | paxosblock fs append - /logs/journal
+
+    A file that does not exist is made. What was written can be read at once; when something fails,
+    what was written until then stays. Prints nothing when it is done.
+    """
+    path = session.path(destination)
+    with session.client() as client, _opened_at_end(client, path) as out:
+
+        def copy(source: str) -> None:
+            start = out.tell()
+            with (
+                _local_source(source) as (stream, size_bytes),
+                progress_bar(source, size_bytes, wanted=not session.json) as advance,
+            ):
+                for piece in _pieces(stream):
+                    out.write(piece)
+                    if _pauses(stream):
+                        out.hflush()
+                    advance(len(piece))
+            session.tell({"source": source, "path": path, "size_bytes": out.tell() - start})
+
+        session.for_each(sources, copy)
+
+
+def _opened_at_end(client: Client, path: str) -> FileWriter:
+    """The file, or a new one; as hdfs."""
+    try:
+        return client.append(path)
+    except NotFoundError:
+        return client.create(path, parent_must_exist=True)
 
 
 # --- get -----------------------------------------------------------------------------------------

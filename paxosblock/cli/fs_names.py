@@ -1,4 +1,4 @@
-"""The verbs of `paxosblock fs` that only ask the NameNode: ls, mkdir, rm, mv, stat."""
+"""The verbs of `paxosblock fs` that only ask the NameNode: ls, mkdir, rm, mv, concat, stat."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.text import human_size
 from paxosblock.errors import NotFoundError
 from paxosblock.namenode_api import (
+    CONCAT,
     DELETE,
     GET_FILE,
     LIST,
     MKDIRS,
     RENAME,
     STAT,
+    ConcatFiles,
     DeletePath,
     FileStatus,
     Kind,
@@ -278,6 +280,26 @@ def target_is_directory(session: Session, target: str, written: str, count: int)
     if count > 1 or written.endswith("/"):
         raise UserError(written, "no such directory")
     return False
+
+
+# --- concat --------------------------------------------------------------------------------------
+
+
+@click.command(cls=Verb)
+@click.argument("target")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.pass_obj
+def concat(session: Session, target: str, sources: tuple[str, ...]) -> None:
+    """Move what is in the SOURCE files, in order, to the end of TARGET, in one step.
+
+    \b
+      $ paxosblock fs concat /logs/all.log /logs/monday.log /logs/tuesday.log
+
+    No byte is copied. All files are there before and none is being written; the sources are gone
+    afterwards. Prints nothing when it is done.
+    """
+    request = ConcatFiles(session.path(target), tuple(map(session.path, sources)))
+    session.tell(session.call(CONCAT, request))
 
 
 # --- stat ----------------------------------------------------------------------------------------

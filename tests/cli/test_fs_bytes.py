@@ -1,4 +1,4 @@
-"""`paxosblock fs` where bytes are carried: put, get, cat, head, tail."""
+"""`paxosblock fs` where bytes are carried: put, append, get, cat, head, tail."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_an_interrupted_put_leaves_nothing(
     ("source", "target", "line"),
     [
         ("nope", "/a", "put: 'nope': no such file or directory\n"),
-        (".", "/a", "put: '.': is a directory (put copies files)\n"),
+        (".", "/a", "put: '.': is a directory (only files are copied)\n"),
         ("local.bin", "/no/where", "put: '{0}/no': no such file or directory\n"),
         ("local.bin", "/no/", "put: '{0}/no/': no such directory\n"),
         ("-", "", "put: '{0}': is a directory: standard input needs a file name\n"),
@@ -214,6 +214,65 @@ def test_an_empty_file_goes_there_and_back(
     assert fs("get", f"{folder}/empty", tmp_path / "back").code == 0
     assert (tmp_path / "back").read_bytes() == b""
     assert fs("cat", f"{folder}/empty").out == ""
+
+
+# --- append --------------------------------------------------------------------------------------
+
+
+def test_append_adds_files_to_the_end_of_one(
+    fs: Paxosblock, client: Client, folder: str, local: Path
+) -> None:
+    other = local.with_name("other")
+    other.write_bytes(b"other")
+    make(client, f"{folder}/a", b"first, ")
+    result = fs("append", other, local, f"{folder}/a")
+    assert (result.code, result.out, result.err) == (0, "", "")
+    assert read(client, f"{folder}/a") == b"first, other" + DATA
+
+
+def test_append_makes_a_file_that_does_not_exist(
+    fs: Paxosblock, client: Client, folder: str, local: Path
+) -> None:
+    assert fs("-append", local, f"{folder}/new").code == 0
+    assert read(client, f"{folder}/new") == DATA
+
+
+def test_append_of_standard_input_is_read_while_it_goes_on(
+    cluster: LocalCluster, client: Client, folder: str
+) -> None:
+    make(client, f"{folder}/a", b"before, ")
+    appending = start(cluster, "append", "-", f"{folder}/a")
+    assert appending.stdin is not None
+    appending.stdin.write(b"piped")
+    appending.stdin.flush()
+    wait_until(lambda: read(client, f"{folder}/a") == b"before, piped")
+    out, err = appending.communicate(b", end", timeout=30)
+    assert (appending.returncode, out, err) == (0, b"", b"")
+    assert read(client, f"{folder}/a") == b"before, piped, end"
+
+
+def test_append_tells_json_how_much_of_which_file(
+    fs: Paxosblock, client: Client, folder: str, local: Path
+) -> None:
+    make(client, f"{folder}/a", b"first")
+    told = json.loads(fs("append", "--json", local, f"{folder}/a").out)
+    assert told == {"source": str(local), "path": f"{folder}/a", "size_bytes": len(DATA)}
+
+
+def test_append_to_what_cannot_be_appended_to_is_one_line(
+    fs: Paxosblock, client: Client, folder: str, local: Path
+) -> None:
+    result = fs("append", local, folder)
+    assert (result.code, result.err) == (1, f"append: '{folder}': is a directory\n")
+    with client.create(f"{folder}/open"):
+        result = fs("append", local, f"{folder}/open")
+    assert result.code == 1
+    assert result.err.startswith(f"append: '{folder}/open': is being written by ")
+    result = fs("append", local.with_name("nope"), f"{folder}/b")
+    assert (result.code, result.err) == (
+        1,
+        f"append: '{local.with_name('nope')}': no such file or directory\n",
+    )
 
 
 # --- get -----------------------------------------------------------------------------------------

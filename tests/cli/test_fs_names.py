@@ -1,4 +1,4 @@
-"""`paxosblock fs` where only names are concerned: ls, mkdir, rm, mv, stat."""
+"""`paxosblock fs` where only names are concerned: ls, mkdir, rm, mv, concat, stat."""
 
 from __future__ import annotations
 
@@ -225,6 +225,32 @@ def test_mv_tells_each_source_that_is_missing(fs: Paxosblock, client: Client, fo
     result = fs("mv", f"{folder}/a", f"{folder}/b", f"{folder}/d")
     assert (result.code, result.err) == (1, f"mv: '{folder}/a': no such file or directory\n")
     assert client.exists(f"{folder}/d/b")
+
+
+# --- concat --------------------------------------------------------------------------------------
+
+
+def test_concat_joins_files_in_order(fs: Paxosblock, client: Client, folder: str) -> None:
+    for name in "abc":
+        make(client, f"{folder}/{name}", name.encode())
+    result = fs("-concat", f"{folder}/a", f"{folder}/c", f"{folder}/b")
+    assert (result.code, result.out, result.err) == (0, "", "")
+    assert [entry.path for entry in client.list(folder)] == [f"{folder}/a"]
+    with client.open(f"{folder}/a") as file:
+        assert file.read() == b"acb"
+
+
+def test_concat_that_is_refused_is_one_line_and_changes_nothing(
+    fs: Paxosblock, client: Client, folder: str
+) -> None:
+    make(client, f"{folder}/a", b"a")
+    make(client, f"{folder}/b", b"b")
+    result = fs("concat", f"{folder}/a", f"{folder}/b", f"{folder}/nope")
+    assert (result.code, result.err) == (
+        1,
+        f"concat: '{folder}/nope': no such file or directory\n",
+    )
+    assert (client.stat(f"{folder}/a").length, client.stat(f"{folder}/b").length) == (1, 1)
 
 
 # --- stat ----------------------------------------------------------------------------------------
