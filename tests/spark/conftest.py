@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from paxosblock import Client, LocalCluster
+from tests.spark.faulty import FaultySource
 from tests.spark.reading import Place
 
 _numbers = itertools.count()
@@ -44,7 +45,9 @@ def spark_session(name: str, repository: Path) -> SparkSession:
         .config("spark.driver.extraJavaOptions", QUICK_START)
         .config("spark.sql.session.timeZone", "UTC")
     )
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    session.dataSource.register(FaultySource)
+    return session
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -19,6 +20,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from paxosblock.client.spark.datasource import PaxosBlockDataSource
+
+DRIVER_GROUP = "TESTS_SPARK_DRIVER_GROUP"
+"""Environment of a driver that may be killed: its process group."""
 
 ROWS_BEFORE = 10_000
 """Rows that reach the writer before a fault "mid-write": one batch of Spark's."""
@@ -83,7 +87,9 @@ def exiting(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def killing(batches: Iterator[pa.RecordBatch], pid: int) -> Iterator[pa.RecordBatch]:
     """The first batch, then the end of a node, then the rest."""
     yield next(batches)
-    os.kill(pid, signal.SIGKILL)
+    command = Path(f"/proc/{pid}/cmdline")
+    if command.exists() and b"paxosblock" in command.read_bytes():  # each batch comes here
+        os.kill(pid, signal.SIGKILL)
     yield from batches
 
 
@@ -133,5 +139,5 @@ class FaultyStreamWriter(DataSourceStreamArrowWriter):
 
 
 def kill_driver() -> None:
-    """SIGKILL for the whole session of this process: the driver, its JVM and all workers."""
-    os.killpg(os.getpgid(0), signal.SIGKILL)
+    """SIGKILL for the driver and its JVM, which are one process group, at the same moment."""
+    os.killpg(int(os.environ[DRIVER_GROUP]), signal.SIGKILL)

@@ -16,7 +16,7 @@ from paxosblock.client.spark.attempts import Attempt
 from paxosblock.client.spark.options import Use, parse_options
 from paxosblock.client.spark.sink import SUCCESS, BatchWriter, make_writer
 from paxosblock.errors import FencedError, NotFoundError
-from tests.spark.faulty import ROWS_BEFORE, FaultySource
+from tests.spark.faulty import ROWS_BEFORE
 from tests.spark.reading import Place
 
 ROWS = 3 * ROWS_BEFORE
@@ -26,7 +26,6 @@ IDS = StructType([StructField("id", LongType())])
 @pytest.fixture
 def frame(spark: SparkSession) -> DataFrame:
     """Three partitions, each with more rows than are written before a fault."""
-    spark.dataSource.register(FaultySource)
     return spark.range(0, 3 * ROWS, 1, numPartitions=3)
 
 

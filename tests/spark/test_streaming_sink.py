@@ -21,7 +21,6 @@ from paxosblock.client.spark.options import Use, parse_options
 from paxosblock.client.spark.streaming_sink import Batch, StreamWriter, make_stream_writer
 from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError
 from paxosblock.spark import published_batch
-from tests.spark.faulty import FaultySource
 from tests.spark.reading import Place
 
 LINES = 20
@@ -69,7 +68,6 @@ class Feed:
 @pytest.fixture
 def feed(spark: SparkSession, tmp_path: Path) -> Feed:
     """Nothing in it yet."""
-    spark.dataSource.register(FaultySource)
     return Feed(spark, tmp_path)
 
 
