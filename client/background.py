@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import os
+import sys
 import threading
 from collections.abc import Coroutine
 from typing import Any, Final, Generic, TypeVar
@@ -32,9 +33,11 @@ class OtherLoop:
     @property
     def usable(self) -> bool:
         """Whether coroutines can be run from here: the loop was not stopped, this process did not
-        fork since, and this is not the loop's own thread, which would wait for itself.
+        fork since and does not end (what is collected then finds no other thread running), and this
+        is not the loop's own thread, which would wait for itself.
         """
-        return not (self.forked or self._loop.is_closed() or self._is_own_thread())
+        stopped = self.forked or self._loop.is_closed() or sys.is_finalizing()
+        return not (stopped or self._is_own_thread())
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Running[T]:
         """Start `work` and do not wait for it.

@@ -73,6 +73,11 @@ def test_importing_the_facade_loads_no_network_stack_and_no_codec() -> None:
     )
 
 
+@pytest.mark.parametrize("statement", ["import paxosblock", "from paxosblock import Client"])
+def test_only_who_asks_for_the_fsspec_file_system_loads_fsspec(statement: str) -> None:
+    assert imported_by(statement) & {"fsspec", "pandas", "pyarrow"} == set()
+
+
 def test_the_facade_names_what_it_can_load() -> None:
     assert set(paxosblock.__all__) <= set(dir(paxosblock))
 

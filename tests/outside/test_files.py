@@ -408,6 +408,18 @@ print(fs.cat_file(f"{path}/b").decode())
     assert run(script, cluster.url + home) == "This class is not fork-safe\nparent child\n"
 
 
+def test_a_program_ends_also_with_a_file_open(cluster: LocalCluster, home: str) -> None:
+    """It did not: the file was collected when no other thread ran any more, and waited for one."""
+    script = """
+import fsspec, sys
+fs, path = fsspec.url_to_fs(sys.argv[1])
+fs.pipe_file(f"{path}/a", b"hello")
+file = fs.open(f"{path}/a")
+print(file.read())
+"""
+    assert run(script, cluster.url + home) == "b'hello'\n"
+
+
 def test_a_file_of_any_size_needs_little_memory(cluster: LocalCluster, home: str) -> None:
     """256 MiB in blocks of 128 MiB: written and read with less than 64 MiB above the start."""
     script = """
