@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-OPERATIONS_MAX = 10_000
+OPERATIONS_MAX = 4096
 """Operations of one transaction."""
 BLOCKS_MOVED_MAX = 4096
 """Blocks that the concats of one transaction move, all together."""
