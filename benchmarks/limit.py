@@ -5,6 +5,11 @@ its payload; a receiver checks its CRC32C, appends it to a file with `pwrite` an
 bytes, after `fdatasync` when asked to. No consensus, no event loop, no error handling: what is left
 out here is what paxosblock adds, and a benchmark of paxosblock states its ratio to this.
 
+It works on as many different bytes as we do: receivers keep every file until the round is over, and
+the file that is read is as long as what is read of it. Memory that is used again and again is warm
+and partly in the processor's cache; new memory is neither, and a virtual machine often has to ask
+its host for it.
+
 `python -m benchmarks.limit` prints a table.
 """
 
@@ -12,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import socket
 import struct
@@ -115,9 +121,9 @@ def measure_read_limit(
     chunk_bytes: int, total_bytes: int, window: int = 4, folder: Path | None = None
 ) -> ReadLimit:
     """Read `total_bytes` from one sender, asking for `window` chunks ahead."""
-    with _peers("serve", 1, folder) as (sock,):
-        _read_chunks(sock, chunk_bytes, FILE_BYTES // chunk_bytes, window)
-        count = max(window, total_bytes // chunk_bytes)
+    count = max(window, total_bytes // chunk_bytes)
+    with _peers("serve", 1, folder, count * chunk_bytes) as (sock,):
+        _read_chunks(sock, chunk_bytes, count, window)
         started = time.perf_counter()
         _read_chunks(sock, chunk_bytes, count, window)
         elapsed = time.perf_counter() - started
@@ -168,11 +174,10 @@ def _await_acks(sockets: Sequence[socket.socket], index: int) -> None:
 
 def _read_chunks(sock: socket.socket, chunk_bytes: int, count: int, window: int) -> None:
     buffer = memoryview(bytearray(chunk_bytes))
-    chunks_per_file = FILE_BYTES // chunk_bytes
     asked = 0
     for index in range(count):
         while asked < min(count, index + window):
-            sock.sendall(_ASK.pack(asked % chunks_per_file * chunk_bytes, chunk_bytes))
+            sock.sendall(_ASK.pack(asked * chunk_bytes, chunk_bytes))
             asked += 1
         _fill(sock, buffer)
         crc32c(buffer)
@@ -188,13 +193,16 @@ def _fill(sock: socket.socket, buffer: memoryview) -> None:
 
 
 @contextlib.contextmanager
-def _peers(role: str, count: int, folder: Path | None) -> Iterator[list[socket.socket]]:
+def _peers(
+    role: str, count: int, folder: Path | None, file_bytes: int = 0
+) -> Iterator[list[socket.socket]]:
     """Sockets to `count` new processes in `role`, which end with the block."""
+    command = (sys.executable, "-m", "benchmarks.limit")
     with tempfile.TemporaryDirectory(dir=folder) as directory, contextlib.ExitStack() as stack:
         sockets = []
         for number in range(count):
             process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.limit", role, f"{directory}/{number}"],
+                [*command, role, f"{directory}/{number}", f"--bytes={file_bytes}"],
                 stdout=subprocess.PIPE,
                 cwd=Path(__file__).parent.parent,
             )
@@ -235,11 +243,13 @@ def _accept() -> socket.socket:
     return sock
 
 
-def _receive(path: Path) -> None:
-    """Write what comes to files at `path` until the sender is gone."""
+def _receive(folder: Path) -> None:
+    """Write what comes to files in `folder` until the sender is gone."""
+    folder.mkdir()
     sock = _accept()
     buffer = memoryview(bytearray(64 * KIB))
-    file, position = _new_file(path), 0
+    names = itertools.count()
+    file, position = _new_file(folder / str(next(names))), 0
     while header := sock.recv(_HEADER.size, socket.MSG_WAITALL):
         size, crc, index, sync = _HEADER.unpack(header)
         if size > len(buffer):
@@ -249,7 +259,7 @@ def _receive(path: Path) -> None:
         assert crc32c(payload) == crc
         if position + size > FILE_BYTES:
             os.close(file)
-            file, position = _new_file(path), 0
+            file, position = _new_file(folder / str(next(names))), 0
         os.pwrite(file, payload, position)
         position += size
         if sync:
@@ -258,15 +268,15 @@ def _receive(path: Path) -> None:
 
 
 def _new_file(path: Path) -> int:
-    path.unlink(missing_ok=True)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
-def _serve(path: Path) -> None:
+def _serve(path: Path, file_bytes: int) -> None:
     """Send the parts of a file that are asked for until the reader is gone."""
     file = _new_file(path)
-    for _ in range(FILE_BYTES // MIB):
-        os.write(file, os.urandom(MIB))
+    piece = os.urandom(MIB)
+    for position in range(0, file_bytes, MIB):
+        os.pwrite(file, piece, position)
     sock = _accept()
     while ask := sock.recv(_ASK.size, socket.MSG_WAITALL):
         offset, left = _ASK.unpack(ask)
@@ -305,13 +315,14 @@ def main() -> None:
     """Print the table; the other roles are for the processes that it starts."""
     parser = argparse.ArgumentParser(description="the bare-socket limit of this machine")
     parser.add_argument("role", nargs="?", choices=["table", "receive", "serve"], default="table")
-    parser.add_argument("path", nargs="?", type=Path, help="folder (table) or file for the bytes")
+    parser.add_argument("path", nargs="?", type=Path, help="folder, or file (serve)")
+    parser.add_argument("--bytes", type=int, default=0, help="length of the file (serve)")
     arguments = parser.parse_args()
     match arguments.role:
         case "receive":
             _receive(arguments.path)
         case "serve":
-            _serve(arguments.path)
+            _serve(arguments.path, arguments.bytes)
         case _:
             _print_table(arguments.path)
 
