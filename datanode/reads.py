@@ -125,6 +125,8 @@ class Reader:
         begin, end = record_start(log, first), record_start(log, stop)
         try:
             async with self._loads:
+                if block.files is not files:  # closed, or moved, while this waited for its turn
+                    return None
                 records = await _read(block, files, begin, end, names)
         except (CorruptionError, StorageError) as error:
             block.volume.check()

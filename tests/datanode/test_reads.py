@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock.calls import Bulk
+from paxosblock.datanode.reads import MAX_LOADS
 from paxosblock.datanode_api import Chunks, FetchChunks, ReadBytes, Told, Watch
 from paxosblock.errors import CorruptionError
 from paxosblock.protocol.messages import Delete, Deleted, Finalized, LastVote, Nack, Read
@@ -84,6 +85,22 @@ async def test_an_unfinalized_prefix_is_served_while_the_block_grows(tmp_path: P
             Chunks(0, 0, 2, 200),
             frame(0)[1] + frame(1)[1],
         )
+
+
+async def test_a_block_that_is_finalized_while_its_read_waits_for_its_turn_is_served(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as node:
+        await node.create()
+        await node.write(3)
+        for _ in range(MAX_LOADS):
+            await node.reader._loads.acquire()
+        prefix = Version(Generation(0), NO_GENERATION, 3)
+        waiting = asyncio.create_task(read(node, 0, 300, prefix))
+        await wait_until_async(lambda: bool(node.reader._loads._waiters))
+        await node.finalize(1, [name(i) for i in range(3)])
+        node.reader._loads.release()
+        assert (await waiting)[0].count == 3
 
 
 @pytest.mark.parametrize("position", [3, 20, 60, 147])
