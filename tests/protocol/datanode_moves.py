@@ -121,7 +121,9 @@ def _delivered(
         name = model.storages[at]
         oracle.demand(name not in world.record.value.members, "D7 a member lost its replica", name)
     if isinstance(request, RecoveryWrite) and replica is not None:
-        is_member = model.storages[at] in request.members
+        # Who is no member any more may be deleted and vote again: not another vote.
+        counted = (request.members, world.record.value.members)
+        is_member = all(model.storages[at] in members for members in counted)
         chunks = content(replica.log)
         history = model.cell(oracle.note_accepted(history.value, request, chunks, is_member))
     elif isinstance(outcome.reply, Vote):

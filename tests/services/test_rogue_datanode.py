@@ -22,8 +22,8 @@ CHUNK = 16 * KIB
 PATIENCE = ClientConfig(
     chunk_size_bytes=CHUNK,
     block_size_bytes=10 * CHUNK,
-    vote_timeout_s=0.5,
-    rpc_timeout_s=1.0,
+    vote_timeout_s=1.0,
+    rpc_timeout_s=2.0,
     retry_for_s=20.0,
 )
 
