@@ -52,12 +52,16 @@ class Progress:
 
     @classmethod
     def parse(cls, offset: dict[str, Any], path: str) -> Progress:
-        """What `asdict` made of one. Raises InvalidRequestError when it is of another source."""
+        """What `offset` made of one. Raises InvalidRequestError when it is of another source."""
         if "directory_id" not in offset:
             raise InvalidRequestError(
                 f"'{path}': is a directory, but the checkpoint is of a stream of a file", path=path
             )
         return cls(**{**offset, "pending": tuple(offset["pending"])})
+
+    def offset(self) -> dict[str, Any]:
+        """As Spark keeps it: as JSON."""
+        return {**asdict(self), "pending": list(self.pending)}
 
     @property
     def key(self) -> tuple[int, str]:
@@ -145,7 +149,7 @@ class GrowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         """Before the first file."""
-        return asdict(Progress(self._directory_id()))
+        return Progress(self._directory_id()).offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The option `maxFilesPerTrigger` or `maxBytesPerTrigger`."""
@@ -168,7 +172,7 @@ class GrowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = self._next(at, limit)
             now = time.monotonic()
             if end != at or self._goal is not None or now >= deadline:
-                return asdict(end)
+                return end.offset()
             time.sleep(min(max(POLL_S, 4 * (now - begun)), deadline - now))
 
     def _next(self, at: Progress, limit: ReadLimit) -> Progress:
@@ -190,7 +194,7 @@ class GrowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Everything that was there at the last look: what a query's progress shows."""
-        return None if self._latest is None else asdict(self._latest)
+        return None if self._latest is None else self._latest.offset()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """From now on no more files appear."""

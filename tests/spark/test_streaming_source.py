@@ -3,6 +3,7 @@ grows; stopped and started again, and what must fail."""
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter
@@ -22,6 +23,8 @@ from paxosblock.client.spark.tail import WAIT_S, TailReader
 from paxosblock.client.url import parse_url
 from paxosblock.errors import ConfigError, InvalidRequestError, NotFoundError
 from paxosblock.transaction import MakeDirectory, Rename
+
+Offset = dict[str, Any]
 
 
 def path_of(url: str) -> str:
@@ -113,12 +116,42 @@ def test_no_line_is_lost_or_repeated_over_restarts_whatever_the_limit(
     assert copied.lines() == Counter(lines)
 
 
-def test_the_last_line_of_a_closed_file_needs_no_end(
+def test_progress_tells_how_far_a_stream_is_behind(
     spark: SparkSession, fs: Client, folder: str, copied: Copied
 ) -> None:
-    put(fs, path_of(folder), "one\ntwo")
-    copied.run(stream(spark, folder))
-    assert copied.lines() == Counter(["one", "two"])
+    put(fs, path_of(folder), "1234567\n" * 3)
+    query = copied.run(stream(spark, folder, maxBytesPerTrigger=8))
+    seen = [json.loads(each.json)["sources"][0] for each in query.recentProgress]
+    read = [each for each in seen if each["numInputRows"]]
+    assert [each["endOffset"]["offset"] for each in read] == [8, 16, 24]
+    assert [each["latestOffset"]["offset"] for each in read] == [24, 24, 24]
+
+
+def test_a_batch_that_failed_is_read_again_with_the_same_rows_though_more_came(
+    spark: SparkSession, fs: Client, folder: str, tmp_path: Path
+) -> None:
+    seen: list[list[str]] = []
+
+    def fail_once(batch: DataFrame, _: int) -> None:
+        seen.append(sorted(row.value for row in batch.collect()))
+        if len(seen) == 1:
+            raise RuntimeError("the first time")
+
+    def run() -> None:
+        writer = stream(spark, folder).writeStream.foreachBatch(fail_once)
+        checkpoint = str(tmp_path / "checkpoint")
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    with fs.create(path_of(folder)) as out:
+        out.write(b"one\ntwo\nthr")
+        out.hflush()
+        with pytest.raises(StreamingQueryException, match="the first time"):
+            run()
+        out.write(b"ee\n")
+        out.hflush()
+        run()
+    assert seen == [["one", "two"], ["one", "two"], ["three"]]
 
 
 def test_a_stream_fails_when_its_file_is_replaced(
@@ -131,17 +164,6 @@ def test_a_stream_fails_when_its_file_is_replaced(
     with pytest.raises(StreamingQueryException, match="was replaced by another file; 4 bytes"):
         copied.run(stream(spark, folder))
     assert copied.lines() == Counter(["one"])
-
-
-def test_a_stream_fails_when_its_path_is_a_directory_now(
-    spark: SparkSession, fs: Client, folder: str, copied: Copied
-) -> None:
-    put(fs, path_of(folder), "one\n")
-    copied.run(stream(spark, folder))
-    fs.delete(path_of(folder))
-    put(fs, f"{path_of(folder)}/file", "one\n")
-    with pytest.raises(StreamingQueryException, match="the checkpoint is of a stream of a file"):
-        copied.run(stream(spark, folder))
 
 
 # -- what Spark asks the driver's side, without Spark ---------------------------------------------
@@ -161,6 +183,89 @@ def reader_of(url: str, **options: object) -> Any:
     texts = {name: str(value) for name, value in options.items()}
     source = PaxosBlockDataSource({"path": url, "fileFormat": "text", **texts})
     return source.streamReader(source.schema())
+
+
+def read_now(url: str, at: Offset | None = None, **options: str) -> tuple[list[Any], Offset]:
+    """All lines from an offset on that are there now, as `availableNow` reads them; and the end."""
+    reader = reader_of(url, **options)
+    start = reader.initialOffset() if at is None else at
+    reader.prepareForTriggerAvailableNow()
+    lines: list[Any] = []
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
+        for partition in reader.partitions(start, end):
+            lines += [line for batch in reader.read(partition) for line in batch[0].to_pylist()]
+        start = json.loads(json.dumps(end))  # as a checkpoint keeps it
+    reader.stop()
+    return lines, start
+
+
+def test_the_last_line_of_a_closed_file_needs_no_end(fs: Client, folder: str) -> None:
+    with fs.create(path_of(folder)) as out:
+        out.write(b"one\ntwo")
+        out.hflush()
+        lines, at = read_now(folder)
+        assert lines == ["one"]
+    assert read_now(folder, at)[0] == ["two"]
+
+
+def test_the_header_of_a_csv_file_that_grows_is_no_row(fs: Client, folder: str) -> None:
+    with fs.create(path_of(folder)) as out:
+        out.write(b"n,m\n1,2\n")
+        out.hflush()
+        rows, at = read_now(folder, fileFormat="csv", header="true")
+        assert rows == [1]
+        out.write(b"3,4\n")
+        out.hflush()
+        assert read_now(folder, at, fileFormat="csv", header="true")[0] == [3]
+
+
+def test_a_stream_fails_when_its_path_is_of_another_kind_now(fs: Client, folder: str) -> None:
+    put(fs, f"{path_of(folder)}/a", "1\n")
+    _, of_directory = read_now(folder)
+    _, of_file = read_now(f"{folder}/a")
+    with pytest.raises(InvalidRequestError, match="the checkpoint is of a stream of a file"):
+        read_now(folder, of_file)
+    with pytest.raises(InvalidRequestError, match="the checkpoint is of a stream of a directory"):
+        read_now(f"{folder}/a", of_directory)
+
+
+def test_a_stream_fails_when_its_directory_is_replaced(fs: Client, folder: str) -> None:
+    put(fs, f"{path_of(folder)}/a", "1\n")
+    _, at = read_now(folder)
+    fs.delete(path_of(folder), recursive=True)
+    put(fs, f"{path_of(folder)}/a", "2\n")
+    with pytest.raises(NotFoundError, match="is another directory than the one"):
+        read_now(folder, at)
+
+
+def test_a_file_that_vanishes_before_its_batch_is_done_fails_the_stream(
+    fs: Client, folder: str
+) -> None:
+    for name in "ab":
+        put(fs, f"{path_of(folder)}/{name}", f"{name}\n")
+    reader = reader_of(folder)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    fs.delete(f"{path_of(folder)}/a")
+    with pytest.raises(NotFoundError, match="1 of the 2 files of this micro-batch"):
+        reader.partitions(start, end)
+    reader.stop()
+
+
+def test_what_comes_after_an_available_now_began_is_left_for_the_next(
+    fs: Client, folder: str
+) -> None:
+    with fs.create(f"{path_of(folder)}/log") as out:
+        out.write(b"1\n")
+        out.hflush()
+        tail, directory = reader_of(f"{folder}/log"), reader_of(folder)
+        for reader in (tail, directory):
+            reader.prepareForTriggerAvailableNow()
+        out.write(b"2\n")
+    put(fs, f"{path_of(folder)}/new", "3\n")
+    assert tail.latestOffset(tail.initialOffset(), ReadAllAvailable())["offset"] == 2
+    end = directory.latestOffset(directory.initialOffset(), ReadAllAvailable())
+    assert (end["files"], end["path"]) == (1, f"{path_of(folder)}/log")
 
 
 def test_a_question_for_news_waits_for_them_but_not_for_long(tail: TailReader) -> None:
@@ -211,6 +316,31 @@ def test_a_stream_of_nothing_is_refused(cluster: LocalCluster, folder: str) -> N
         reader_of(folder)
 
 
+@pytest.mark.slow
+def test_no_file_is_missed_when_another_namenode_takes_over(tmp_path: Path) -> None:
+    """The order of files is that of the replicated log: it is the same at every NameNode."""
+    with LocalCluster(3, 3, tmp_path / "cluster") as cluster, Client(cluster.url) as fs:
+        fs.mkdirs("/in")
+        reader = reader_of(f"{cluster.url}/in")
+        at = reader.initialOffset()
+        read: list[str] = []
+        for number in range(6):
+            put(fs, f"/in/{9 - number}", f"{number}\n")
+            if number % 3 == 1:
+                leader = cluster.wait_leader()
+                leader.kill()
+                cluster.wait_leader()
+                leader.start()
+            end = reader.latestOffset(at, ReadAllAvailable())
+            for part in reader.partitions(at, end):
+                read += [
+                    value for batch in reader.read(part) for value in batch["value"].to_pylist()
+                ]
+            at = end
+        reader.stop()
+    assert read == [str(number) for number in range(6)]
+
+
 # -- a directory that grows -----------------------------------------------------------------------
 
 
@@ -241,17 +371,6 @@ def test_every_file_of_a_directory_is_read_once_over_restarts(
     assert copied.lines() == expected
     copied.run(stream(spark, folder))
     assert copied.lines() == expected
-
-
-def test_a_stream_fails_when_its_directory_is_replaced(
-    spark: SparkSession, fs: Client, folder: str, copied: Copied
-) -> None:
-    put(fs, f"{path_of(folder)}/a", "a\n")
-    copied.run(stream(spark, folder))
-    fs.delete(path_of(folder), recursive=True)
-    put(fs, f"{path_of(folder)}/a", "another\n")
-    with pytest.raises(StreamingQueryException, match="is another directory than the one"):
-        copied.run(stream(spark, folder))
 
 
 def test_what_a_sink_appends_is_read_line_by_line_as_it_comes(
