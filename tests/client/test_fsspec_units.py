@@ -88,6 +88,17 @@ def test_an_exception_that_is_older_than_the_block_does_not_count() -> None:
     assert block.seen is False
 
 
+def test_a_block_that_ends_well_while_an_exception_is_handled_is_not_left_by_it() -> None:
+    """The file was opened before: what is written for want of something better must be kept."""
+    block = Block()
+    try:
+        raise ZeroDivisionError
+    except ZeroDivisionError:
+        with contextlib.ExitStack() as stack, block:
+            stack.callback(lambda: None)
+    assert block.seen is False
+
+
 def test_a_newer_exception_counts_while_an_older_one_is_handled() -> None:
     try:
         raise ZeroDivisionError
