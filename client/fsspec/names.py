@@ -54,13 +54,13 @@ class NameVerbs(ClusterFileSystem):
         self,
         path: str,
         maxdepth: int | None = None,
-        topdown: bool = True,
+        *,
         on_error: str | Callable[[Exception], None] = "omit",
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
         """A directory that is gone is left out; that no NameNode answers is never overlooked."""
         heard = _raise_unless_missing if on_error == "omit" else on_error
-        async for found in super()._walk(path, maxdepth, topdown, heard, **kwargs):
+        async for found in super()._walk(path, maxdepth, on_error=heard, **kwargs):
             yield found
 
     async def _find(

@@ -18,6 +18,7 @@ import pytest
 
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.cluster import LocalCluster
+from tests.outside.programs import run
 
 COLOURS = ["red", "green", "blue"]
 
@@ -213,6 +214,18 @@ def test_duckdb_reads_a_url_without_a_host_from_the_cluster_it_was_given(
     fs.pipe_file(f"{home}/a.csv", b"number,colour\n1,red\n2,blue\n")
     found = duck.sql(f"SELECT colour FROM 'paxosblock://{home}/a.csv' WHERE number = 2")
     assert found.fetchall() == [("blue",)]
+
+
+def test_a_program_ends_while_duckdb_has_files_open(url: str) -> None:
+    """It did not: they were closed when no other thread ran any more, and waited for one."""
+    script = """
+import duckdb, fsspec, sys
+fs, path = fsspec.url_to_fs(sys.argv[1])
+fs.pipe_file(f"{path}/a.csv", b"a,b\\n1,2\\n")
+duckdb.register_filesystem(fs)
+print(duckdb.sql(f"SELECT * FROM '{sys.argv[1]}/a.csv'").fetchall())
+"""
+    assert run(script, url) == "[(1, 2)]\n"
 
 
 # -- dask -----------------------------------------------------------------------------------------

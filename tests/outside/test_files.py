@@ -6,8 +6,6 @@ import gzip
 import io
 import os
 import pickle
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.client.sync import Client
 from paxosblock.cluster import LocalCluster
 from paxosblock.errors import InvalidRequestError, LeaseError
+from tests.outside.programs import run
 from tests.outside.staging import staged
 
 MIB = 1024 * 1024
@@ -375,14 +374,6 @@ def test_an_open_file_and_its_position_travel_by_pickle(
             assert copy.read(10) == DATA[50:60]
 
 
-def run(script: str, *arguments: str) -> str:
-    """What a program of its own prints."""
-    command = [sys.executable, "-W", "error", "-c", script, *arguments]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
-    assert done.stderr == ""
-    return done.stdout
-
-
 def test_a_forked_process_makes_a_file_system_of_its_own(cluster: LocalCluster, home: str) -> None:
     script = """
 import fsspec, os, sys
@@ -406,18 +397,6 @@ inherited.close()
 print(fs.cat_file(f"{path}/b").decode())
 """
     assert run(script, cluster.url + home) == "This class is not fork-safe\nparent child\n"
-
-
-def test_a_program_ends_also_with_a_file_open(cluster: LocalCluster, home: str) -> None:
-    """It did not: the file was collected when no other thread ran any more, and waited for one."""
-    script = """
-import fsspec, sys
-fs, path = fsspec.url_to_fs(sys.argv[1])
-fs.pipe_file(f"{path}/a", b"hello")
-file = fs.open(f"{path}/a")
-print(file.read())
-"""
-    assert run(script, cluster.url + home) == "b'hello'\n"
 
 
 def test_a_file_of_any_size_needs_little_memory(cluster: LocalCluster, home: str) -> None:
