@@ -30,6 +30,7 @@ from paxosblock.client.spark.csv_read import (
     csv_batches_of_file,
     csv_schema,
 )
+from paxosblock.client.spark.formats_write import CODEC_EXTENSIONS
 from paxosblock.client.spark.lines import (
     NEWLINE,
     first_byte,
@@ -64,15 +65,11 @@ UNKNOWN_END: Final = 1 << 62
 """Of what comes out of a compressed file; more than there ever is."""
 
 
-CODECS: Final = {".gz": "gzip", ".zst": "zstd"}
-"""Of csv and text, by the end of a file's name."""
-
-
 def codec_of(path: str, options: Options) -> str | None:
     """How a file is compressed as a whole."""
     if options.file_format not in (FileFormat.CSV, FileFormat.TEXT):
         return None
-    return next((codec for end, codec in CODECS.items() if path.endswith(end)), None)
+    return next((codec for codec, end in CODEC_EXTENSIONS.items() if path.endswith(end)), None)
 
 
 def is_cut_by_lines(path: str, options: Options) -> bool:

@@ -32,7 +32,8 @@ _EXTENSIONS: Final = {
     FileFormat.TEXT: ".txt",
     FileFormat.BINARY: ".bin",
 }
-_CODEC_EXTENSIONS: Final = {"gzip": ".gz", "zstd": ".zst"}
+CODEC_EXTENSIONS: Final = {"gzip": ".gz", "zstd": ".zst"}
+"""Of files that are compressed as a whole."""
 _WHOLE_FILES: Final = frozenset({FileFormat.CSV, FileFormat.TEXT})
 """Formats whose files are compressed from outside."""
 
@@ -84,13 +85,13 @@ def extension_of(options: Options) -> str:
     """The end of the names of files, with the dot; it tells format and codec."""
     extension = _EXTENSIONS[options.file_format]
     if options.file_format in _WHOLE_FILES:
-        extension += _CODEC_EXTENSIONS.get(codec_of(options), "")
+        extension += CODEC_EXTENSIONS.get(codec_of(options), "")
     return extension
 
 
 def format_of(name: str) -> FileFormat | None:
     """The format that a file's name tells; None when it tells nothing."""
-    for codec_extension in _CODEC_EXTENSIONS.values():
+    for codec_extension in CODEC_EXTENSIONS.values():
         name = name.removesuffix(codec_extension)
     found = [each for each, extension in _EXTENSIONS.items() if name.endswith(extension)]
     return found[0] if found else None

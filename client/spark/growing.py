@@ -15,23 +15,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
     ReadMaxFiles,
-    SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
 from paxosblock.client.spark.listing import Finding, Found, base_of, find
 from paxosblock.client.spark.options import Options
-from paxosblock.client.spark.source import plan, read_splits
-from paxosblock.client.spark.tail import WAIT_S
-from paxosblock.client.spark.target import client_of
-from paxosblock.client.sync import Client
+from paxosblock.client.spark.source import plan
+from paxosblock.client.spark.stream_reader import WAIT_S, StreamReader
 from paxosblock.errors import InvalidRequestError, NotFoundError
 
 POLL_S: Final = 0.2
@@ -129,23 +125,12 @@ def _up_to(files: Iterable[Found], most_bytes: int) -> Iterator[Found]:
         yield each
 
 
-class GrowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the files of a directory as they appear. One of these stays on the driver and asks;
-    each task has another one, which reads."""
+class GrowingReader(StreamReader):
+    """Reads the files of a directory as they appear."""
 
     def __init__(self, schema: StructType, options: Options) -> None:
-        self._schema = schema
-        self._options = options
-        self._client: Client | None = None
-        self._goal: int | None = None
+        super().__init__(schema, options)
         self._latest: Progress | None = None
-
-    @property
-    def _fs(self) -> Client:
-        """Made when it is first used: what was not used can be pickled."""
-        if self._client is None:
-            self._client = client_of(self._options)
-        return self._client
 
     def initialOffset(self) -> dict[str, Any]:
         """Before the first file."""
@@ -211,12 +196,3 @@ class GrowingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, last = Progress.parse(start, path), Progress.parse(end, path)
         files = files_between(begin, last, self._find(last))
         return plan(self._fs, [each.status for each in files], self._schema, self._options)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task: the batches of its splits."""
-        return read_splits(partition.value, self._schema, self._options)
-
-    def stop(self) -> None:
-        """Leave the cluster."""
-        if self._client is not None:
-            self._client.close()

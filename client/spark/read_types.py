@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.types as kinds
 from pyspark.errors import PySparkTypeError
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from paxosblock.errors import InvalidRequestError
@@ -75,18 +75,6 @@ def _is_list(kind: pa.DataType) -> bool:
         | pa.ListViewType
         | pa.LargeListViewType,
     )
-
-
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """Exactly what Spark expects of batches with this schema.
-
-    Raises:
-        InvalidRequestError: a type has no counterpart in Arrow.
-    """
-    try:
-        return to_arrow_schema(schema, timezone="UTC")
-    except PySparkTypeError as error:
-        raise InvalidRequestError(str(error)) from error
 
 
 def check_readable(found: pa.Schema, target: pa.Schema, path: str) -> None:

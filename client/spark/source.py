@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from paxosblock.client.spark.arrow_types import arrow_schema
 from paxosblock.client.spark.columnar_read import Keeps
 from paxosblock.client.spark.formats_read import (
     BINARY_SCHEMA,
@@ -23,7 +24,6 @@ from paxosblock.client.spark.formats_read import (
 from paxosblock.client.spark.listing import find
 from paxosblock.client.spark.options import FileFormat, Options
 from paxosblock.client.spark.pruning import may_match
-from paxosblock.client.spark.read_types import arrow_schema
 from paxosblock.client.spark.splits import Split, cut, pack
 from paxosblock.client.spark.target import client_of
 from paxosblock.client.sync import Client

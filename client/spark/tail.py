@@ -8,34 +8,25 @@ restart, reads the same lines.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
-    SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
+from paxosblock.client.spark.arrow_types import arrow_schema
 from paxosblock.client.spark.formats_read import check_file
 from paxosblock.client.spark.lines import last_line_end, next_line_end
 from paxosblock.client.spark.options import Options
-from paxosblock.client.spark.read_types import arrow_schema
-from paxosblock.client.spark.source import read_splits
 from paxosblock.client.spark.splits import Split, cut
-from paxosblock.client.spark.target import client_of
-from paxosblock.client.sync import Client
+from paxosblock.client.spark.stream_reader import WAIT_S, StreamReader
 from paxosblock.client.sync_files import FileReader
 from paxosblock.errors import InvalidRequestError, NotFoundError
-
-WAIT_S: Final = 1.0
-"""How long one question for the latest offset may wait for news. Spark asks again at once, and
-cannot end the query meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +63,12 @@ def end_of_batch(file: FileReader, offset: int, most: int, goal: int) -> int:
     return max(offset, visible) if is_complete else offset
 
 
-class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows one file. Spark keeps one of these on the driver, which asks; each task has another
-    one, which reads."""
+class TailReader(StreamReader):
+    """Follows one file."""
 
     def __init__(self, schema: StructType, options: Options) -> None:
-        self._schema = schema
-        self._options = options
-        self._client: Client | None = None
-        self._goal: int | None = None
+        super().__init__(schema, options)
         self._seen: Position | None = None
-
-    @property
-    def _fs(self) -> Client:
-        """Made when it is first used: what was not used can be pickled."""
-        if self._client is None:
-            self._client = client_of(self._options)
-        return self._client
 
     def initialOffset(self) -> dict[str, Any]:
         """The beginning of the file."""
@@ -167,12 +147,3 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         blocks = self._fs.locations(self._options.path)
         return [block.offset + block.length for block in blocks]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task: the lines of its split."""
-        return read_splits(partition.value, self._schema, self._options)
-
-    def stop(self) -> None:
-        """Leave the cluster."""
-        if self._client is not None:
-            self._client.close()

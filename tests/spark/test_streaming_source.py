@@ -19,7 +19,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from paxosblock import Client, LocalCluster
 from paxosblock.client.spark.datasource import PaxosBlockDataSource
-from paxosblock.client.spark.tail import WAIT_S, TailReader
+from paxosblock.client.spark.stream_reader import WAIT_S
+from paxosblock.client.spark.tail import TailReader
 from paxosblock.client.url import parse_url
 from paxosblock.errors import ConfigError, InvalidRequestError, NotFoundError
 from paxosblock.transaction import MakeDirectory, Rename

@@ -1,0 +1,48 @@
+"""What the streams of a file and of a directory have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from paxosblock.client.spark.options import Options
+from paxosblock.client.spark.source import read_splits
+from paxosblock.client.spark.target import client_of
+from paxosblock.client.sync import Client
+
+WAIT_S: Final = 1.0
+"""How long one question for the latest offset may wait for news. Spark asks again at once, and
+cannot end the query meanwhile."""
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Spark keeps one of these on the driver, which asks; each task has another one, which reads
+    what that one planned."""
+
+    def __init__(self, schema: StructType, options: Options) -> None:
+        self._schema = schema
+        self._options = options
+        self._client: Client | None = None
+        self._goal: int | None = None
+        """How far `availableNow` goes; None: there is no end."""
+
+    @property
+    def _fs(self) -> Client:
+        """Made when it is first used: what was not used can be pickled."""
+        if self._client is None:
+            self._client = client_of(self._options)
+        return self._client
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task: the batches of its splits."""
+        return read_splits(partition.value, self._schema, self._options)
+
+    def stop(self) -> None:
+        """Leave the cluster."""
+        if self._client is not None:
+            self._client.close()
