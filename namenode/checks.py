@@ -6,6 +6,7 @@ from paxosblock.config import NameNodeConfig
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode import paths
 from paxosblock.namenode.records import RECOVERY_WRITER
+from paxosblock.namenode.transactions import new_inodes
 from paxosblock.namenode_api import (
     NO_FILE,
     AddBlock,
@@ -22,7 +23,7 @@ from paxosblock.namenode_api import (
     Transact,
 )
 from paxosblock.protocol.types import WriterId
-from paxosblock.transaction import OPERATIONS_MAX
+from paxosblock.transaction import NAMES_MADE_MAX, OPERATIONS_MAX
 
 REPLICATION_MAX = 32
 WINDOW_MAX = 1024
@@ -65,6 +66,11 @@ def check_transact(request: Transact) -> None:
     _demand(
         1 <= count <= OPERATIONS_MAX,
         f"a transaction of {count} operations: 1 to {OPERATIONS_MAX}",
+    )
+    names = new_inodes(request.operations)
+    _demand(
+        names <= NAMES_MADE_MAX,
+        f"a transaction makes paths of {names} names: at most {NAMES_MADE_MAX}",
     )
     _check_owner(request.owner)
     _check_replication(request.replication)

@@ -63,7 +63,7 @@ def last_applied(reads: Reads, app_id: str) -> Application | None:
 def new_inodes(operations: tuple[Operation, ...]) -> int:
     """Return how many files and directories the operations make at most."""
     paths_made = (each.path for each in operations if isinstance(each, MakeDirectory | Marker))
-    return sum(min(path.count(paths.SEPARATOR), paths.PATH_BYTES_MAX) for path in paths_made)
+    return sum(path.count(paths.SEPARATOR) for path in paths_made)
 
 
 def _note_applied(

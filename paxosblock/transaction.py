@@ -22,6 +22,8 @@ import msgspec
 
 OPERATIONS_MAX = 4096
 """Operations of one transaction."""
+NAMES_MADE_MAX = 32_768
+"""Names in the paths of directories and markers that one transaction makes, all together."""
 BLOCKS_MOVED_MAX = 4096
 """Blocks that the concats of one transaction move, all together."""
 

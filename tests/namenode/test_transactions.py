@@ -224,6 +224,14 @@ async def test_a_transaction_has_operations_but_not_too_many(count: int) -> None
     await scene.close()
 
 
+async def test_a_transaction_does_not_make_trees_without_end() -> None:
+    scene = await new_scene()
+    deep = "/a" * 4000
+    with pytest.raises(InvalidRequestError, match="makes paths of 36000 names: at most 32768"):
+        await scene.service.transact(request_of(*[MakeDirectory(deep)] * 9))
+    await scene.close()
+
+
 # --- races ---------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from paxosblock.namenode_api import TRANSACT, ApplicationVersion, Transact
 from paxosblock.node_process import Node
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import (
+    OPERATIONS_MAX,
     AssertAbsent,
     AssertFile,
     Concat,
@@ -104,6 +105,12 @@ def test_each_transaction_is_applied_once_while_leaders_are_killed(
     assert len(fs.list("/stream/log")) == len(appender.lines)
     assert fs.transaction_status("stream") == len(appender.lines) - 1
     assert fs.list("/stream/_staged") == []
+
+
+def test_the_largest_transaction_is_applied_whole(fs: Client) -> None:
+    makes = [Marker(f"/many/{number}") for number in range(OPERATIONS_MAX)]
+    assert fs.transact(makes, transaction=("many", 0)) == TransactionOutcome(True, 0)
+    assert sum(1 for _ in fs.scan("/many")) == OPERATIONS_MAX
 
 
 def test_a_transaction_whose_answer_was_lost_is_told_as_applied_by_the_next_leader(

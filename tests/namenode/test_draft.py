@@ -1,0 +1,86 @@
+"""A draft shows its own changes, and expects what it read of others to stay."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paxosblock.namenode.draft import Draft
+from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
+from paxosblock.namenode.kv.state import StateMachine
+
+KEYS = st.sampled_from([bytes([letter]) for letter in b"abcdefgh"])
+CHANGES = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.binary(max_size=2))), max_size=8)
+SPAN = (b"c", b"g")
+
+
+def machine_with(*keys: bytes) -> StateMachine:
+    machine = StateMachine()
+    machine.apply(1, Transaction(puts=tuple((key, b"old") for key in keys)))
+    return machine
+
+
+def change(draft: Draft, changes: list[tuple[bytes, bytes | None]]) -> None:
+    for key, value in changes:
+        if value is None:
+            draft.delete(key)
+        else:
+            draft.put(key, value)
+
+
+@given(
+    present=st.sets(KEYS),
+    changes=CHANGES,
+    bounds=st.tuples(KEYS, st.one_of(KEYS, st.just(b""))),
+    limit=st.one_of(st.none(), st.integers(0, 5)),
+    reverse=st.booleans(),
+)
+def test_a_draft_shows_what_will_be_there_when_it_is_applied(
+    present: set[bytes],
+    changes: list[tuple[bytes, bytes | None]],
+    bounds: tuple[bytes, bytes],
+    limit: int | None,
+    reverse: bool,
+) -> None:
+    machine = machine_with(*present)
+    draft = Draft(machine)
+    change(draft, changes)
+    shown = [(key, found.value) for key, found in draft.scan(*bounds, limit, reverse)]
+    read = {key: (draft.peek(key).exists, draft.get(key).value) for key, _ in changes}
+    assert machine.apply(2, draft.transaction()) == Committed(2)
+    there = [(key, found.value) for key, found in machine.scan(*bounds, limit, reverse)]
+    assert shown == there
+    assert read == {key: (machine.get(key).exists, machine.get(key).value) for key in read}
+
+
+def test_what_a_draft_wrote_itself_is_no_precondition() -> None:
+    machine = machine_with()
+    draft = Draft(machine)
+    draft.put(b"a", b"1")
+    assert draft.get(b"a").value == b"1"
+    machine.apply(2, Transaction(puts=((b"a", b"other"),)))
+    assert machine.apply(3, draft.transaction()) == Committed(3)
+
+
+def test_what_was_read_before_it_was_written_stays_a_precondition() -> None:
+    machine = machine_with(b"a")
+    draft = Draft(machine)
+    draft.get(b"a")
+    draft.put(b"a", b"1")
+    draft.get(b"a")
+    machine.apply(2, Transaction(puts=((b"a", b"other"),)))
+    assert isinstance(machine.apply(3, draft.transaction()), Conflict)
+
+
+@pytest.mark.parametrize("intruder", [b"c", b"d", b"ea", b"f"])
+def test_a_range_is_empty_but_for_what_the_draft_removes(intruder: bytes) -> None:
+    for intrudes in (False, True):
+        machine = machine_with(b"b", b"e", b"g")
+        draft = Draft(machine)
+        draft.delete(b"e")
+        draft.expect_empty(SPAN)
+        if intrudes:
+            machine.apply(2, Transaction(puts=((intruder, b"new"),)))
+        outcome = machine.apply(3, draft.transaction())
+        assert isinstance(outcome, Conflict) == intrudes
