@@ -105,6 +105,9 @@ def check_schema(schema: pa.Schema, options: Options) -> None:
         InvalidRequestError: columns that the format cannot have; the message names one.
     """
     codec_of(options)
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise InvalidRequestError(f"there are several columns {name!r}")
     if options.file_format in _SINGLE_COLUMN:
         _check_single_column(schema, options.file_format)
         return

@@ -32,7 +32,7 @@ from paxosblock.client.spark.options import Options
 from paxosblock.client.spark.publish import add_files, replace_files
 from paxosblock.client.spark.target import check_target, client_of
 from paxosblock.client.sync import Client
-from paxosblock.errors import FencedError, PaxosBlockError
+from paxosblock.errors import FencedError, NotFoundError, PaxosBlockError
 from paxosblock.transaction import Delete, Marker, Operation, TransactionOutcome
 from paxosblock.units import DURATIONS
 
@@ -122,9 +122,7 @@ class BatchWriter(DataSourceArrowWriter):
         )
         changes += [Delete(self.directory, recursive=True), Marker(f"{path}/{SUCCESS}")]
         with client_of(self._options) as fs:
-            outcome = self._end(fs, changes, _COMMITTED)
-            if not outcome.applied:
-                raise FencedError(f"job {self.job} was aborted: nothing was published")
+            self._publish(fs, changes)
             _remove_empty(fs, f"{path}/{TEMPORARY}")
         _logger.info(
             "job %s: %d files, %d rows, %d bytes in '%s'",
@@ -147,6 +145,17 @@ class BatchWriter(DataSourceArrowWriter):
                 return
             self._end(fs, [Delete(self.directory, recursive=True)], _ABORTED)
             _remove_empty(fs, f"{self._options.path}/{TEMPORARY}")
+
+    def _publish(self, fs: Client, changes: list[Operation]) -> None:
+        try:
+            outcome = self._end(fs, changes, _COMMITTED)
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"job {self.job} published nothing: its directory is gone, as another job has "
+                f"replaced '{self._options.path}' or 'jobTtl' is over ({error})"
+            ) from error
+        if not outcome.applied:
+            raise FencedError(f"job {self.job} published nothing: it was aborted")
 
     def _end(self, fs: Client, changes: list[Operation], version: int) -> TransactionOutcome:
         return fs.transact(changes, transaction=(self.application, version), keep_for_s=KEPT_FOR_S)
