@@ -37,6 +37,7 @@ from paxosblock.wire import Flags, FrameKind, Header
 
 _logger = logging.getLogger(__name__)
 
+_SYNC: Final = int(Flags.SYNC)
 GRACE_S: Final = 0.05
 """How long a vote that is overdue may still take to be read from its socket."""
 
@@ -190,7 +191,7 @@ class BlockWriter:
         )
         header = Header(
             FrameKind.CHUNK,
-            Flags.SYNC if chunk.sync else 0,
+            _SYNC if chunk.sync else 0,
             chunk.size_bytes,
             chunk.crc,
             message.block,
@@ -232,14 +233,17 @@ class BlockWriter:
 
     def on_vote(self, storage: StorageId, header: Header) -> None:
         """W3: a member voted."""
-        synced = bool(header.flags & Flags.SYNC)
+        synced = header.flags & _SYNC != 0
         vote = Vote(header.block, header.generation, header.index, storage, synced)
         if not write.vote_is_sound(self._writer, vote):
             self._fail((storage,), f"{storage} voted for a chunk that was never sent (I5)")
             return
         before = self._writer.acknowledged
         self._writer = write.on_vote(self._writer, vote)
-        for _ in range(self._writer.acknowledged - before):
+        acknowledged = self._writer.acknowledged - before
+        if not acknowledged and not synced:
+            return  # most votes: others are still to come
+        for _ in range(acknowledged):
             self.acknowledged_bytes += self._in_flight.popleft().chunk.size_bytes
         for waiter in self._waiters:
             if self._count(waiter.synced) >= waiter.goal and not waiter.done.done():

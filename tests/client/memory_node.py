@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 from aiohttp import web
+from msgspec.structs import replace
 
 from paxosblock.calls import Bulk, CallServer
 from paxosblock.connection import FrameConnection

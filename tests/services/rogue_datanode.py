@@ -11,10 +11,11 @@ import random
 import struct
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from paxosblock.checksum import crc32c
 from paxosblock.cli.main import main
