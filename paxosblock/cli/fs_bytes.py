@@ -20,6 +20,7 @@ from paxosblock.cli.words import shortfall
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.namenode_api import Kind
 from paxosblock.protocol.types import Durability
+from paxosblock.transaction import AssertFile, Delete, Rename
 
 if TYPE_CHECKING:
     from paxosblock.client import Client
@@ -83,13 +84,13 @@ def put(
             with (
                 _local_source(source) as (stream, size_bytes),
                 progress_bar(base_name(wanted), size_bytes, wanted=not session.json) as advance,
-                _published(client, wanted, force, directly) as path,
-                client.create(
-                    path,
-                    overwrite=force or not directly,
+                _published(
+                    client,
+                    wanted,
+                    force=force,
+                    directly=directly,
                     replication=replication,
                     durability=durability,
-                    parent_must_exist=True,
                 ) as out,
             ):
                 for piece in _pieces(stream):
@@ -128,18 +129,36 @@ def _local_source(source: str) -> Iterator[tuple[BinaryIO, int | None]]:
 
 
 @contextlib.contextmanager
-def _published(client: Client, wanted: str, force: bool, directly: bool) -> Iterator[str]:
-    """The path to write to. What was written becomes `wanted`, or vanishes when writing fails."""
+def _published(
+    client: Client,
+    wanted: str,
+    *,
+    force: bool,
+    directly: bool,
+    replication: int | None,
+    durability: str | None,
+) -> Iterator[FileWriter]:
+    """A file to write. What was written becomes `wanted`, or vanishes when writing fails."""
+    path = wanted if directly else wanted + COPYING
+    out = client.create(
+        path,
+        overwrite=force or not directly,
+        replication=replication,
+        durability=durability,
+        parent_must_exist=True,
+    )
     if directly:
-        yield wanted
+        with out:
+            yield out
         return
-    scratch = wanted + COPYING
+    ours = AssertFile(path, out.status.file_id)  # and none that another put has begun since
     try:
-        yield scratch
-        client.rename(scratch, wanted, overwrite=force)
+        with out:
+            yield out
+        client.transact([ours, Rename(path, wanted, force)])
     except BaseException:
         with contextlib.suppress(PaxosBlockError):
-            client.delete(scratch)
+            client.transact([ours, Delete(path)])
         raise
 
 

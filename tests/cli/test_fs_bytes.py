@@ -132,6 +132,20 @@ def test_put_directly_can_be_followed_while_it_grows(
     assert process.returncode == 0
 
 
+def test_a_second_put_to_the_same_place_does_not_end_the_first(
+    *, cluster: LocalCluster, client: Client, fs: Paxosblock, folder: str, local: Path
+) -> None:
+    with start(cluster, "put", "-", f"{folder}/a") as process:
+        assert process.stdin is not None
+        process.stdin.write(b"first")
+        process.stdin.flush()
+        wait_until(lambda: client.exists(f"{folder}/a{COPYING}"), what="the copy to begin")
+        assert fs("put", local, f"{folder}/a").code == 1
+        process.stdin.close()
+        assert process.wait(30) == 0
+    assert read(client, f"{folder}/a") == b"first"
+
+
 def test_an_interrupted_put_leaves_nothing(
     cluster: LocalCluster, client: Client, folder: str
 ) -> None:
