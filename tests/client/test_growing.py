@@ -243,6 +243,27 @@ def test_a_writer_below_a_deleted_directory_is_fenced(fs: Client) -> None:
     assert not fs.exists("/attempt")
 
 
+def test_a_writer_in_the_middle_of_a_block_is_fenced_too(fs: Client) -> None:
+    """Its members are told to drop the block, so it cannot go on without asking the NameNode."""
+    fs.mkdirs("/middle")
+    out = fs.create("/middle/part", parent_must_exist=True)
+    out.write(b"begun")
+    out.hflush()
+    fs.delete("/middle", recursive=True)
+
+    def is_fenced() -> bool:
+        try:
+            out.write(b"more")
+            out.hflush()
+        except FencedError:
+            return True
+        return False
+
+    wait_until(is_fenced)
+    with pytest.raises(FencedError):
+        out.close()
+
+
 # --- times to live -------------------------------------------------------------------------------
 
 
