@@ -18,6 +18,13 @@ from paxosblock.errors import (
     PaxosBlockError,
 )
 from paxosblock.namenode.catalog import Catalog
+from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.interface import (
+    TRANSACTION_BYTES_MAX,
+    Committed,
+    Conflict,
+    Transaction,
+)
 from paxosblock.namenode_api import (
     ApplicationVersion,
     DeletePath,
@@ -27,6 +34,7 @@ from paxosblock.namenode_api import (
 )
 from paxosblock.protocol.types import BlockId, Durability
 from paxosblock.transaction import (
+    BLOCKS_MOVED_MAX,
     OPERATIONS_MAX,
     AssertAbsent,
     AssertFile,
@@ -433,6 +441,26 @@ async def test_more_blocks_than_one_transaction_moves_are_refused(
     await apply(catalog, Concat("/target", ("/a",)))
     await apply(catalog, Concat("/target", ("/b",)))
     assert len(await blocks_of(catalog, "/target")) == 8
+
+
+class MeasuredStore(MemoryStore):
+    """Notes how long the latest transaction is in the log."""
+
+    size_bytes = 0
+
+    async def commit(self, transaction: Transaction) -> Committed | Conflict:
+        self.size_bytes = len(encode_transaction(transaction))
+        return await super().commit(transaction)
+
+
+async def test_as_many_blocks_as_one_transaction_moves_fit_an_entry_of_the_log() -> None:
+    store = MeasuredStore()
+    catalog = await new_catalog(store)
+    await closed_file(catalog, "/target", 1)
+    await closed_file(catalog, "/source", *[1] * BLOCKS_MOVED_MAX)
+    await apply(catalog, Concat("/target", ("/source",)))
+    assert store.size_bytes < TRANSACTION_BYTES_MAX / 4, "names of storages may be long"
+    assert len(await blocks_of(catalog, "/target")) == BLOCKS_MOVED_MAX + 1
 
 
 async def test_make_directory_in_a_busy_directory_does_not_conflict_with_its_writers() -> None:
