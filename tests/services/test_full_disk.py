@@ -12,7 +12,12 @@ import pytest
 from paxosblock import Client, LocalCluster, control
 from paxosblock.client.sync_files import FileWriter
 from paxosblock.config import ClientConfig
-from paxosblock.errors import NoSpaceError, OutcomeUnknownError, StorageError
+from paxosblock.errors import (
+    NoSpaceError,
+    OutcomeUnknownError,
+    StorageError,
+    UnavailableError,
+)
 from paxosblock.node_process import Node
 from paxosblock.protocol.types import ChunkIndex, Generation, StorageId
 from paxosblock.units import MIB
@@ -244,6 +249,23 @@ def test_a_namenode_whose_disk_is_full_is_not_healthy(
         disk.fill()
         make_names_until_refused(fs)
         assert not control.healthy(small_namenode.namenode.address)
+
+
+def test_a_namenode_does_not_start_on_a_full_disk_and_says_why(
+    small_namenode: LocalCluster, disk: SmallDisk
+) -> None:
+    namenode = small_namenode.namenode
+    with Client(small_namenode.url, IMPATIENT) as fs:
+        fs.mkdirs("/before")
+        namenode.kill()
+        disk.fill()
+        with pytest.raises(UnavailableError, match=NO_ROOM) as caught:
+            namenode.start()
+        assert "\n" not in str(caught.value)
+        disk.empty()
+        namenode.start()
+        small_namenode.wait_registered()
+        assert fs.exists("/before")
 
 
 def test_the_others_go_on_when_the_disk_of_one_of_three_namenodes_is_full(
