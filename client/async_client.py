@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -161,19 +162,19 @@ class AsyncClient:
         window = config.window if window is None else window
         _check_sizes(block_size, chunk_size, window)
         writer = new_writer()
-        status = await self._session.namenodes.call(
-            CREATE,
-            CreateFile(
-                path,
-                writer,
-                overwrite,
-                config.replication if replication is None else replication,
-                block_size,
-                config.durability if durability is None else durability_of(durability),
-                parent_must_exist,
-                permission,
-                current_user(),
-            ),
+        request = CreateFile(
+            path,
+            writer,
+            overwrite,
+            config.replication if replication is None else replication,
+            block_size,
+            config.durability if durability is None else durability_of(durability),
+            parent_must_exist,
+            permission,
+            current_user(),
+        )
+        status = await self._session.namenodes.call_once(
+            CREATE, lambda once: replace(request, once=once)
         )
         return AsyncFileWriter(
             self._session, status, writer, chunk_size_bytes=chunk_size, window=window
@@ -313,20 +314,23 @@ class AsyncClient:
         Raises:
             InvalidRequestError: a time to live that is no time.
             ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
-            OutcomeUnknownError: without `parents`: no answer came; it may have been made.
+            OutcomeUnknownError: nobody answered for `retry_for`; it may have been made.
         """
         request = MakeDirectories(path, parents, permission, current_user(), ttl_s)
-        return await self._session.namenodes.call(MKDIRS, request, idempotent=parents)
+        return await self._session.namenodes.call_once(
+            MKDIRS, lambda once: replace(request, once=once)
+        )
 
     async def rename(self, source: str, destination: str, *, overwrite: bool = False) -> FileStatus:
         """Move a file or directory in one step; `overwrite` replaces a file that is there.
 
         Raises:
             NotFoundError, ExistsError: no source; or a destination that is there already.
-            OutcomeUnknownError: no answer came; it may have been moved.
+            OutcomeUnknownError: nobody answered for `retry_for`; it may have been moved.
         """
-        request = Rename(source, destination, overwrite)
-        return await self._session.namenodes.call(RENAME, request, idempotent=False)
+        return await self._session.namenodes.call_once(
+            RENAME, lambda once: Rename(source, destination, overwrite, once)
+        )
 
     async def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Delete a file, or a directory (with all that is in it when `recursive`).
@@ -335,10 +339,11 @@ class AsyncClient:
 
         Raises:
             DirectoryNotEmptyError: the directory has entries and `recursive` is not set.
-            OutcomeUnknownError: no answer came; it may have been deleted.
+            OutcomeUnknownError: nobody answered for `retry_for`; it may have been deleted.
         """
-        request = DeletePath(path, recursive)
-        answer = await self._session.namenodes.call(DELETE, request, idempotent=False)
+        answer = await self._session.namenodes.call_once(
+            DELETE, lambda once: DeletePath(path, recursive, once)
+        )
         return answer.existed
 
     async def concat(self, target: str, sources: Sequence[str]) -> FileStatus:
@@ -350,10 +355,11 @@ class AsyncClient:
             NotFoundError, IsDirectoryError: one of them is no file.
             LeaseError: one of them is being written.
             InvalidRequestError: no source, a file twice, or more than BLOCKS_MOVED_MAX blocks.
-            OutcomeUnknownError: no answer came; it may have been done.
+            OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
         """
-        request = ConcatFiles(target, tuple(sources))
-        return await self._session.namenodes.call(CONCAT, request, idempotent=False)
+        return await self._session.namenodes.call_once(
+            CONCAT, lambda once: ConcatFiles(target, tuple(sources), once)
+        )
 
     # -- transactions ---------------------------------------------------------------------------
 
@@ -378,8 +384,8 @@ class AsyncClient:
             PaxosBlockError: what the first operation that cannot be done raises by itself; its
                 text tells which one it is. Nothing was done.
             InvalidRequestError: no operations or too many; a version below 0.
-            OutcomeUnknownError, DeadlineError: no answer came; without `transaction`, it may have
-                been applied, with it, nobody answered for the client's `retry_for`.
+            OutcomeUnknownError, DeadlineError: nobody answered for `retry_for`; it may have been
+                applied.
         """
         config, application = self.config, None
         if transaction is not None:
@@ -392,8 +398,8 @@ class AsyncClient:
             current_user(),
             application,
         )
-        return await self._session.namenodes.call(
-            TRANSACT, request, idempotent=application is not None
+        return await self._session.namenodes.call_once(
+            TRANSACT, lambda once: replace(request, once=once)
         )
 
     async def transaction_status(self, app_id: str) -> int | None:

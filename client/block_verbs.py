@@ -7,7 +7,7 @@ DataNode.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from paxosblock.client.block_reader import BlockReader, Extent
@@ -71,12 +71,14 @@ class BlockVerbs:
         Raises:
             NoSpaceError: too few DataNodes.
             UnavailableError: a member took no replica; the block is finalized, empty.
-            OutcomeUnknownError: no answer; a block that nobody uses may have been added.
+            OutcomeUnknownError: nobody answered in time; a block that nobody uses may be there.
         """
         request = AddBlock(
             NO_FILE, self.writer, NO_BLOCK, window, replication=replication, durability=durability
         )
-        view = await self.session.namenodes.call(ADD_BLOCK, request, idempotent=False)
+        view = await self.session.namenodes.call_once(
+            ADD_BLOCK, lambda once: replace(request, once=once)
+        )
         block = BlockWriter(
             view,
             self.writer,

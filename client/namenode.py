@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from paxosblock.client.backoff import Backoff
@@ -18,8 +19,12 @@ from paxosblock.errors import (
     PaxosBlockError,
     UnavailableError,
 )
-from paxosblock.methods import Method
-from paxosblock.namenode_api import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
+from paxosblock.methods import Method, Once
+from paxosblock.namenode_api import (
+    NAMENODE_STATUS,
+    NameNodeStatus,
+    NameNodeStatusRequest,
+)
 from paxosblock.rpc import RpcClient
 
 Q = TypeVar("Q")
@@ -66,6 +71,9 @@ class NameNodes:
         self._retry_for_s = retry_for_s
         self._current = self._addresses[0]
         self._closed = False
+        self._name = uuid.uuid4().hex
+        self._sessions = 0
+        self._idle: list[Once] = []
 
     def close(self) -> None:
         """Refuse every further call, also those that are being tried again."""
@@ -103,6 +111,25 @@ class NameNodes:
                     raise gravest from gravest.__cause__
                 _logger.debug("%s: %s; trying again", method.name, error)
             await backoff.pause()
+
+    async def call_once(self, method: Method[Q, A], make: Callable[[Once], Q]) -> A:
+        """Ask for a change until a NameNode answers; it is made once however often that takes.
+
+        `make` makes the request with the name it gets. Raises what `call` does; the outcome is
+        unknown only when nobody answered in time.
+        """
+        # A session has one request under way: as many sessions as calls side by side.
+        latest = self._idle.pop() if self._idle else self._new_session()
+        once = Once(latest.session, latest.sequence + 1)
+        try:
+            return await self.call(method, make(once))
+        finally:
+            # What was given up may still be under way. Once a later one is done, it is refused.
+            self._idle.append(once)
+
+    def _new_session(self) -> Once:
+        self._sessions += 1
+        return Once(f"{self._name}-{self._sessions}", 0)
 
     async def _ask_each(
         self, method: Method[Q, A], request: Q, idempotent: bool, backoff: Backoff

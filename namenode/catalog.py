@@ -15,6 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from paxosblock.errors import NotReadyError, PaxosBlockError
+from paxosblock.methods import Once
 from paxosblock.namenode import (
     blocks,
     deadlines,
@@ -32,6 +33,7 @@ from paxosblock.namenode.garbage import Swept
 from paxosblock.namenode.ids import IdPool, block_id, was_allocated
 from paxosblock.namenode.kv.interface import Committed, KeyValueStore
 from paxosblock.namenode.namespace import Context
+from paxosblock.namenode.once import answered, decide_once
 from paxosblock.namenode.paths import split
 from paxosblock.namenode.records import (
     ROOT_ID,
@@ -125,24 +127,30 @@ class Catalog:
     async def make_directories(self, request: MakeDirectories) -> FileStatus:
         """`mkdir`."""
         count = len(split(request.path))
-        return await self._in_namespace(namespace.make_directories, request, count)
+        return await self._in_namespace(
+            FileStatus, namespace.make_directories, request, count, once=request.once
+        )
 
     async def create(
         self, request: CreateFile, held_by_other: Callable[[FileInode], bool] = nobody_holds
     ) -> FileInode:
         """Make an empty file for `request.writer`."""
         count = len(split(request.path))
-        return await self._in_namespace(namespace.create, request, count, held_by_other)
+        return await self._in_namespace(
+            FileInode, namespace.create, request, count, held_by_other, once=request.once
+        )
 
     async def rename(
         self, request: Rename, held_by_other: Callable[[FileInode], bool] = nobody_holds
     ) -> FileStatus:
         """Move a file or directory."""
-        return await self._in_namespace(namespace.rename, request, 0, held_by_other)
+        return await self._in_namespace(
+            FileStatus, namespace.rename, request, 0, held_by_other, once=request.once
+        )
 
     async def delete(self, request: DeletePath) -> Deletion:
         """Unlink a file or directory; `sweep` frees what hung on it."""
-        return await self._in_namespace(namespace.delete, request, 0)
+        return await self._in_namespace(Deletion, namespace.delete, request, 0, once=request.once)
 
     async def concat(self, request: ConcatFiles) -> FileStatus:
         """Move the blocks of closed files to the end of another."""
@@ -151,14 +159,21 @@ class Catalog:
             concat(draft, request.target, request.sources, context)
             return tree.status(draft, request.target, tree.find_inode(draft, request.target))
 
-        return await self._in_namespace(decide, request, 0)
+        return await self._in_namespace(FileStatus, decide, request, 0, once=request.once)
 
     async def transact(
         self, request: Transact, held_by_other: Callable[[FileInode], bool] = nobody_holds
     ) -> TransactionOutcome:
         """All operations of the request, or none."""
         count = transactions.new_inodes(request.operations)
-        return await self._in_namespace(transactions.transact, request, count, held_by_other)
+        return await self._in_namespace(
+            TransactionOutcome,
+            transactions.transact,
+            request,
+            count,
+            held_by_other,
+            once=request.once,
+        )
 
     async def application_version(self, app_id: str) -> int | None:
         """The last version of an application that was applied."""
@@ -243,9 +258,11 @@ class Catalog:
 
     async def already_added(self, request: AddBlock) -> BlockEntry | None:
         """The block that an earlier copy of this request made."""
-        if request.file_id == NO_FILE:
+        if request.file_id != NO_FILE:
+            return blocks.already_added(await self._store.barrier(), request)
+        if request.once is None:
             return None
-        return blocks.already_added(await self._store.barrier(), request)
+        return answered(await self._store.barrier(), request.once, BlockEntry)
 
     async def next_block(self) -> BlockId:
         """An id for a new block, never used before."""
@@ -256,7 +273,9 @@ class Catalog:
     ) -> BlockEntry:
         """K1: a new block at `members`, at the end of its file if it has one."""
         decide = blocks.add_without_file if request.file_id == NO_FILE else blocks.add
-        return await self._change(lambda draft: decide(draft, request, block, members))
+        return await self._once(
+            BlockEntry, request.once, lambda draft: decide(draft, request, block, members)
+        )
 
     async def allocate_seal(self, block: BlockId, *, forced: bool = False) -> BlockEntry | Refused:
         """K2: a fresh generation for a recovery."""
@@ -379,7 +398,7 @@ class Catalog:
 
     async def end(self, deadline: bytes, is_live: Callable[[FileInode], bool]) -> Ended:
         """End what a deadline is about, unless a live writer is below the directory."""
-        return await self._in_namespace(deadlines.end, deadline, 0, is_live)
+        return await self._in_namespace(Ended, deadlines.end, deadline, 0, is_live)
 
     async def counts(self) -> Counts:
         """How much there is; walks over all keys, for people only."""
@@ -411,17 +430,29 @@ class Catalog:
 
     async def _in_namespace(
         self,
+        kind: type[T],
         decide: Callable[[Draft, Request, Context], T],
         request: Request,
         count: int,
         held_by_other: Callable[[FileInode], bool] = nobody_holds,
+        *,
+        once: Once | None = None,
     ) -> T:
-        """Run an operation that makes at most `count` files and directories."""
+        """Run an operation that makes at most `count` files and directories, and returns `kind`."""
         numbers = await self._files.take(count)
         now_ms = self._clock_ms()
-        return await self._change(
-            lambda draft: decide(draft, request, Context(iter(numbers), now_ms, held_by_other))
+        return await self._once(
+            kind,
+            once,
+            lambda draft: decide(draft, request, Context(iter(numbers), now_ms, held_by_other)),
         )
+
+    async def _once(self, kind: type[T], once: Once | None, decide: Callable[[Draft], T]) -> T:
+        """Decide and commit; a request with a name that was done before gets its first answer."""
+        if once is None:
+            return await self._change(decide)
+        now_ms = self._clock_ms()
+        return await self._change(lambda draft: decide_once(draft, once, kind, now_ms, decide))
 
     async def _change(self, decide: Callable[[Draft], T]) -> T:
         """Decide, and commit what was decided.

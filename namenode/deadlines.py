@@ -1,4 +1,4 @@
-"""What ends by itself: directories with a time to live, and what is known of applications.
+"""What ends by itself: directories with a time to live, what is known of applications and sessions.
 
 The record says when, in `expires_ms`; a key in order of time leads to it. Whoever changes the one
 changes the other in the same transaction (`Draft.move_deadline`).
@@ -18,6 +18,7 @@ from paxosblock.namenode.records import (
     DirectoryInode,
     FileInode,
     Inode,
+    decode_answered,
     decode_application,
     decode_inode,
 )
@@ -50,11 +51,9 @@ def end(draft: Draft, key: bytes, context: Context) -> Ended:
     if not found.exists:
         return _gone(draft, key)
     if keys.is_application(subject):
-        if decode_application(found.value).expires_ms != keys.number_of(key):
-            return _gone(draft, key)
-        draft.delete(subject)
-        draft.delete(key)
-        return Ended.FORGOTTEN
+        return _forget(draft, key, decode_application(found.value).expires_ms)
+    if keys.is_session(subject):
+        return _forget(draft, key, decode_answered(found.value).expires_ms)
     inode = decode_inode(found.value)
     assert isinstance(inode, DirectoryInode), "only directories have a time to live"
     if inode.expires_ms != keys.number_of(key) or tree.path_of(draft, inode) is None:
@@ -64,6 +63,14 @@ def end(draft: Draft, key: bytes, context: Context) -> Ended:
     namespace.unlink(draft, inode, context)
     namespace.discard(draft, inode)
     return Ended.DELETED
+
+
+def _forget(draft: Draft, key: bytes, expires_ms: int) -> Ended:
+    if expires_ms != keys.number_of(key):
+        return _gone(draft, key)
+    draft.delete(keys.deadline_subject(key))
+    draft.delete(key)
+    return Ended.FORGOTTEN
 
 
 def _gone(draft: Draft, key: bytes) -> Ended:

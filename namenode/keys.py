@@ -12,6 +12,7 @@
     o + file                   the file is being written (empty value)
     g + id                     an Inode that was unlinked and is still to be swept
     a + application            Application: the last transaction that was applied for it
+    s + session                Answered: the latest request of a client's session, and its answer
     x + time + key             at that time (8 bytes, ms) what `key` holds ends (empty value)
 """
 
@@ -35,6 +36,7 @@ GARBAGE: Range = prefix_range(b"g")
 DEADLINES: Range = prefix_range(b"x")
 
 _APPLICATION = b"a"
+_SESSION = b"s"
 _NUMBER = struct.Struct(">Q")
 _SEQUENCE = struct.Struct(">I")
 _KEY = struct.Struct(">cQ")
@@ -133,6 +135,16 @@ def application(app_id: str) -> bytes:
 def is_application(key: bytes) -> bool:
     """Whether the key is that of an application."""
     return key.startswith(_APPLICATION)
+
+
+def session(name: str) -> bytes:
+    """Key of the latest request of a session."""
+    return _SESSION + name.encode()
+
+
+def is_session(key: bytes) -> bool:
+    """Whether the key is that of a session."""
+    return key.startswith(_SESSION)
 
 
 def number_of(key: bytes) -> int:

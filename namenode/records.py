@@ -91,14 +91,23 @@ class Application:
     expires_ms: int = 0
 
 
+class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The latest request of a session: the answer it got, and when this is forgotten."""
+
+    sequence: int
+    expires_ms: int
+    answer: bytes
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _inode: msgspec.msgpack.Decoder[Inode] = msgspec.msgpack.Decoder(Inode)
 _entry = msgspec.msgpack.Decoder(BlockEntry)
 _cluster = msgspec.msgpack.Decoder(ClusterRecord)
 _application = msgspec.msgpack.Decoder(Application)
+_answered = msgspec.msgpack.Decoder(Answered)
 
 
-def encode(value: Inode | BlockEntry | ClusterRecord | Application) -> bytes:
+def encode(value: Inode | BlockEntry | ClusterRecord | Application | Answered) -> bytes:
     """Encode a record as the value of its key."""
     return _encode(value)
 
@@ -133,6 +142,14 @@ def decode_application(value: bytes) -> Application:
         return _application.decode(value)
     except msgspec.MsgspecError as error:
         raise _damaged("application", error) from error
+
+
+def decode_answered(value: bytes) -> Answered:
+    """Decode what is known of a session."""
+    try:
+        return _answered.decode(value)
+    except msgspec.MsgspecError as error:
+        raise _damaged("session", error) from error
 
 
 def _damaged(kind: str, error: msgspec.MsgspecError) -> CorruptionError:

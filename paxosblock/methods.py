@@ -21,3 +21,16 @@ class Method(Generic[Q, A]):
 @dataclass(frozen=True, slots=True)
 class Done:
     """The answer of a call that has nothing to tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """Names a request, so that it is done once however often it is sent, to whichever NameNode.
+
+    `session` is a name of at most 64 ASCII characters that nobody else uses; it has one
+    request under way at a time, and `sequence` grows from each to the next. The latest request of
+    a session is remembered with its answer for at least five minutes.
+    """
+
+    session: str
+    sequence: int

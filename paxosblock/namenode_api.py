@@ -9,7 +9,7 @@ import enum
 from dataclasses import dataclass
 
 from paxosblock.datanode_api import ReplicaSummary
-from paxosblock.methods import Done, Method
+from paxosblock.methods import Done, Method, Once
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import (
     NO_WRITER,
@@ -104,6 +104,7 @@ class MakeDirectories:
     permission: int = 0o755
     owner: str = ""
     ttl_s: float | None = None
+    once: Once | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ class CreateFile:
     parent_must_exist: bool = False
     permission: int = 0o644
     owner: str = ""
+    once: Once | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,7 @@ class Rename:
     source: str
     destination: str
     overwrite: bool = False
+    once: Once | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,7 @@ class DeletePath:
 
     path: str
     recursive: bool = False
+    once: Once | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +210,7 @@ class ConcatFiles:
 
     target: str
     sources: tuple[str, ...]
+    once: Once | None = None
 
 
 # --- transactions --------------------------------------------------------------------------------
@@ -235,6 +240,7 @@ class Transact:
     durability: Durability
     owner: str = ""
     application: ApplicationVersion | None = None
+    once: Once | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +276,7 @@ class AddBlock:
     excluded: tuple[StorageId, ...] = ()
     replication: int = 3
     durability: Durability = Durability.DISK
+    once: Once | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -87,6 +87,7 @@ class Client:
         self._random = random.Random(f"{seed}/{name}")
         self._history = history
         self._rpc = RpcClient()
+        self._changes = self._namenodes()
         self._number = 0
 
     async def run(self, folder: Callable[[], str], stop: asyncio.Event) -> None:
@@ -143,13 +144,11 @@ class Client:
         """With `parents` one that is there is fine, and says whose it is."""
         owner = self._new_owner()
         if self._random.random() < 0.5:
-            request = MakeDirectories(path, parents=False, owner=owner)
-            await self._swap(path, owner, self._call(MKDIRS, request))
+            await self._swap(path, owner, self._mkdirs(path, owner, parents=False))
             return
         called = time.monotonic()
         try:
-            request = MakeDirectories(path, parents=True, owner=owner)
-            found = (await self._call(MKDIRS, request)).owner
+            found = (await self._mkdirs(path, owner, parents=True)).owner
         except PaxosBlockError as error:
             if error.outcome is Outcome.UNKNOWN:
                 self._history.add(path, Operation("ensure", owner, called, None))
@@ -157,12 +156,17 @@ class Client:
         done = Operation("ensure", owner, called, time.monotonic(), expected=found)
         self._history.add(path, done)
 
+    async def _mkdirs(self, path: str, owner: str, *, parents: bool) -> FileStatus:
+        request = MakeDirectories(path, parents, owner=owner)
+        return await self._changes.call_once(MKDIRS, lambda once: replace(request, once=once))
+
     async def _create(self, path: str) -> None:
         owner = self._new_owner()
         request = CreateFile(
             path, WriterId(owner), False, 1, 1 << 20, Durability.MEMORY, owner=owner
         )
-        await self._swap(path, owner, self._call(CREATE, request))
+        call = self._changes.call_once(CREATE, lambda once: replace(request, once=once))
+        await self._swap(path, owner, call)
 
     async def _swap(self, path: str, owner: str, call: Awaitable[FileStatus]) -> None:
         """Something that succeeds where nothing is."""
@@ -182,7 +186,7 @@ class Client:
     async def _delete(self, path: str) -> None:
         called = time.monotonic()
         try:
-            existed = (await self._call(DELETE, DeletePath(path))).existed
+            existed = await self._unlink(path)
         except PaxosBlockError as error:
             if error.outcome is Outcome.UNKNOWN:
                 self._history.add(path, Operation("delete", ABSENT, called, None))
@@ -190,11 +194,18 @@ class Client:
         done = Operation("delete", ABSENT, called, time.monotonic(), swapped=existed)
         self._history.add(path, done)
 
+    async def _unlink(self, path: str) -> bool:
+        request = DeletePath(path)
+        call = self._changes.call_once(DELETE, lambda once: replace(request, once=once))
+        return (await call).existed
+
     async def _call(self, method: Method[Q, A], request: Q) -> A:
-        """Ask, beginning with any NameNode: nobody may answer from an old state."""
+        """Look, beginning with any NameNode: nobody may answer from an old state."""
+        return await self._namenodes().call(method, request)
+
+    def _namenodes(self) -> NameNodes:
         order = self._random.sample(self._addresses, len(self._addresses))
-        namenodes = NameNodes(order, self._rpc, timeout_s=RPC_TIMEOUT_S, retry_for_s=RETRY_FOR_S)
-        return await namenodes.call(method, request, idempotent=method in (STAT, LIST))
+        return NameNodes(order, self._rpc, timeout_s=RPC_TIMEOUT_S, retry_for_s=RETRY_FOR_S)
 
     def _new_owner(self) -> str:
         self._number += 1

@@ -35,6 +35,6 @@ def call_on_anybody(leadership: Leadership, *, several_steps: bool = False) -> I
 
 
 if __name__ == "__main__":
-    Catalog.stat = stat_what_is_here  # type: ignore[assignment, method-assign]
-    Leadership.call = call_on_anybody  # type: ignore[assignment, method-assign]
+    Catalog.stat = stat_what_is_here  # type: ignore[assignment, method-assign]  # planted
+    Leadership.call = call_on_anybody  # type: ignore[assignment, method-assign]  # planted
     main()

@@ -300,7 +300,7 @@ def test_metrics_tell_where_each_namenode_stands_in_the_log(
     def level() -> bool:
         others = [metrics(node) for node in followers(cluster)]
         wanted = ("raft_term", "raft_commit_index", "raft_last_index")
-        return all(each[name] == leader[name] for each in others for name in wanted)
+        return all(each[name] >= leader[name] for each in others for name in wanted)
 
     wait_until(level)
     assert 0 < leader["loop_stall_seconds"] < 10

@@ -1,0 +1,183 @@
+"""A request that is sent again is done once, and gets the answer of the first time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from paxosblock.errors import ExistsError, InvalidRequestError, NotFoundError, OutcomeUnknownError
+from paxosblock.methods import Once
+from paxosblock.namenode.catalog import Catalog
+from paxosblock.namenode.deadlines import Ended
+from paxosblock.namenode.once import REMEMBERED_MS, SESSION_CHARS_MAX
+from paxosblock.namenode_api import (
+    NO_BLOCK,
+    NO_FILE,
+    AddBlock,
+    ConcatFiles,
+    DeletePath,
+    MakeDirectories,
+    Rename,
+    Transact,
+)
+from paxosblock.protocol.types import Durability
+from paxosblock.transaction import MakeDirectory
+from tests.namenode.memory_store import MemoryStore
+from tests.namenode.scene import ANN, MEMBERS, TAG, Clock, closed_file, create_request
+
+FIRST = Once("a client's session", 1)
+SECOND = Once("a client's session", 2)
+KEPT_AT_LEAST_S = REMEMBERED_MS / 2000
+
+Change = Callable[[Catalog, Once], Awaitable[object]]
+
+
+class Timed:
+    """Two NameNodes' catalogs on one store; their clock stands in the test's hand."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.clock = Clock()
+        self.store = store
+        self.catalog, self.other = (
+            Catalog(store, lambda: int(self.clock.now * 1000)) for _ in range(2)
+        )
+
+    async def start(self) -> None:
+        await self.catalog.start(TAG)
+        await self.other.start(TAG)
+
+    async def end_all(self) -> list[Ended]:
+        due = await self.catalog.due()
+        return [await self.catalog.end(deadline, lambda _: False) for deadline in due]
+
+    def remembered(self) -> int:
+        return len(list(self.store.machine.scan(b"s", b"t")))
+
+
+@pytest.fixture
+async def timed() -> Timed:
+    timed = Timed(MemoryStore(yielding=True))
+    await timed.start()
+    for catalog in (timed.catalog, timed.other):  # both reserve ids
+        await catalog.make_directories(MakeDirectories("/d/inner"))
+        await catalog.delete(DeletePath("/d/inner"))
+    await closed_file(timed.catalog, "/one", 1)
+    await closed_file(timed.catalog, "/two", 1)
+    return timed
+
+
+async def mkdirs(catalog: Catalog, once: Once) -> object:
+    return await catalog.make_directories(MakeDirectories("/new", parents=False, once=once))
+
+
+async def create(catalog: Catalog, once: Once) -> object:
+    return await catalog.create(replace(create_request("/new"), once=once))
+
+
+async def rename(catalog: Catalog, once: Once) -> object:
+    return await catalog.rename(Rename("/d", "/new", once=once))
+
+
+async def delete(catalog: Catalog, once: Once) -> object:
+    return await catalog.delete(DeletePath("/d", once=once))
+
+
+async def concat(catalog: Catalog, once: Once) -> object:
+    return await catalog.concat(ConcatFiles("/one", ("/two",), once=once))
+
+
+async def transact(catalog: Catalog, once: Once) -> object:
+    made = (MakeDirectory("/new"),)
+    return await catalog.transact(Transact(made, 3, 1 << 20, Durability.DISK, once=once))
+
+
+async def add_block(catalog: Catalog, once: Once) -> object:
+    request = AddBlock(NO_FILE, ANN, NO_BLOCK, window=2, once=once)
+    found = await catalog.already_added(request)
+    return found or await catalog.add_block(request, await catalog.next_block(), MEMBERS)
+
+
+CHANGES = (mkdirs, create, rename, delete, concat, transact, add_block)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_copy_gets_the_first_answer_from_any_namenode(timed: Timed, change: Change) -> None:
+    first = await change(timed.catalog, FIRST)
+    changed = timed.store.commits
+    assert await change(timed.other, FIRST) == first
+    assert await change(timed.catalog, FIRST) == first
+    assert timed.store.commits == changed
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_copy_after_a_lost_answer_is_answered(timed: Timed, change: Change) -> None:
+    timed.store.fail_after = True
+    with pytest.raises(OutcomeUnknownError):
+        await change(timed.catalog, FIRST)
+    assert await change(timed.other, FIRST) == await change(timed.other, FIRST)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_copies_side_by_side_are_done_once(timed: Timed, change: Change) -> None:
+    both = await asyncio.gather(change(timed.catalog, FIRST), change(timed.other, FIRST))
+    assert both[0] == both[1]
+    assert timed.remembered() == 1
+
+
+async def test_a_copy_that_comes_after_others_undid_it_does_not_do_it_again(timed: Timed) -> None:
+    made = await mkdirs(timed.catalog, FIRST)
+    await timed.catalog.delete(DeletePath("/new"))
+    assert await mkdirs(timed.other, FIRST) == made
+    with pytest.raises(NotFoundError):
+        await timed.catalog.stat("/new")
+
+
+async def test_a_copy_that_comes_after_the_next_request_is_refused(timed: Timed) -> None:
+    await mkdirs(timed.catalog, FIRST)
+    await delete(timed.catalog, SECOND)
+    with pytest.raises(InvalidRequestError, match="has made request 2 since"):
+        await mkdirs(timed.other, FIRST)
+    assert timed.remembered() == 1
+
+
+async def test_a_request_that_was_refused_is_decided_again(timed: Timed) -> None:
+    await timed.catalog.make_directories(MakeDirectories("/new"))
+    with pytest.raises(ExistsError):
+        await mkdirs(timed.catalog, FIRST)
+    await timed.catalog.delete(DeletePath("/new"))
+    await mkdirs(timed.catalog, FIRST)
+    assert (await timed.catalog.stat("/new")).path == "/new"
+
+
+async def test_a_session_is_remembered_for_five_minutes_and_then_forgotten(timed: Timed) -> None:
+    first = await mkdirs(timed.catalog, FIRST)
+    timed.clock.now += KEPT_AT_LEAST_S
+    assert await timed.end_all() == []
+    assert await mkdirs(timed.catalog, FIRST) == first
+    timed.clock.now += KEPT_AT_LEAST_S
+    assert await timed.end_all() == [Ended.FORGOTTEN]
+    assert timed.remembered() == 0
+
+
+async def test_a_session_in_use_is_not_forgotten_and_has_one_deadline(timed: Timed) -> None:
+    for number in range(1, 10):
+        timed.clock.now += KEPT_AT_LEAST_S / 2
+        assert await timed.end_all() == []
+        name = Once(FIRST.session, number)
+        await timed.catalog.make_directories(MakeDirectories(f"/new-{number}", once=name))
+    timed.clock.now += KEPT_AT_LEAST_S - 1
+    assert await timed.end_all() == []
+    timed.clock.now += KEPT_AT_LEAST_S + 1
+    assert await timed.end_all() == [Ended.FORGOTTEN]
+    assert await timed.catalog.due() == ()
+
+
+@pytest.mark.parametrize(
+    "once", [Once("", 1), Once("x" * (SESSION_CHARS_MAX + 1), 1), Once("x", -1), Once("x", 1 << 63)]
+)
+async def test_what_is_no_name_of_a_request_is_refused(timed: Timed, once: Once) -> None:
+    with pytest.raises(InvalidRequestError, match="not the name of a request"):
+        await mkdirs(timed.catalog, once)
