@@ -188,5 +188,6 @@ def lying(send: Callable[..., None], switch: Path) -> Callable[..., None]:
 
 
 if __name__ == "__main__":
-    FrameConnection.send = lying(FrameConnection.send, Path(sys.argv.pop(1)))  # type: ignore[method-assign]
+    spoiled = lying(FrameConnection.send, Path(sys.argv.pop(1)))
+    FrameConnection.send = spoiled  # type: ignore[method-assign]  # the whole of the lie
     main()
