@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from paxosblock.client.spark.arrow_frames import Place, last_place, schema_bytes
 from paxosblock.client.spark.splits import Split
 from paxosblock.client.sync_files import FileReader
+from paxosblock.errors import InvalidRequestError
 
 ARROW_FILE_MAGIC = b"ARROW1"
 MOST_ROWS = 1 << 16
@@ -104,31 +106,76 @@ def _middle(group: pq.RowGroupMetaData) -> float:
 def arrow_file_schema(file: FileReader) -> pa.Schema:
     """Of an Arrow file or of the first stream. Raises pa.ArrowInvalid when it is neither."""
     source = as_arrow_file(file, file.size)
-    if _is_arrow_file(file):
+    if is_arrow_file(file):
         return pa.ipc.open_file(source).schema
     return pa.ipc.open_stream(source).schema
 
 
 def arrow_batches(file: FileReader, split: Split) -> Iterator[pa.RecordBatch]:
     """Of an Arrow file the batches that fall to the split when its bytes are dealt out evenly; of
-    streams, which have no way in but their beginning, all to the first split."""
-    if _is_arrow_file(file):
+    streams those of the messages that the split is made of (see `arrow_splits`)."""
+    if is_arrow_file(file):
         reader = pa.ipc.open_file(as_arrow_file(file, split.end))
         count = reader.num_record_batches
         for index in range(count):
             if split.holds((index + 0.5) / count * split.end):
                 yield reader.get_batch(index)
-    elif split.start == 0:
-        yield from _streams(file, split.end)
-
-
-def _streams(file: FileReader, end: int) -> Iterator[pa.RecordBatch]:
-    """Of all streams in the file, one behind the other: `append` and concatenation make those."""
-    file.seek(0)
-    source = pa.PythonFile(file, mode="r")
-    while file.tell() < end:
+        return
+    prefix = b"" if split.is_first else schema_bytes(file.pread, split.begin, split.start)
+    part = _Part(prefix, file, split.start, split.stop)
+    source = pa.PythonFile(part, mode="r")
+    while part.left:
         yield from pa.ipc.open_stream(source)
 
 
-def _is_arrow_file(file: FileReader) -> bool:
+def arrow_splits(
+    file: FileReader, begin: Place, end: int, split_bytes: int
+) -> Iterator[tuple[Place, int]]:
+    """Parts of the streams in a file that can be read alone: each from a place to an offset.
+
+    Args:
+        end: where a message ends.
+
+    Raises:
+        InvalidRequestError: none ends there, or there is something else than streams.
+    """
+    at = begin
+    while at.offset < end:
+        stop = last_place(file.pread, at, split_bytes, end)
+        if stop == at:
+            raise InvalidRequestError(
+                f"'{file.name}': the Arrow message at byte {at.offset} is not whole", path=file.name
+            )
+        yield at, stop.offset
+        at = stop
+
+
+class _Part(io.RawIOBase):
+    """`prefix` and then the bytes [start, stop) of a file, in one go."""
+
+    def __init__(self, prefix: bytes, file: FileReader, start: int, stop: int) -> None:
+        self._prefix = prefix
+        self._file = file
+        self._stop = stop
+        file.seek(start)
+
+    @property
+    def left(self) -> int:
+        """Bytes that were not read yet."""
+        return len(self._prefix) + self._stop - self._file.tell()
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next `size` bytes, fewer only at the end."""
+        wanted = self.left if size is None or size < 0 else min(size, self.left)
+        head, self._prefix = self._prefix[:wanted], self._prefix[wanted:]
+        data = self._file.read(wanted - len(head))
+        return head + data if head else data
+
+
+def is_arrow_file(file: FileReader) -> bool:
+    """Whether it is an Arrow file, which has an index; not a stream."""
     return file.pread(0, len(ARROW_FILE_MAGIC)) == ARROW_FILE_MAGIC

@@ -16,11 +16,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from paxosblock.client.spark.arrow_frames import Place, last_place
 from paxosblock.client.spark.columnar_read import (
     Keeps,
     arrow_batches,
     arrow_file_schema,
+    arrow_splits,
     as_arrow_file,
+    is_arrow_file,
     parquet_batches,
     parquet_schema,
 )
@@ -40,7 +43,8 @@ from paxosblock.client.spark.lines import (
 )
 from paxosblock.client.spark.options import FileFormat, Options
 from paxosblock.client.spark.read_types import check_readable, conform, spark_schema
-from paxosblock.client.spark.splits import Split
+from paxosblock.client.spark.splits import Split, cut
+from paxosblock.client.sync import Client
 from paxosblock.client.sync_files import FileReader
 from paxosblock.errors import InvalidRequestError
 from paxosblock.units import MIB
@@ -81,12 +85,22 @@ def is_cut_by_lines(path: str, options: Options) -> bool:
     return options.file_format is FileFormat.TEXT
 
 
-def is_splittable(path: str, options: Options) -> bool:
-    """Whether several tasks may read one file."""
-    return is_cut_by_lines(path, options) or options.file_format in (
-        FileFormat.PARQUET,
-        FileFormat.ARROW,
-    )
+def splits_of(
+    fs: Client, file: FileReader, end: int, options: Options
+) -> Iterator[tuple[int, int, int]]:
+    """`begin`, `start` and `stop` of each `Split` of a file whose records end at `end`."""
+    most = options.split_bytes
+    by_lines = is_cut_by_lines(file.name, options)
+    parallel = by_lines or options.file_format in (FileFormat.PARQUET, FileFormat.ARROW)
+    if end <= most or not parallel:
+        yield 0, 0, end
+    elif options.file_format is FileFormat.ARROW and not is_arrow_file(file):
+        for place, stop in arrow_splits(file, Place(0, 0), end, most):
+            yield place.stream, place.offset, stop
+    else:
+        edges = [block.offset + block.length for block in fs.locations(file.name)]
+        for start, stop in cut(0, end, edges, most):
+            yield 0, start, stop
 
 
 def file_schema(file: FileReader, options: Options) -> StructType:
@@ -125,12 +139,16 @@ def check_file(file: FileReader, target: pa.Schema, options: Options) -> None:
                 raise not_of_format(file.name, options, error) from error
 
 
-def end_of_records(file: FileReader, begin: int, end: int, options: Options) -> int:
-    """How far the bytes [begin, end) of a file that is being written can be read now: to the end of
-    the last line; `begin` when none has ended. Other formats than lines: all."""
-    if not is_cut_by_lines(file.name, options):
-        return end
-    return last_line_end(file.pread, begin, end)
+def end_of_records(file: FileReader, options: Options) -> int:
+    """How far a file that may still be written can be read now: to the end of the last whole line
+    or Arrow message. Other formats, and files that are closed: all."""
+    if not file.status.open:
+        return file.size
+    if is_cut_by_lines(file.name, options):
+        return last_line_end(file.pread, 0, file.size)
+    if options.file_format is FileFormat.ARROW and not is_arrow_file(file):
+        return last_place(file.pread, Place(0, 0), file.size, file.size).offset
+    return file.size
 
 
 def not_of_format(path: str, options: Options, error: Exception) -> InvalidRequestError:

@@ -18,13 +18,13 @@ from paxosblock.client.spark.formats_read import (
     check_file,
     end_of_records,
     file_schema,
-    is_splittable,
     read_split,
+    splits_of,
 )
 from paxosblock.client.spark.listing import find
 from paxosblock.client.spark.options import FileFormat, Options
 from paxosblock.client.spark.pruning import may_match
-from paxosblock.client.spark.splits import Split, cut, pack
+from paxosblock.client.spark.splits import Split, pack
 from paxosblock.client.spark.target import client_of
 from paxosblock.client.sync import Client
 from paxosblock.client.sync_files import FileReader
@@ -150,18 +150,16 @@ def plan(
 
 
 def _splits_of_file(fs: Client, status: FileStatus, options: Options) -> Iterator[Split]:
-    length = status.length
-    if status.open:
-        with fs.open(status.path) as file:
-            length = end_of_records(file, 0, file.size, options)
-    if not length and options.file_format is not FileFormat.BINARY:
+    path, file_id, length = status.path, status.file_id, status.length
+    if not status.open and length <= options.split_bytes:
+        if length or options.file_format is FileFormat.BINARY:
+            yield Split(path, file_id, 0, 0, length, length)
         return
-    if not is_splittable(status.path, options) or length <= options.split_bytes:
-        yield Split(status.path, status.file_id, 0, 0, length, length)
-        return
-    edges = [block.offset + block.length for block in fs.locations(status.path)]
-    for start, stop in cut(0, length, edges, options.split_bytes):
-        yield Split(status.path, status.file_id, 0, start, stop, length)
+    with fs.open(path) as file:
+        end = end_of_records(file, options)
+        if end or options.file_format is FileFormat.BINARY:
+            for begin, start, stop in splits_of(fs, file, end, options):
+                yield Split(path, file.status.file_id, begin, start, stop, end)
 
 
 def _keep_all(_: Any) -> bool:

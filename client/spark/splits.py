@@ -19,8 +19,9 @@ OPEN_COST_BYTES: Final = MIB
 class Split:
     """The records of a file that begin in [start, stop).
 
-    [begin, end) is all that is read of the file now: a record begins at `begin`, and the bytes from
-    `end` on are as good as not there.
+    Lines and row groups: [begin, end) is all that is read of the file now; a record begins at
+    `begin`, and the bytes from `end` on are as good as not there. Of Arrow streams, a split is
+    whole messages of the stream whose schema is at `begin`, and of the streams behind it.
     """
 
     path: str

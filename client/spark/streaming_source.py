@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 from paxosblock.client.spark.formats_read import is_cut_by_lines
 from paxosblock.client.spark.growing import GrowingReader
 from paxosblock.client.spark.listing import base_of
-from paxosblock.client.spark.options import Options
+from paxosblock.client.spark.options import FileFormat, Options
 from paxosblock.client.spark.source import check_schema
 from paxosblock.client.spark.tail import TailReader
 from paxosblock.client.spark.target import client_of
@@ -17,11 +17,11 @@ from paxosblock.namenode_api import Kind
 
 
 def make_stream_reader(schema: StructType, options: Options) -> DataSourceStreamReader:
-    """The reader of one query: of a file, its lines; of a directory or a pattern, its files.
+    """The reader of one query: of a file, its records; of a directory or a pattern, its files.
 
     Raises:
         NotFoundError: there is nothing at the path.
-        ConfigError: the options do not go together, or the format has no lines.
+        ConfigError: the options do not go together, or a file of the format cannot grow.
         InvalidRequestError: the format lacks such a schema.
     """
     check_schema(schema, options)
@@ -37,10 +37,11 @@ def make_stream_reader(schema: StructType, options: Options) -> DataSourceStream
 
 
 def _check_tail(options: Options) -> None:
-    if not is_cut_by_lines(options.path, options):
+    is_arrow = options.file_format is FileFormat.ARROW
+    if not is_arrow and not is_cut_by_lines(options.path, options):
         raise ConfigError(
-            f"'{options.path}': a file that grows is read by lines: plain text, or csv without "
-            "multiLine; of other formats stream the directory"
+            f"'{options.path}': a file can grow as plain text, as csv without multiLine, or as "
+            "Arrow streams; of other formats stream the directory"
         )
     if options.max_files_per_trigger:
         raise ConfigError(

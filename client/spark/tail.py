@@ -1,14 +1,15 @@
-"""A stream of the lines of one file that is being written.
+"""A stream of the lines, or the Arrow batches, of one file that is being written.
 
 An offset is the file's id and a byte of it. Everything below the length that `open` tells is there
 for good (a quorum voted for it), so whoever reads the bytes between two offsets, now or after a
-restart, reads the same lines.
+restart, reads the same rows.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
@@ -19,10 +20,12 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from paxosblock.client.spark.arrow_frames import Place, last_place
 from paxosblock.client.spark.arrow_types import arrow_schema
+from paxosblock.client.spark.columnar_read import arrow_splits
 from paxosblock.client.spark.formats_read import check_file
 from paxosblock.client.spark.lines import last_line_end, next_line_end
-from paxosblock.client.spark.options import Options
+from paxosblock.client.spark.options import FileFormat, Options
 from paxosblock.client.spark.splits import Split, cut
 from paxosblock.client.spark.stream_reader import WAIT_S, StreamReader
 from paxosblock.client.sync_files import FileReader
@@ -31,35 +34,52 @@ from paxosblock.errors import InvalidRequestError, NotFoundError
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a stream has read: all lines that end at or before `offset`, a byte of the file."""
+    """How far a stream has read: all records that end at or before `offset`, a byte of the file.
+
+    Of Arrow, `stream` is where the schema of the batches that follow stands.
+    """
 
     file_id: int
     offset: int
+    stream: int = 0
 
     @classmethod
     def parse(cls, offset: dict[str, Any], path: str) -> Position:
         """What `asdict` made of one. Raises InvalidRequestError when it is of another source."""
-        try:
-            return cls(int(offset["file_id"]), int(offset["offset"]))
-        except KeyError:
+        if "file_id" not in offset:
             raise InvalidRequestError(
                 f"'{path}': is a file, but the checkpoint is of a stream of a directory", path=path
-            ) from None
+            )
+        return cls(**offset)
 
 
-def end_of_batch(file: FileReader, offset: int, most: int, goal: int) -> int:
-    """Where a micro-batch of whole lines that begins at `offset` ends; `offset` if there is none.
+def next_position(file: FileReader, at: Position, most: int, goal: int, *, arrow: bool) -> Position:
+    """Where a micro-batch of whole records that begins at `at` ends; `at` when there is none.
 
-    It has about `most` bytes, or one line if that is longer; it ends before `goal`. A last line
-    without an end counts once the file is closed.
+    It has about `most` bytes, or one record if that is longer; it ends before `goal`.
+
+    Raises:
+        InvalidRequestError: the file was closed in the middle of an Arrow message.
     """
     visible = min(file.size, goal)
+    is_complete = not file.status.open and visible == file.size
+    if not arrow:
+        return replace(at, offset=_end_of_lines(file, at.offset, most, visible, is_complete))
+    place = last_place(file.pread, Place(at.offset, at.stream), most, visible)
+    if is_complete and place.offset == at.offset < visible:
+        raise InvalidRequestError(
+            f"'{file.name}': was closed in the middle of an Arrow message", path=file.name
+        )
+    return replace(at, offset=place.offset, stream=place.stream)
+
+
+def _end_of_lines(file: FileReader, offset: int, most: int, visible: int, is_complete: bool) -> int:
     stop = min(visible, offset + most)
     if (end := last_line_end(file.pread, offset, stop)) > offset:
         return end
     if (end := next_line_end(file.pread, stop, visible)) > offset:
         return end
-    is_complete = not file.status.open and visible == file.size
+    # A last line without an end counts once the file is closed.
     return max(offset, visible) if is_complete else offset
 
 
@@ -68,6 +88,7 @@ class TailReader(StreamReader):
 
     def __init__(self, schema: StructType, options: Options) -> None:
         super().__init__(schema, options)
+        self._arrow = options.file_format is FileFormat.ARROW
         self._seen: Position | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -100,7 +121,7 @@ class TailReader(StreamReader):
             self._seen = Position(at.file_id, file.size)
             most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else file.size
             goal = file.size if self._goal is None else self._goal
-            return Position(at.file_id, end_of_batch(file, at.offset, most, goal))
+            return next_position(file, at, most, goal, arrow=self._arrow)
 
     def _open(self, at: Position) -> FileReader:
         file = self._fs.open(self._options.path)
@@ -134,16 +155,23 @@ class TailReader(StreamReader):
         with self._open(last) as file:
             if begin.offset == 0:
                 check_file(file, arrow_schema(self._schema), self._options)
-        ranges = cut(begin.offset, last.offset, self._edges(begin, last), self._options.split_bytes)
+            ranges = list(self._ranges(file, begin, last.offset))
         return [
-            InputPartition(
-                (Split(path, last.file_id, begin.offset, each, stop, last.offset),),
-            )
-            for each, stop in ranges
+            InputPartition((Split(path, last.file_id, first, start, stop, last.offset),))
+            for first, start, stop in ranges
         ]
 
-    def _edges(self, begin: Position, end: Position) -> list[int]:
-        if end.offset - begin.offset <= self._options.split_bytes:
-            return []
-        blocks = self._fs.locations(self._options.path)
-        return [block.offset + block.length for block in blocks]
+    def _ranges(
+        self, file: FileReader, begin: Position, end: int
+    ) -> Iterator[tuple[int, int, int]]:
+        """`begin`, `start` and `stop` of each split."""
+        most = self._options.split_bytes
+        if self._arrow:
+            for place, stop in arrow_splits(file, Place(begin.offset, begin.stream), end, most):
+                yield place.stream, place.offset, stop
+            return
+        long = end - begin.offset > most
+        blocks = self._fs.locations(self._options.path) if long else []
+        edges = [block.offset + block.length for block in blocks]
+        for start, stop in cut(begin.offset, end, edges, most):
+            yield begin.offset, start, stop

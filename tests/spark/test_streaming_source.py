@@ -3,6 +3,7 @@ grows; stopped and started again, and what must fail."""
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 import time
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -220,6 +222,37 @@ def test_the_header_of_a_csv_file_that_grows_is_no_row(fs: Client, folder: str) 
         assert read_now(folder, at, fileFormat="csv", header="true")[0] == [3]
 
 
+def test_arrow_batches_are_read_once_they_are_whole(fs: Client, folder: str) -> None:
+    """Two streams, one behind the other, come in pieces that end anywhere."""
+    ids = list(range(30))
+    table = pa.table({"id": ids})
+    data = io.BytesIO()
+    for part in (table.slice(0, 12), table.slice(12)):
+        with pa.ipc.new_stream(data, table.schema) as writer:
+            writer.write_table(part, max_chunksize=3)
+    at: Offset | None = None
+    found: list[int] = []
+    with fs.create(path_of(folder)) as out:
+        for piece in (data.getvalue()[begin : begin + 601] for begin in range(0, 6_000, 601)):
+            out.write(piece)
+            out.hflush()
+            rows, at = read_now(folder, at, fileFormat="arrow", maxBytesPerTrigger="1")
+            assert rows == ids[len(found) : len(found) + len(rows)]
+            found += rows
+    assert found == ids
+
+
+def test_arrow_that_ends_in_the_middle_of_a_batch_fails_the_stream(fs: Client, folder: str) -> None:
+    data = io.BytesIO()
+    table = pa.table({"id": [1, 2]})
+    with pa.ipc.new_stream(data, table.schema) as writer:
+        writer.write_table(table)
+    with fs.create(path_of(folder)) as out:
+        out.write(data.getvalue()[:-10])
+    with pytest.raises(InvalidRequestError, match="was closed in the middle of an Arrow message"):
+        read_now(folder, fileFormat="arrow")
+
+
 def test_a_stream_fails_when_its_path_is_of_another_kind_now(fs: Client, folder: str) -> None:
     put(fs, f"{path_of(folder)}/a", "1\n")
     _, of_directory = read_now(folder)
@@ -308,7 +341,7 @@ def test_options_that_do_not_go_together_are_refused(fs: Client, folder: str) ->
         reader_of(folder, maxBytesPerTrigger=1, maxFilesPerTrigger=1)
     with pytest.raises(ConfigError, match="'maxFilesPerTrigger' has no effect"):
         reader_of(folder, maxFilesPerTrigger=1)
-    with pytest.raises(ConfigError, match="a file that grows is read by lines"):
+    with pytest.raises(ConfigError, match="a file can grow as plain text"):
         reader_of(folder, fileFormat="binary")
 
 
@@ -374,25 +407,26 @@ def test_every_file_of_a_directory_is_read_once_over_restarts(
     assert copied.lines() == expected
 
 
-def test_what_a_sink_appends_is_read_line_by_line_as_it_comes(
-    spark: SparkSession, fs: Client, folder: str, copied: Copied, tmp_path: Path
+@pytest.mark.parametrize("file_format", ["text", "arrow"])
+def test_what_a_sink_appends_is_read_as_it_comes(
+    spark: SparkSession, fs: Client, folder: str, tmp_path: Path, file_format: str
 ) -> None:
     """The directory `in` is streamed into the file `log`, which is streamed."""
-    path = path_of(folder)
+    path, copied = path_of(folder), Copied(spark, tmp_path)
     expected: Counter[str] = Counter()
-    for number in range(3):
+    for number in range(2):
         lines = [f"{number}-{each}" for each in range(20)]
         put(fs, f"{path}/in/{number}", "".join(f"{line}\n" for line in lines))
         appended = (
             stream(spark, f"{folder}/in")
             .writeStream.format("paxosblock")
-            .options(fileFormat="text", layout="append", path=f"{folder}/log")
+            .options(fileFormat=file_format, layout="append", path=f"{folder}/log")
             .option("checkpointLocation", str(tmp_path / "appending"))
             .trigger(availableNow=True)
             .start()
         )
         appended.awaitTermination()
-        copied.run(stream(spark, f"{folder}/log"))
+        copied.run(stream(spark, f"{folder}/log", fileFormat=file_format))
         expected.update(lines)
         assert copied.lines() == expected
 

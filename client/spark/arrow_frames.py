@@ -1,0 +1,145 @@
+"""Where the messages of Arrow IPC streams begin and end, from their headers alone.
+
+A message is a marker, the length of its metadata, the metadata (a flatbuffer, which tells the
+length of the body and what it is) and the body. A stream is a schema, batches, and an end without
+metadata, which may be missing; a file may hold several streams, one behind the other. (Arrow's
+columnar format, section "Encapsulated message format".)
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from paxosblock.errors import InvalidRequestError
+from paxosblock.units import KIB
+
+Pread = Callable[[int, int], bytes]
+
+_PREFIX: Final = struct.Struct("<II")
+_MARKER: Final = 0xFFFFFFFF
+_LOOK_BYTES: Final = 64 * KIB
+
+# Places of fields in the table `Message` of Arrow's Message.fbs.
+_HEADER_TYPE: Final = 1
+_BODY_LENGTH: Final = 3
+
+
+class Kind(enum.Enum):
+    """What a message is; the values are Arrow's."""
+
+    END = 0
+    SCHEMA = 1
+    DICTIONARY = 2
+    BATCH = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The bytes [start, stop) of a file are a message."""
+
+    kind: Kind
+    start: int
+    stop: int
+
+
+def messages(pread: Pread, start: int, end: int) -> Iterator[Message]:
+    """The messages that are whole in [start, end); a message begins at `start`.
+
+    Args:
+        pread: reads so many bytes from an offset on, fewer only at the end.
+
+    Raises:
+        InvalidRequestError: there is something else.
+    """
+    window = _Window(pread, end)
+    while start + _PREFIX.size <= end:
+        marker, size = _PREFIX.unpack(window.read(start, _PREFIX.size))
+        if marker != _MARKER:
+            raise InvalidRequestError(f"byte {start} begins no Arrow message")
+        body = start + _PREFIX.size + size
+        if body > end:
+            return
+        kind, length = _header(window.read(start + _PREFIX.size, size)) if size else (Kind.END, 0)
+        if body + length > end:
+            return
+        yield Message(kind, start, body + length)
+        start = body + length
+
+
+class _Window:
+    """Small reads near each other as few large ones."""
+
+    def __init__(self, pread: Pread, end: int) -> None:
+        self._pread = pread
+        self._end = end
+        self._start = 0
+        self._data = b""
+
+    def read(self, start: int, size: int) -> bytes:
+        if start < self._start or start + size > self._start + len(self._data):
+            self._start = start
+            self._data = self._pread(start, min(max(size, _LOOK_BYTES), self._end - start))
+        return self._data[start - self._start : start - self._start + size]
+
+
+def _header(metadata: bytes) -> tuple[Kind, int]:
+    """Kind and length of the body, by the rules of flatbuffers: a table has a list of where its
+    fields are, and the beginning says where the table is."""
+    try:
+        (table,) = struct.unpack_from("<I", metadata)
+        (back,) = struct.unpack_from("<i", metadata, table)
+        fields = table - back
+        (fields_bytes,) = struct.unpack_from("<H", metadata, fields)
+
+        def place(field: int) -> int:
+            at = 4 + 2 * field
+            if at + 2 > fields_bytes:
+                return 0
+            (offset,) = struct.unpack_from("<H", metadata, fields + at)
+            return table + offset if offset else 0
+
+        kind, length = place(_HEADER_TYPE), place(_BODY_LENGTH)
+        (body,) = struct.unpack_from("<q", metadata, length) if length else (0,)
+        return Kind(metadata[kind] if kind else 0), body
+    except (struct.error, ValueError, IndexError) as error:
+        raise InvalidRequestError(f"the header of an Arrow message makes no sense: {error}") from (
+            error
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Between two messages: at `offset`, in the stream that begins at `stream`."""
+
+    offset: int
+    stream: int
+
+    def after(self, message: Message) -> Place:
+        """Behind the message that begins here."""
+        if message.kind is Kind.END:
+            return Place(message.stop, message.stop)
+        return Place(message.stop, message.start if message.kind is Kind.SCHEMA else self.stream)
+
+
+def last_place(pread: Pread, at: Place, most: int, end: int) -> Place:
+    """How far whole messages go: about `most` bytes, or one with rows if that is longer."""
+    stop = at.offset + most
+    has_rows = False
+    for message in messages(pread, at.offset, end):
+        if message.stop > stop and has_rows:
+            break
+        at = at.after(message)
+        has_rows = has_rows or message.kind is Kind.BATCH
+    return at
+
+
+def schema_bytes(pread: Pread, stream: int, end: int) -> bytes:
+    """The message that a stream begins with. Raises InvalidRequestError when it has none."""
+    first = next(messages(pread, stream, end), None)
+    if first is None or first.kind is not Kind.SCHEMA:
+        raise InvalidRequestError(f"byte {stream} begins no Arrow stream")
+    return pread(first.start, first.stop - first.start)
