@@ -1,0 +1,132 @@
+"""An answer that is lost on its way costs nothing: the request is sent again and done once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from paxosblock import AsyncClient, LocalCluster
+from paxosblock.config import ClientConfig
+from paxosblock.errors import NotFoundError
+from paxosblock.node_process import Node
+from tests.waiting import wait_until_async
+
+CONFIG = ClientConfig(replication=1, rpc_timeout_s=5.0)
+
+Loss = Callable[[], Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(1, 3, tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+async def nothing_else() -> None:
+    """The answer is lost, and that is all."""
+
+
+class LosingProxy:
+    """Passes calls on to a NameNode; of the first call of each method the answer is lost."""
+
+    def __init__(self, target: str, loss: Loss) -> None:
+        self._target, self._loss = target, loss
+        self.lost: list[str] = []
+        self.connections = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        ends = [writer]
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):  # one of the ends is gone
+            host, _, port = self._target.rpartition(":")
+            from_there, there = await asyncio.open_connection(host, int(port))
+            ends.append(there)
+            await self._pass_on(reader, writer, from_there, there)
+        for end in ends:
+            end.close()
+            with contextlib.suppress(OSError):
+                await end.wait_closed()
+        self.connections -= 1
+
+    async def _pass_on(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        from_there: asyncio.StreamReader,
+        there: asyncio.StreamWriter,
+    ) -> None:
+        """One call after the other, until an answer is to be lost."""
+        while True:
+            request = await message(reader)
+            there.write(request)
+            answer = await message(from_there)
+            method = request.split(b" ", 2)[1].decode().removeprefix("/rpc/")
+            if method not in self.lost:
+                self.lost.append(method)
+                await self._loss()
+                return
+            writer.write(answer)
+
+
+async def message(reader: asyncio.StreamReader) -> bytes:
+    """One HTTP message, head and body."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: (\d+)", head)
+    return head + await reader.readexactly(int(length[1]) if length else 0)
+
+
+@asynccontextmanager
+async def losing(
+    cluster: LocalCluster, leader: Node, loss: Loss
+) -> AsyncIterator[tuple[AsyncClient, LosingProxy]]:
+    """A client that reaches the leader through a `LosingProxy` first, the others directly."""
+    proxy = LosingProxy(leader.address, loss)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with AsyncClient([f"127.0.0.1:{port}", *cluster.addresses], CONFIG) as fs:
+        yield fs, proxy
+    server.close()
+    await wait_until_async(lambda: not proxy.connections, what="the connections to end")
+
+
+async def test_what_may_not_happen_twice_is_sent_again_and_happens_once(
+    cluster: LocalCluster,
+) -> None:
+    leader = cluster.wait_leader()
+    async with losing(cluster, leader, nothing_else) as (fs, proxy):
+        made = await fs.mkdirs("/once", parents=False)
+        assert made.path == "/once"
+    async with losing(cluster, leader, nothing_else) as (fs, proxy):
+        assert (await fs.rename("/once", "/moved")).file_id == made.file_id
+        assert proxy.lost == ["rename"]
+    async with losing(cluster, leader, nothing_else) as (fs, proxy):
+        assert await fs.delete("/moved")
+        with pytest.raises(NotFoundError):
+            await fs.stat("/moved")
+    async with losing(cluster, leader, nothing_else) as (fs, proxy):
+        blocks = cluster.status().blocks
+        await fs.add_block()
+        assert proxy.lost == ["add_block"]
+        assert cluster.status().blocks == blocks + 1
+
+
+async def test_the_next_leader_knows_what_the_one_before_has_done(cluster: LocalCluster) -> None:
+    leader = await asyncio.to_thread(cluster.wait_leader)
+
+    async def kill() -> None:
+        await asyncio.to_thread(leader.kill)
+
+    async with AsyncClient(cluster.url, CONFIG) as direct:
+        source = await direct.mkdirs("/source")
+    try:
+        async with losing(cluster, leader, kill) as (fs, proxy):
+            assert (await fs.rename("/source", "/destination")).file_id == source.file_id
+            assert proxy.lost == ["rename"]
+            assert (await fs.list("/"))[0].path == "/destination"
+    finally:
+        await asyncio.to_thread(leader.start)
