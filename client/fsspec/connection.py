@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
+import sys
 import weakref
 
 from paxosblock.client.async_client import AsyncClient
@@ -43,6 +45,8 @@ class Connection:
             # Sockets and loop are shared with the parent: leave them alone, for ever.
             _INHERITED.append(self)
             return
-        other = OtherLoop(self.loop)
-        if not self._closed and self.loop.is_running() and other.usable:
-            other.submit(self.close()).wait(STOP_WITHIN_S)
+        if self._closed or not self.loop.is_running() or sys.is_finalizing():
+            return
+        closing = asyncio.run_coroutine_threadsafe(self.close(), self.loop)
+        if OtherLoop(self.loop).usable:  # the owner may be collected on the loop's own thread
+            concurrent.futures.wait([closing], STOP_WITHIN_S)
