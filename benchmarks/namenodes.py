@@ -26,7 +26,7 @@ from urllib.request import urlopen
 from benchmarks.http_load import Load, connect, run_load
 from benchmarks.stats import latencies, machine, percentile, resident_mib, say
 from paxosblock import AsyncClient, LocalCluster, loop
-from paxosblock.methods import Method
+from paxosblock.methods import Method, Once
 from paxosblock.namenode_api import (
     CLOSE_FILE,
     CREATE,
@@ -87,16 +87,19 @@ def report(label: str, load: Load, cost: str = "") -> None:
 
 
 def new_directories(run: str, client: int) -> Iterator[MakeDirectories]:
-    """A directory of its own, and more and more in it."""
-    return (MakeDirectories(f"/{run}/{client}/{number}") for number in count())
+    """A directory of its own, and more and more in it. Named, as the client's own requests are."""
+    return (
+        MakeDirectories(f"/{run}/{client}/{number}", once=Once(f"{run}-{client}", number))
+        for number in count()
+    )
 
 
 def new_files(run: str, client: int) -> Iterator[CreateFile]:
     """Files in a directory of its own; each has a writer of its own, as a client's have."""
     for number in count():
-        writer = WriterId(f"{run}-{client}-{number}")
+        writer, once = WriterId(f"{run}-{client}-{number}"), Once(f"{run}-{client}", number)
         path = f"/{run}/{client}/{number}"
-        yield CreateFile(path, writer, False, 3, 128 << 20, Durability.DISK)
+        yield CreateFile(path, writer, False, 3, 128 << 20, Durability.DISK, once=once)
 
 
 def known_paths(run: str, client: int) -> Iterator[PathRequest]:
