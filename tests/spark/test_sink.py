@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
-from paxosblock import LocalCluster
+from paxosblock import Client, LocalCluster
 from paxosblock.client.spark.sink import SUCCESS
 from tests.spark.reading import Place
 
@@ -158,6 +158,14 @@ def test_a_directory_named_by_path_and_namenodes_is_the_same(
     assert {table.fs.stat(each.path).replication for each in table.files()} == {2}
 
 
+@pytest.fixture(scope="module")
+def existing(spark: SparkSession, cluster: LocalCluster, fs: Client) -> Place:
+    """A directory with a parquet file of one column."""
+    table = Place(f"{cluster.url}/existing", fs)
+    writing(spark.range(1)).mode("append").save(table.url)
+    return table
+
+
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
@@ -172,19 +180,14 @@ def test_a_directory_named_by_path_and_namenodes_is_the_same(
     ],
 )
 def test_bad_input_is_one_error_before_any_task_starts(
-    spark: SparkSession,
-    table: Place,
-    columns: str,
-    options: dict[str, str],
-    message: str,
+    spark: SparkSession, existing: Place, columns: str, options: dict[str, str], message: str
 ) -> None:
-    writing(spark.range(1)).mode("append").save(table.url)
-    before = table.names()
+    before = existing.names()
     frame = spark.range(3).selectExpr(*columns.split("; "))
     with pytest.raises(AnalysisException) as caught:
-        writing(frame, **options).mode("append").save(table.url)
+        writing(frame, **options).mode("append").save(existing.url)
     assert message in str(caught.value)
-    assert table.names() == before
+    assert existing.names() == before
 
 
 def test_a_mode_that_the_api_has_not_is_refused(spark: SparkSession, table: Place) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -45,8 +48,15 @@ def test_an_attempt_that_fails_is_repeated_and_leaves_nothing(
     assert table.leftovers() == []
 
 
-@pytest.mark.parametrize("fault", ["all attempts fail", "exception before the commit"])
-@pytest.mark.parametrize("mode", ["append", "overwrite"])
+@pytest.mark.parametrize(
+    ("fault", "mode"),
+    [
+        ("all attempts fail", "append"),
+        ("exception before the commit", "overwrite"),
+        pytest.param("all attempts fail", "overwrite", marks=pytest.mark.slow),
+        pytest.param("exception before the commit", "append", marks=pytest.mark.slow),
+    ],
+)
 def test_a_job_that_fails_leaves_everything_as_it_was(
     frame: DataFrame, table: Place, fault: str, mode: str
 ) -> None:
@@ -112,7 +122,7 @@ def test_a_commit_that_comes_after_the_abort_publishes_nothing(table: Place) -> 
     writer = writer_of(table)
     written = writer.write_as(Attempt(0, 7), batches(3))
     writer.abort([written])
-    with pytest.raises(FencedError, match="was aborted$"):
+    with pytest.raises(FencedError, match="was aborted"):
         writer.commit([written])
     assert table.names() == []
 
@@ -135,6 +145,38 @@ def test_overwriting_fences_a_job_that_appends_to_the_same_place(table: Place) -
     with pytest.raises(NotFoundError, match="published nothing: its directory is gone"):
         appending.commit([late])
     assert table.ids() == Counter(range(2))
+
+
+def test_a_reader_finds_the_old_files_or_the_new_ones_while_they_are_replaced(table: Place) -> None:
+    options = parse_options({"path": table.url}, Use.WRITE)
+    jobs = list[str]()
+    seen = Counter[str]()
+
+    def replace(rows: int) -> None:
+        writer = make_writer(IDS, options, overwrite=True)
+        assert isinstance(writer, BatchWriter)
+        jobs.append(writer.job)
+        tasks = [Attempt(partition, partition) for partition in range(3)]
+        writer.commit([writer.write_as(task, batches(rows)) for task in tasks])
+
+    def look() -> None:
+        while not done.is_set():
+            found = [re.findall(r"part-\d+-(\w+)-", file.path)[0] for file in table.files()]
+            assert len(found) == 3
+            assert len(set(found)) == 1, "files of two jobs"
+            seen.update(found[:1])
+
+    replace(1)
+    done = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look)
+        for rows in range(2, 12):
+            replace(rows)
+        done.set()
+        looking.result()
+    assert len(seen) > 1
+    assert set(seen) <= set(jobs)
+    assert table.ids() == Counter([*range(11)] * 3)
 
 
 def test_a_job_that_nobody_ends_goes_when_its_time_is_over(table: Place) -> None:

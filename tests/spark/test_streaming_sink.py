@@ -13,13 +13,21 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from paxosblock.client.spark.attempts import Attempt
 from paxosblock.client.spark.options import Use, parse_options
 from paxosblock.client.spark.streaming_sink import Batch, StreamWriter, make_stream_writer
-from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError
+from paxosblock.errors import (
+    ConfigError,
+    FencedError,
+    InvalidRequestError,
+    IsDirectoryError,
+    NotFoundError,
+)
 from paxosblock.spark import published_batch
 from tests.spark.reading import Place
 
@@ -87,32 +95,17 @@ def test_each_batch_adds_its_files_and_can_be_asked_for(feed: Feed, table: Place
     assert [name for name in table.leftovers() if "/" in name] == []
 
 
-@pytest.mark.parametrize("file_format", ["text", "csv", "binary", "arrow"])
-def test_the_layout_append_makes_one_file_longer(
-    feed: Feed, table: Place, file_format: str
+def test_the_layout_append_makes_one_file_longer_also_after_a_restart(
+    feed: Feed, table: Place
 ) -> None:
-    lines = feed.add(0, 1, 2)
-    rows = feed.rows()
-    if file_format == "binary":
-        rows = rows.selectExpr("CAST(CONCAT(value, '\n') AS BINARY) AS value")
-    feed.run(table / "log", rows, layout="append", fileFormat=file_format)
-    log = table / "log"
-    if file_format == "arrow":
-        assert Counter(log.arrow().column("value").to_pylist()) == lines
-    elif file_format == "csv":
-        assert log.lines() == Counter({f'"{line}"': 1 for line in lines})
-    else:
-        assert log.lines() == lines
-    assert [name for name in table.names() if "/" in name] == []
-
-
-def test_an_appended_file_goes_on_after_a_restart(feed: Feed, table: Place) -> None:
-    lines = feed.add(0)
-    feed.run(table / "log", layout="append", fileFormat="text")
-    before = table.fs.stat((table / "log").path)
-    lines += feed.add(1)
+    lines = feed.add(0, 1)
     feed.run(table / "log", layout="append", fileFormat="text")
     assert (table / "log").lines() == lines
+    before = table.fs.stat((table / "log").path)
+    lines += feed.add(2)
+    feed.run(table / "log", layout="append", fileFormat="text")
+    assert (table / "log").lines() == lines
+    assert [name for name in table.names() if "/" in name] == []
     assert table.fs.stat((table / "log").path).file_id == before.file_id
 
 
@@ -148,7 +141,9 @@ def test_a_commit_that_raises_after_it_took_effect_is_not_repeated(
     assert [name for name in table.leftovers() if query.id in name] == []
 
 
-@pytest.mark.parametrize("fault", ["exception mid-write", "exit mid-write"])
+@pytest.mark.parametrize(
+    "fault", ["exit mid-write", pytest.param("exception mid-write", marks=pytest.mark.slow)]
+)
 def test_an_attempt_that_fails_is_repeated(feed: Feed, table: Place, fault: str) -> None:
     lines = feed.add(0, 1)
     feed.run(table, fault=fault)
@@ -156,7 +151,7 @@ def test_an_attempt_that_fails_is_repeated(feed: Feed, table: Place, fault: str)
 
 
 def test_a_batch_that_fails_is_repeated_after_a_restart(feed: Feed, table: Place) -> None:
-    lines = feed.add(0, 1)
+    lines = feed.add(0)
     with pytest.raises(StreamingQueryException, match="injected mid-write"):
         feed.run(table, fault="all attempts fail")
     feed.run(table)
@@ -167,11 +162,7 @@ def test_a_batch_that_fails_is_repeated_after_a_restart(feed: Feed, table: Place
     ("options", "message"),
     [
         ({"layout": "append"}, "a parquet file ends with its index and cannot grow"),
-        ({"layout": "append", "fileFormat": "csv", "header": "true"}, "would add a 'header'"),
-        ({"layout": "append", "fileFormat": "text", "compression": "gzip"}, "no 'compression'"),
-        ({"layout": "rows"}, "'layout' = 'rows': expected one of files, append"),
         ({"mode": "update"}, "does not support Update mode"),
-        ({"fileFormat": "orc"}, "expected one of parquet"),
     ],
 )
 def test_bad_input_is_one_error_and_writes_nothing(
@@ -196,6 +187,71 @@ def writer_of(place: Place, **options: str) -> StreamWriter:
 def batches(*lines: str) -> Iterator[pa.RecordBatch]:
     for line in lines:
         yield pa.record_batch({"value": pa.array([line])})
+
+
+@pytest.mark.parametrize(
+    ("options", "overwrite", "message"),
+    [
+        ({"fileFormat": "csv", "header": "true"}, False, "every batch would add a 'header'"),
+        ({"fileFormat": "text", "compression": "gzip"}, False, "no 'compression' around"),
+        ({"fileFormat": "text"}, True, "the output mode must be append, too"),
+    ],
+)
+def test_what_cannot_be_appended_to_is_refused(
+    table: Place, options: dict[str, str], overwrite: bool, message: str
+) -> None:
+    given = parse_options({"path": table.url, "layout": "append", **options}, Use.STREAM_WRITE)
+    with pytest.raises(ConfigError, match=message):
+        make_stream_writer(VALUE, given, overwrite=overwrite)
+
+
+def test_a_file_of_another_kind_is_not_appended_to(table: Place) -> None:
+    log = table / "log"
+    append(log, "q-8", ["a"], "arrow")
+    given = {"path": log.url, "layout": "append", "fileFormat": "arrow"}
+    options = parse_options(given, Use.STREAM_WRITE)
+    numbers = StructType([StructField("value", LongType())])
+    with pytest.raises(InvalidRequestError, match="'value' is string there and bigint in the new"):
+        make_stream_writer(numbers, options, overwrite=False)
+    table.fs.mkdirs((table / "folder").path)
+    with pytest.raises(IsDirectoryError, match="writes one file; this is a directory"):
+        writer_of(table / "folder", layout="append", fileFormat="text")
+
+
+@pytest.mark.parametrize(
+    ("file_format", "expected"),
+    [("text", b"a\nb\nc\n"), ("csv", b'"a"\n"b"\n"c"\n'), ("binary", b"abc"), ("arrow", None)],
+)
+def test_batches_are_appended_in_the_order_of_partitions(
+    table: Place, file_format: str, expected: bytes | None
+) -> None:
+    log = table / "log"
+    append(log, file_format, ["a", "b"], file_format)
+    append(log, file_format, ["c"], file_format, number=1)
+    if expected is None:
+        assert log.arrow().column("value").to_pylist() == ["a", "b", "c"]
+    else:
+        assert log.content() == expected
+
+
+def append(
+    log: Place, query: str, partitions: list[str], file_format: str, *, number: int = 0
+) -> None:
+    """One batch with a row in each partition; their tasks end in the opposite order."""
+    kind = pa.binary() if file_format == "binary" else pa.string()
+    given = {"path": log.url, "layout": "append", "fileFormat": file_format}
+    schema = StructType([StructField("value", from_arrow_type(kind))])
+    writer = make_stream_writer(schema, parse_options(given, Use.STREAM_WRITE), overwrite=False)
+    assert isinstance(writer, StreamWriter)
+    messages: list[WriterCommitMessage | None] = [
+        writer.write_as(
+            Attempt(partition, partition),
+            Batch(query, number),
+            iter([pa.record_batch({"value": pa.array([row], kind)})]),
+        )
+        for partition, row in enumerate(partitions)
+    ]
+    writer.commit(messages[::-1], number)
 
 
 def untouched() -> Iterator[pa.RecordBatch]:
@@ -266,14 +322,11 @@ def test_a_checkpoint_that_was_set_back_is_an_error_not_a_silent_loss(
 
 
 def test_two_queries_append_to_one_file_without_losing_a_row(table: Place) -> None:
-    def append(query: str) -> None:
-        writer = writer_of(table / "log", layout="append", fileFormat="text")
+    def run(query: str) -> None:
         for number in range(15):
-            line = f"{query}-{number}"
-            written = writer.write_as(Attempt(0, 1), Batch(query, number), batches(line))
-            writer.commit([written], number)
+            append(table / "log", query, [f"{query}-{number}"], "text", number=number)
 
-    threads = [threading.Thread(target=append, args=(name,)) for name in ("left", "right")]
+    threads = [threading.Thread(target=run, args=(name,)) for name in ("left", "right")]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -78,7 +78,7 @@ def test_a_driver_killed_between_the_transaction_and_sparks_own_log_repeats_no_r
     assert [name for name in table.leftovers() if query in name] == []
 
 
-@pytest.mark.parametrize("layout", ["files", "append"])
+@pytest.mark.parametrize("layout", ["append", pytest.param("files", marks=pytest.mark.slow)])
 def test_a_datanode_that_dies_during_a_batch_costs_no_row(
     spark: SparkSession,
     cluster: LocalCluster,
