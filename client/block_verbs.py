@@ -183,12 +183,13 @@ class AsyncDataNode:
             generation,
             index,
         )
+        packed = header.pack()
         connection = await self._session.writing.get(self.member.address)
         async with connection.asking:
             listener = _OneVote(self.member, header)
             connection.listen(block, listener)
             try:
-                connection.send(header.pack(), chunk.data)
+                connection.send(packed, chunk.data)
                 async with asyncio.timeout(self._session.config.vote_timeout_s):
                     return await listener.vote
             except TimeoutError as error:

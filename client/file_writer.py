@@ -119,6 +119,11 @@ class AsyncFileWriter:
         return self._closed
 
     @property
+    def acknowledged(self) -> int:
+        """Bytes of the file that no failure can take away."""
+        return self._finished_bytes + (self._block.acknowledged_bytes if self._block else 0)
+
+    @property
     def fewest_replicas(self) -> int:
         """Members of the block that has the fewest; what was asked for while there is no block.
 
@@ -256,10 +261,10 @@ class AsyncFileWriter:
         self.status = await self._fencing(
             self._session.namenodes.call(CLOSE_FILE, CloseFile(self.status.file_id, self._writer))
         )
-        if self.status.length != self._acknowledged:
+        if self.status.length != self.acknowledged:
             raise CorruptionError(
                 f"{self.status.path}: closed with {self.status.length} bytes, but "
-                f"{self._acknowledged} are acknowledged",
+                f"{self.acknowledged} are acknowledged",
                 path=self.status.path,
             )
 
@@ -407,9 +412,9 @@ class AsyncFileWriter:
 
     def _lose_patience(self, failure: BlockFailed) -> None:
         """Blocks that fail without a byte of progress are not tried for ever."""
-        if self._patience is None or self._acknowledged > self._progress:
+        if self._patience is None or self.acknowledged > self._progress:
             self._patience = Backoff(self._session.config.retry_for_s)
-            self._progress = self._acknowledged
+            self._progress = self.acknowledged
         elif self._patience.exhausted:
             raise UnavailableError(f"{self.status.path}: no block takes chunks: {failure.reason}")
 
@@ -426,11 +431,6 @@ class AsyncFileWriter:
 
     # -- what is known --------------------------------------------------------------------------
 
-    @property
-    def _acknowledged(self) -> int:
-        """Bytes of the file that no failure can take away."""
-        return self._finished_bytes + (self._block.acknowledged_bytes if self._block else 0)
-
     def _has_unsynced_chunks(self) -> bool:
         return bool(self._pending) or (
             self._block is not None and self._block.acknowledged_synced < self._block.sent
@@ -443,7 +443,7 @@ class AsyncFileWriter:
     def _receipt(self, durability: Durability) -> FlushReceipt:
         at = self._place
         return FlushReceipt(
-            at.block, at.generation, at.chunk, self._acknowledged, at.replicas, durability
+            at.block, at.generation, at.chunk, self.acknowledged, at.replicas, durability
         )
 
     # -- the lease ------------------------------------------------------------------------------

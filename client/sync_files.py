@@ -6,6 +6,7 @@ Small writes and reads stay on the caller's side and cross to the other thread o
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -20,6 +21,7 @@ from paxosblock.namenode_api import FileStatus
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
+_logger = logging.getLogger(__name__)
 
 COPIED_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 
@@ -155,6 +157,8 @@ class FileWriter(io.RawIOBase):
     def __del__(self) -> None:
         """Nothing is sent from a garbage collection: the file is left to its lease."""
         if not getattr(self, "_released", True):
+            if lost := self._position - self._file.acknowledged:
+                _logger.warning("'%s' was never closed: %d bytes were not flushed", self.name, lost)
             self._release()
 
     def _release(self) -> None:

@@ -364,3 +364,18 @@ async def test_a_closed_client_says_so() -> None:
             fs.stat("/")
 
     await using(work)
+
+
+async def test_a_program_that_neither_flushes_nor_closes_is_told_what_it_lost() -> None:
+    script = """
+import sys
+from paxosblock import Client
+fs = Client([sys.argv[1]])
+out = fs.create("/a")
+out.write(b"hello")
+out.hflush()
+out.write(b" again")
+"""
+    code, printed = await run_script(script)
+    assert code == 0
+    assert "'/a' was never closed: 6 bytes were not flushed" in printed
