@@ -55,7 +55,9 @@ def test_all_files_appear_at_the_end_together(
     assert staged(fs) == []
 
 
-def test_a_reader_sees_none_or_all_of_a_thousand_files(fs: PaxosBlockFileSystem, home: str) -> None:
+def test_a_reader_sees_none_or_all_of_two_hundred_files(
+    fs: PaxosBlockFileSystem, home: str
+) -> None:
     def write() -> None:
         with fs.transaction:
             fs.pipe({f"{home}/set/{number:03}": b"x" for number in range(200)})
