@@ -19,6 +19,7 @@ from paxosblock.protocol.types import (
     ReplicaState,
     StorageId,
 )
+from paxosblock.protocol.values import made_often
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Created:
     storage: StorageId
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Write:
     """Writer -> all members: vote for chunk `index` in the writer's generation (D2).
@@ -55,6 +57,7 @@ class Write:
     sync: bool = False
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Vote:
     """DataNode -> writer: voted for chunk `index` and, as votes are in order, all below it."""

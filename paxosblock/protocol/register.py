@@ -44,8 +44,10 @@ from paxosblock.protocol.types import (
     ReplicaState,
     StorageId,
 )
+from paxosblock.protocol.values import made_often
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Replica:
     """The registers of one block at one storage (PROTOCOL.md 2.1).
@@ -93,6 +95,7 @@ class Replica:
             invariant(self.log.starts_with(before.log), "I2 a register is written once")
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class AppendChunk:
     """Append the bytes of chunk `name`, under a header of the accepted generation."""
@@ -130,6 +133,7 @@ class DropReplica:
 Effect = AppendChunk | SyncChunks | StoreMetadata | AdoptLog | DropReplica
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Step:
     """What one request does: the replica afterwards, the effect to make durable, the reply."""

@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import NewType
 
+from paxosblock.protocol.values import made_often
+
 BlockId = NewType("BlockId", int)
 Generation = NewType("Generation", int)
 ChunkIndex = NewType("ChunkIndex", int)
@@ -63,6 +65,7 @@ class Reason(enum.Enum):
     """The volume is full. The acceptor never says so, the shell does; nothing was voted."""
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class ChunkName:
     """What a chunk is called in votes: its place, its length in bytes and its CRC32C.

@@ -21,6 +21,7 @@ from paxosblock.protocol.types import (
     Generation,
     StorageId,
 )
+from paxosblock.protocol.values import made_often
 
 
 class WriterState(enum.Enum):
@@ -42,6 +43,7 @@ class WriterState(enum.Enum):
     """Another writer owns the block now; what was sent last has an unknown outcome."""
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Writer:
     """The proposer of one block's writer generations.
