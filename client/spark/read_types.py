@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.types as kinds
-from pyspark.errors import PySparkTypeError
-from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from paxosblock.client.spark.arrow_types import TIME_ZONE
 from paxosblock.errors import InvalidRequestError
 
 _WIDER = {
@@ -39,7 +40,7 @@ def spark_schema(schema: pa.Schema, path: str) -> StructType:
 def _field(column: pa.Field, path: str) -> StructField:
     try:
         return StructField(column.name, from_arrow_type(_plain(column.type)))
-    except PySparkTypeError as error:
+    except PySparkException as error:
         raise InvalidRequestError(
             f"'{path}': column {column.name!r}: Spark has no type for {column.type}", path=path
         ) from error
@@ -75,6 +76,18 @@ def _is_list(kind: pa.DataType) -> bool:
         | pa.ListViewType
         | pa.LargeListViewType,
     )
+
+
+def batch_schema(schema: StructType) -> pa.Schema:
+    """Exactly what Spark expects of the batches that it is given for this schema, nulls included.
+
+    Raises:
+        InvalidRequestError: a type has no counterpart in Arrow.
+    """
+    try:
+        return to_arrow_schema(schema, timezone=TIME_ZONE)
+    except PySparkException as error:
+        raise InvalidRequestError(f"the schema cannot be read: {error}") from error
 
 
 def check_readable(found: pa.Schema, target: pa.Schema, path: str) -> None:

@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from paxosblock.client.spark.arrow_types import arrow_schema
 from paxosblock.client.spark.columnar_read import Keeps
 from paxosblock.client.spark.formats_read import (
     BINARY_SCHEMA,
@@ -24,6 +23,7 @@ from paxosblock.client.spark.formats_read import (
 from paxosblock.client.spark.listing import find
 from paxosblock.client.spark.options import FileFormat, Options
 from paxosblock.client.spark.pruning import may_match
+from paxosblock.client.spark.read_types import batch_schema
 from paxosblock.client.spark.splits import Split, pack
 from paxosblock.client.spark.target import client_of
 from paxosblock.client.sync import Client
@@ -76,7 +76,7 @@ def make_reader(schema: StructType, options: Options) -> DataSourceReader:
 
 def check_schema(schema: StructType, options: Options) -> None:
     """Raise InvalidRequestError when no file of the format can have this schema."""
-    arrow_schema(schema)
+    batch_schema(schema)
     match options.file_format:
         case FileFormat.TEXT:
             kinds = [type(field.dataType) for field in schema]
@@ -138,7 +138,7 @@ def plan(
     fs: Client, files: Iterable[FileStatus], schema: StructType, options: Options
 ) -> list[InputPartition]:
     """What each task reads of `files`; the first one is checked against the schema."""
-    target = arrow_schema(schema)
+    target = batch_schema(schema)
     splits: list[Split] = []
     for status in files:
         found = list(_splits_of_file(fs, status, options))
@@ -170,7 +170,7 @@ def read_splits(
     splits: tuple[Split, ...], schema: StructType, options: Options, keeps: Keeps = _keep_all
 ) -> Iterator[pa.RecordBatch]:
     """The batches of a task, with exactly the schema that Spark expects."""
-    target = arrow_schema(schema)
+    target = batch_schema(schema)
     with client_of(options) as fs:
         for split in splits:
             with open_planned(fs, split) as file:

@@ -21,11 +21,11 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from paxosblock.client.spark.arrow_frames import Place, last_place
-from paxosblock.client.spark.arrow_types import arrow_schema
 from paxosblock.client.spark.columnar_read import arrow_splits
 from paxosblock.client.spark.formats_read import check_file
 from paxosblock.client.spark.lines import last_line_end, next_line_end
 from paxosblock.client.spark.options import FileFormat, Options
+from paxosblock.client.spark.read_types import batch_schema
 from paxosblock.client.spark.splits import Split, cut
 from paxosblock.client.spark.stream_reader import WAIT_S, StreamReader
 from paxosblock.client.sync_files import FileReader
@@ -154,7 +154,7 @@ class TailReader(StreamReader):
             return []
         with self._open(last) as file:
             if begin.offset == 0:
-                check_file(file, arrow_schema(self._schema), self._options)
+                check_file(file, batch_schema(self._schema), self._options)
             ranges = list(self._ranges(file, begin, last.offset))
         return [
             InputPartition((Split(path, last.file_id, first, start, stop, last.offset),))

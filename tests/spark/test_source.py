@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
 import pyarrow as pa
@@ -130,6 +130,7 @@ COLUMNS: dict[str, tuple[pa.DataType, list[object]]] = {
     "date": (pa.date32(), [date(1, 1, 1), date(9999, 12, 31)]),
     "timestamp": (pa.timestamp("us", "UTC"), [ZONED, datetime(1900, 1, 1, tzinfo=UTC)]),
     "timestamp_ntz": (pa.timestamp("us"), [ZONED.replace(tzinfo=None), datetime(1, 1, 1)]),
+    "time(6)": (pa.time64("ns"), [time(0), time(23, 59, 59, 999_999)]),
     "interval day to second": (pa.duration("us"), [timedelta(microseconds=-1), timedelta(9)]),
     "array<int>": (pa.list_(pa.int32()), [[], [1, None]]),
     "map<string,double>": (pa.map_(pa.string(), pa.float64()), [[], [("a", 1.0), ("b", None)]]),
@@ -158,6 +159,17 @@ def test_every_type_comes_back_as_it_was_written(
     assert [field.dataType.simpleString() for field in frame.schema] == list(COLUMNS)
     found = frame.toArrow()
     assert found.to_pylist() == table.to_pylist()
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "arrow"])
+def test_a_variant_comes_back_as_it_was_written(
+    spark: SparkSession, fs: Client, folder: str, file_format: str
+) -> None:
+    table = spark.sql("select parse_json('{\"a\":[1,null]}') as value").toArrow()
+    put(fs, folder, as_parquet(table) if file_format == "parquet" else as_arrow_file(table))
+    frame = load(spark, folder, file_format)
+    assert frame.schema.simpleString() == "struct<value:variant>"
+    assert [row[0] for row in frame.selectExpr("to_json(value)").collect()] == ['{"a":[1,null]}']
 
 
 # -- what may happen ------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
     IsNull,
     StringStartsWith,
 )
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     ByteType,
@@ -85,13 +86,15 @@ def struct(text: str) -> StructType:
     return StructType([StructField(name, TYPES[kind]) for name, kind in columns])
 
 
-def read(url: str, file_format: str, schema: str | None = None, **options: object) -> pa.Table:
+def read(
+    url: str, file_format: str, schema: str | StructType | None = None, **options: object
+) -> pa.Table:
     """All rows, in the order of files and splits; every batch has the schema Spark insists on."""
     chosen = source(url, file_format, **options)
-    fields = chosen.schema() if schema is None else struct(schema)
+    fields = struct(schema) if isinstance(schema, str) else schema or chosen.schema()
     reader = chosen.reader(fields)
     batches = list(batches_of(reader))
-    assert len({str(batch.schema) for batch in batches}) <= 1
+    assert all(batch.schema.equals(to_arrow_schema(fields, timezone="UTC")) for batch in batches)
     return pa.Table.from_batches(batches) if batches else pa.table({})
 
 
@@ -288,6 +291,15 @@ def test_a_value_that_does_not_fit_its_column_is_an_error(fs: Client, folder: st
         read(folder, "parquet", "id tinyint")
     with pytest.raises(InvalidRequestError, match="column 'name': Failed to parse string: 'n00"):
         read(folder, "parquet", "name int")
+
+
+def test_a_column_without_nulls_is_checked_not_believed(fs: Client, folder: str) -> None:
+    put(fs, f"{folder}/1", parquet(pa.table({"id": [1, 2]})))
+    never_null = StructType([StructField("id", LongType(), nullable=False)])
+    assert read(folder, "parquet", never_null).to_pydict() == {"id": [1, 2]}
+    put(fs, f"{folder}/2", parquet(pa.table({"id": [3, None]})))
+    with pytest.raises(InvalidRequestError, match=r"column 'id': .* null values to non-nullable"):
+        read(folder, "parquet", never_null)
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "arrow"])
