@@ -25,10 +25,15 @@ _ALONE, _REPLICATED = "kv", "raft"
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """All NameNodes of a cluster as host:port, this one too, and the secret they share."""
+    """All NameNodes of a cluster as host:port, this one (`address`) too, and the secret they share.
 
+    `new_cluster`: this is the cluster's first start, so that an empty folder is no lost one.
+    """
+
+    address: str
     members: tuple[str, ...]
     secret: bytes = field(repr=False)
+    new_cluster: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +65,23 @@ class Engine:
     """Adds what the engine counts."""
 
 
-def read_peers(members: tuple[str, ...], listen: str, secret_file: Path | None) -> Peers:
+def read_peers(
+    members: tuple[str, ...], address: str, secret_file: Path | None, *, new_cluster: bool = False
+) -> Peers:
     """Return the members of a cluster of several NameNodes.
 
     Raises:
-        ConfigError: `listen` is none of them, one is there twice, their number is even, or the
+        ConfigError: `address` is none of them, one is there twice, their number is even, or the
             secret is missing, unreadable or open to others.
     """
-    if listen not in members or len(set(members)) < len(members):
-        raise ConfigError(f"--peers {','.join(members)}: must name {listen} and each NameNode once")
+    if address not in members or len(set(members)) < len(members):
+        named = f"must name {address} and each NameNode once"
+        raise ConfigError(f"--peers {','.join(members)}: {named}")
     if len(members) % 2 == 0:
         raise ConfigError(f"--peers: {len(members)} NameNodes; an odd number can lose as many")
     if secret_file is None:
         raise ConfigError("--peers needs --secret-file: what the NameNodes know each other by")
-    return Peers(members, _read_secret(secret_file))
+    return Peers(address, members, _read_secret(secret_file), new_cluster)
 
 
 def alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
@@ -93,12 +101,12 @@ def alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
     return Engine(store, (), standing, lambda app: None, _stay, lambda metrics: None)
 
 
-def one_of(config: NameNodeConfig, folder: Path, address: str, peers: Peers) -> Engine:
+def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
     """The engine of one of several NameNodes.
 
     Raises:
-        ConfigError: raftos is missing, the secret is too short, or the folder is that of a
-            cluster's only NameNode.
+        ConfigError: raftos is missing, the secret is too short, the folder is that of a cluster's
+            only NameNode, or it holds no member and the cluster is not new, or the other way round.
     """
     _refuse_other(folder, _ALONE, "a cluster's only NameNode, which cannot become one of several")
     from paxosblock.namenode.raft.requirement import check_raftos  # noqa: PLC0415 - not needed alone
@@ -108,11 +116,13 @@ def one_of(config: NameNodeConfig, folder: Path, address: str, peers: Peers) -> 
     from paxosblock.namenode.raft.options import options_of  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.report import observe  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.store import ReplicatedStore  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.vote_file import check_member  # noqa: PLC0415 - not needed alone
 
-    transport = HttpTransport(address, peers.members, peers.secret)
+    transport = HttpTransport(peers.address, peers.members, peers.secret)
+    check_member(folder / _REPLICATED, new_cluster=peers.new_cluster)
     options = options_of(config)
     store = ReplicatedStore(
-        folder / _REPLICATED, address, peers.members, transport, options=options
+        folder / _REPLICATED, peers.address, peers.members, transport, options=options
     )
 
     def standing() -> Standing:

@@ -47,8 +47,8 @@ async def serve(
     Args:
         listen: host:port; port 0 lets the system choose.
         path: the node's folder, made if it is missing.
-        peers: the NameNodes of the cluster, where there are several; `listen` is one of them.
-        ready: called with the real address once it answers.
+        peers: the NameNodes of the cluster, where there are several, and which of them this is.
+        ready: called with the address by which it is known once it answers.
 
     Raises:
         ConfigError: it cannot listen there, the folder is in use, or raftos is missing.
@@ -81,7 +81,7 @@ async def running(
     """A NameNode for the length of a `with`; yields its address. Raises like `serve`."""
     async with contextlib.AsyncExitStack() as stack:
         folder = _make_folder(path)
-        engine = one_of(config, folder, listen, peers) if peers else alone(config, folder, listen)
+        engine = one_of(config, folder, peers) if peers else alone(config, folder, listen)
         store = engine.store
         stack.push_async_callback(store.close)
         client = await stack.enter_async_context(RpcClient())
@@ -93,7 +93,8 @@ async def running(
         stall.start()
         stack.callback(stall.stop)
         # Before the store opens: others speak to it on this port, and who calls too early is told.
-        address = await listen_at(stack, _app(node, engine, stall), listen)
+        opened = await listen_at(stack, _app(node, engine, stall), listen)
+        address = peers.address if peers else opened
         await store.start()
         await node.start()
         stack.push_async_callback(engine.resign)

@@ -173,6 +173,7 @@ class LocalCluster:
         try:
             self._folder.prepare(self._membership)
             self._start_together(self.namenodes, timeout_s)
+            self._folder.mark_started()
             self._start_together(self.datanodes, timeout_s)
             self.wait_registered(timeout_s=timeout_s)
         except BaseException:
@@ -245,6 +246,8 @@ class LocalCluster:
         elif len(self.namenodes) > 1:
             command += ["--peers", ",".join(self.addresses)]
             command += ["--secret-file", str(self._folder.secret)]
+            if self._folder.is_first_start(member):
+                command += ["--new-cluster"]
         if self._die_with_parent:
             command += ["--die-with", str(os.getpid())]
         return command

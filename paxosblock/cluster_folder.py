@@ -91,6 +91,10 @@ class ClusterFolder:
         """The secret of the NameNodes."""
         return self.path / "secret"
 
+    @property
+    def _started(self) -> Path:
+        return self.path / "started"
+
     def log(self, name: str) -> Path:
         """Where the node `name` writes what it has to say."""
         return self.path / "logs" / f"{name}.log"
@@ -117,6 +121,22 @@ class ClusterFolder:
                 _make_secret(self.secret)
         except OSError as error:
             raise StorageError(f"cannot make a cluster in {self.path}: {error.strerror}") from error
+
+    def is_first_start(self, namenode: Member) -> bool:
+        """Whether a NameNode's folder is empty because the cluster never ran as a whole."""
+        vote = self.volumes(namenode)[0] / "raft" / "vote"
+        return not self._started.exists() and not vote.exists()
+
+    def mark_started(self) -> None:
+        """The NameNodes have all been up: from now on an empty folder is a lost one.
+
+        Raises:
+            StorageError: the operating system refuses.
+        """
+        try:
+            self._started.touch()
+        except OSError as error:
+            raise StorageError(f"{self._started}: {error.strerror}") from error
 
     def read(self) -> Membership | None:
         """The cluster that lives here, None when there is none.

@@ -54,7 +54,17 @@ def _node_options(default_port: int) -> Callable[[Any], Any]:
 @click.option(
     "--peers",
     metavar="HOST:PORT,...",
-    help="All NameNodes, this one (as in --listen) too, where there are three or five.",
+    help="All NameNodes, this one (as in --listen or --advertise) too, where there are several.",
+)
+@click.option(
+    "--advertise",
+    metavar="HOST:PORT",
+    help="With --peers: this one's name among them, if it listens elsewhere, such as at 0.0.0.0.",
+)
+@click.option(
+    "--new-cluster",
+    is_flag=True,
+    help="With --peers: the first start of each of them. Without it an empty folder is refused.",
 )
 @click.option(
     "--secret-file",
@@ -72,6 +82,8 @@ def namenode(
     die_with: int | None,
     path: Path,
     peers: str | None,
+    advertise: str | None,
+    new_cluster: bool,
     secret_file: Path | None,
 ) -> None:
     """Run a NameNode: it knows the files, their blocks and who may write them.
@@ -86,6 +98,9 @@ def namenode(
       $ paxosblock namenode --path /var/lib/paxosblock/namenode --listen nn1:9870 \\
           --peers nn1:9870,nn2:9870,nn3:9870 --secret-file /etc/paxosblock/secret
 
+    The first time, and only then, with --new-cluster: a NameNode that finds its folder empty has
+    lost it, and must not take part as if nothing had been in it.
+
     Logs to standard error. Closes at SIGTERM or Ctrl-C.
     """
     from paxosblock.client.url import cluster_addresses
@@ -98,7 +113,12 @@ def namenode(
     session.serves = True
     _set_up(name, log_level, die_with)
     settings = load_config(NameNodeConfig, config)
-    several = read_peers(cluster_addresses(peers), listen, secret_file) if peers else None
+    if not peers and (advertise or new_cluster):
+        raise ConfigError("--advertise and --new-cluster go with --peers")
+    several = None
+    if peers:
+        members = cluster_addresses(peers)
+        several = read_peers(members, advertise or listen, secret_file, new_cluster=new_cluster)
     run(serve(settings, listen=listen, path=path, node_id=name, peers=several))
 
 

@@ -17,12 +17,14 @@ from urllib.request import urlopen
 import pytest
 
 from paxosblock import Client, LocalCluster, control
+from paxosblock.cluster_folder import Member, Role
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     NotFoundError,
     NotLeaderError,
     OutcomeUnknownError,
     PaxosBlockError,
+    UnavailableError,
 )
 from paxosblock.namenode_api import (
     DELETE,
@@ -340,11 +342,58 @@ def test_a_namenode_with_another_secret_is_refused(cluster: LocalCluster, fs: Cl
     wait_until(caught_up)
 
 
+def test_a_namenode_whose_folder_was_emptied_is_refused(cluster: LocalCluster, fs: Client) -> None:
+    """It has forgotten votes and entries that others count on."""
+    emptied, other = followers(cluster)
+    folder = emptied.volumes[0] / "raft"
+    emptied.kill()
+    kept = folder.rename(folder.with_name("kept"))
+    try:
+        with pytest.raises(UnavailableError, match="holds no member of the cluster"):
+            emptied.start()
+        assert not folder.exists()
+        fs.mkdirs("/without-the-emptied-one")
+    finally:
+        kept.rename(folder)
+        emptied.start()
+    other.kill()
+    ended = paxosblock(*cluster.command(other.member)[3:], "--new-cluster")
+    other.start()
+    assert "holds a member already; start without it" in ended.stderr
+
+
+class Elsewhere(LocalCluster):
+    """Its NameNodes listen at one address and are known by another."""
+
+    def command(self, member: Member) -> list[str]:
+        words = super().command(member)
+        if member.role is Role.NAMENODE:
+            place = words.index("--peers") + 1
+            words[place] = words[place].replace("127.0.0.1", "localhost")
+            port = member.listen.rpartition(":")[2]
+            words[words.index("--listen") + 1] = f"127.0.0.1:{port}"
+            words += ["--advertise", f"localhost:{port}"]
+        return words
+
+
+def test_namenodes_are_known_by_another_address_than_the_one_they_listen_at(tmp_path: Path) -> None:
+    with Elsewhere(1, 3, tmp_path) as cluster, Client(cluster.url, QUICK) as fs:
+        fs.mkdirs("/somewhere")
+        assert {node.address.partition(":")[0] for node in cluster.namenodes} == {"localhost"}
+        standing = cluster.standing(followers(cluster)[0])
+        assert standing is not None
+        assert standing.leader == cluster.wait_leader().address
+        assert set(standing.members) == set(cluster.addresses)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
         (("--peers", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"), "must name 127.0.0.1:0 and each"),
         (("--peers", "127.0.0.1:1", "--listen", "127.0.0.1:1"), "--peers needs --secret-file"),
+        (("--peers", "nn:1", "--advertise", "nn:2"), "must name nn:2 and each"),
+        (("--advertise", "127.0.0.1:1"), "--advertise and --new-cluster go with --peers"),
+        (("--new-cluster",), "--advertise and --new-cluster go with --peers"),
         (
             ("--peers", "127.0.0.1:1,127.0.0.1:2", "--listen", "127.0.0.1:1"),
             "2 NameNodes; an odd number",
