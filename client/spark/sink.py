@@ -163,10 +163,9 @@ class BatchWriter(DataSourceArrowWriter):
 
 def files_of(messages: list[WriterCommitMessage | None]) -> list[WrittenFile]:
     """The files of a job's tasks, in the order of partitions."""
-    written = sorted(
-        (message for message in messages if isinstance(message, Written)),
-        key=lambda each: each.partition,
-    )
+    written = [message for message in messages if isinstance(message, Written)]
+    assert len(written) == len(messages), "Spark commits when every task has written"
+    written.sort(key=lambda each: each.partition)
     return list(itertools.chain.from_iterable(each.files for each in written))
 
 

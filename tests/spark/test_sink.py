@@ -12,7 +12,8 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from paxosblock import Client, LocalCluster
-from paxosblock.client.spark.sink import SUCCESS
+from paxosblock.client.spark.attempts import Written
+from paxosblock.client.spark.sink import SUCCESS, files_of
 from tests.spark.reading import Place
 
 EVERY_TYPE = (
@@ -140,6 +141,12 @@ def test_an_empty_result_is_a_file_that_tells_the_columns(
     )
     found = table.parquet()
     assert (found.schema.names, found.num_rows) == (["id", "name"], 0)
+
+
+def test_a_result_that_lacks_a_task_is_not_published() -> None:
+    assert files_of([Written(1), Written(0)]) == []
+    with pytest.raises(AssertionError, match="every task"):
+        files_of([Written(0), None])
 
 
 def test_partitions_without_rows_leave_no_files(spark: SparkSession, table: Place) -> None:
