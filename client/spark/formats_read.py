@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -46,7 +47,7 @@ from paxosblock.client.spark.read_types import check_readable, conform, spark_sc
 from paxosblock.client.spark.splits import Split, cut
 from paxosblock.client.sync import Client
 from paxosblock.client.sync_files import FileReader
-from paxosblock.errors import InvalidRequestError
+from paxosblock.errors import InvalidRequestError, PaxosBlockError
 from paxosblock.units import MIB
 
 TEXT_SCHEMA: Final = StructType([StructField("value", StringType())])
@@ -115,7 +116,7 @@ def file_schema(file: FileReader, options: Options) -> StructType:
 
 def arrow_schema_of(file: FileReader, options: Options) -> pa.Schema:
     """The Arrow schema of a parquet, Arrow or csv file. Raises InvalidRequestError."""
-    try:
+    with _errors_named(file.name, options):
         match options.file_format:
             case FileFormat.PARQUET:
                 return parquet_schema(file)
@@ -123,8 +124,6 @@ def arrow_schema_of(file: FileReader, options: Options) -> pa.Schema:
                 return arrow_file_schema(file)
             case _:
                 return csv_schema(_sample(file, options), options)
-    except pa.ArrowException as error:
-        raise not_of_format(file.name, options, error) from error
 
 
 def check_file(file: FileReader, target: pa.Schema, options: Options) -> None:
@@ -133,10 +132,8 @@ def check_file(file: FileReader, target: pa.Schema, options: Options) -> None:
         case FileFormat.PARQUET | FileFormat.ARROW:
             check_readable(arrow_schema_of(file, options), target, file.name)
         case FileFormat.CSV:
-            try:
+            with _errors_named(file.name, options):
                 check_csv(_sample(file, options), target, options)
-            except pa.ArrowException as error:
-                raise not_of_format(file.name, options, error) from error
 
 
 def end_of_records(file: FileReader, options: Options) -> int:
@@ -151,21 +148,27 @@ def end_of_records(file: FileReader, options: Options) -> int:
     return file.size
 
 
-def not_of_format(path: str, options: Options, error: Exception) -> InvalidRequestError:
-    """The error for bytes that pyarrow cannot make sense of."""
-    reason = " ".join(str(error).split())
-    return InvalidRequestError(
-        f"'{path}': cannot be read as {options.file_format.value}: {reason}", path=path
-    )
+@contextmanager
+def _errors_named(path: str, options: Options) -> Iterator[None]:
+    """The one place where pyarrow's errors about bytes become ours, with the file's name."""
+    try:
+        yield
+    except PaxosBlockError:  # of the file below; some of them are an OSError too
+        raise
+    except (pa.ArrowException, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise InvalidRequestError(
+            f"'{path}': cannot be read as {options.file_format.value}: {reason}", path=path
+        ) from error
 
 
 def _sample(file: FileReader, options: Options) -> bytes:
     """Whole lines from the beginning; all of it when a line is longer than a sample."""
     source = _plain(file, file.size, options)
     sample: bytes = source.read(SAMPLE_BYTES)
-    if len(sample) < SAMPLE_BYTES:
-        return sample
     whole = sample[: sample.rfind(NEWLINE) + 1]
+    if len(sample) < SAMPLE_BYTES:
+        return whole if file.status.open else sample
     return whole or sample + source.read()
 
 
@@ -184,12 +187,11 @@ def read_split(
     Raises:
         InvalidRequestError: the file is not of the format, or does not fit the schema.
     """
-    batches = _batches(file, split, target, options, keeps)
+    with _errors_named(file.name, options):
+        batches = _batches(file, split, target, options, keeps)
     while True:
-        try:
+        with _errors_named(file.name, options):
             batch = next(batches, None)
-        except pa.ArrowException as error:
-            raise not_of_format(file.name, options, error) from error
         if batch is None:
             return
         if batch.num_rows:

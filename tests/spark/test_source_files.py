@@ -311,6 +311,16 @@ def test_a_file_of_another_format_is_an_error_that_names_it(
         read(folder, file_format)
 
 
+def test_damage_inside_a_file_is_an_error_that_names_it(fs: Client, folder: str) -> None:
+    put(fs, f"{folder}/1.txt.gz", gzip.compress(b"a line\n" * 1000)[:-20])
+    with pytest.raises(InvalidRequestError, match=r"1\.txt\.gz': cannot be read as text"):
+        lines(folder)
+    whole = parquet(TABLE)
+    put(fs, f"{folder}-2", whole[:200] + b"\x00" * 500 + whole[700:])
+    with pytest.raises(InvalidRequestError, match="-2': cannot be read as parquet"):
+        read(f"{folder}-2", "parquet")
+
+
 def test_types_that_spark_lacks_become_the_smallest_that_hold_their_values(
     fs: Client, folder: str
 ) -> None:

@@ -213,11 +213,11 @@ def test_the_last_line_of_a_closed_file_needs_no_end(fs: Client, folder: str) ->
 
 def test_the_header_of_a_csv_file_that_grows_is_no_row(fs: Client, folder: str) -> None:
     with fs.create(path_of(folder)) as out:
-        out.write(b"n,m\n1,2\n")
+        out.write(b"n,m\n1,2\n3")
         out.hflush()
         rows, at = read_now(folder, fileFormat="csv", header="true")
         assert rows == [1]
-        out.write(b"3,4\n")
+        out.write(b",4\n")
         out.hflush()
         assert read_now(folder, at, fileFormat="csv", header="true")[0] == [3]
 
