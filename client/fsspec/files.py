@@ -151,6 +151,7 @@ class WriteFile(AbstractBufferedFile):
             return
         try:
             if not self.staged.discarded and not left_by_exception(self._error_before):
+                self.fs.runner.run(self.staged.area.renew())
                 self._stream.close()
                 if self.autocommit:
                     self.commit()
@@ -304,6 +305,7 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
         if self.staged.discarded:
             return
         try:
+            await self.staged.area.renew()
             await self.staged.writer.close()
             if self.autocommit:
                 await publish([self.staged])

@@ -136,6 +136,7 @@ class PaxosBlockFileSystem(NameVerbs):
         staged = await self._stage(path, how, **tuning)
         try:
             yield staged.writer
+            await staged.area.renew()
             await staged.writer.close()
         except BaseException:
             await staged.discard()

@@ -113,7 +113,7 @@ class StagingArea:
             NotDirectoryError: something above it is a file.
         """
         present = await self._present(target, how)
-        await self._renew()
+        await self.renew()
         writer = await self._client.create(
             f"{self.directory}/{uuid.uuid4().hex}",
             parent_must_exist=True,
@@ -157,8 +157,11 @@ class StagingArea:
             raise ExistsError(f"'{target}' exists already", path=target)
         return present
 
-    async def _renew(self) -> None:
-        """Let the directory live for its full time again, when a quarter of it has passed."""
+    async def renew(self) -> None:
+        """Let the directory live for its full time again, when a quarter of it has passed.
+
+        Also before a file is closed: it is then not protected by its lease any more.
+        """
         now = asyncio.get_running_loop().time()
         if now >= self._renew_at:
             await self._client.mkdirs(self.directory, permission=0o700, ttl_s=self._ttl_s)

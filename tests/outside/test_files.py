@@ -400,7 +400,7 @@ print(fs.cat_file(f"{path}/b").decode())
 
 
 def test_a_file_of_any_size_needs_little_memory(cluster: LocalCluster, home: str) -> None:
-    """160 MiB in blocks of 128 MiB: written, read and copied with less than 64 MiB above the start."""
+    """160 MiB in blocks of 128 MiB, written, read and copied: less than 64 MiB above the start."""
     script = """
 import fsspec, resource, sys
 def peak_mib():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import pandas as pd
 import pytest
 
 from paxosblock.client.fsspec import PaxosBlockFileSystem
+from paxosblock.client.fsspec.staging import STAGING
+from paxosblock.client.sync import Client
 from paxosblock.cluster import LocalCluster
 from paxosblock.errors import InvalidRequestError
 from tests.outside.staging import staged
@@ -162,6 +165,20 @@ async def test_streams_of_the_event_loop_take_part(cluster: LocalCluster, home: 
         fs.close()
 
     await asyncio.to_thread(both)
+
+
+def test_a_file_that_took_longer_than_its_time_to_live_is_published(
+    cluster: LocalCluster, home: str
+) -> None:
+    fs = PaxosBlockFileSystem(cluster.url, staging_ttl="1s", skip_instance_cache=True)
+    with fs.open(f"{home}/slow", "wb") as out:
+        out.write(b"slow")
+        other = f"{STAGING}/{uuid.uuid4().hex}"
+        with Client(cluster.url) as client:
+            client.mkdirs(other, ttl_s=1.0)
+            wait_until(lambda: not client.exists(other), 30, "a younger directory is removed")
+    assert fs.cat_file(f"{home}/slow") == b"slow"
+    fs.close()
 
 
 def test_a_process_killed_in_a_transaction_leaves_nothing_visible_and_then_nothing_at_all(
