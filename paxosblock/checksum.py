@@ -6,12 +6,17 @@ docs/dependencies.md for what was considered instead.
 
 from __future__ import annotations
 
+from typing import Final, Protocol
+
 import crc32c as _crc32c
 
 
-def crc32c(data: bytes | bytearray | memoryview, value: int = 0) -> int:
-    """CRC32C (Castagnoli) of `data`, an unsigned 32-bit integer; 0 for no bytes.
+class _Checksum(Protocol):
+    def __call__(self, data: bytes | bytearray | memoryview, value: int = 0, /) -> int: ...
 
-    `value` is the CRC of the bytes before `data`, to checksum a buffer in pieces.
-    """
-    return int(_crc32c.crc32c(data, value))
+
+crc32c: Final[_Checksum] = _crc32c.crc32c
+"""CRC32C (Castagnoli) of `data`, an unsigned 32-bit integer; 0 for no bytes.
+
+`value` is the CRC of the bytes before `data`, to checksum a buffer in pieces.
+"""
