@@ -105,6 +105,8 @@ def check_schema(schema: pa.Schema, options: Options) -> None:
         InvalidRequestError: columns that the format cannot have; the message names one.
     """
     codec_of(options)
+    if not schema.names:
+        raise InvalidRequestError("there are no columns")
     for name in schema.names:
         if schema.names.count(name) > 1:
             raise InvalidRequestError(f"there are several columns {name!r}")

@@ -150,6 +150,7 @@ def test_a_codec_that_the_format_has_not_is_refused() -> None:
     [
         (FileFormat.CSV, pa.schema({"a": pa.list_(pa.int8())}), "cannot hold array<tinyint>"),
         (FileFormat.PARQUET, pa.schema({"a": pa.struct([])}), "'a': parquet files cannot hold str"),
+        (FileFormat.PARQUET, pa.schema([]), "there are no columns"),
         (FileFormat.PARQUET, pa.schema([("a", pa.int8())] * 2), "there are several columns 'a'"),
         (FileFormat.TEXT, pa.schema({"a": pa.int8()}), "of type string, not \\(a tinyint\\)"),
         (FileFormat.TEXT, pa.schema({"a": pa.string(), "b": pa.string()}), "hold one column of"),

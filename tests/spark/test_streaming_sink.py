@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from paxosblock.errors import (
 )
 from paxosblock.spark import published_batch
 from tests.spark.reading import Place
+from tests.waiting import wait_until
 
 LINES = 20
 VALUE = StructType([StructField("value", StringType())])
@@ -257,6 +259,20 @@ def append(
 def untouched() -> Iterator[pa.RecordBatch]:
     pytest.fail("nobody reads the rows of a batch that is published")
     yield
+
+
+@pytest.mark.parametrize("layout", ["files", "append"])
+def test_the_time_of_a_change_tells_when_the_last_batch_was_published(
+    table: Place, layout: str
+) -> None:
+    out, query = table / "out", f"q-{layout}"
+    writer = writer_of(out, layout=layout, fileFormat="text")
+    writer.commit([writer.write_as(Attempt(0, 1), Batch(query, 0), batches("a"))], 0)
+    first = table.fs.stat(out.path).modified_ms
+    written = writer.write_as(Attempt(0, 1), Batch(query, 1), batches("b"))
+    wait_until(lambda: time.time() * 1000 > first + 1)
+    writer.commit([written], 1)
+    assert first < table.fs.stat(out.path).modified_ms <= time.time() * 1000
 
 
 def test_a_batch_that_is_published_is_not_written_again(table: Place) -> None:

@@ -1,0 +1,82 @@
+"""Spark's schemas as Arrow's, and batches made to fit: no cluster and no session is needed."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    IntegerType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+    YearMonthIntervalType,
+)
+
+from paxosblock.client.spark.arrow_types import arrow_schema, columns, fit
+from paxosblock.errors import InvalidRequestError
+
+
+def one(kind: DataType, *, nullable: bool = False) -> StructType:
+    return StructType([StructField("a", kind, nullable)])
+
+
+def test_files_may_have_nulls_everywhere_but_in_keys() -> None:
+    inner = StructType([StructField("b", ArrayType(IntegerType(), False), False)])
+    [field] = arrow_schema(one(MapType(StringType(), inner, False)))
+    assert field.nullable
+    assert field.type.item_field.nullable
+    assert not field.type.key_field.nullable
+    listed = field.type.item_type.field("b")
+    assert listed.nullable
+    assert listed.type.value_field.nullable
+
+
+def test_timestamps_are_in_utc() -> None:
+    assert arrow_schema(one(TimestampType())).types == [pa.timestamp("us", "UTC")]
+
+
+def test_a_type_without_an_arrow_type_is_refused_by_its_column() -> None:
+    with pytest.raises(InvalidRequestError, match="column 'a': type interval year to month has no"):
+        arrow_schema(one(YearMonthIntervalType()))
+
+
+def test_two_fields_of_one_name_in_a_struct_are_refused() -> None:
+    twice = StructType([StructField("b", IntegerType()), StructField("b", StringType())])
+    with pytest.raises(InvalidRequestError, match="column 'a'"):
+        arrow_schema(one(twice))
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (pa.array([1, None], pa.timestamp("us", "Asia/Tokyo")), pa.timestamp("us", "UTC")),
+        (pa.array(["x", None], pa.large_string()), pa.string()),
+        (pa.array([b"x", None], pa.large_binary()), pa.binary()),
+    ],
+)
+def test_a_batch_is_made_to_fit_and_keeps_its_values(given: pa.Array, wanted: pa.DataType) -> None:
+    batch = pa.record_batch([given], pa.schema([pa.field("a", given.type)]))
+    fitted = fit(batch, pa.schema([("a", wanted)]))
+    assert fitted.schema.types == [wanted]
+    assert fitted.column(0).equals(given.cast(wanted))
+
+
+def test_a_batch_that_fits_is_taken_as_it_is() -> None:
+    batch = pa.record_batch({"a": pa.array([1])})
+    assert fit(batch, batch.schema) is batch
+
+
+def test_columns_that_are_never_null_cost_no_copy() -> None:
+    values = pa.array([1, 2])
+    batch = pa.record_batch([values], pa.schema([pa.field("a", pa.int64(), nullable=False)]))
+    fitted = fit(batch, pa.schema([pa.field("a", pa.int64())]))
+    assert fitted.column(0).buffers()[1].address == values.buffers()[1].address
+
+
+def test_columns_are_told_as_spark_names_them() -> None:
+    schema = pa.schema({"a": pa.int64(), "b": pa.list_(pa.string()), "c": pa.uint8()})
+    assert list(columns(schema).values()) == ["bigint", "array<string>", "uint8 (no Spark type)"]
