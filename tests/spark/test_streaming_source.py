@@ -350,6 +350,25 @@ def test_a_stream_of_nothing_is_refused(cluster: LocalCluster, folder: str) -> N
         reader_of(folder)
 
 
+def test_a_datanode_that_is_killed_while_a_file_is_written_costs_no_line(
+    fs: Client, cluster: LocalCluster, folder: str
+) -> None:
+    victim = cluster.datanodes[1]
+    with fs.create(path_of(folder), block_size=1_000, chunk_size=100) as out:
+        out.write(b"before\n" * 100)
+        out.hflush()
+        victim.kill()
+        try:
+            lines, at = read_now(folder)
+            assert lines == ["before"] * 100
+            out.write(b"after\n" * 500)
+            out.hflush()
+            assert read_now(folder, at)[0] == ["after"] * 500
+        finally:
+            victim.start()
+            cluster.wait_registered()
+
+
 @pytest.mark.slow
 def test_no_file_is_missed_when_another_namenode_takes_over(tmp_path: Path) -> None:
     """The order of files is that of the replicated log: it is the same at every NameNode."""
