@@ -8,7 +8,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Protocol
 
-from sortedcontainers import SortedDict
+from sortedcontainers import SortedSet
 
 from paxosblock.namenode import keys
 from paxosblock.namenode.kv.interface import (
@@ -48,7 +48,8 @@ class Draft:
         self._view = view
         self._expect: dict[bytes, Expect] = {}
         self._empty: list[ExpectEmpty] = []
-        self._changes: SortedDict = SortedDict()  # key -> value; None: the key is removed
+        self._changes: dict[bytes, bytes | None] = {}  # None: the key is removed
+        self._sorted: SortedSet | None = None  # its keys, once somebody asks for a range
 
     def get(self, key: bytes) -> Versioned:
         """Return the value of `key`, and expect that nobody changes it before we commit."""
@@ -90,7 +91,7 @@ class Draft:
 
     def put(self, key: bytes, value: bytes) -> None:
         """Write `key`."""
-        self._changes[key] = value
+        self._change(key, value)
 
     def put_inode(self, inode: Inode) -> None:
         """Write a file or directory."""
@@ -98,7 +99,7 @@ class Draft:
 
     def delete(self, key: bytes) -> None:
         """Remove `key`."""
-        self._changes[key] = None
+        self._change(key, None)
 
     def move_deadline(self, subject: bytes, before_ms: int, after_ms: int) -> None:
         """Let what the key `subject` holds end at another time than before; 0 means never."""
@@ -137,10 +138,19 @@ class Draft:
         )
 
     def _changed(self, key: bytes) -> Versioned:
-        value: bytes | None = self._changes[key]
+        value = self._changes[key]
         # The revision it will have is not known; only that it differs from "absent" matters.
         return ABSENT if value is None else Versioned(value, self._view.revision + 1)
 
     def _changed_keys(self, start: bytes, end: bytes, reverse: bool = False) -> Iterator[bytes]:
-        changed: Iterator[bytes] = self._changes.irange(start, end or None, (True, False), reverse)
+        if not self._changes:
+            return iter(())
+        if self._sorted is None:
+            self._sorted = SortedSet(self._changes)
+        changed: Iterator[bytes] = self._sorted.irange(start, end or None, (True, False), reverse)
         return changed
+
+    def _change(self, key: bytes, value: bytes | None) -> None:
+        self._changes[key] = value
+        if self._sorted is not None:
+            self._sorted.add(key)
