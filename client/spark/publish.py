@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from paxosblock.client.spark.attempts import TEMPORARY, WrittenFile
+from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode_api import FileStatus
 from paxosblock.transaction import (
+    OPERATIONS_MAX,
     AssertAbsent,
     AssertFile,
     Concat,
@@ -17,17 +20,30 @@ from paxosblock.transaction import (
     Rename,
 )
 
+FILES_MAX: Final = OPERATIONS_MAX - 8
+"""Files that one transaction publishes, beside what else it does."""
 
-def add_files(files: Iterable[WrittenFile], directory: str) -> list[Operation]:
-    """Move files under their final names into a directory that exists."""
+
+def add_files(files: Sequence[WrittenFile], directory: str) -> list[Operation]:
+    """Move files under their final names into a directory that exists.
+
+    Raises InvalidRequestError when they are more than FILES_MAX.
+    """
+    if len(files) > FILES_MAX:
+        raise InvalidRequestError(
+            f"{len(files)} files for '{directory}': at most {FILES_MAX} are published in one step; "
+            "write with fewer tasks, by coalesce"
+        )
     return [Rename(file.path, f"{directory}/{file.name}") for file in files]
 
 
-def replace_files(files: Iterable[WrittenFile], directory: str, job: str) -> list[Operation]:
+def replace_files(files: Sequence[WrittenFile], directory: str, job: str) -> list[Operation]:
     """Let `directory` hold these files and nothing else.
 
     Whatever is there when the transaction is applied goes, other jobs' work under way too: they
     are fenced. The files wait in a directory beside it, which exists only inside the transaction.
+
+    Raises as `add_files`.
     """
     parent, _, name = directory.rpartition("/")
     beside = f"{parent}/{TEMPORARY}-{name}-{job}"
