@@ -26,6 +26,7 @@ from urllib.request import urlopen
 from benchmarks.http_load import Load, connect, run_load
 from benchmarks.stats import latencies, machine, percentile, resident_mib, say
 from paxosblock import AsyncClient, LocalCluster, loop
+from paxosblock.errors import PaxosBlockError
 from paxosblock.methods import Method, Once
 from paxosblock.namenode_api import (
     CLOSE_FILE,
@@ -273,7 +274,10 @@ async def run(options: argparse.Namespace) -> None:
             tempfile.TemporaryDirectory(dir=options.folder) as folder,
             LocalCluster(1, options.namenodes, Path(folder) / "c", settings=settings) as cluster,
         ):
-            await QUESTIONS[name](cluster, options)
+            try:
+                await QUESTIONS[name](cluster, options)
+            except PaxosBlockError as error:  # such as an election that a busy machine caused
+                say(f"{name}: stopped: {error}")
 
 
 def main() -> None:
