@@ -180,6 +180,7 @@ class BlockWriter:
         self._check()
         if not self._writer.can_send:
             await self._reached(self._writer.sent - self._writer.window + 1, synced=False)
+            self._check()  # a member may have failed since the vote that we waited for
 
     def send(self, chunk: Chunk) -> None:
         """W2: propose the next chunk to all members; `room` was awaited before.

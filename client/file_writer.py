@@ -47,12 +47,14 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
+from paxosblock.protocol.values import made_often
 
 T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class _Place:
     """The last acknowledged chunk, for receipts."""
@@ -286,7 +288,8 @@ class AsyncFileWriter:
             try:
                 block = await self._block_with_room(self._pending[0].size_bytes)
                 await block.room()
-                block.send(self._pending.popleft())
+                block.send(self._pending[0])
+                self._pending.popleft()
             except BlockFailed as failure:
                 await self._recover(failure)
 

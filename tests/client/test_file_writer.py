@@ -18,6 +18,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.protocol.types import Durability, Reason
+from paxosblock.wire import Flags, FrameKind, Header
 from tests.client.memory_cluster import memory_cluster
 from tests.waiting import wait_until_async
 
@@ -126,6 +127,25 @@ async def test_a_datanode_that_talks_garbage_is_left_behind() -> None:
         async with await fs.create("/a") as out:
             await out.write(b"hello")
         assert cluster.content("/a") == b"hello"
+
+
+async def test_a_member_lost_right_behind_the_vote_that_made_room_costs_no_chunk() -> None:
+    async with memory_cluster() as (cluster, fs):
+        async with await fs.create("/a", chunk_size=KIB, window=1) as out:
+            for node in cluster.nodes:
+                node.votes_may_go.clear()
+            await out.write(b"a" * KIB)
+            second = asyncio.create_task(out.write(b"b" * KIB))
+            block = out._block
+            assert block is not None
+            await wait_until_async(lambda: bool(block._waiters))
+            for storage in block.members:
+                block.on_vote(storage, Header(FrameKind.VOTE, Flags.SYNC, block=block.block))
+            block.on_lost(block.members[0], UnavailableError("its DataNode died"))
+            for node in cluster.nodes:
+                node.votes_may_go.set()
+            await second
+        assert cluster.content("/a") == b"a" * KIB + b"b" * KIB
 
 
 async def test_a_vote_for_a_chunk_that_was_never_sent_ends_the_block() -> None:
