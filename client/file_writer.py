@@ -39,6 +39,7 @@ from paxosblock.namenode_api import (
     CloseFile,
     FileStatus,
 )
+from paxosblock.protocol.invariants import invariant
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     BlockId,
@@ -47,14 +48,12 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
-from paxosblock.protocol.values import made_often
 
 T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class _Place:
     """The last acknowledged chunk, for receipts."""
@@ -295,17 +294,17 @@ class AsyncFileWriter:
 
     async def _settle(self, *, synced: bool) -> None:
         """Send all pending chunks and wait until they are acknowledged."""
-        while True:
+        settled = False
+        while not settled:
             await self._push()
-            if self._block is None:
-                return
             try:
-                await self._block.settled(synced=synced)
+                if self._block is not None:
+                    await self._block.settled(synced=synced)
+                    self._note(self._block)
+                settled = True
             except BlockFailed as failure:
                 await self._recover(failure)
-            else:
-                self._note(self._block)
-                return
+        invariant(self.acknowledged == self._cut_bytes, "W3 all that was written is acknowledged")
 
     async def _block_with_room(self, size_bytes: int) -> BlockWriter:
         if self._block is not None and self._is_full(self._block, size_bytes):

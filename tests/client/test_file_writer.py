@@ -17,6 +17,7 @@ from paxosblock.errors import (
     NotReadyError,
     UnavailableError,
 )
+from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.types import Durability, Reason
 from paxosblock.wire import Flags, FrameKind, Header
 from tests.client.memory_cluster import memory_cluster
@@ -146,6 +147,17 @@ async def test_a_member_lost_right_behind_the_vote_that_made_room_costs_no_chunk
                 node.votes_may_go.set()
             await second
         assert cluster.content("/a") == b"a" * KIB + b"b" * KIB
+
+
+async def test_no_flush_succeeds_that_lacks_a_byte() -> None:
+    """W3: whatever this program does wrong, it gives no receipt for a file with a hole."""
+    async with memory_cluster() as (_, fs):
+        out = await fs.create("/a")
+        await out.write(b"hello")
+        out._cut_bytes += 1
+        with pytest.raises(InvariantError, match="W3"):
+            await out.hflush()
+        await out.abort()
 
 
 async def test_a_vote_for_a_chunk_that_was_never_sent_ends_the_block() -> None:
