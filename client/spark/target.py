@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import IO, Final, cast
+from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from paxosblock.client.spark.arrow_types import columns
+from paxosblock.client.spark.columnar_read import is_arrow_file
+from paxosblock.client.spark.formats_read import arrow_schema_of
 from paxosblock.client.spark.formats_write import format_of
 from paxosblock.client.spark.options import FileFormat, Layout, Options
 from paxosblock.client.sync import Client
+from paxosblock.client.sync_files import FileReader
 from paxosblock.errors import (
     InvalidRequestError,
     IsDirectoryError,
@@ -20,6 +22,7 @@ from paxosblock.errors import (
 from paxosblock.namenode_api import FileStatus, Kind
 
 _WITH_SCHEMA: Final = frozenset({FileFormat.PARQUET, FileFormat.ARROW})
+_OF_LINES: Final = frozenset({FileFormat.TEXT, FileFormat.CSV})
 
 
 def client_of(options: Options) -> Client:
@@ -71,26 +74,28 @@ def _check_same(fs: Client, existing: FileStatus, options: Options, schema: pa.S
             f"'{existing.path}' is there: {wanted.value} files cannot be added to "
             f"{found.value if found else 'others'}"
         )
-    if wanted not in _WITH_SCHEMA:
-        return
-    there, new = columns(_schema_of(fs, existing, wanted)), columns(schema)
+    with fs.open(existing.path) as file:
+        if options.layout is Layout.APPEND:
+            _check_end(file, wanted)
+        if wanted in _WITH_SCHEMA:
+            _check_columns(columns(arrow_schema_of(file, options)), columns(schema), existing.path)
+
+
+def _check_end(file: FileReader, file_format: FileFormat) -> None:
+    """What is appended must not run into a line, or follow an index that says it ends there."""
+    if file_format is FileFormat.ARROW and is_arrow_file(file):
+        raise InvalidRequestError(
+            f"'{file.name}': an Arrow file ends with its index and cannot grow; a stream can"
+        )
+    if file_format in _OF_LINES and file.pread(file.size - 1, 1) != b"\n":
+        raise InvalidRequestError(f"'{file.name}' does not end with a line end")
+
+
+def _check_columns(there: dict[str, str], new: dict[str, str], path: str) -> None:
     if there != new or list(there) != list(new):
         raise InvalidRequestError(
-            f"the columns differ from those of '{existing.path}': {_difference(there, new)}"
+            f"the columns differ from those of '{path}': {_difference(there, new)}"
         )
-
-
-def _schema_of(fs: Client, existing: FileStatus, file_format: FileFormat) -> pa.Schema:
-    with fs.open(existing.path) as file:
-        source = pa.PythonFile(cast("IO[bytes]", file), mode="r")
-        try:
-            if file_format is FileFormat.PARQUET:
-                return pq.read_schema(source)
-            return pa.ipc.open_stream(source).schema
-        except pa.ArrowException as error:
-            raise InvalidRequestError(
-                f"'{existing.path}' is there and is no {file_format.value} file: {error}"
-            ) from error
 
 
 def _difference(there: dict[str, str], new: dict[str, str]) -> str:

@@ -220,6 +220,21 @@ def test_a_file_of_another_kind_is_not_appended_to(table: Place) -> None:
         writer_of(table / "folder", layout="append", fileFormat="text")
 
 
+def test_a_line_or_an_index_that_ends_the_file_is_not_appended_to(table: Place) -> None:
+    log, indexed = table / "log", table / "indexed"
+    with table.fs.create(log.path) as out:
+        out.write(b"whole\nhalf")
+    with pytest.raises(InvalidRequestError, match="log' does not end with a line end"):
+        writer_of(log, layout="append", fileFormat="text")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, pa.schema([("value", pa.string())])):
+        pass
+    with table.fs.create(indexed.path) as out:
+        out.write(sink.getvalue())
+    with pytest.raises(InvalidRequestError, match="an Arrow file ends with its index"):
+        writer_of(indexed, layout="append", fileFormat="arrow")
+
+
 @pytest.mark.parametrize(
     ("file_format", "expected"),
     [("text", b"a\nb\nc\n"), ("csv", b'"a"\n"b"\n"c"\n'), ("binary", b"abc"), ("arrow", None)],
