@@ -366,6 +366,8 @@ def test_a_type_that_spark_has_nothing_for_is_named(fs: Client, folder: str) -> 
     ("wanted", "groups"),
     [
         (EqualTo(("id",), 250), 1),
+        (EqualTo(("id",), 299), 1),
+        (EqualTo(("id",), 300), 1),
         (GreaterThan(("id",), 799), 2),
         (In(("id",), (5, 15, 905)), 2),
         (StringStartsWith(("name",), "n01"), 1),

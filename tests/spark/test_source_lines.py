@@ -18,6 +18,7 @@ from paxosblock.client.spark.lines import (
     whole_lines,
 )
 from paxosblock.client.spark.splits import PACK_BYTES, Split, cut, pack
+from paxosblock.units import KIB
 
 TEXTS = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\n\n", b"\r\n", b"\xff"])).map(b"".join)
 
@@ -105,17 +106,22 @@ def test_the_last_and_the_next_line_end_are_found_from_any_place(data: bytes, be
     assert next_line_end(pread, begin, len(data)) == (following + 1 if following >= 0 else -1)
 
 
-def test_line_ends_far_away_are_found() -> None:
-    data = b"a\n" + b"x" * 1_000_000
+LOOK = 64 * KIB
+
+
+@pytest.mark.parametrize("place", [0, 1, LOOK - 1, LOOK, LOOK + 1, 3 * LOOK - 1, 3 * LOOK, 300_000])
+def test_a_single_line_end_is_found_however_far_away_it_is(place: int) -> None:
+    """Also where one look ends and the next begins, which reads twice as much."""
 
     def pread(offset: int, size: int) -> bytes:
         return data[offset : offset + size]
 
-    assert last_line_end(pread, 0, len(data)) == 2
-    assert last_line_end(pread, 2, len(data)) == 2
-    assert next_line_end(pread, 2, len(data)) == -1
+    data = b"x" * place + b"\n" + b"x" * (400_000 - place)
+    assert next_line_end(pread, 0, len(data)) == place + 1
+    assert next_line_end(pread, place + 1, len(data)) == -1
     data = data[::-1]
-    assert next_line_end(pread, 0, len(data)) == len(data) - 1
+    assert last_line_end(pread, 0, len(data)) == len(data) - place
+    assert last_line_end(pread, len(data) - place, len(data)) == len(data) - place
 
 
 # -- splits ---------------------------------------------------------------------------------------
