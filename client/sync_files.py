@@ -5,6 +5,7 @@ Small writes and reads stay on the caller's side and cross to the other thread o
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from paxosblock.client.background import OtherLoop, Running
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.receipt import FlushReceipt
-from paxosblock.errors import InvalidRequestError
+from paxosblock.errors import InvalidRequestError, PaxosBlockError
 from paxosblock.namenode_api import FileStatus
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ class FileWriter(io.RawIOBase):
         if self.closed:
             return
         try:
+            with contextlib.suppress(PaxosBlockError):
+                self._wait()  # an error of before; what it left out is handed over again now
             self._settle()
             self._background.run(self._file.close())
         except BaseException:

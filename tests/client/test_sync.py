@@ -169,6 +169,24 @@ async def test_what_a_failed_write_did_not_take_is_written_by_the_next_call() ->
     await using(work, retry_for_s=0.3)
 
 
+async def test_a_close_tries_again_what_failed_before_it_was_called() -> None:
+    """There is no later call that could, and nobody has heard of the failure yet."""
+    data = os.urandom(20 * KIB)
+
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        with fs.create("/a", chunk_size=KIB) as out:
+            for node in cluster.nodes:
+                node.faults.refuse_writes = Reason.NO_SPACE
+            out.write(data)
+            assert out._handed_over is not None
+            out._handed_over.running.wait()
+            for node in cluster.nodes:
+                node.faults.refuse_writes = None
+        assert cluster.content("/a") == data
+
+    await using(work, retry_for_s=0.3)
+
+
 def write_the_rest(out: FileWriter, data: bytes) -> None:
     while out.tell() < len(data):
         out.write(data[out.tell() : out.tell() + 700])
