@@ -187,12 +187,13 @@ def back_and_forth(one: str) -> Iterator[Rename]:
         yield Rename(one, other) if number % 2 == 0 else Rename(other, one)
 
 
-def metric(node: Node, name: str) -> float:
-    """One number of a node's /metrics."""
+def metrics(node: Node) -> dict[str, float]:
+    """What a node's /metrics shows, by name. Each look begins the longest stalls anew."""
+    prefix = "paxosblock_namenode_"
     with urlopen(f"http://{node.address}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
-    found = next(line for line in lines if line.startswith(f"paxosblock_namenode_{name} "))
-    return float(found.split()[1])
+    pairs = (line.removeprefix(prefix).split() for line in lines if line.startswith(prefix))
+    return {name: float(value) for name, value in pairs}
 
 
 async def measure_files(cluster: LocalCluster, options: argparse.Namespace) -> None:
@@ -201,21 +202,22 @@ async def measure_files(cluster: LocalCluster, options: argparse.Namespace) -> N
     empty_mib = resident_mib(leader.pid or 0)
     there = 0
     for files in options.files:
-        metric(leader, "loop_stall_seconds")
+        stalls(leader)
         begun = time.perf_counter()
         await fill(leader.address, there, files)
         rate = (files - there) / (time.perf_counter() - begun)
-        stall_ms = metric(leader, "loop_stall_seconds") * 1e3
+        filling = stalls(leader)
         grown_bytes = (resident_mib(leader.pid or 0) - empty_mib) * (1 << 20)
         there = files
         say(f"{files:,} files, made and closed at {rate:,.0f} /s")
         say(f"    memory of the leader        {grown_bytes / files:7.0f} bytes for each")
-        say(f"    longest stall while filling {stall_ms:7.1f} ms")
+        say(f"    longest stall while filling {filling}")
         restart_s = await asyncio.to_thread(restart, cluster)
         say(f"    a follower restarted, level {restart_s:7.2f} s")
         leader = await asyncio.to_thread(restart_all, cluster)
-        quiet_ms, busy_ms = await snapshot_stalls(leader, f"/renamed/{files}")
-        say(f"    longest stall under load    {quiet_ms:7.1f} ms, with a snapshot {busy_ms:.1f} ms")
+        before, during = await snapshot_stalls(leader, f"/renamed/{files}")
+        say(f"    longest stall under load    {before}")
+        say(f"      and with a snapshot       {during}")
 
 
 def restart(cluster: LocalCluster) -> float:
@@ -240,19 +242,35 @@ def restart_all(cluster: LocalCluster) -> Node:
     return cluster.wait_leader()
 
 
-async def snapshot_stalls(leader: Node, folder: str) -> tuple[float, float]:
-    """Longest stalls in ms: in seconds full of renames before the next snapshot, and with it."""
+@dataclass(frozen=True, slots=True, order=True)
+class Stall:
+    """The longest stall of an event loop: in processor time of its process, and as it was."""
+
+    busy_ms: float
+    late_ms: float
+
+    def __str__(self) -> str:
+        return f"{self.busy_ms:7.1f} ms of processor time, {self.late_ms:.1f} ms on this machine"
+
+
+def stalls(node: Node) -> Stall:
+    """The longest ones since the last look at the node's metrics."""
+    seen = metrics(node)
+    return Stall(seen["loop_busy_seconds"] * 1e3, seen["loop_stall_seconds"] * 1e3)
+
+
+async def snapshot_stalls(leader: Node, folder: str) -> tuple[Stall, Stall]:
+    """Longest stalls in seconds full of renames before the next snapshot, and with it."""
     paths = [f"{folder}/{client}" for client in range(16)]
     async with AsyncClient(leader.address) as fs:
         for path in paths:
             await fs.mkdirs(path)
     moves = [back_and_forth(path) for path in paths]
-    stalls, written = [], metric(leader, "raft_snapshots_written")
-    while metric(leader, "raft_snapshots_written") == written:
-        metric(leader, "loop_stall_seconds")
+    seen, written = [], metrics(leader)["raft_snapshots_written"]
+    while metrics(leader)["raft_snapshots_written"] == written:
         await run_load(leader.address, RENAME, moves.__getitem__, clients=16, seconds=1)
-        stalls.append(metric(leader, "loop_stall_seconds") * 1e3)
-    return max(stalls[:-1], default=float("nan")), stalls[-1]
+        seen.append(stalls(leader))
+    return max(seen[:-1], default=seen[-1]), seen[-1]
 
 
 # -- all of it -------------------------------------------------------------------------------------

@@ -156,6 +156,11 @@ def _metrics(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetrics:
     metrics.observe(
         "loop_stall_seconds", "Longest stall of the event loop since the last look.", stall.take
     )
+    metrics.observe(
+        "loop_busy_seconds",
+        "The same in processor time of this process: what a busy machine adds is left out.",
+        stall.take_busy,
+    )
     engine.observe(metrics)
     return metrics
 

@@ -13,13 +13,14 @@ class StallWatch:
     """A timer that notes how late it comes."""
 
     def __init__(self) -> None:
-        self._longest_s = 0.0
-        self._due_s = 0.0
+        self._longest_s = self._busiest_s = 0.0
+        self._due_s = self._used_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Watch the running loop from now on."""
         self._due_s = time.perf_counter() + TICK_S
+        self._used_s = time.process_time()
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     def stop(self) -> None:
@@ -32,6 +33,13 @@ class StallWatch:
         longest_s, self._longest_s = self._longest_s, 0.0
         return longest_s
 
+    def take_busy(self) -> float:
+        """The same in processor time of this process: waiting for a processor does not count."""
+        busiest_s, self._busiest_s = self._busiest_s, 0.0
+        return busiest_s
+
     def _tick(self) -> None:
-        self._longest_s = max(self._longest_s, time.perf_counter() - self._due_s)
+        late_s = time.perf_counter() - self._due_s
+        self._longest_s = max(self._longest_s, late_s)
+        self._busiest_s = max(self._busiest_s, min(late_s, time.process_time() - self._used_s))
         self.start()

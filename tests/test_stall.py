@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 
 from paxosblock.stall import StallWatch
 from tests.waiting import wait_until_async
 
 
-def work_without_a_pause(seconds: float) -> None:
-    ends = time.perf_counter() + seconds
-    while time.perf_counter() < ends:
+def work_without_a_pause() -> None:
+    """Use 0.2 s of processor time."""
+    ends = time.process_time() + 0.2
+    while time.process_time() < ends:
         pass
+
+
+def wait_without_work() -> None:
+    """Do nothing for 0.2 s, as for want of a processor."""
+    subprocess.run(["sleep", "0.2"], check=True)
 
 
 async def test_the_longest_stall_since_the_last_look_is_told() -> None:
     watch = StallWatch()
     watch.start()
-    work_without_a_pause(0.2)
+    work_without_a_pause()
     seen: list[float] = []
 
     def noticed() -> bool:
@@ -25,5 +32,16 @@ async def test_the_longest_stall_since_the_last_look_is_told() -> None:
         return seen[-1] > 0.15
 
     await wait_until_async(noticed)
-    assert watch.take() < seen[-1]
     watch.stop()
+    assert watch.take() < seen[-1]
+    assert 0.15 < watch.take_busy() <= seen[-1]
+    assert watch.take_busy() == 0
+
+
+async def test_a_stall_without_work_is_not_called_busy() -> None:
+    watch = StallWatch()
+    watch.start()
+    wait_without_work()
+    await wait_until_async(lambda: watch.take() > 0.15)
+    watch.stop()
+    assert watch.take_busy() < 0.15
