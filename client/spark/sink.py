@@ -69,7 +69,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: Options, schema: pa.Schema, *, overwrite: bool) -> None:
         """`overwrite`: the result takes the place of what is at the path."""
-        self._options = options
+        self.options = options
         self._schema = schema
         self._overwrite = overwrite
         self.job = uuid.uuid4().hex
@@ -77,7 +77,7 @@ class BatchWriter(DataSourceArrowWriter):
     @property
     def directory(self) -> str:
         """Where the attempts write."""
-        return f"{self._options.path}/{TEMPORARY}/{self.job}"
+        return f"{self.options.path}/{TEMPORARY}/{self.job}"
 
     @property
     def application(self) -> str:
@@ -94,9 +94,9 @@ class BatchWriter(DataSourceArrowWriter):
         filled = first_rows(batches)
         if filled is None and attempt.partition > 0:
             return Written(attempt.partition)
-        with client_of(self._options) as fs:
+        with client_of(self.options) as fs:
             file = write_file(
-                self._options,
+                self.options,
                 self._schema,
                 iter(()) if filled is None else filled,
                 attempt=attempt,
@@ -115,13 +115,13 @@ class BatchWriter(DataSourceArrowWriter):
             FencedError: the job was aborted.
             OutcomeUnknownError: no NameNode answered in time; the files may be published.
         """
-        path, written = self._options.path, files_of(messages)
+        path, written = self.options.path, files_of(messages)
         files = [file for file in written if file.rows] or written[:1]
         changes: list[Operation] = (
             replace_files(files, path, self.job) if self._overwrite else add_files(files, path)
         )
         changes += [Delete(self.directory, recursive=True), Marker(f"{path}/{SUCCESS}")]
-        with client_of(self._options) as fs:
+        with client_of(self.options) as fs:
             self._publish(fs, changes)
             _remove_empty(fs, f"{path}/{TEMPORARY}")
         _logger.info(
@@ -139,12 +139,12 @@ class BatchWriter(DataSourceArrowWriter):
         Spark also calls this when `commit` raised. What was published then stays; a commit that is
         still on its way, and that nobody has heard of, is refused from now on.
         """
-        with client_of(self._options) as fs:
+        with client_of(self.options) as fs:
             if fs.transaction_status(self.application) == _COMMITTED:
                 _logger.warning("job %s was reported as failed, but is published", self.job)
                 return
             self._end(fs, [Delete(self.directory, recursive=True)], _ABORTED)
-            _remove_empty(fs, f"{self._options.path}/{TEMPORARY}")
+            _remove_empty(fs, f"{self.options.path}/{TEMPORARY}")
 
     def _publish(self, fs: Client, changes: list[Operation]) -> None:
         try:
@@ -152,7 +152,7 @@ class BatchWriter(DataSourceArrowWriter):
         except NotFoundError as error:
             raise NotFoundError(
                 f"job {self.job} published nothing: its directory is gone, as another job has "
-                f"replaced '{self._options.path}' or 'jobTtl' is over ({error})"
+                f"replaced '{self.options.path}' or 'jobTtl' is over ({error})"
             ) from error
         if not outcome.applied:
             raise FencedError(f"job {self.job} published nothing: it was aborted")

@@ -25,15 +25,15 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Halves the time of a session that lives for a minute."""
 
 
-def spark_session(name: str, repository: Path) -> SparkSession:
-    """A session on two cores that gives each task three attempts.
+def session_builder(name: str, repository: Path) -> SparkSession.Builder:
+    """For a session on two cores that gives each task three attempts.
 
     Python workers inherit the environment that the JVM starts with.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYTHONPATH"] = os.fspath(repository)  # for functions that tests define
-    builder = (
+    return (
         SparkSession.builder.appName(name)
         .master("local[2,3]")
         .config("spark.ui.enabled", "false")
@@ -45,7 +45,11 @@ def spark_session(name: str, repository: Path) -> SparkSession:
         .config("spark.driver.extraJavaOptions", QUICK_START)
         .config("spark.sql.session.timeZone", "UTC")
     )
-    session = builder.getOrCreate()
+
+
+def spark_session(name: str, repository: Path) -> SparkSession:
+    """Such a session, which knows the data source with faults, too."""
+    session = session_builder(name, repository).getOrCreate()
     session.dataSource.register(FaultySource)
     return session
 

@@ -20,6 +20,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from paxosblock.client.spark.datasource import PaxosBlockDataSource
+from paxosblock.client.spark.sink import SUCCESS, BatchWriter
+from paxosblock.client.spark.target import client_of
+from paxosblock.errors import PaxosBlockError
+from tests.waiting import wait_until
 
 DRIVER_GROUP = "TESTS_SPARK_DRIVER_GROUP"
 """Environment of a driver that may be killed: its process group."""
@@ -53,7 +57,8 @@ def write_with_fault(
     fault: str,
 ) -> WriterCommitMessage:
     """One attempt. A fault in a task meets the first attempt of partition 1 only, unless it says
-    that all fail. "process PID killed mid-write" is the end of a node of the cluster."""
+    that all fail. "process PID killed mid-write" is the end of a node of the cluster; "late REPORT"
+    an attempt that another one outruns."""
     context = TaskContext.get()
     assert context is not None
     first = context.partitionId() == 1 and context.attemptNumber() == 0
@@ -67,6 +72,8 @@ def write_with_fault(
             raise RuntimeError("injected after the file")
         case killed if killed.startswith("process ") and first:
             return writer.write(killing(batches, int(killed.split()[1])))
+        case late if late.startswith("late ") and first:
+            return write_late(writer, batches, Path(late.split()[1]))
         case "all attempts fail" if context.partitionId() == 1:
             return writer.write(failing(batches))
     return writer.write(batches)
@@ -91,6 +98,29 @@ def killing(batches: Iterator[pa.RecordBatch], pid: int) -> Iterator[pa.RecordBa
     if command.exists() and b"paxosblock" in command.read_bytes():  # each batch comes here
         os.kill(pid, signal.SIGKILL)
     yield from batches
+
+
+def write_late(
+    writer: DataSourceArrowWriter | DataSourceStreamArrowWriter,
+    batches: Iterator[pa.RecordBatch],
+    report: Path,
+) -> WriterCommitMessage:
+    """An attempt that waits until the job has ended without it; `report` tells how it ended."""
+    assert isinstance(writer, BatchWriter)
+
+    def late_rows() -> Iterator[pa.RecordBatch]:
+        yield next(batches)
+        with client_of(writer.options) as fs:
+            wait_until(lambda: fs.exists(f"{writer.options.path}/{SUCCESS}"), timeout_s=90)
+        yield pa.record_batch({"id": pa.array(range(1_000_000))})
+
+    try:
+        written = writer.write(late_rows())
+    except PaxosBlockError as error:
+        report.write_text(type(error).__name__)
+        raise
+    report.write_text("written")
+    return written
 
 
 class FaultyWriter(DataSourceArrowWriter):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
 
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -209,7 +216,8 @@ def test_a_datanode_that_dies_mid_write_costs_no_row(
         writing_much(frame, f"process {killed.pid} killed mid-write").save(table.url)
         assert not killed.alive
     finally:
-        killed.start()
+        if not killed.alive:
+            killed.start()
         cluster.wait_registered()
     assert ids_of(table) == Counter(range(3 * ROWS))
     assert table.leftovers() == []
@@ -223,3 +231,39 @@ def test_a_namenode_leader_that_dies_mid_write_costs_no_row(frame: DataFrame) ->
         assert not leader.alive
         assert ids_of(table) == Counter(range(3 * ROWS))
         assert table.leftovers() == []
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    """URL of a standalone Spark with two workers, on two addresses of this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"spark://127.0.0.1:{free.getsockname()[1]}"
+    start = [os.fspath(Path(pyspark.__file__).parent / "bin" / "spark-class")]
+    port = url.rpartition(":")[2]
+    roles = [["master.Master", "--host", "127.0.0.1", "--port", port]]
+    for host in ("127.0.0.2", "127.0.0.3"):
+        folder = os.fspath(tmp_path / host)
+        size = ["--cores", "1", "--memory", "600m", "--work-dir", folder]
+        roles.append(["worker.Worker", "--host", host, *size, url])
+    with ExitStack() as running:
+        for role, *options in roles:
+            command = [*start, f"org.apache.spark.deploy.{role}", "--webui-port", "0", *options]
+            process = running.enter_context(
+                subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            )
+            running.callback(process.kill)
+        yield url
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_an_attempt_that_loses_against_its_speculative_copy_is_fenced(
+    master: str, table: Place, tmp_path: Path
+) -> None:
+    report = tmp_path / "report"
+    program = [sys.executable, "-m", "tests.spark.speculation", master, table.url, f"{report}"]
+    with (tmp_path / "driver.log").open("w") as log:
+        subprocess.run(program, check=True, timeout=240, stderr=log)
+    assert report.read_text() in {"FencedError", "NotFoundError"}
+    assert table.ids() == Counter(range(1000))
+    assert table.leftovers() == []

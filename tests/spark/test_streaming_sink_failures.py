@@ -55,6 +55,7 @@ def written(place: Place, layout: str) -> Counter[str]:
     return sum((file.lines() for file in files), Counter[str]())
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("layout", ["files", pytest.param("append", marks=pytest.mark.slow)])
 def test_a_driver_killed_between_the_transaction_and_sparks_own_log_repeats_no_row(
     spark: SparkSession, feed: Path, table: Place, layout: str
@@ -66,7 +67,7 @@ def test_a_driver_killed_between_the_transaction_and_sparks_own_log_repeats_no_r
         [*program, f"{feed}", f"{checkpoint}", out.url, layout, fault],
         stderr=subprocess.DEVNULL,
         check=False,
-        timeout=110,
+        timeout=240,
     )
     assert driver.returncode == -signal.SIGKILL
     log = sorted(os.listdir(checkpoint / "commits"))
@@ -91,7 +92,8 @@ def test_a_datanode_that_dies_during_a_batch_costs_no_row(
         run(spark, feed, out, layout, fault=f"process {killed.pid} killed mid-write")
         assert not killed.alive
     finally:
-        killed.start()
+        if not killed.alive:
+            killed.start()
         cluster.wait_registered()
     assert written(out, layout) == lines(feed)
 
