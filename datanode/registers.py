@@ -24,6 +24,7 @@ from paxosblock.datanode_api import Ask, Told
 from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.logs import facts
 from paxosblock.protocol import register
+from paxosblock.protocol.effects import AppendChunk, Effect, SyncChunks
 from paxosblock.protocol.messages import (
     Nack,
     Read,
@@ -31,13 +32,7 @@ from paxosblock.protocol.messages import (
     Vote,
     Write,
 )
-from paxosblock.protocol.register import (
-    AppendChunk,
-    Effect,
-    Replica,
-    Step,
-    SyncChunks,
-)
+from paxosblock.protocol.register import Replica, Step
 from paxosblock.protocol.types import (
     NO_GENERATION,
     BlockId,

@@ -20,6 +20,7 @@ from paxosblock.datanode_api import StorageAddress
 from paxosblock.errors import PaxosBlockError
 from paxosblock.logs import facts
 from paxosblock.protocol import register
+from paxosblock.protocol.effects import AdoptLog, DropReplica, StoreMetadata
 from paxosblock.protocol.messages import (
     Create,
     Delete,
@@ -28,7 +29,7 @@ from paxosblock.protocol.messages import (
     RecoveryWrite,
     Reply,
 )
-from paxosblock.protocol.register import AdoptLog, DropReplica, Step, StoreMetadata
+from paxosblock.protocol.register import Step
 from paxosblock.protocol.types import BlockId, Reason, StorageId
 
 _log = logging.getLogger(__name__)

@@ -11,6 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from paxosblock.protocol.effects import (
+    AdoptLog,
+    AppendChunk,
+    DropReplica,
+    Effect,
+    StoreMetadata,
+    SyncChunks,
+)
 from paxosblock.protocol.invariants import invariant
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import (
@@ -93,44 +101,6 @@ class Replica:
         invariant(self.accepted_generation >= before.accepted_generation, "I1 accepted never falls")
         if self.accepted_generation == before.accepted_generation:
             invariant(self.log.starts_with(before.log), "I2 a register is written once")
-
-
-@made_often
-@dataclass(frozen=True, slots=True)
-class AppendChunk:
-    """Append the bytes of chunk `name`, under a header of the accepted generation."""
-
-    name: ChunkName
-    sync: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SyncChunks:
-    """Bring every chunk that was appended so far to stable storage."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreMetadata:
-    """Replace the metadata atomically and durably (creating the replica if it is not there)."""
-
-
-@dataclass(frozen=True, slots=True)
-class AdoptLog:
-    """Keep `keep` chunks, append `append`; data durable, then metadata, then cut what is beyond.
-
-    The replica moves to the folder of its new state as part of this.
-    """
-
-    keep: int
-    append: tuple[ChunkName, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DropReplica:
-    """Delete the replica."""
-
-
-Effect = AppendChunk | SyncChunks | StoreMetadata | AdoptLog | DropReplica
 
 
 @made_often

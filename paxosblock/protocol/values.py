@@ -15,8 +15,11 @@ def made_often(frozen: type[T]) -> type[T]:
     instead: the type checker still refuses to assign to a field, the interpreter does not. Fields,
     slots, equality and hash stay as they are.
     """
-    told = [(field.name, field.type, field) for field in fields(frozen)]  # type: ignore[arg-type]
+    told = [
+        (field.name, field.type, field)
+        for field in fields(frozen)  # type: ignore[arg-type]  # T is a data class
+    ]
     plain = make_dataclass(frozen.__name__, told, eq=False, repr=False)
-    frozen.__init__ = plain.__init__  # type: ignore[method-assign, misc]
+    frozen.__init__ = plain.__init__  # type: ignore[method-assign, misc]  # of the same fields
     del frozen.__setattr__, frozen.__delattr__
     return frozen

@@ -27,6 +27,7 @@ from paxosblock.datanode_api import (
     Watch,
 )
 from paxosblock.errors import InvalidRequestError, NotReadyError, PaxosBlockError
+from paxosblock.protocol.effects import AdoptLog, AppendChunk
 from paxosblock.protocol.messages import (
     Finalize,
     Nack,
@@ -39,7 +40,7 @@ from paxosblock.protocol.messages import (
     Write,
 )
 from paxosblock.protocol.read import holds, is_good
-from paxosblock.protocol.register import AdoptLog, AppendChunk, Replica, answer, wanted
+from paxosblock.protocol.register import Replica, answer, wanted
 from paxosblock.protocol.types import BlockId, ChunkIndex, ChunkName, Reason, StorageId
 from paxosblock.stream import upgrade_handler
 from paxosblock.wire import (

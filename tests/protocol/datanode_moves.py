@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from paxosblock.protocol import register
+from paxosblock.protocol.effects import AdoptLog, AppendChunk, Effect, SyncChunks
 from paxosblock.protocol.messages import (
     Create,
     Created,
@@ -23,7 +24,6 @@ from paxosblock.protocol.messages import (
     Vote,
     Write,
 )
-from paxosblock.protocol.register import AdoptLog, AppendChunk, Effect, SyncChunks
 from paxosblock.protocol.types import ChunkName, Reason, ReplicaState
 from tests.protocol import oracle
 from tests.protocol.world import Cell, Disk, Letter, Model, Move, World, content

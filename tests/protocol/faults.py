@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from paxosblock.protocol import finalize, read, recovery, register, write
+from paxosblock.protocol.effects import DropReplica
 from paxosblock.protocol.finalize import BlockRecord, Refused, Why
 from paxosblock.protocol.messages import Deleted, ReadReply, Vote
 from paxosblock.protocol.read import Progress, QuorumRead
@@ -88,7 +89,7 @@ def finalize_what_a_recovery_wrote(storage: Any, replica: Any, request: Any, sup
 def delete_whatever_was_promised(storage: Any, replica: Any, request: Any) -> Step:
     """D7 without MaxGS <= up_to."""
     del replica
-    return Step(None, Deleted(request.block, storage), register.DropReplica())
+    return Step(None, Deleted(request.block, storage), DropReplica())
 
 
 _recovery_write = register._recovery_write
@@ -285,7 +286,7 @@ FAULTS: dict[str, Fault] = {
         finalize, "finalize_by_recovery", seal_although_overtaken, _TWO_OF_TWO, "too few members"
     ),
     "install although sealed": Fault(
-        finalize, "install_rebuild", install_although_sealed, _REBUILD, "disagree"
+        finalize, "install_rebuild", install_although_sealed, _REBUILD, "K11"
     ),
     "close for any epoch": Fault(
         finalize, "finalize_by_writer", close_for_any_epoch, _REBUILD_ONLY, "lacks acknowledged"

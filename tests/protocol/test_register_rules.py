@@ -6,6 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from paxosblock.protocol.effects import (
+    AdoptLog,
+    AppendChunk,
+    DropReplica,
+    StoreMetadata,
+    SyncChunks,
+)
 from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.messages import (
     Create,
@@ -22,17 +29,7 @@ from paxosblock.protocol.messages import (
     Short,
     Vote,
 )
-from paxosblock.protocol.register import (
-    AdoptLog,
-    AppendChunk,
-    DropReplica,
-    Replica,
-    StoreMetadata,
-    SyncChunks,
-    answer,
-    restarted,
-    wanted,
-)
+from paxosblock.protocol.register import Replica, answer, restarted, wanted
 from paxosblock.protocol.types import Reason, ReplicaState
 from tests.protocol.build import (
     ABC,

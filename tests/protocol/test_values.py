@@ -25,7 +25,7 @@ class Often:
 
 def test_values_made_often_compare_and_hash_by_their_fields() -> None:
     assert Often(1) == Often(1, ("a",)) != Often(2)
-    assert Often(1) != Frozen(1)  # type: ignore[comparison-overlap]
+    assert Often(1) != Frozen(1)  # type: ignore[comparison-overlap]  # it must not be equal
     assert hash(Often(1)) == hash(Frozen(1))
 
 
@@ -40,4 +40,4 @@ def test_a_value_made_often_is_replaced_matched_and_encoded_like_any_other() -> 
 def test_a_value_made_often_has_slots_and_takes_no_other_arguments() -> None:
     assert not hasattr(Often(1), "__dict__")
     with pytest.raises(TypeError, match="index"):
-        Often()  # type: ignore[call-arg]
+        Often()  # type: ignore[call-arg]  # it must not be made
