@@ -17,7 +17,13 @@ from paxosblock.namenode import keys, namespace, paths, tree
 from paxosblock.namenode.concat import concat
 from paxosblock.namenode.draft import Draft, Reads
 from paxosblock.namenode.namespace import Context
-from paxosblock.namenode.records import Application, FileInode, decode_application, encode
+from paxosblock.namenode.records import (
+    Application,
+    FileInode,
+    Inode,
+    decode_application,
+    encode,
+)
 from paxosblock.namenode_api import ApplicationVersion, CreateFile, DeletePath, Transact
 from paxosblock.protocol.types import NO_WRITER
 from paxosblock.transaction import (
@@ -108,7 +114,9 @@ class _Run:
                 namespace.move(draft, operation, context)
             case Concat(target, sources):
                 self._blocks_left -= concat(draft, target, sources, context, self._blocks_left)
-            case Delete(path, recursive, must_exist):
+            case Delete(path, recursive, must_exist, file_id):
+                if file_id is not None:
+                    _check_id(tree.find_inode(draft, path), path, file_id)
                 deletion = namespace.delete(draft, DeletePath(path, recursive), context)
                 if must_exist and not deletion.existed:
                     raise tree.missing(path)
@@ -139,15 +147,19 @@ def _check_absent(draft: Draft, path: str) -> None:
 
 def _check_file(draft: Draft, wanted: AssertFile) -> None:
     inode = tree.find_closed(draft, wanted.path)
-    shown = paths.shown(wanted.path)
-    if wanted.file_id not in (None, inode.number):
-        raise NotFoundError(
-            f"{shown}: is file {inode.number}, not file {wanted.file_id}", path=wanted.path
-        )
+    if wanted.file_id is not None:
+        _check_id(inode, wanted.path, wanted.file_id)
     if wanted.length not in (None, inode.length):
+        shown = paths.shown(wanted.path)
         raise InvalidRequestError(
             f"{shown}: has {inode.length} bytes, not {wanted.length}", path=wanted.path
         )
+
+
+def _check_id(inode: Inode, path: str, file_id: int) -> None:
+    if inode.number != file_id:
+        text = f"{paths.shown(path)}: is file {inode.number}, not file {file_id}"
+        raise NotFoundError(text, path=path)
 
 
 def _check_closed(draft: Draft, path: str) -> None:

@@ -70,11 +70,16 @@ class Concat(msgspec.Struct, frozen=True, tag=True):
 
 
 class Delete(msgspec.Struct, frozen=True, tag=True):
-    """Delete a file, or a directory (with what is in it when `recursive`)."""
+    """Delete a file, or a directory (with what is in it when `recursive`).
+
+    With `file_id` the file with this id, even while it is being written, and no other: when it is
+    not there the operation is refused.
+    """
 
     path: str
     recursive: bool = False
     must_exist: bool = False
+    file_id: int | None = None
 
 
 class Marker(msgspec.Struct, frozen=True, tag=True):

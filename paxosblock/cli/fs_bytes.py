@@ -151,14 +151,15 @@ def _published(
         with out:
             yield out
         return
-    ours = AssertFile(path, out.status.file_id)  # and none that another put has begun since
+    ours = out.status.file_id  # and none that another put has begun since
     try:
         with out:
             yield out
-        client.transact([ours, Rename(path, wanted, force)])
+        client.transact([AssertFile(path, ours), Rename(path, wanted, force)])
     except BaseException:
+        # It may be open still: no file can be closed whose last bytes found no place.
         with contextlib.suppress(PaxosBlockError):
-            client.transact([ours, Delete(path)])
+            client.transact([Delete(path, file_id=ours)])
         raise
 
 

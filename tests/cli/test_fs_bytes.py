@@ -146,6 +146,25 @@ def test_a_second_put_to_the_same_place_does_not_end_the_first(
     assert read(client, f"{folder}/a") == b"first"
 
 
+def test_a_put_that_fails_leaves_alone_what_another_has_begun_since(
+    cluster: LocalCluster, client: Client, folder: str
+) -> None:
+    copying = f"{folder}/a{COPYING}"
+    with start(cluster, "put", "-", f"{folder}/a") as process:
+        assert process.stdin is not None
+        process.stdin.write(b"first")
+        process.stdin.flush()
+        wait_until(lambda: client.exists(copying), what="the copy to begin")
+        client.delete(copying)
+        with client.create(copying) as other:
+            other.write(b"other")
+            process.stdin.close()
+            assert process.wait(30) == 1
+            assert process.stderr is not None
+            assert b"was deleted" in process.stderr.read()
+    assert read(client, copying) == b"other"
+
+
 def test_an_interrupted_put_leaves_nothing(
     cluster: LocalCluster, client: Client, folder: str
 ) -> None:

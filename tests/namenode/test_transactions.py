@@ -181,6 +181,9 @@ async def test_a_directory_made_and_deleted_in_one_transaction_leaves_nothing() 
         (Concat("/file", ("/dir",)), IsDirectoryError),
         (Delete("/dir"), DirectoryNotEmptyError),
         (Delete("/none", must_exist=True), NotFoundError),
+        (Delete("/none", file_id=999), NotFoundError),
+        (Delete("/file", file_id=999), NotFoundError),
+        (Delete("/open", file_id=999), NotFoundError),
         (Delete("/"), InvalidRequestError),
         (Marker("/dir"), IsDirectoryError),
         (Marker("/open"), LeaseError),
@@ -218,6 +221,15 @@ async def test_a_file_is_asserted_by_its_id_and_length() -> None:
     catalog = await new_catalog()
     file = await closed_file(catalog, "/f", 3)
     assert await apply(catalog, AssertFile("/f", file_id=file, length=30)) == APPLIED
+
+
+async def test_a_file_is_deleted_by_its_id_even_while_it_is_written() -> None:
+    catalog = await new_catalog()
+    await catalog.create(create_request("/open"))
+    file = (await catalog.stat("/open")).file_id
+    assert await apply(catalog, Delete("/open", file_id=file)) == APPLIED
+    assert await names(catalog) == []
+    assert (await catalog.counts()).open_files == 0
 
 
 async def test_deleting_what_is_not_there_is_fine_unless_it_must_exist() -> None:
