@@ -252,6 +252,7 @@ def test_dask_reads_csv_by_blocks_that_cut_lines(fs: PaxosBlockFileSystem, url: 
     assert len(fs.glob(f"{url}/parts/*.csv")) == parts.npartitions
 
 
+@pytest.mark.slow
 def test_dask_works_in_processes_of_its_own(url: str) -> None:
     """The file system travels by its arguments."""
     frame = table(100).to_pandas()

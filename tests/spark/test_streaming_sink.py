@@ -127,7 +127,7 @@ def test_a_new_checkpoint_on_an_old_path_adds_all_again(feed: Feed, table: Place
     assert (published_batch(table.fs, first), published_batch(table.fs, second)) == (1, 1)
 
 
-@pytest.mark.parametrize("layout", ["files", "append"])
+@pytest.mark.parametrize("layout", ["files", pytest.param("append", marks=pytest.mark.slow)])
 def test_a_commit_that_raises_after_it_took_effect_is_not_repeated(
     feed: Feed, table: Place, layout: str
 ) -> None:

@@ -56,7 +56,8 @@ def written(place: Place, layout: str) -> Counter[str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("layout", ["files", pytest.param("append", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["files", "append"])
 def test_a_driver_killed_between_the_transaction_and_sparks_own_log_repeats_no_row(
     spark: SparkSession, feed: Path, table: Place, layout: str
 ) -> None:

@@ -102,6 +102,7 @@ def test_a_line_is_read_once_it_has_an_end_while_its_file_is_being_written(
             query.stop()
 
 
+@pytest.mark.slow
 def test_no_line_is_lost_or_repeated_over_restarts_whatever_the_limit(
     spark: SparkSession, fs: Client, folder: str, copied: Copied
 ) -> None:
@@ -119,6 +120,7 @@ def test_no_line_is_lost_or_repeated_over_restarts_whatever_the_limit(
     assert copied.lines() == Counter(lines)
 
 
+@pytest.mark.slow
 def test_progress_tells_how_far_a_stream_is_behind(
     spark: SparkSession, fs: Client, folder: str, copied: Copied
 ) -> None:
@@ -397,6 +399,7 @@ def test_no_file_is_missed_when_another_namenode_takes_over(tmp_path: Path) -> N
 # -- a directory that grows -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_file_of_a_directory_is_read_once_over_restarts(
     spark: SparkSession, fs: Client, folder: str, copied: Copied
 ) -> None:
@@ -426,7 +429,7 @@ def test_every_file_of_a_directory_is_read_once_over_restarts(
     assert copied.lines() == expected
 
 
-@pytest.mark.parametrize("file_format", ["text", "arrow"])
+@pytest.mark.parametrize("file_format", [pytest.param("text", marks=pytest.mark.slow), "arrow"])
 def test_what_a_sink_appends_is_read_as_it_comes(
     spark: SparkSession, fs: Client, folder: str, tmp_path: Path, file_format: str
 ) -> None:
