@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
+import functools
 import os
 import sys
 import threading
-from collections.abc import Coroutine
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from paxosblock.errors import InvalidRequestError
 from paxosblock.loop import new_event_loop
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 STOP_WITHIN_S: Final = 2.0
@@ -39,26 +42,36 @@ class OtherLoop:
         stopped = self.forked or self._loop.is_closed() or sys.is_finalizing()
         return not (stopped or self._is_own_thread())
 
-    def submit(self, work: Coroutine[Any, Any, T]) -> Running[T]:
-        """Start `work` and do not wait for it.
+    def check_usable(self) -> None:
+        """See `usable`.
 
         Raises:
             InvalidRequestError: this is a fork of the process that made the client, or the client
                 is closed, or it is called from a coroutine of its own.
         """
         if not self.usable:
-            work.close()
             raise InvalidRequestError(
                 "a coroutine must not wait for its own event loop"
                 if self._is_own_thread()
                 else "the client is closed, or belongs to the process before fork"
             )
-        return Running(self._loop, work)
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` and return its result. An interrupt (Ctrl-C) cancels it."""
-        running = self.submit(work)
+    def prepare(
+        self, call: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Running[T]:
+        """What will run `call` once it is started."""
+        return Running(self, self._loop, functools.partial(call, *args, **kwargs))
+
+    def run(
+        self, call: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run `call` and return its result. An interrupt (Ctrl-C) cancels it.
+
+        Raises: as `check_usable`, and what `call` raises.
+        """
+        running = self.prepare(call, *args, **kwargs)
         try:
+            running.start()
             return running.result()
         except BaseException:
             running.cancel()
@@ -73,6 +86,8 @@ class BackgroundLoop(OtherLoop):
 
     def __init__(self) -> None:
         super().__init__(new_event_loop())
+        self._ending: Running[None] | None = None
+        self._stopped = False
         # A daemon: a program that forgets to close a client must still be able to end.
         self._thread = threading.Thread(target=self._run, name="paxosblock-client", daemon=True)
         self._thread.start()
@@ -82,26 +97,37 @@ class BackgroundLoop(OtherLoop):
         try:
             self._loop.run_forever()
         finally:
+            self._stopped = True
             self._loop.close()
 
     @property
     def usable(self) -> bool:
-        """As `OtherLoop.usable`; the thread ends before the loop is closed."""
-        return super().usable and self._thread.is_alive()
+        """As `OtherLoop.usable`; the loop stops before it is closed.
 
-    def stop(self, last: Coroutine[Any, Any, None]) -> None:
-        """Run `last`, then end the thread; gives up after two seconds, so that nothing hangs."""
+        `Thread.is_alive` is not asked: an interrupt within it makes it say for ever that a thread
+        that runs does not (CPython releases the thread's own lock, see bpo-45274).
+        """
+        return super().usable and not self._stopped
+
+    def stop(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run `last`, then end the thread; gives up after two seconds, so that nothing hangs.
+
+        If it is interrupted, the next call goes on with it.
+        """
         if not self.usable:
-            last.close()
             return
-        self.submit(_end_all(last)).wait(STOP_WITHIN_S)
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._ending is None:
+            self._ending = self.prepare(_end_all, last)
+        self._ending.start()
+        self._ending.wait(STOP_WITHIN_S)
+        with contextlib.suppress(RuntimeError):  # it is closed: the interrupted call had come far
+            self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(STOP_WITHIN_S)
 
 
-async def _end_all(last: Coroutine[Any, Any, None]) -> None:
+async def _end_all(last: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run `last`, then cancel whatever else still runs."""
-    await last
+    await last()
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
@@ -109,44 +135,84 @@ async def _end_all(last: Coroutine[Any, Any, None]) -> None:
 
 
 class Running(Generic[T]):
-    """Work under way on a background loop.
+    """Work on the loop of another thread, for one thread that waits for it.
 
     Unlike the future of `asyncio.run_coroutine_threadsafe` it is done only when the work has really
     ended, also when it was cancelled: what comes next does not meet it half-way.
+
+    The thread that waits may be interrupted (Ctrl-C) between any two steps. So it makes this object
+    first and starts it later, when it can no longer lose it; coroutines are made on the other
+    thread, where none is left that nobody awaits; and there is no lock that an interrupt could
+    leave behind locked, as it can that of a `concurrent.futures.Future`, for which the loop waits.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+    def __init__(
+        self,
+        owner: OtherLoop,
+        loop: asyncio.AbstractEventLoop,
+        call: Callable[[], Coroutine[Any, Any, T]],
+    ) -> None:
+        self._owner = owner
         self._loop = loop
-        self._done: concurrent.futures.Future[T] = concurrent.futures.Future()
-        self._task: asyncio.Task[T] | None = None
-        loop.call_soon_threadsafe(self._start, work)
+        self._call = call
+        self._task: asyncio.Task[T] | None = None  # while it runs; no task dies on this thread
+        self._value: T
+        self._error: BaseException | None = None
+        self._done = False
+        self._under_way = threading.Lock()  # the loop releases it, and never waits for it
+        self._under_way.acquire()
 
-    def _start(self, work: Coroutine[Any, Any, T]) -> None:
-        self._task = self._loop.create_task(work)
-        self._task.add_done_callback(self._finish)
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, one way or another."""
+        return self._done
+
+    def start(self) -> None:
+        """Start it, unless it was started; once is enough, twice does no harm.
+
+        Raises: as `OtherLoop.check_usable`.
+        """
+        self._owner.check_usable()
+        if self._task is None and not self._done:
+            self._loop.call_soon_threadsafe(self._begin)
+
+    def _begin(self) -> None:
+        if self._task is None and not self._done:
+            self._task = self._loop.create_task(self._work())
+            self._task.add_done_callback(self._finish)
+
+    async def _work(self) -> T:
+        return await self._call()
 
     def _finish(self, task: asyncio.Task[T]) -> None:
         if task.cancelled():
-            self._done.set_exception(concurrent.futures.CancelledError())
+            self._error = concurrent.futures.CancelledError()
         elif (error := task.exception()) is not None:
-            self._done.set_exception(error)
+            self._error = error
         else:
-            self._done.set_result(task.result())
+            self._value = task.result()
+        self._task, self._done = None, True
+        self._under_way.release()
 
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until it has ended, one way or another."""
-        concurrent.futures.wait([self._done], timeout_s)
+    def wait(self, timeout_s: float = -1) -> None:
+        """Wait until what was started has ended, one way or another; -1: however long it takes."""
+        if not self.done:
+            self._under_way.acquire(timeout=timeout_s)
 
     def result(self) -> T:
         """Wait for the result, or raise what the work raised."""
-        return self._done.result()
+        self.wait()
+        if self._error is not None:
+            raise self._error
+        return self._value
 
     def cancel(self) -> None:
         """Cancel it and wait until it has ended, but not for longer than two seconds."""
-        if not self._done.done():
+        if not self.done and self._owner.usable:
             self._loop.call_soon_threadsafe(self._cancel)
             self.wait(STOP_WITHIN_S)
 
     def _cancel(self) -> None:
+        self._begin()  # unless it was; what is cancelled before its first step does nothing
         if self._task is not None:
             self._task.cancel()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import builtins
 import weakref
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.background import BackgroundLoop
@@ -22,6 +22,7 @@ from paxosblock.protocol.messages import LastVote, Vote
 from paxosblock.protocol.types import BlockId, ChunkIndex, Durability, Generation
 from paxosblock.transaction import Operation, TransactionOutcome
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _INHERITED: list[object] = []
@@ -66,7 +67,8 @@ class Client:
 
     def close(self) -> None:
         """Close all connections; also done when the program ends."""
-        self._end()
+        _stop(self._background, self._client)
+        self._end.detach()  # not before: an interrupt must not leave what nobody ends any more
 
     @property
     def _fs(self) -> AsyncClient:
@@ -80,21 +82,23 @@ class Client:
             self._end = weakref.finalize(self, _stop, self._background, self._client)
         return self._client
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._background.run(work)
+    def _run(
+        self, call: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return self._background.run(call, *args, **kwargs)
 
     def _iterate(self, pieces: AsyncIterator[T]) -> Iterator[T]:
         try:
             while True:
                 try:
-                    piece = self._run(_next(pieces))
+                    piece = self._run(_next, pieces)
                 except StopAsyncIteration:
                     return
                 yield piece
         finally:
             close = getattr(pieces, "aclose", None)
             if close is not None and self._background.usable:
-                self._run(close())
+                self._run(close)
 
     # -- files ----------------------------------------------------------------------------------
 
@@ -112,7 +116,8 @@ class Client:
         permission: int = 0o644,
     ) -> FileWriter:
         """Make a file and write it: `with fs.create(path) as out` (see `AsyncClient.create`)."""
-        made = self._fs.create(
+        file = self._run(
+            self._fs.create,
             path,
             overwrite=overwrite,
             replication=replication,
@@ -123,19 +128,18 @@ class Client:
             parent_must_exist=parent_must_exist,
             permission=permission,
         )
-        file = self._run(made)
         return FileWriter(self, self._background, file)
 
     def append(
         self, path: str, *, chunk_size: int | None = None, window: int | None = None
     ) -> FileWriter:
         """Go on with a closed file, in a new block (see `AsyncClient.append`)."""
-        file = self._run(self._fs.append(path, chunk_size=chunk_size, window=window))
+        file = self._run(self._fs.append, path, chunk_size=chunk_size, window=window)
         return FileWriter(self, self._background, file)
 
     def open(self, path: str, *, consistency: Consistency | str = Consistency.QUORUM) -> FileReader:
         """Read a file: `with fs.open(path) as f` (see `AsyncClient.open`)."""
-        file = self._run(self._fs.open(path, consistency=consistency))
+        file = self._run(self._fs.open, path, consistency=consistency)
         return FileReader(self, self._background, file)
 
     def follow(self, path: str, offset: int = 0) -> Iterator[bytes]:
@@ -144,29 +148,29 @@ class Client:
 
     def wait_longer(self, path: str, length: int, timeout_s: float) -> bool:
         """Wait until a file has more than `length` bytes (see `AsyncClient.wait_longer`)."""
-        return self._run(self._fs.wait_longer(path, length, timeout_s))
+        return self._run(self._fs.wait_longer, path, length, timeout_s)
 
     def take_over(self, path: str) -> int:
         """Fence the writer of a file, close it, return its length (`AsyncClient.take_over`)."""
-        return self._run(self._fs.take_over(path))
+        return self._run(self._fs.take_over, path)
 
     def locations(self, path: str) -> builtins.list[BlockLocation]:
         """Where the blocks of a file are (see `AsyncClient.locations`)."""
-        return self._run(self._fs.locations(path))
+        return self._run(self._fs.locations, path)
 
     # -- names ----------------------------------------------------------------------------------
 
     def stat(self, path: str) -> FileStatus:
         """What a path names. `length` counts only finalized blocks while the file is `open`."""
-        return self._run(self._fs.stat(path))
+        return self._run(self._fs.stat, path)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory at `path`."""
-        return self._run(self._fs.exists(path))
+        return self._run(self._fs.exists, path)
 
     def list(self, path: str) -> builtins.list[FileStatus]:
         """The entries of a directory in order of name; of a file: the file itself."""
-        return self._run(self._fs.list(path))
+        return self._run(self._fs.list, path)
 
     def scan(self, path: str) -> Iterator[FileStatus]:
         """Like `list`, page by page, for directories of any size."""
@@ -174,11 +178,11 @@ class Client:
 
     def page(self, path: str, after: str = "", limit: int = 1000) -> Listing:
         """One page of `scan`, with the time line of the namespace (`AsyncClient.page`)."""
-        return self._run(self._fs.page(path, after, limit))
+        return self._run(self._fs.page, path, after, limit)
 
     def glob(self, pattern: str) -> builtins.list[FileStatus]:
         """Files and directories that match a pattern, in order (see `AsyncClient.glob`)."""
-        return self._run(self._fs.glob(pattern))
+        return self._run(self._fs.glob, pattern)
 
     def mkdirs(
         self,
@@ -189,20 +193,19 @@ class Client:
         ttl_s: float | None = None,
     ) -> FileStatus:
         """Make a directory and, with `parents`, those above (see `AsyncClient.mkdirs`)."""
-        made = self._fs.mkdirs(path, parents=parents, permission=permission, ttl_s=ttl_s)
-        return self._run(made)
+        return self._run(self._fs.mkdirs, path, parents=parents, permission=permission, ttl_s=ttl_s)
 
     def rename(self, source: str, destination: str, *, overwrite: bool = False) -> FileStatus:
         """Move a file or directory in one step (see `AsyncClient.rename`)."""
-        return self._run(self._fs.rename(source, destination, overwrite=overwrite))
+        return self._run(self._fs.rename, source, destination, overwrite=overwrite)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Delete a file or directory; whether there was one (see `AsyncClient.delete`)."""
-        return self._run(self._fs.delete(path, recursive=recursive))
+        return self._run(self._fs.delete, path, recursive=recursive)
 
     def concat(self, target: str, sources: Sequence[str]) -> FileStatus:
         """Move the blocks of closed files to the end of another (see `AsyncClient.concat`)."""
-        return self._run(self._fs.concat(target, sources))
+        return self._run(self._fs.concat, target, sources)
 
     # -- transactions ---------------------------------------------------------------------------
 
@@ -214,12 +217,11 @@ class Client:
         keep_for_s: float | None = None,
     ) -> TransactionOutcome:
         """Apply all operations in one step, or none of them (see `AsyncClient.transact`)."""
-        applied = self._fs.transact(ops, transaction=transaction, keep_for_s=keep_for_s)
-        return self._run(applied)
+        return self._run(self._fs.transact, ops, transaction=transaction, keep_for_s=keep_for_s)
 
     def transaction_status(self, app_id: str) -> int | None:
         """The last version that was applied (see `AsyncClient.transaction_status`)."""
-        return self._run(self._fs.transaction_status(app_id))
+        return self._run(self._fs.transaction_status, app_id)
 
     # -- blocks without files, the seed's verbs -------------------------------------------------
 
@@ -230,19 +232,19 @@ class Client:
         window: int | None = None,
     ) -> BlockView:
         """AddBlock(): a new block that belongs to no file (see `AsyncClient.add_block`)."""
-        return self._run(self._fs.add_block(replication, durability, window))
+        return self._run(self._fs.add_block, replication, durability, window)
 
     def finalize_block(self, block: BlockId, length: int | None = None) -> BlockView:
         """FinalizeBlock(b, length) or FinalizeBlock(b) (see `AsyncClient.finalize_block`)."""
-        return self._run(self._fs.finalize_block(block, length))
+        return self._run(self._fs.finalize_block, block, length)
 
     def get_block(self, block: BlockId) -> BlockView:
         """GetBlock(b): its record and where its members are reached."""
-        return self._run(self._fs.get_block(block))
+        return self._run(self._fs.get_block, block)
 
     def check_block(self, block: BlockId) -> BlockCheck:
         """Read and compare every replica of a finalized block (see `AsyncClient.check_block`)."""
-        return self._run(self._fs.check_block(block))
+        return self._run(self._fs.check_block, block)
 
     def datanode(self, member: Member) -> DataNode:
         """`write`, `read` and `next_gs` on the DataNode of one member of a block's view."""
@@ -273,17 +275,17 @@ class DataNode:
         sync: bool = False,
     ) -> Vote:
         """Write(b, gs, c, data): propose one chunk to this DataNode alone."""
-        return self._background.run(self._datanode.write(block, generation, index, data, sync=sync))
+        return self._background.run(self._datanode.write, block, generation, index, data, sync=sync)
 
     def read(
         self, block: BlockId, offset: int = 0, max_length: int = -1
     ) -> tuple[Generation, bytes]:
         """Read(b, offset, max_length): the highest generation promised, and bytes."""
-        return self._background.run(self._datanode.read(block, offset, max_length))
+        return self._background.run(self._datanode.read, block, offset, max_length)
 
     def next_gs(self, block: BlockId, generation: Generation) -> LastVote:
         """NextGS(b, gs): make the replica promise a generation; this fences the block's writer."""
-        return self._background.run(self._datanode.next_gs(block, generation))
+        return self._background.run(self._datanode.next_gs, block, generation)
 
 
 async def _next(pieces: AsyncIterator[T]) -> T:
@@ -291,4 +293,4 @@ async def _next(pieces: AsyncIterator[T]) -> T:
 
 
 def _stop(background: BackgroundLoop, client: AsyncClient) -> None:
-    background.stop(client.close())
+    background.stop(client.close)

@@ -28,7 +28,7 @@ COPIED_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 
 
 class _HandedOver(NamedTuple):
-    """A write on the other thread, and where the file stood before it."""
+    """A write for the other thread, started or not, and where the file stands before it."""
 
     data: bytes | memoryview
     start: int
@@ -49,13 +49,11 @@ class FileWriter(io.RawIOBase):
         self._file = file
         self._buffer = bytearray()
         self._handed_over: _HandedOver | None = None
-        self._refused: bytes | memoryview = b""  # what a write that failed did not take
-        self._position = file.tell()
         self._released = False
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
-        return f"<FileWriter {self.name!r} {state} at {self._position}>"
+        return f"<FileWriter {self.name!r} {state} at {self.tell()}>"
 
     @property
     def name(self) -> str:
@@ -77,45 +75,35 @@ class FileWriter(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Length of the file so far in bytes, flushed or not."""
-        return self._position
+        """Length of the file so far in bytes, flushed or not; after an error, what was taken."""
+        given = self._handed_over
+        return (given.start + len(given.data) if given else self._file.tell()) + len(self._buffer)
 
     def write(self, data: ReadableBuffer, /) -> int:
         """Append `data`; return its length.
 
         Raises: as `AsyncFileWriter.write`. Of data of at most one chunk nothing was taken then, as
-        Python's own buffers expect, which write it again.
+        Python's own buffers expect, which write it again; of more, as much as `tell` says.
         """
         self._check_open()
         view = memoryview(data).cast("B")
         size, chunk_size = len(view), self._file.chunk_size
-        if len(self._buffer) + size >= chunk_size:
-            self._wait()
-        if self._buffer or size < chunk_size:
-            taken = view[: chunk_size - len(self._buffer)]
-            self._keep(taken)
-            view = view[len(taken) :]
-            if len(self._buffer) == chunk_size:
-                self._hand_over_buffer()
-        whole = len(view) - len(view) % chunk_size
-        self._hand_over_chunks(view[:whole])
-        self._keep(view[whole:])
+        if len(self._buffer) + size < chunk_size:
+            self._buffer += view
+            return size
+        for whole, left in self._whole_chunks(view):
+            self._hand_over(whole, left if len(left) < chunk_size else b"")
         return size
-
-    def _keep(self, data: memoryview) -> None:
-        """Take less than a chunk, to go with what comes."""
-        self._buffer += data
-        self._position += len(data)
 
     def hflush(self) -> FlushReceipt:
         """Wait until every reader will see what was written (see `AsyncFileWriter.hflush`)."""
         self._settle()
-        return self._background.run(self._file.hflush())
+        return self._background.run(self._file.hflush)
 
     def hsync(self) -> FlushReceipt:
         """Wait until what was written is on stable storage (see `AsyncFileWriter.hsync`)."""
         self._settle()
-        return self._background.run(self._file.hsync())
+        return self._background.run(self._file.hsync)
 
     def flush(self) -> None:
         """`hflush`, under the name that Python's files have for it."""
@@ -130,7 +118,7 @@ class FileWriter(io.RawIOBase):
             with contextlib.suppress(PaxosBlockError):
                 self._wait()  # an error of before; what it left out is handed over again now
             self._settle()
-            self._background.run(self._file.close())
+            self._background.run(self._file.close)
         except BaseException:
             self.abort()
             raise
@@ -140,11 +128,13 @@ class FileWriter(io.RawIOBase):
         """Drop what was not flushed, keep what was acknowledged, close the file."""
         if self.closed:
             return
-        self._release()
-        if self._handed_over is not None:
-            self._handed_over.running.cancel()
-        if self._background.usable:
-            self._background.run(self._file.abort())
+        try:
+            if self._handed_over is not None:
+                self._handed_over.running.cancel()
+            if self._background.usable:
+                self._background.run(self._file.abort)
+        finally:
+            self._release()
 
     def __exit__(
         self,
@@ -160,60 +150,66 @@ class FileWriter(io.RawIOBase):
     def __del__(self) -> None:
         """Nothing is sent from a garbage collection: the file is left to its lease."""
         if not getattr(self, "_released", True):
-            if lost := self._position - self._file.acknowledged:
+            if lost := self.tell() - self._file.acknowledged:
                 _logger.warning("'%s' was never closed: %d bytes were not flushed", self.name, lost)
             self._release()
 
     def _release(self) -> None:
         self._released = True  # io.RawIOBase.close flushes; there is nothing left to flush
-        self._buffer = bytearray()
+        self._buffer, self._handed_over = bytearray(), None
         super().close()
 
     def _settle(self) -> None:
         """Nothing is left on this side."""
         self._check_open()
-        self._hand_over_buffer()
-        self._wait()
-
-    def _hand_over_buffer(self) -> None:
         if self._buffer:
-            self._hand_over(bytes(self._buffer))
-            self._buffer = bytearray()
-
-    def _hand_over_chunks(self, view: memoryview) -> None:
-        """Immutable bytes by reference, others as copies of at most 4 MiB."""
-        if isinstance(view.obj, bytes):
-            if view:
-                self._hand_over(view)
-                self._position += len(view)
-            return
-        step = max(1, COPIED_AT_ONCE_BYTES // self._file.chunk_size) * self._file.chunk_size
-        for at in range(0, len(view), step):
-            piece = bytes(view[at : at + step])
-            self._hand_over(piece)
-            self._position += len(piece)
-
-    def _hand_over(self, data: bytes | memoryview) -> None:
-        """Give `data` to the other thread, once it has dealt with what it got before."""
+            self._hand_over(bytes(self._buffer), b"")
         self._wait()
-        self._submit(data)
 
-    def _submit(self, data: bytes | memoryview) -> None:
-        start = self._file.tell()
-        running = self._background.submit(self._file.write(data))
-        self._handed_over = _HandedOver(data, start, running)
+    def _whole_chunks(self, view: memoryview) -> Iterator[tuple[bytes | memoryview, memoryview]]:
+        """What can go of the buffer and `view`, and what is then left of `view`.
+
+        Immutable bytes go by reference, others as copies of at most 4 MiB.
+        """
+        chunk_size = self._file.chunk_size
+        if self._buffer:
+            missing = chunk_size - len(self._buffer)
+            first, view = b"".join((self._buffer, view[:missing])), view[missing:]
+            yield first, view
+        whole = len(view) - len(view) % chunk_size
+        immutable = isinstance(view.obj, bytes)
+        most = whole if immutable else COPIED_AT_ONCE_BYTES // chunk_size * chunk_size
+        step = max(chunk_size, most)
+        for begin in range(0, whole, step):
+            end = min(begin + step, whole)
+            piece = view[begin:end]
+            yield piece if immutable else bytes(piece), view[end:]
+
+    def _hand_over(self, data: bytes | memoryview, left: bytes | memoryview) -> None:
+        """Give `data`, which begins with the buffer, to the other thread once it has dealt with
+        what it got before; `left` is the new buffer.
+
+        All of this is taken in the one step of the assignment, so that an interrupt finds it taken
+        or not taken; from then on it is `_wait` that sees to it that it is written.
+        """
+        self._wait()
+        handed_over, buffer = self._write_of(data), bytearray(left)
+        self._handed_over, self._buffer = handed_over, buffer
+        handed_over.running.start()
+
+    def _write_of(self, data: bytes | memoryview) -> _HandedOver:
+        running = self._background.prepare(self._file.write, data)
+        return _HandedOver(data, self._file.tell(), running)
 
     def _wait(self) -> None:
         """Neither an interrupt nor an error loses anything: the next call waits on, or hands over
         again what a write that failed did not take."""
-        if self._refused:
-            self._submit(self._refused)
-            self._refused = b""
-        if self._handed_over is None:
+        if (handed_over := self._handed_over) is None:
             return
-        self._handed_over.running.wait()
-        handed_over, self._handed_over = self._handed_over, None
-        self._refused = handed_over.data[self._file.tell() - handed_over.start :]
+        handed_over.running.start()
+        handed_over.running.wait()
+        refused = handed_over.data[self._file.tell() - handed_over.start :]
+        self._handed_over = self._write_of(refused) if refused else None
         handed_over.running.result()
 
     def _check_open(self) -> None:
@@ -296,20 +292,24 @@ class FileReader(io.RawIOBase):
         """Fill `buffer` with the next bytes; return how many, fewer than fit only at the end."""
         self._check_open()
         into = memoryview(buffer).cast("B")
-        done = 0
-        while done < len(into):
-            held = self._held(len(into) - done) or self._next(len(into) - done)
-            if not held:
-                break
-            into[done : done + len(held)] = held
-            done += len(held)
-            self._position += len(held)
+        start, done = self._position, 0
+        try:
+            while done < len(into):
+                held = self._held(len(into) - done) or self._next(len(into) - done)
+                if not held:
+                    break
+                into[done : done + len(held)] = held
+                done += len(held)
+                self._position = start + done
+        except BaseException:
+            self._position = start  # the caller got nothing, and reads it again
+            raise
         return done
 
     def pread(self, offset: int, size: int) -> bytes:
         """`size` bytes from `offset` on, fewer only at the end; the position stays."""
         self._check_open()
-        return self._background.run(self._file.pread(offset, size))
+        return self._background.run(self._file.pread, offset, size)
 
     def pieces(self) -> Iterator[memoryview]:
         """The rest of the file as it was received, without a copy; a piece stays valid."""
@@ -323,7 +323,7 @@ class FileReader(io.RawIOBase):
             super().close()
             self._piece = memoryview(b"")
             if self._background.usable:
-                self._background.run(self._file.close())
+                self._background.run(self._file.close)
 
     def __del__(self) -> None:
         """Nothing is to be told to anybody."""
@@ -338,7 +338,7 @@ class FileReader(io.RawIOBase):
     def _next(self, most: int) -> memoryview:
         """Fetch the piece at our position."""
         self._check_open()
-        self._piece = self._background.run(self._piece_from(self._position))
+        self._piece = self._background.run(self._piece_from, self._position)
         self._piece_at = self._position
         return self._piece[:most]
 

@@ -151,7 +151,7 @@ class WriteFile(AbstractBufferedFile):
             return
         try:
             if not self.staged.discarded and not left_by_exception(self._error_before):
-                self.fs.runner.run(self.staged.area.renew())
+                self.fs.runner.run(self.staged.area.renew)
                 self._stream.close()
                 if self.autocommit:
                     self.commit()
@@ -165,13 +165,13 @@ class WriteFile(AbstractBufferedFile):
 
     def commit(self) -> None:
         """Publish the file, which is complete."""
-        self.fs.runner.run(publish([self.staged]))
+        self.fs.runner.run(publish, [self.staged])
 
     def discard(self) -> None:
         """Give the file up, published nowhere."""
         if not self.staged.discarded:
             self._stream.abort()
-            self.fs.runner.run(self.staged.discard())
+            self.fs.runner.run(self.staged.discard)
 
     def __exit__(
         self,

@@ -101,11 +101,11 @@ class PaxosBlockFileSystem(NameVerbs):
         """
         runner = self.runner
         if mode == "rb":
-            reader = runner.run(self._reader(path, **tuning))
+            reader = runner.run(self._reader, path, **tuning)
             if cache_type == "none":
                 return ReadFile(self, reader, block_size)
             return CachedFile(self, reader, block_size, cache_type, cache_options)
-        staged = runner.run(self._stage(path, _how(mode), block_size=block_size, **tuning))
+        staged = runner.run(self._stage, path, _how(mode), block_size=block_size, **tuning)
         return WriteFile(self, staged, mode, autocommit=autocommit)
 
     async def open_async(

@@ -34,15 +34,15 @@ class PaxosBlockTransaction(Transaction):
         # In any case: instances are shared by the whole process.
         fs._intrans, fs._transaction, self.fs = False, None, None
         if not commit:
-            fs.runner.run(discard(staged))
+            fs.runner.run(discard, staged)
             return
         unfinished = [file.target for file in staged if not file.writer.closed]
         if unfinished:
-            fs.runner.run(discard(staged))
+            fs.runner.run(discard, staged)
             raise InvalidRequestError(
                 f"nothing was published: '{unfinished[0]}' is open at the end of the transaction"
             )
-        fs.runner.run(publish(staged))
+        fs.runner.run(publish, staged)
 
 
 def _staged(file: StagedFile | WriteFile | AsyncWriteFile) -> StagedFile:
