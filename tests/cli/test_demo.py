@@ -39,6 +39,7 @@ def test_the_demo_kills_recovers_and_verifies(paxosblock: Paxosblock) -> None:
     assert result.out.splitlines()[-1].startswith("every byte was verified, in ")
 
 
+@pytest.mark.slow
 def test_the_demo_with_json_is_one_object_per_line(paxosblock: Paxosblock, tmp_path: Path) -> None:
     source = tmp_path / "source"
     build(source, 16 * MIB, lambda _: None)

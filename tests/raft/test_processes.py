@@ -207,7 +207,14 @@ def restart_everybody(members: Cluster) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("faults", [kill_leaders, stop_and_continue_leaders, restart_everybody])
+@pytest.mark.parametrize(
+    "faults",
+    [
+        kill_leaders,
+        pytest.param(stop_and_continue_leaders, marks=pytest.mark.slow),
+        restart_everybody,
+    ],
+)
 def test_the_history_is_linearizable_and_all_members_come_to_the_same_state(
     tmp_path: Path, faults: Any
 ) -> None:
