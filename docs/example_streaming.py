@@ -54,7 +54,7 @@ def stream(spark: SparkSession, cluster: LocalCluster, fs: Client) -> None:
         words = (
             spark.readStream.format("paxosblock")
             .option("fileFormat", "text")
-            .option("maxBytesPerTrigger", "64KiB")
+            .option("maxBytesPerTrigger", "128KiB")
             .load(f"{cluster.url}/text")
             .select(sql.explode(sql.split(sql.trim("value"), r"\s+")).alias("word"))
             .where("word <> ''")

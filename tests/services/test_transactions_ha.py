@@ -161,6 +161,7 @@ def test_a_stopped_leader_that_continues_does_not_apply_what_another_applied(
     assert [entry.path for entry in fs.list("/twice")] == ["/twice/done"]
 
 
+@pytest.mark.slow
 def test_without_a_version_a_lost_answer_is_told_as_unknown(cluster: LocalCluster) -> None:
     leader = cluster.wait_leader()
     with Client(f"paxosblock://{leader.address}", QUICK) as alone, ThreadPoolExecutor(1) as pool:

@@ -59,6 +59,7 @@ def test_the_source_found_and_the_source_registered_are_one() -> None:
     assert DefaultSource is PaxosBlockDataSource
 
 
+@pytest.mark.slow
 def test_registering_it_once_more_changes_nothing(spark: SparkSession, table: Place) -> None:
     register(spark)
     spark.range(3).write.format("paxosblock").mode("append").save(table.url)

@@ -55,6 +55,7 @@ def test_an_attempt_that_fails_is_repeated_and_leaves_nothing(
     assert table.leftovers() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "mode"),
     [
@@ -154,6 +155,7 @@ def test_overwriting_fences_a_job_that_appends_to_the_same_place(table: Place) -
     assert table.ids() == Counter(range(2))
 
 
+@pytest.mark.slow
 def test_a_reader_finds_the_old_files_or_the_new_ones_while_they_are_replaced(table: Place) -> None:
     options = parse_options({"path": table.url}, Use.WRITE)
     jobs = list[str]()

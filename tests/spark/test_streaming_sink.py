@@ -111,6 +111,7 @@ def test_the_layout_append_makes_one_file_longer_also_after_a_restart(
     assert table.fs.stat((table / "log").path).file_id == before.file_id
 
 
+@pytest.mark.slow
 def test_the_output_mode_complete_replaces_what_was_there(feed: Feed, table: Place) -> None:
     feed.add(0, 1)
     counts = feed.rows().selectExpr("SPLIT(value, '-')[0] AS id").groupBy("id").count()
@@ -119,6 +120,7 @@ def test_the_output_mode_complete_replaces_what_was_there(feed: Feed, table: Pla
     assert table.parquet().column("count").to_pylist() == [LINES, LINES]
 
 
+@pytest.mark.slow
 def test_a_new_checkpoint_on_an_old_path_adds_all_again(feed: Feed, table: Place) -> None:
     lines = feed.add(0, 1)
     first = feed.run(table, checkpoint="c1")

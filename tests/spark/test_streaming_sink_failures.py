@@ -99,6 +99,7 @@ def test_a_datanode_that_dies_during_a_batch_costs_no_row(
     assert written(out, layout) == lines(feed)
 
 
+@pytest.mark.slow
 def test_a_namenode_leader_that_dies_during_a_batch_costs_no_row(
     spark: SparkSession, feed: Path
 ) -> None:
