@@ -14,7 +14,7 @@ import sys
 from benchmarks.stats import say
 
 DEFAULT = ("limit", "files", "kv", "raft", "namenodes", "startup")
-ALL = (*DEFAULT, "loop")
+ALL = (*DEFAULT, "loop", "spark")
 
 
 def main() -> None:
