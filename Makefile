@@ -32,8 +32,8 @@ $(STAMP): pyproject.toml
 demo: $(STAMP) ## a throw-away cluster: write a file, kill nodes on the way, verify every byte
 	$(BIN)/paxosblock demo
 
-test: $(STAMP) ## the fast tests; ends by itself within fifteen minutes
-	$(BIN)/pytest -q -m 'not slow' --session-timeout=880
+test: $(STAMP) ## the fast tests; ends by itself within twenty minutes
+	$(BIN)/pytest -q -m 'not slow' --session-timeout=1140
 
 test-all: $(STAMP) ## all tests, the slow ones too
 	$(BIN)/pytest -q --session-timeout=3600
