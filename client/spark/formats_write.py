@@ -158,7 +158,8 @@ def open_writer(out: Output, schema: pa.Schema, options: Options) -> BatchWriter
     sink, codec = pa.PythonFile(out, mode="w"), codec_of(options)
     match options.file_format:
         case FileFormat.PARQUET:
-            return _RowGroups(pq.ParquetWriter(sink, schema, compression=codec), schema, options)
+            writer = pq.ParquetWriter(sink, schema, compression=codec)
+            return RowGroups(writer, schema, options.row_group_bytes)
         case FileFormat.ARROW:
             ipc = pa.ipc.IpcWriteOptions(compression=None if codec == "none" else codec)
             return cast("BatchWriter", pa.ipc.new_stream(sink, schema, options=ipc))
@@ -173,27 +174,31 @@ def open_writer(out: Output, schema: pa.Schema, options: Options) -> BatchWriter
             return _Bytes(sink)
 
 
-class _RowGroups:
+class RowGroups:
     """Parquet: batches are collected until they make a row group that is worth one."""
 
-    def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema, options: Options) -> None:
+    def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema, limit_bytes: int) -> None:
+        """At most `limit_bytes` and one batch are held, in bytes of Arrow."""
         self._writer = writer
         self._schema = schema
-        self._limit = options.row_group_bytes
+        self._limit = limit_bytes
         self._batches: list[pa.RecordBatch] = []
         self._size = 0
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Append the rows of `batch`."""
         self._batches.append(batch)
         self._size += batch.nbytes
         if self._size >= self._limit:
-            self._write_row_group()
+            self.flush()
 
     def close(self) -> None:
-        self._write_row_group()
+        """Write what is left, and the footer."""
+        self.flush()
         self._writer.close()
 
-    def _write_row_group(self) -> None:
+    def flush(self) -> None:
+        """Make a row group of what is held."""
         if self._batches:
             table = pa.Table.from_batches(self._batches, self._schema)
             self._batches, self._size = [], 0

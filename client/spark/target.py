@@ -10,6 +10,7 @@ from paxosblock.client.spark.arrow_types import columns
 from paxosblock.client.spark.columnar_read import is_arrow_file
 from paxosblock.client.spark.formats_read import arrow_schema_of
 from paxosblock.client.spark.formats_write import format_of
+from paxosblock.client.spark.listing import HIDDEN
 from paxosblock.client.spark.options import FileFormat, Layout, Options
 from paxosblock.client.sync import Client
 from paxosblock.client.sync_files import FileReader
@@ -61,7 +62,7 @@ def check_target(fs: Client, options: Options, schema: pa.Schema, *, overwrite: 
 
 def _first_visible(fs: Client, directory: str) -> FileStatus | None:
     for entry in fs.scan(directory):
-        if entry.kind is Kind.FILE and not _name(entry).startswith(("_", ".")):
+        if entry.kind is Kind.FILE and not _name(entry).startswith(HIDDEN):
             return entry
     return None
 

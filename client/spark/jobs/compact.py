@@ -17,7 +17,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from paxosblock.client.spark.jobs.copying import in_one_line
+from paxosblock.client.spark.jobs.copying import REMEMBERED_S, in_one_line
 from paxosblock.client.spark.jobs.folder import unfinished_folder
 from paxosblock.client.spark.jobs.merging import (
     SUFFIXES,
@@ -29,6 +29,7 @@ from paxosblock.client.spark.jobs.merging import (
 )
 from paxosblock.client.spark.jobs.spread import Watch, nobody, spread
 from paxosblock.client.spark.jobs.walk import walk
+from paxosblock.client.spark.listing import HIDDEN
 from paxosblock.client.sync import Client
 from paxosblock.errors import (
     InvalidRequestError,
@@ -154,7 +155,7 @@ def _plan(fs: Client, path: str, options: CompactOptions) -> Iterator[_Plan]:
 
 
 def _is_hidden(path: str) -> bool:
-    return any(name.startswith(("_", ".")) for name in path.split("/"))
+    return any(name.startswith(HIDDEN) for name in path.split("/"))
 
 
 def _groups(
@@ -192,7 +193,9 @@ def _publish(
         try:
             fs.mkdirs(aside, ttl_s=options.keep_for_s)
             swap = [step for each in own for step in _swap(each, aside, job)]
-            fs.transact(swap, transaction=(f"spark/compact/{job}{plan.path}", 0), keep_for_s=3600)
+            fs.transact(
+                swap, transaction=(f"spark/compact/{job}{plan.path}", 0), keep_for_s=REMEMBERED_S
+            )
         except PaxosBlockError as failure:
             error = in_one_line(failure)
     files = sum(len(each.group.members) for each in own)

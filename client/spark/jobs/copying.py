@@ -11,8 +11,9 @@ from fsspec import AbstractFileSystem, filesystem
 
 from paxosblock.checksum import crc32c
 from paxosblock.client.sync import Client
+from paxosblock.client.sync_files import FileReader
 from paxosblock.errors import CorruptionError, PaxosBlockError
-from paxosblock.transaction import Rename
+from paxosblock.transaction import Operation, Rename
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
 """Copied at a time."""
@@ -101,9 +102,13 @@ class CopyWork:
         _expect_unchanged(source, part)
         if part.parts == 1:
             moved = Rename(temporary, part.target, overwrite=part.overwrite)
-            name = f"spark/distcp/{self.job}/{part.number}"
-            fs.transact([moved], transaction=(name, 0), keep_for_s=REMEMBERED_S)
+            self.publish(fs, part.number, [moved])
         return size
+
+    def publish(self, fs: Client, number: int, changes: Sequence[Operation]) -> None:
+        """Give the file of this number its name, once, however often it is asked for."""
+        name = f"spark/distcp/{self.job}/{number}"
+        fs.transact(changes, transaction=(name, 0), keep_for_s=REMEMBERED_S)
 
 
 class _Output(Protocol):
@@ -130,16 +135,22 @@ def _pour(reader: BinaryIO, out: _Output, part: Part) -> tuple[int, int]:
 
 def _verify(fs: Client, path: str, size: int, crc: int) -> None:
     """Read the copy back from the DataNodes and compare it with what was read from the source."""
-    found_size = found = 0
     with fs.open(path) as file:
-        for data in file.pieces():
-            found = crc32c(data, found)
-            found_size += len(data)
+        found_size, found = size_and_crc(file)
     if (found_size, found) != (size, crc):
         raise CorruptionError(
             f"the copy has {found_size} bytes with CRC32C {found:08x}, "
             f"the source {size} with {crc:08x}"
         )
+
+
+def size_and_crc(file: FileReader) -> tuple[int, int]:
+    """Read the rest of a file: its length in bytes and its CRC32C."""
+    size = crc = 0
+    for piece in file.pieces():
+        size += len(piece)
+        crc = crc32c(piece, crc)
+    return size, crc
 
 
 def _expect_unchanged(source: AbstractFileSystem, part: Part) -> None:

@@ -18,7 +18,6 @@ from fsspec.core import url_to_fs
 from pyspark.sql import SparkSession
 
 from paxosblock.client.spark.jobs.copying import (
-    REMEMBERED_S,
     CopiedPart,
     CopyWork,
     Part,
@@ -140,7 +139,7 @@ def distcp(
             parts = [part for number, file in enumerate(files) for part in file.parts(number)]
             work = CopyWork(tuple(namenodes), Source(found.protocol, options), job, folder)
             copied = spread(spark, parts, lambda part: part.weight, work, watch)
-            failures = _finish(fs, job, copied)
+            failures = _finish(fs, work, copied)
     return CopyReport(
         source=source,
         target=target,
@@ -246,30 +245,30 @@ def _join(root: str, name: str) -> str:
     return f"{root.rstrip('/')}/{name}" if name else root
 
 
-def _finish(fs: Client, job: str, copied: Sequence[CopiedPart]) -> list[Failure]:
+def _finish(fs: Client, work: CopyWork, copied: Sequence[CopiedPart]) -> list[Failure]:
     """Join the files that were copied in parts; what failed, a line for each file."""
     files: dict[int, dict[int, CopiedPart]] = {}
     for done in copied:
         files.setdefault(done.part.number, {})[done.part.index] = done
     failures = []
-    for number, parts in sorted(files.items()):
+    for _, parts in sorted(files.items()):
         first = parts[0].part
         errors = [done.error for done in parts.values() if done.error]
         if not errors and first.parts > 1:
-            errors = _join_parts(fs, f"spark/distcp/{job}/{number}", parts)
+            errors = _join_parts(fs, work, parts)
         if errors:
             failures.append(Failure(first.source, errors[0]))
     return failures
 
 
-def _join_parts(fs: Client, name: str, parts: Mapping[int, CopiedPart]) -> list[str]:
+def _join_parts(fs: Client, work: CopyWork, parts: Mapping[int, CopiedPart]) -> list[str]:
     head, *rest = (parts[index].temporary for index in range(parts[0].part.parts))
     whole: list[Operation] = [
         Concat(head, tuple(rest)),
         Rename(head, parts[0].part.target, overwrite=parts[0].part.overwrite),
     ]
     try:
-        fs.transact(whole, transaction=(name, 0), keep_for_s=REMEMBERED_S)
+        work.publish(fs, parts[0].part.number, whole)
     except PaxosBlockError as error:
         return [in_one_line(error)]
     return []

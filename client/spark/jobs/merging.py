@@ -13,7 +13,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from paxosblock.checksum import crc32c
-from paxosblock.client.spark.jobs.copying import in_one_line
+from paxosblock.client.spark.formats_write import RowGroups
+from paxosblock.client.spark.jobs.copying import in_one_line, size_and_crc
 from paxosblock.client.spark.jobs.folder import unfinished
 from paxosblock.client.sync import Client
 from paxosblock.client.sync_files import FileReader, FileWriter
@@ -130,15 +131,11 @@ def _merge_parquet(files: Sequence[FileReader], out: FileWriter) -> int:
                 f"'{file.name}': its schema is not that of '{files[0].name}'", path=file.name
             )
     with parquet.ParquetWriter(out, schema, compression=_codec(sources)) as writer:
-        held: list[pa.RecordBatch] = []
+        groups = RowGroups(writer, schema, ROW_GROUP_BYTES)
         for source in sources:
             for batch in source.iter_batches(BATCH_ROWS):
-                held.append(batch)
-                if sum(each.nbytes for each in held) >= ROW_GROUP_BYTES:
-                    writer.write_table(pa.Table.from_batches(held, schema))
-                    held.clear()
-        if held:
-            writer.write_table(pa.Table.from_batches(held, schema))
+                groups.write_batch(batch)
+        groups.flush()
     return sum(source.metadata.num_rows for source in sources)
 
 
@@ -202,8 +199,5 @@ def _expect_rows(merged: FileReader, expected: int) -> None:
 
 
 def _expect_crc(merged: FileReader, expected: int) -> None:
-    found = 0
-    for piece in merged.pieces():
-        found = crc32c(piece, found)
-    if found != expected:
+    if size_and_crc(merged)[1] != expected:
         raise CorruptionError(f"'{merged.name}': was not read back as it was written")
