@@ -86,7 +86,7 @@ async def running(
         node = DataNode(node_id, volumes, namenodes, client, config)
         stack.push_async_callback(node.close)
         await node.load()
-        address = await listen_at(stack, _app(node), listen)
+        address = await listen_at(stack, _app(node), _calls(node), listen)
         publish_address(stack, paths[0], address)
         node.start(address)
         _log.info("DataNode serves", extra=facts(address=address, volumes=len(volumes)))
@@ -95,11 +95,6 @@ async def running(
 
 def _app(node: DataNode) -> web.Application:
     app = web.Application()
-    router = RpcRouter()
-    router.register(ACCEPT.name, ACCEPT.request, node.accept)
-    router.register(LIST_REPLICAS.name, LIST_REPLICAS.request, node.list_replicas)
-    router.register(FIND_REPLICA.name, FIND_REPLICA.request, node.find_replica)
-    router.add_to(app)
 
     async def healthz(_: web.Request) -> web.Response:
         failure = node.failure
@@ -119,6 +114,14 @@ def _app(node: DataNode) -> web.Application:
     app.router.add_get("/metrics", show_metrics)
     app.router.add_get(STREAM_PATH, upgrade_handler(app, lambda _: node.new_session()))
     return app
+
+
+def _calls(node: DataNode) -> RpcRouter:
+    router = RpcRouter()
+    router.register(ACCEPT.name, ACCEPT.request, node.accept)
+    router.register(LIST_REPLICAS.name, LIST_REPLICAS.request, node.list_replicas)
+    router.register(FIND_REPLICA.name, FIND_REPLICA.request, node.find_replica)
+    return router
 
 
 def _allow_many_files() -> None:

@@ -9,9 +9,9 @@ view is refused when its log entry is applied (K5, K7, H1).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from paxosblock.errors import (
     NotLeaderError,
@@ -22,6 +22,9 @@ from paxosblock.errors import (
 )
 from paxosblock.logs import facts
 from paxosblock.namenode.kv.interface import KeyValueStore
+
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 RETRY_S = 0.2
 """Pause before a leader that could not begin tries again."""
@@ -74,9 +77,10 @@ class Leadership:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    @contextlib.contextmanager
-    def call(self, *, several_steps: bool = False) -> Iterator[None]:
-        """A call that only the leader answers.
+    async def answer(
+        self, handler: Callable[[Q], Awaitable[A]], request: Q, *, several_steps: bool = False
+    ) -> A:
+        """Let `handler` answer a call that only the leader answers.
 
         `several_steps`: when a later step fails, an earlier one may have changed something.
 
@@ -90,7 +94,7 @@ class Leadership:
         assert task is not None, "calls are answered by tasks"
         self._calls.add(task)
         try:
-            yield
+            return await handler(request)
         except UnavailableError as error:
             if several_steps:
                 raise self._unknown() from error

@@ -93,7 +93,8 @@ async def running(
         stall.start()
         stack.callback(stall.stop)
         # Before the store opens: others speak to it on this port, and who calls too early is told.
-        opened = await listen_at(stack, _app(node, engine, stall), listen)
+        app, calls = _app(node, engine, stall), _calls(node, engine)
+        opened = await listen_at(stack, app, calls, listen)
         address = peers.address if peers else opened
         await store.start()
         await node.start()
@@ -106,10 +107,6 @@ async def running(
 def _app(node: NameNode, engine: Engine, stall: StallWatch) -> web.Application:
     app = web.Application()
     engine.add_to(app)
-    router = RpcRouter()
-    Service(node).add_to(router)
-    router.register(NAMENODE_STATUS.name, NAMENODE_STATUS.request, _standing(node, engine))
-    router.add_to(app)
     metrics = _metrics(node, engine, stall)
 
     async def healthz(_: web.Request) -> web.Response:
@@ -123,6 +120,13 @@ def _app(node: NameNode, engine: Engine, stall: StallWatch) -> web.Application:
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/metrics", show_metrics)
     return app
+
+
+def _calls(node: NameNode, engine: Engine) -> RpcRouter:
+    router = RpcRouter()
+    Service(node).add_to(router)
+    router.register(NAMENODE_STATUS.name, NAMENODE_STATUS.request, _standing(node, engine))
+    return router
 
 
 def _standing(

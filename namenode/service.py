@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from paxosblock.errors import LeaseError, NoSpaceError, NotReadyError
@@ -102,10 +103,7 @@ class Service:
             *,
             several_steps: bool = False,
         ) -> None:
-            async def as_leader(request: Q) -> A:
-                with self._node.leadership.call(several_steps=several_steps):
-                    return await handler(request)
-
+            as_leader = partial(self._node.leadership.answer, handler, several_steps=several_steps)
             answer(method, as_leader)
 
         lead(MKDIRS, self.mkdirs)

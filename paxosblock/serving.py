@@ -10,14 +10,20 @@ from typing import Final
 from aiohttp import web
 
 from paxosblock.errors import ConfigError, StorageError
+from paxosblock.rpc import RpcRouter
 
 ADDRESS_FILE: Final = "address"
 SHUTDOWN_S: Final = 2.0
 """How long calls under way may take to end when the node closes."""
 
 
-async def listen(stack: contextlib.AsyncExitStack, app: web.Application, address: str) -> str:
-    """Serve `app` at `address` (host:port; port 0 lets the system choose) until `stack` closes.
+async def listen(
+    stack: contextlib.AsyncExitStack, app: web.Application, router: RpcRouter, address: str
+) -> str:
+    """Serve `app` with the control calls of `router` at `address` until `stack` closes.
+
+    Args:
+        address: host:port; port 0 lets the system choose.
 
     Returns:
         The address it really has.
@@ -28,9 +34,13 @@ async def listen(stack: contextlib.AsyncExitStack, app: web.Application, address
     host, colon, port = address.rpartition(":")
     if not (colon and port.isdecimal() and int(port) < 1 << 16):
         raise ConfigError(f"'{address}' is not an address to listen at: host:port")
+    router.add_to(app)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
+    server = runner.server
+    assert server is not None, "it is set up"
+    server.request_handler = router.ahead_of(server.request_handler)
     try:
         await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
     except OSError as error:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -21,6 +23,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.rpc import REQUEST_ID, RpcClient, RpcRouter
+from paxosblock.serving import listen
 from tests.loops import on_both_loops
 
 HOST = "127.0.0.1"
@@ -46,15 +49,8 @@ async def node(handler: Callable[[Ask], Awaitable[object]] = repeat) -> AsyncIte
     """A server with the method `repeat`; gives its address."""
     router = RpcRouter()
     router.register("repeat", Ask, handler)
-    app = web.Application()
-    router.add_to(app)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, HOST, 0).start()
-        yield f"{HOST}:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with AsyncExitStack() as stack:
+        yield await listen(stack, web.Application(), router, f"{HOST}:0")
 
 
 async def ask(address: str, request: object, method: str = "repeat", timeout_s: float = 10) -> Told:
@@ -139,6 +135,70 @@ async def test_a_call_made_while_answering_keeps_the_name_of_the_first() -> None
             await ask(first, Ask("/a"))
             await ask(first, Ask("/a"))
     assert seen[0] == seen[1] != seen[2] == seen[3]
+
+
+def http_request(*headers: str, version: str = "1.1", body: bytes) -> bytes:
+    lines = (f"POST /rpc/repeat HTTP/{version}", "Host: node", f"Content-Length: {len(body)}")
+    return "\r\n".join((*lines, *headers, "", "")).encode() + body
+
+
+async def read_answer(reader: asyncio.StreamReader) -> tuple[str, Told]:
+    """The head of an HTTP answer, in small letters, and what its body says."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
+    return head, msgspec.msgpack.decode(await reader.readexactly(length), type=Told)
+
+
+@on_both_loops
+@pytest.mark.parametrize(
+    ("version", "header", "stays"),
+    [
+        ("1.1", "Accept: */*", True),
+        ("1.1", "Connection: close", False),
+        ("1.0", "Accept: */*", False),
+        ("1.0", "Connection: keep-alive", True),
+    ],
+)
+async def test_a_connection_stays_open_where_the_request_asks_for_it(
+    version: str, header: str, stays: bool
+) -> None:
+    request = http_request(header, version=version, body=msgspec.msgpack.encode(Ask("/a")))
+    async with node() as address:
+        reader, writer = await asyncio.open_connection(*address.split(":"))
+        writer.write(request)
+        head, told = await read_answer(reader)
+        assert told == Told(("/a",))
+        assert f"connection: {'keep-alive' if stays else 'close'}\r\n" in head
+        assert re.search(r"\r\ndate: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d gmt\r\n", head)
+        if stays:
+            writer.write(request)
+            assert (await read_answer(reader))[1] == told
+        else:
+            assert await reader.read() == b""
+        writer.close()
+
+
+@on_both_loops
+async def test_two_requests_in_one_piece_are_answered_in_order() -> None:
+    one, two = (http_request(body=msgspec.msgpack.encode(Ask(path))) for path in ("/1", "/2"))
+    async with node() as address:
+        reader, writer = await asyncio.open_connection(*address.split(":"))
+        writer.write(one + two)
+        assert [(await read_answer(reader))[1] for _ in range(2)] == [Told(("/1",)), Told(("/2",))]
+        writer.close()
+
+
+@on_both_loops
+async def test_a_body_may_come_after_the_node_has_agreed_to_take_it() -> None:
+    body = msgspec.msgpack.encode(Ask("/a"))
+    request = http_request("Expect: 100-continue", body=body)
+    async with node() as address:
+        reader, writer = await asyncio.open_connection(*address.split(":"))
+        writer.write(request.removesuffix(body))
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
+        writer.write(body)
+        assert (await read_answer(reader))[1] == Told(("/a",))
+        writer.close()
 
 
 @on_both_loops
