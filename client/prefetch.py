@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from paxosblock.buffers import BufferPool
 from paxosblock.client.block_reader import BlockReader, Extent
 from paxosblock.client.session import Session
 
@@ -76,7 +77,7 @@ class Prefetcher:
         self._most_bytes = max(1, ahead_bytes)
         self._ahead_bytes = self._most_bytes if eager else 1
         self._pieces: deque[_Piece] = deque()
-        self._buffers: list[bytearray] = []
+        self._buffers = BufferPool(MOST_BUFFERS)
 
     async def readinto(self, into: memoryview) -> int:
         """Copy the next bytes; at least one unless this is the end."""
@@ -125,8 +126,7 @@ class Prefetcher:
     def _plan(self) -> None:
         while self._planned < min(self._stop, self.position + self._ahead_bytes):
             stop = self._end_of_request(self._planned)
-            size = stop - self._planned
-            buffer = memoryview(self._buffer(size))[:size]
+            buffer = self._buffers.take(stop - self._planned)
             task = asyncio.create_task(self._blocks.fill(self._planned, buffer))
             task.add_done_callback(_ignore_error)  # whoever reads so far hears of it
             self._pieces.append(_Piece(buffer, task))
@@ -140,39 +140,13 @@ class Prefetcher:
         into = start - extent.offset
         return min(extent.offset + (into // stride + 1) * stride, extent.end, self._stop)
 
-    def _buffer(self, size: int) -> bytearray:
-        """A buffer that nobody else holds; new memory costs as much as receiving the bytes."""
-        for at in range(len(self._buffers)):
-            buffer = self._buffers[at]
-            if len(buffer) >= size and not _is_viewed(buffer):
-                del self._buffers[at]
-                return buffer
-        return bytearray(size)
-
     def _advance(self, piece: _Piece, size: int) -> None:
         piece.used += size
         self.position += size
         if piece.used == len(piece.buffer):
             self._pieces.popleft()
             self._ahead_bytes = min(max(self._ahead_bytes, len(piece.buffer)) * 2, self._most_bytes)
-            self._keep(piece.buffer.obj)
             self._plan()
-
-    def _keep(self, buffer: object) -> None:
-        """Remember a buffer that was used up: whoever got a piece of it may hold it still."""
-        assert isinstance(buffer, bytearray)
-        self._buffers.append(buffer)
-        del self._buffers[:-MOST_BUFFERS]
-
-
-def _is_viewed(buffer: bytearray) -> bool:
-    """Whether somebody has a view of it: then, and only then, Python refuses to resize it."""
-    try:
-        buffer.append(0)
-    except BufferError:
-        return True
-    del buffer[-1]
-    return False
 
 
 def _ignore_error(task: asyncio.Task[None]) -> None:

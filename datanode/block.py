@@ -6,7 +6,9 @@ Changed by one control step at a time (`lock`), and by writes on the event loop 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
+from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import record_start
 from paxosblock.datanode.store import ReplicaFiles
 from paxosblock.datanode.volume import Volume
@@ -29,6 +31,14 @@ from paxosblock.protocol.types import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class OpenForReaders:
+    """The file of `files`, which have none open themselves."""
+
+    files: ReplicaFiles
+    file: OpenFile
+
+
 class Block:
     """Who owns the one replica of a block that this node may have."""
 
@@ -41,6 +51,7 @@ class Block:
         "files",
         "id",
         "lock",
+        "reading",
         "replica",
         "stepping",
         "synced",
@@ -53,6 +64,8 @@ class Block:
         self.volume = volume
         self.replica: Replica | None = None
         self.files: ReplicaFiles | None = None
+        self.reading: OpenForReaders | None = None
+        """Closed with the next change. It is good for its own `files` and no others."""
         self.corrupt = ""
         """Why the replica is dead, "" when it is not. `replica` then only tells the promise."""
         self.synced = 0
@@ -129,6 +142,7 @@ class Block:
 
     def changed(self) -> None:
         """Count its bytes on the volume, and wake everyone who waits in `wait_changed`."""
+        self.close_for_readers()
         log = None if self.replica is None else self.replica.log
         size_bytes = 0 if log is None else record_start(log, len(log))
         self.volume.used_bytes += size_bytes - self._counted_bytes
@@ -138,6 +152,12 @@ class Block:
             for watcher in watchers:
                 if not watcher.done():
                     watcher.set_result(None)
+
+    def close_for_readers(self) -> None:
+        """Close the file that is open for them, as soon as its last user is done."""
+        if self.reading is not None:
+            self.reading.file.retire()
+            self.reading = None
 
     async def wait_changed(self) -> None:
         """Wait for the next append or control step."""

@@ -1,6 +1,7 @@
 """The operating system's files as the store uses them: the seam at which tests cut the power.
 
-The one place of the DataNode that sees `OSError`. Methods block: all but `write` run in threads.
+The one place of the DataNode that sees `OSError`. Methods block: all but `write` and `read_cached`
+run in threads.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NewType, Protocol
+from typing import Final, NewType, Protocol
 
 from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.wire import Buffer
@@ -20,6 +21,7 @@ from paxosblock.wire import Buffer
 FileHandle = NewType("FileHandle", int)
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_WAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)  # Linux has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,12 @@ class Disk(Protocol):
 
     def read(self, file: FileHandle, size_bytes: int, offset: int) -> bytes:
         """Return up to `size_bytes` from `offset` on, fewer only at the end of the file."""
+
+    def read_cached(self, file: FileHandle, into: memoryview, offset: int) -> bool:
+        """Fill `into` from `offset` on if the system has all of it in memory; does not block.
+
+        False says that `read` must do it, and that `into` holds anything.
+        """
 
     def truncate(self, file: FileHandle, size_bytes: int) -> None:
         """Cut the file; does not sync."""
@@ -133,6 +141,14 @@ class OsDisk:
                     break
                 data += more
             return data
+
+    def read_cached(self, file: FileHandle, into: memoryview, offset: int) -> bool:
+        if _NO_WAIT is None:
+            return False
+        try:
+            return os.preadv(file, [into], offset, _NO_WAIT) == len(into)
+        except OSError:  # it would wait, or the file system cannot tell; an error comes from `read`
+            return False
 
     def truncate(self, file: FileHandle, size_bytes: int) -> None:
         with _translated("cannot truncate"):

@@ -8,11 +8,14 @@ of it.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from typing import Final
 
+from paxosblock.buffers import BufferPool
 from paxosblock.calls import Bulk
-from paxosblock.datanode.block import Block
-from paxosblock.datanode.disk import FileHandle, opened
+from paxosblock.datanode.block import Block, OpenForReaders
+from paxosblock.datanode.disk import FileHandle
+from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import check_records, record_start
 from paxosblock.datanode.registers import Registers
 from paxosblock.datanode.store import ReplicaFiles
@@ -22,10 +25,17 @@ from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.read import holds, is_good
 from paxosblock.protocol.register import Replica
-from paxosblock.protocol.types import NO_GENERATION, ChunkName, Generation, Reason
+from paxosblock.protocol.types import NO_GENERATION, BlockId, ChunkName, Generation, Reason
+from paxosblock.wire import Buffer
 
 MAX_LOADS: Final = 16
 """Replies of chunks that are read from the disks at a time; bounds the memory they take."""
+MAX_INLINE_BYTES: Final = (2 << 20) + (4 << 10)
+"""As much is read on the event loop if the system has it in memory: a request of our client."""
+MAX_INLINE_CHUNKS: Final = 16
+MAX_OPEN_FILES: Final = 64
+"""Finalized replicas whose files stay open for the next reader."""
+MAX_BUFFERS: Final = 8
 _ATTEMPTS: Final = 5
 
 
@@ -37,6 +47,8 @@ class Reader:
         self._registers = registers
         self._max_read_bytes = max_read_bytes
         self._loads = asyncio.Semaphore(MAX_LOADS)
+        self._buffers = BufferPool(MAX_BUFFERS)
+        self._open: OrderedDict[BlockId, Block] = OrderedDict()
 
     async def watch(self, request: Watch) -> Told:
         """The state once there is news, or after `wait_ms` (see `Watch`).
@@ -127,7 +139,9 @@ class Reader:
             async with self._loads:
                 if block.files is not files:  # closed, or moved, while this waited for its turn
                     return None
-                records = await _read(block, files, begin, end, names)
+                records = await self._read(block, files, begin, end, names)
+            if records is None:
+                return None
         except (CorruptionError, StorageError) as error:
             block.volume.check()
             if await self._has_changed(block, replica, files):
@@ -139,6 +153,48 @@ class Reader:
             Chunks(first, log.start_of(first), stop - first, size), stop - first, (records,)
         )
 
+    async def _read(
+        self, block: Block, files: ReplicaFiles, begin: int, end: int, names: tuple[ChunkName, ...]
+    ) -> Buffer | None:
+        """The records `names` at [begin, end) of the block file, checked."""
+        disk, volume = block.volume.disk, block.volume
+
+        def read_checked(handle: FileHandle) -> bytes:
+            records = disk.read(handle, end - begin, begin)
+            check_records(block.id, names, records)
+            return records
+
+        file = files.file or await self._opened(block, files)
+        if file is None:
+            return None
+        with file.used() as handle:
+            # The way through a thread costs more than to copy what is in memory already.
+            if end - begin <= MAX_INLINE_BYTES and len(names) <= MAX_INLINE_CHUNKS:
+                volume.check()
+                into = self._buffers.take(end - begin)
+                if disk.read_cached(handle, into, begin):
+                    check_records(block.id, names, into)
+                    return into
+            return await volume.look(read_checked, handle)
+
+    async def _opened(self, block: Block, files: ReplicaFiles) -> OpenFile | None:
+        """The file of a replica that takes no writes; None when the replica changed meanwhile."""
+        if not _is_open(block, files):
+            disk = block.volume.disk
+            file = OpenFile(disk, await block.volume.look(disk.open, files.path))
+            if block.files is not files or block.reading is not None:
+                file.retire()
+            else:
+                block.reading = OpenForReaders(files, file)
+                self._open[block.id] = block
+        if not _is_open(block, files):
+            return None
+        self._open.move_to_end(block.id)
+        if len(self._open) > MAX_OPEN_FILES:
+            self._open.popitem(last=False)[1].close_for_readers()
+        assert block.reading is not None
+        return block.reading.file
+
     @staticmethod
     async def _has_changed(block: Block, replica: Replica, files: ReplicaFiles) -> bool:
         async with block.lock:
@@ -147,25 +203,8 @@ class Reader:
         return block.files != files or not same_log
 
 
-async def _read(
-    block: Block, files: ReplicaFiles, begin: int, end: int, names: tuple[ChunkName, ...]
-) -> bytes:
-    """The records `names` at [begin, end) of the block file, checked."""
-    disk, volume = block.volume.disk, block.volume
-
-    def read_checked(handle: FileHandle) -> bytes:
-        records = disk.read(handle, end - begin, begin)
-        check_records(block.id, names, records)
-        return records
-
-    def read_closed() -> bytes:
-        with opened(disk, files.path) as handle:
-            return read_checked(handle)
-
-    if files.file is None:
-        return await volume.look(read_closed)
-    with files.file.used() as handle:
-        return await volume.look(read_checked, handle)
+def _is_open(block: Block, files: ReplicaFiles) -> bool:
+    return block.reading is not None and block.reading.files is files
 
 
 async def _changed_before(block: Block, deadline: float) -> None:

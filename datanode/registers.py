@@ -90,6 +90,7 @@ class Registers:
         """Let the control steps that are under way come to their end, then close every file."""
         await self._steps.close()
         for block in self._blocks.values():
+            block.close_for_readers()
             if block.files is not None and block.files.file is not None:
                 block.files.file.retire()
                 block.files = None

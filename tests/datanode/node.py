@@ -221,10 +221,16 @@ class Node:
         )
         return await self.ask(request)
 
-    async def finalize(self, generation: int, names: Sequence[ChunkName], epoch: int = 0) -> Reply:
+    async def finalize(
+        self,
+        generation: int,
+        names: Sequence[ChunkName],
+        epoch: int = 0,
+        block: BlockId = BLOCK,
+    ) -> Reply:
         """D5."""
         request = Finalize(
-            block=BLOCK,
+            block=block,
             finalized_generation=Generation(generation),
             epoch=Generation(epoch),
             length=len(names),

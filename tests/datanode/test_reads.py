@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from paxosblock.calls import Bulk
+from paxosblock.datanode import reads
+from paxosblock.datanode.disk import OsDisk
 from paxosblock.datanode.reads import MAX_LOADS
 from paxosblock.datanode_api import Chunks, FetchChunks, ReadBytes, Told, Watch
 from paxosblock.errors import CorruptionError
 from paxosblock.protocol.messages import Delete, Deleted, Finalized, LastVote, Nack, Read
 from paxosblock.protocol.read import Version
-from paxosblock.protocol.types import NO_GENERATION, Durability, Generation, Reason
+from paxosblock.protocol.types import NO_GENERATION, BlockId, Durability, Generation, Reason
 from tests.datanode.faulty_disk import FaultyDisk
 from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, name, running
 from tests.waiting import wait_until_async
@@ -101,6 +104,83 @@ async def test_a_block_that_is_finalized_while_its_read_waits_for_its_turn_is_se
         await node.finalize(1, [name(i) for i in range(3)])
         node.reader._loads.release()
         assert (await waiting)[0].count == 3
+
+
+def open_files(folder: Path) -> list[str]:
+    """The block files below `folder` that this process has open, deleted ones too."""
+    links = [Path(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+    targets = [os.readlink(link) for link in links if link.is_symlink()]
+    return [target for target in targets if target.startswith(str(folder)) and "blk_" in target]
+
+
+async def test_a_finalized_file_is_opened_by_its_first_reader_and_stays_open(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as node:
+        await three_finalized_chunks(node)
+        assert open_files(tmp_path) == []
+        await asyncio.gather(*(read(node, 0, 100) for _ in range(4)))
+        assert len(open_files(tmp_path)) == 1
+        await read(node, 100, 100)
+        assert len(open_files(tmp_path)) == 1
+
+
+async def test_only_the_files_that_were_read_last_stay_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reads, "MAX_OPEN_FILES", 2)
+    async with running(tmp_path) as node:
+        blocks = [BlockId(number) for number in (11, 12, 13)]
+        for block in blocks:
+            await node.create(block)
+            await node.send(frame(0, block=block))
+            await node.finalize(1, [name(0)], block=block)
+            version = Version(Generation(0), Generation(1), 1)
+            await node.reader.read_bytes(ReadBytes(block, node.storage, version, 0, 1))
+        still_open = [path.rpartition("/")[2] for path in open_files(tmp_path)]
+        assert sorted(still_open) == ["blk_12", "blk_13"]
+
+
+async def test_a_deleted_block_is_open_for_nobody_so_that_its_room_comes_back(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as node:
+        await three_finalized_chunks(node)
+        await read(node, 0, 100)
+        assert isinstance(await node.ask(Delete(BLOCK, Generation(9))), Deleted)
+        assert open_files(tmp_path) == []
+
+
+async def test_who_reads_while_a_block_is_extended_gets_the_version_that_was_asked_for(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as node:
+        await three_finalized_chunks(node)
+        assert await read(node, 0, 300)
+        await node.reopen(5, [name(i) for i in range(3)], 1)
+        await node.write(2, start=3, generation=5)
+        longer = Version(Generation(5), NO_GENERATION, 5)
+        reply, data = await read(node, 0, 1000, longer)
+        assert reply.count == 5
+        assert data[-len(frame(4, generation=5)[1]) :] == frame(4, generation=5)[1]
+
+
+async def test_a_bit_that_flips_after_a_read_is_found_by_the_next_one(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await three_finalized_chunks(node)
+        await read(node, 0, 300)
+        flip(tmp_path / "current" / "blk_7", 200)
+        with pytest.raises(CorruptionError):
+            await read(node, 0, 300)
+
+
+async def test_what_the_system_has_not_in_memory_is_read_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OsDisk, "read_cached", lambda *_: False)
+    async with running(tmp_path) as node:
+        await three_finalized_chunks(node)
+        assert (await read(node, 0, 300))[1] == b"".join(frame(i)[1] for i in range(3))
 
 
 @pytest.mark.parametrize("position", [3, 20, 60, 147])

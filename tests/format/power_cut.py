@@ -136,6 +136,13 @@ class RecordingDisk:
     def read(self, file: FileHandle, size_bytes: int, offset: int) -> bytes:
         return bytes(self.inodes[self.handles[file]][offset : offset + size_bytes])
 
+    def read_cached(self, file: FileHandle, into: memoryview, offset: int) -> bool:
+        data = self.read(file, len(into), offset)
+        if len(data) < len(into):
+            return False
+        into[:] = data
+        return True
+
     def truncate(self, file: FileHandle, size_bytes: int) -> None:
         cut = Cut(self.handles[file], size_bytes)
         self.journal.append(cut)

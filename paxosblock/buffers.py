@@ -1,0 +1,37 @@
+"""Memory for bytes that pass through, used again and again.
+
+New memory costs about as much as receiving the bytes that go into it: the system clears it, and a
+virtual machine may have to ask its host for it first.
+"""
+
+from __future__ import annotations
+
+
+class BufferPool:
+    """Lends buffers. One comes back by itself when nobody has a view of it any more."""
+
+    def __init__(self, most: int) -> None:
+        """At most `most` buffers are remembered; those lent beyond that are used once."""
+        self._most = most
+        self._buffers: list[bytearray] = []
+
+    def take(self, size_bytes: int) -> memoryview:
+        """`size_bytes` (at least one) of whatever content, in which nobody else writes or reads
+        as long as this view or a part of it exists."""
+        for buffer in self._buffers:
+            if len(buffer) >= size_bytes and not _is_viewed(buffer):
+                return memoryview(buffer)[:size_bytes]
+        buffer = bytearray(size_bytes)
+        self._buffers.append(buffer)
+        del self._buffers[: -self._most]
+        return memoryview(buffer)
+
+
+def _is_viewed(buffer: bytearray) -> bool:
+    """Whether somebody has a view of it: then, and only then, Python refuses to resize it."""
+    try:
+        last = buffer.pop()
+    except BufferError:
+        return True
+    buffer.append(last)  # there is room for it: to make a buffer shorter by one moves nothing
+    return False
