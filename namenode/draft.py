@@ -133,8 +133,8 @@ class Draft:
         changes = self._changes.items()
         return Transaction(
             expect=(*self._expect.values(), *self._empty),
-            puts=tuple((key, value) for key, value in changes if value is not None),
-            deletes=tuple(key for key, value in changes if value is None),
+            puts=tuple([(key, value) for key, value in changes if value is not None]),
+            deletes=tuple([key for key, value in changes if value is None]),
         )
 
     def _changed(self, key: bytes) -> Versioned:

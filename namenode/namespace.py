@@ -57,12 +57,14 @@ def make_directories(draft: Draft, request: MakeDirectories, context: Context) -
         InvalidRequestError: a time to live for the root.
     """
     names = paths.split(request.path)
-    target, depth = tree.descend(draft, names)
+    found = target, depth = tree.descend(draft, names)
     number = target.number
     if depth < len(names):
         if not request.parents:
             tree.find_directory(draft, names[:-1])
-        number = _make_missing(draft, names, context, request.owner, request.permission)
+        number = _make_missing(
+            draft, names, found, context, owner=request.owner, permission=request.permission
+        )
     elif not target.is_directory or not request.parents:
         raise tree.exists(request.path)
     inode = tree.load(draft.peek(keys.inode(number)), request.path)
@@ -109,7 +111,7 @@ def create(draft: Draft, request: CreateFile, context: Context) -> FileInode:
     if request.parent_must_exist:
         directory = tree.find_directory(draft, names[:-1])
     else:
-        directory = _make_missing(draft, names[:-1], context, request.owner, DIRECTORY_PERMISSION)
+        directory = _parent_directory(draft, names[:-1], context, request.owner)
     if (present := tree.child(draft, directory, names[-1])) is not None:
         if present.is_directory:
             raise tree.is_directory(request.path)
@@ -196,9 +198,9 @@ def ensure_directory(draft: Draft, path: str, owner: str, context: Context) -> N
         NotDirectoryError: the path goes through a file.
     """
     names = paths.split(path)
-    target, depth = tree.descend(draft, names)
+    found = target, depth = tree.descend(draft, names)
     if depth < len(names):
-        _make_missing(draft, names, context, owner, DIRECTORY_PERMISSION)
+        _make_missing(draft, names, found, context, owner=owner)
     elif not target.is_directory:
         raise tree.exists(path)
 
@@ -214,7 +216,7 @@ def put_closed_file(draft: Draft, request: CreateFile, context: Context) -> None
     names = paths.split(request.path)
     if not names:
         raise tree.is_directory(request.path)
-    directory = _make_missing(draft, names[:-1], context, request.owner, DIRECTORY_PERMISSION)
+    directory = _parent_directory(draft, names[:-1], context, request.owner)
     if tree.child(draft, directory, names[-1]) is not None:
         discard(draft, tree.find_closed(draft, request.path))
     made = _new_file(directory, names[-1], request, context)
@@ -232,13 +234,28 @@ def discard(draft: Draft, inode: Inode) -> None:
         draft.move_deadline(keys.inode(inode.number), inode.expires_ms, 0)
 
 
-def _make_missing(
-    draft: Draft, names: tuple[str, ...], context: Context, owner: str, permission: int
-) -> int:
+def _parent_directory(draft: Draft, names: tuple[str, ...], context: Context, owner: str) -> int:
     """Make the directories on the way that are not there; return the id of the last."""
-    target, depth = tree.descend(draft, names)
+    found = target, _ = tree.descend(draft, names)
     if not target.is_directory:
-        raise tree.not_directory(paths.join(names[:depth]))
+        raise tree.not_directory(paths.join(names))
+    return _make_missing(draft, names, found, context, owner=owner)
+
+
+def _make_missing(
+    draft: Draft,
+    names: tuple[str, ...],
+    found: tuple[tree.Target, int],
+    context: Context,
+    *,
+    owner: str,
+    permission: int = DIRECTORY_PERMISSION,
+) -> int:
+    """Make what `tree.descend` has `found` missing; return the id of the last directory.
+
+    `permission` is that of the last one.
+    """
+    target, depth = found
     directory = target.number
     for place, name in enumerate(names[depth:], depth + 1):
         mode = permission if place == len(names) else DIRECTORY_PERMISSION

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+
 from paxosblock.errors import InvalidRequestError
 
 PATH_BYTES_MAX = 8000
 NAME_BYTES_MAX = 255
+SPLIT_KEPT = 256
+"""So many paths are remembered with their names: a request asks for those of its own repeatedly."""
 SEPARATOR = "/"
 ROOT = "/"
 
 
+@functools.lru_cache(SPLIT_KEPT)
 def split(path: str) -> tuple[str, ...]:
     """Return the names on the way from the root to `path`; none for the root itself.
 

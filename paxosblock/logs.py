@@ -7,6 +7,7 @@ The facts of an event go into `extra`, so that they stay apart from its words::
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import sys
@@ -35,8 +36,10 @@ def set_up_logs(node: str, level: str = "info", stream: TextIO | None = None) ->
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter(node))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # A NameNode logs every change of a name; what no line shows need not be found out for each.
+    # A NameNode logs every change of a name; what no line shows need not be found out for each:
+    # thread, process, and (the documented way to leave it out) the caller's place in the source.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None
 
 
 class LineFormatter(logging.Formatter):
@@ -48,23 +51,23 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """`record` as one line; a traceback follows as the fact `traceback`, escaped."""
-        known: dict[str, object] = dict(getattr(record, _FACTS, {}))
+        known: dict[str, object] = getattr(record, _FACTS, {})
         if record.exc_info:
-            known["traceback"] = self.formatException(record.exc_info)
-        words = [
-            self._time(record),
-            record.levelname.lower(),
-            self._node,
-            _one_line(record.getMessage()),
-            *(f"{key}={_quoted(value)}" for key, value in known.items()),
-        ]
-        return " ".join(words)
+            known = {**known, "traceback": self.formatException(record.exc_info)}
+        told = "".join([f" {key}={_quoted(value)}" for key, value in known.items()])
+        message = _one_line(record.getMessage())
+        return f"{_time(record)} {record.levelname.lower()} {self._node} {message}{told}"
 
-    @staticmethod
-    def _time(record: logging.LogRecord) -> str:
-        """UTC, to the millisecond, so that the lines of several nodes can be merged."""
-        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        return f"{seconds}.{int(record.msecs):03d}Z"
+
+def _time(record: logging.LogRecord) -> str:
+    """UTC, to the millisecond, so that the lines of several nodes can be merged."""
+    return f"{_second(int(record.created))}.{int(record.msecs):03d}Z"
+
+
+@functools.lru_cache(1)
+def _second(since_epoch: int) -> str:
+    """A busy node logs thousands of lines in the same one."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(since_epoch))
 
 
 def _one_line(text: str) -> str:
@@ -73,5 +76,5 @@ def _one_line(text: str) -> str:
 
 def _quoted(value: object) -> str:
     text = str(value)
-    plain = text.isprintable() and text and not set(text) & set(' "=')
+    plain = text and text.isprintable() and not (" " in text or '"' in text or "=" in text)
     return text if plain else json.dumps(text, ensure_ascii=not text.isprintable())
