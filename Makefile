@@ -8,6 +8,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
+JOBS ?= 2
 SEED ?= 1
 SECONDS ?= 60
 NAMENODES ?= 3
@@ -32,8 +33,8 @@ $(STAMP): pyproject.toml
 demo: $(STAMP) ## a throw-away cluster: write a file, kill nodes on the way, verify every byte
 	$(BIN)/paxosblock demo
 
-test: $(STAMP) ## the fast tests; ends by itself within twenty minutes
-	$(BIN)/pytest -q -m 'not slow' --session-timeout=1140
+test: $(STAMP) ## the fast tests, in JOBS=2 processes; ends by itself within twenty minutes
+	$(BIN)/pytest -q -m 'not slow' -n $(JOBS) --max-worker-restart=0 --session-timeout=1140
 
 test-all: $(STAMP) ## all tests, the slow ones too
 	$(BIN)/pytest -q --session-timeout=3600

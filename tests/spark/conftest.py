@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,23 +55,25 @@ def spark_session(name: str, repository: Path) -> SparkSession:
     return session
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(repository: Path) -> Iterator[SparkSession]:
     """The session; it found the data source by itself."""
+    at_interrupt = signal.getsignal(signal.SIGINT)  # Spark takes it; other tests come after these
     session = spark_session("tests", repository)
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+    signal.signal(signal.SIGINT, at_interrupt)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[LocalCluster]:
     """One NameNode and three DataNodes, all of them well whenever a test starts."""
     with LocalCluster(datanodes=3) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def fs(cluster: LocalCluster) -> Iterator[Client]:
     """A client of the shared cluster."""
     with Client(cluster.url) as client:
