@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from paxosblock.cli.fs_names import status_of
 from paxosblock.cli.group import DashGroup, Entry, Verb
 from paxosblock.cli.progress import progress_bar
 from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.spark_words import compact_lines, copy_lines, fsck_lines
-from paxosblock.errors import ConfigError, UnavailableError
+from paxosblock.errors import ConfigError, NotFoundError, UnavailableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,13 +101,15 @@ def distcp(
     if update and overwrite:
         raise click.UsageError("--update and --overwrite exclude each other")
     path = session.path(target)
-    with _job_session("distcp", master) as spark_session:
+    with suppress(NotFoundError):
+        _check_there(session, path)
+    with _spark("distcp", master) as start:
         from paxosblock.client.spark.jobs.distcp import Existing
         from paxosblock.client.spark.jobs.distcp import distcp as run
 
         existing = Existing.UPDATE if update else Existing.SKIP
         report = run(
-            spark_session,
+            start,
             source,
             session.addresses,
             path,
@@ -139,10 +142,11 @@ def fsck(session: Session, path: str, deep: bool, master: str) -> None:
     block is not healthy.
     """
     path = session.path(path)
-    with _job_session("fsck", master) as spark_session:
+    _check_there(session, path)
+    with _spark("fsck", master) as start:
         from paxosblock.client.spark.jobs.fsck import fsck as run
 
-        report = run(spark_session, session.addresses, path, _bar("fsck", session))
+        report = run(start, session.addresses, path, _bar("fsck", session))
     _tell(session, fsck_lines(report), report)
     session.failures += len(report.findings)
 
@@ -187,7 +191,8 @@ def compact(
     from paxosblock.units import parse_duration, parse_size
 
     path = session.path(path)
-    with _job_session("compact", master) as spark_session:
+    _check_there(session, path)
+    with _spark("compact", master) as start:
         from paxosblock.client.spark.jobs.compact import CompactOptions
         from paxosblock.client.spark.jobs.compact import compact as run
         from paxosblock.client.spark.jobs.merging import MergeFormat
@@ -200,9 +205,20 @@ def compact(
             header=header,
             keep_for_s=parse_duration(keep_for),
         )
-        report = run(spark_session, session.addresses, path, options, _bar("compact", session))
+        report = run(start, session.addresses, path, options, _bar("compact", session))
     _tell(session, compact_lines(report), report)
     session.failures += report.failed
+
+
+def _check_there(session: Session, path: str) -> None:
+    """One question before Spark is even imported: who mistyped something shall know at once, and a
+    client would go on asking for half a minute where no NameNode answers.
+
+    Raises:
+        NotFoundError: nothing is at `path`.
+        UnavailableError: no NameNode answers.
+    """
+    status_of(session, path)
 
 
 def _pair(written: str) -> tuple[str, str]:
@@ -225,8 +241,8 @@ def _tell(session: Session, lines: Iterator[str], report: Any) -> None:
 
 
 @contextmanager
-def _job_session(job: str, master: str) -> Iterator[SparkSession]:
-    """A Spark session for one command, quiet but for errors.
+def _spark(job: str, master: str) -> Iterator[Callable[[], SparkSession]]:
+    """What starts a Spark session for one command, quiet but for errors; it takes many seconds.
 
     Raises:
         ConfigError: PySpark is not installed.
@@ -238,22 +254,28 @@ def _job_session(job: str, master: str) -> Iterator[SparkSession]:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ConfigError(f'{error}: pip install "paxosblock[spark]"') from error
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName(f"paxosblock {job}").master(master)
-    for name in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
-        builder = builder.config(name, "false")
-    builder = builder.config("spark.log.level", "ERROR")
-    logging = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     had_one = SparkSession.getActiveSession() is not None
     try:
-        started = builder.config("spark.driver.extraJavaOptions", logging).getOrCreate()
         try:
-            yield started
+            yield partial(_start, f"paxosblock {job}", master)
         finally:
-            if not had_one:
-                started.stop()
+            own = None if had_one else SparkSession.getActiveSession()
+            if own is not None:
+                own.stop()
     except (PySparkException, Py4JError) as error:
         reason = str(error).strip().splitlines()
         raise UnavailableError(f"Spark: {reason[0] if reason else type(error).__name__}") from error
+
+
+def _start(name: str, master: str) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName(name).master(master)
+    for option in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+        builder = builder.config(option, "false")
+    builder = builder.config("spark.log.level", "ERROR")
+    logging = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    return builder.config("spark.driver.extraJavaOptions", logging).getOrCreate()

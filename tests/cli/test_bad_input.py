@@ -5,17 +5,23 @@ Real processes all the way: wrong paths and words are in the tests of each verb.
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.config import ClientConfig
 from paxosblock.control import split_address
 from tests.cli.conftest import Paxosblock, Result
+
+HERE = os.fspath(Path(__file__).parent)
 
 
 def assert_one_line(result: Result, *parts: str) -> None:
@@ -101,3 +107,41 @@ def test_a_datanode_that_answers_garbage_is_passed_over_or_one_line(
             assert_one_line(
                 paxosblock(*where, "fs", "cat", "/one"), "cat: '/one': ", garbled.address
             )
+
+
+@pytest.fixture
+def jobs(
+    cluster: LocalCluster, paxosblock: Paxosblock, monkeypatch: pytest.MonkeyPatch
+) -> Paxosblock:
+    """Run `paxosblock spark` on the shared cluster, on a machine without Java."""
+    monkeypatch.setenv("JAVA_HOME", "/no/java/here")
+    return partial(paxosblock, "--namenodes", cluster.namenode.address, "spark")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["fsck", "--deep", "/nothing/here"], "fsck: '/nothing/here': no such file"),
+        (["compact", "/nothing/here"], "compact: '/nothing/here': no such file"),
+        (["compact", "/file-among-jobs"], "compact: '/file-among-jobs': is a file"),
+        (["distcp", "/nothing/here", "/x"], "distcp: '/nothing/here': No such file"),
+        (["distcp", HERE, "/file-among-jobs"], "distcp: '/file-among-jobs': is a file"),
+    ],
+)
+def test_a_job_that_makes_no_sense_is_refused_without_starting_java(
+    client: Client, jobs: Paxosblock, words: list[str], told: str
+) -> None:
+    client.create("/file-among-jobs", overwrite=True).close()
+    assert_one_line(jobs(*words), told)
+
+
+@pytest.mark.parametrize(
+    "words", [["fsck", "--deep", "/"], ["compact", "/"], ["distcp", HERE, "/x"]]
+)
+def test_a_job_on_a_cluster_that_does_not_answer_is_refused_at_once(
+    paxosblock: Paxosblock, words: list[str]
+) -> None:
+    begun = time.monotonic()
+    result = paxosblock("--namenodes", "127.0.0.1:1", "spark", *words)
+    assert_one_line(result, "127.0.0.1:1", "connection refused")
+    assert time.monotonic() - begun < ClientConfig().retry_for_s / 2

@@ -17,6 +17,7 @@ from paxosblock import Client, LocalCluster
 from paxosblock.client.spark.jobs.compact import CompactedDirectory, CompactOptions, compact
 from paxosblock.client.spark.jobs.merging import MergeFormat
 from paxosblock.errors import InvalidRequestError, NotDirectoryError, NotFoundError
+from tests.spark.unstarted import no_spark
 
 ALL_AT_ONCE = CompactOptions()
 Compact = Callable[..., CompactedDirectory]
@@ -225,11 +226,14 @@ def test_directories_below_are_compacted_each_for_itself(
     ]
 
 
-def test_a_second_run_finds_nothing_to_merge(run: Compact, fs: Client, place: str) -> None:
+def test_a_second_run_finds_nothing_to_merge_and_starts_no_spark(
+    run: Compact, cluster: LocalCluster, fs: Client, place: str
+) -> None:
     for number in range(3):
         put(fs, f"{place}/{number}.txt", b"x\n")
     run(place)
-    assert run(place).merged == 0
+    (directory,) = compact(no_spark, cluster.addresses, place).directories
+    assert directory.merged == 0
 
 
 @pytest.mark.parametrize(
@@ -240,9 +244,9 @@ def test_a_second_run_finds_nothing_to_merge(run: Compact, fs: Client, place: st
         ("/", CompactOptions(small_bytes=10, target_bytes=9), InvalidRequestError),
     ],
 )
-def test_what_makes_no_sense_is_told_before_any_task_starts(
-    run: Compact, fs: Client, path: str, options: CompactOptions, error: type[Exception]
+def test_what_makes_no_sense_is_told_before_spark_starts(
+    cluster: LocalCluster, fs: Client, path: str, options: CompactOptions, error: type[Exception]
 ) -> None:
     fs.create("/a-file-to-compact", overwrite=True).close()
     with pytest.raises(error):
-        run(path, options)
+        compact(no_spark, cluster.addresses, path, options)

@@ -21,6 +21,7 @@ from paxosblock.errors import (
     NotFoundError,
     UnavailableError,
 )
+from tests.spark.unstarted import no_spark
 
 Copy = Callable[..., CopyReport]
 
@@ -204,27 +205,29 @@ def test_one_file_that_cannot_be_copied_does_not_stop_the_others(
     assert names(fs, place) == ["good"]
 
 
-def test_a_source_that_is_not_there_is_told_before_any_task_starts(
-    copy: Copy, tmp_path: Path
+def test_a_source_that_is_not_there_is_told_before_spark_starts(
+    cluster: LocalCluster, tmp_path: Path
 ) -> None:
     with pytest.raises(NotFoundError, match="No such file"):
-        copy(tmp_path / "nothing", "/nowhere")
+        distcp(no_spark, f"{tmp_path}/nothing", cluster.addresses, "/nowhere")
 
 
-def test_a_protocol_that_nobody_knows_is_one_clear_line(copy: Copy) -> None:
+def test_a_protocol_that_nobody_knows_is_one_clear_line(cluster: LocalCluster) -> None:
     with pytest.raises(ConfigError, match="bogus"):
-        copy("bogus://bucket/key", "/nowhere")
+        distcp(no_spark, "bogus://bucket/key", cluster.addresses, "/nowhere")
 
 
-def test_a_directory_cannot_become_a_file(copy: Copy, fs: Client, tree: Path, place: str) -> None:
+def test_a_directory_cannot_become_a_file(
+    cluster: LocalCluster, fs: Client, tree: Path, place: str
+) -> None:
     fs.create(place).close()
     with pytest.raises(IsDirectoryError):
-        copy(tree, place)
+        distcp(no_spark, os.fspath(tree), cluster.addresses, place)
 
 
-def test_no_namenode_is_told_before_any_task_starts(
-    spark: SparkSession, tree: Path, monkeypatch: pytest.MonkeyPatch
+def test_no_namenode_is_told_before_spark_starts(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PAXOSBLOCK_CLIENT_RETRY_FOR", "0.2s")
     with pytest.raises(UnavailableError):
-        distcp(spark, os.fspath(tree), ("127.0.0.1:1",), "/nowhere")
+        distcp(no_spark, os.fspath(tree), ("127.0.0.1:1",), "/nowhere")

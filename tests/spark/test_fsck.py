@@ -15,6 +15,7 @@ from paxosblock.client.check import ReplicaHealth
 from paxosblock.client.spark.jobs import fsck as job
 from paxosblock.client.spark.jobs.fsck import Checked, FsckReport, Verdict, check_units, units_of
 from paxosblock.errors import NotFoundError
+from tests.spark.unstarted import no_spark
 from tests.waiting import wait_until
 
 MIB = 1024 * 1024
@@ -158,11 +159,9 @@ def test_a_long_file_is_checked_by_several_tasks(
     assert [(unit.start, unit.end) for unit in units] == [(0, 10), (10, 20), (20, 25)]
 
 
-def test_a_path_that_is_not_there_is_told_before_any_task_starts(
-    spark: SparkSession, cluster: LocalCluster
-) -> None:
+def test_a_path_that_is_not_there_is_told_before_spark_starts(cluster: LocalCluster) -> None:
     with pytest.raises(NotFoundError):
-        job.fsck(spark, cluster.addresses, "/no/such/path")
+        job.fsck(no_spark, cluster.addresses, "/no/such/path")
 
 
 def test_the_last_line_is_the_sum() -> None:

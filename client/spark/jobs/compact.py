@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from pyspark.sql import SparkSession
-
 from paxosblock.client.spark.jobs.copying import REMEMBERED_S, in_one_line
 from paxosblock.client.spark.jobs.folder import unfinished_folder
 from paxosblock.client.spark.jobs.merging import (
@@ -27,7 +25,7 @@ from paxosblock.client.spark.jobs.merging import (
     MergeWork,
     Small,
 )
-from paxosblock.client.spark.jobs.spread import Watch, nobody, spread
+from paxosblock.client.spark.jobs.spread import Spark, Watch, nobody, spread
 from paxosblock.client.spark.jobs.walk import walk
 from paxosblock.client.spark.listing import HIDDEN
 from paxosblock.client.sync import Client
@@ -98,7 +96,7 @@ class CompactReport:
 
 
 def compact(
-    spark: SparkSession,
+    spark: Spark,
     namenodes: Sequence[str],
     path: str,
     options: CompactOptions | None = None,

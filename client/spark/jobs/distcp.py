@@ -15,7 +15,6 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from fsspec.core import url_to_fs
-from pyspark.sql import SparkSession
 
 from paxosblock.client.spark.jobs.copying import (
     CopiedPart,
@@ -25,7 +24,7 @@ from paxosblock.client.spark.jobs.copying import (
     in_one_line,
 )
 from paxosblock.client.spark.jobs.folder import unfinished_folder
-from paxosblock.client.spark.jobs.spread import Watch, nobody, spread
+from paxosblock.client.spark.jobs.spread import Spark, Watch, nobody, spread
 from paxosblock.client.spark.jobs.walk import walk
 from paxosblock.client.sync import Client
 from paxosblock.errors import (
@@ -101,7 +100,7 @@ class _File:
 
 
 def distcp(
-    spark: SparkSession,
+    spark: Spark,
     source: str,
     namenodes: Sequence[str],
     target: str,
@@ -209,10 +208,7 @@ def _choose(fs: Client, found: _Found, target: str, existing: Existing) -> tuple
         there = present.get(path)
         if there is not None and there.kind is Kind.DIRECTORY:
             raise IsDirectoryError(f"'{path}': is a directory, and in the source a file", path=path)
-        equal = there is not None and not there.open and there.length == size
-        if there is None or not (
-            existing is Existing.SKIP or (equal and existing is Existing.UPDATE)
-        ):
+        if there is None or _is_replaced(there, size, existing):
             files.append(_File(_join(found.root, name), path, size, there is not None))
     return files, len(found.files) - len(files)
 

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from pyspark.sql import SparkSession
-
 from paxosblock.client.check import BlockCheck, ReplicaCheck, ReplicaHealth
 from paxosblock.client.locations import BlockLocation
-from paxosblock.client.spark.jobs.spread import Watch, nobody, spread
+from paxosblock.client.spark.jobs.spread import Spark, Watch, nobody, spread
 from paxosblock.client.spark.jobs.walk import files_below
 from paxosblock.client.sync import Client
 from paxosblock.errors import NotFoundError, PaxosBlockError
@@ -107,9 +105,7 @@ class FsckReport:
         return Counter(finding.verdict for finding in self.findings)[verdict]
 
 
-def fsck(
-    spark: SparkSession, namenodes: Sequence[str], path: str, watch: Watch = nobody
-) -> FsckReport:
+def fsck(spark: Spark, namenodes: Sequence[str], path: str, watch: Watch = nobody) -> FsckReport:
     """Read all replicas below `path` of the cluster at `namenodes` ("host:port" each).
 
     `watch` is told how many bytes of replicas there are to read, and have been read, about.

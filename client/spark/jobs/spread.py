@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import AbstractContextManager, contextmanager
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -18,6 +18,9 @@ Advance = Callable[[int], None]
 """Is told how much more is done."""
 Watch = Callable[[int], AbstractContextManager[Advance]]
 """Is told how much there is to do in all, and follows it: a progress bar, for example."""
+
+Spark: TypeAlias = SparkSession | Callable[[], SparkSession]
+"""A session, or what starts one: it is asked when there is work for a task, and not before."""
 
 TASKS_PER_CORE: Final = 4
 """More tasks than cores, so that a slow one does not hold up the job at its end."""
@@ -31,7 +34,7 @@ def nobody(_total: int) -> Iterator[Advance]:
 
 
 def spread(
-    spark: SparkSession,
+    spark: Spark,
     items: Sequence[Item],
     weight: Callable[[Item], int],
     work: Work[Item, Result],
@@ -47,7 +50,8 @@ def spread(
     """
     if not items:
         return []
-    context = spark.sparkContext
+    session = spark if isinstance(spark, SparkSession) else spark()
+    context = session.sparkContext
     shares = share_out(items, weight, context.defaultParallelism * TASKS_PER_CORE)
     done = context.accumulator(0)
 
