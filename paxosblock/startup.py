@@ -1,10 +1,36 @@
-"""What a server makes sure of before it does anything else."""
+"""What a server does before everything else: how it starts, and what it refuses."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import os
 import sys
+from collections.abc import Iterator
+from typing import Final
 
 from paxosblock.errors import ConfigError
+
+CERTIFICATES: Final = "SSL_CERT_FILE"
+
+
+@contextlib.contextmanager
+def quick_imports() -> Iterator[None]:
+    """While a server imports what it runs on: it is ready with a sixth less processor time.
+
+    No module is garbage, so nothing is collected. And aiohttp reads every certificate authority
+    of the machine when it is imported, for a TLS that no server here speaks: it finds none.
+    """
+    before = os.environ.get(CERTIFICATES)
+    os.environ[CERTIFICATES] = os.devnull
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        del os.environ[CERTIFICATES]
+        if before is not None:
+            os.environ[CERTIFICATES] = before
 
 
 def refuse_optimized_python() -> None:

@@ -1,7 +1,8 @@
-"""What a server refuses before it starts."""
+"""What a server does and refuses before it starts."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -24,3 +25,26 @@ def test_a_server_does_not_start_without_its_assertions(option: str) -> None:
 
 def test_a_server_starts_with_its_assertions() -> None:
     assert run().returncode == 0
+
+
+@pytest.mark.parametrize("chosen", [None, "of-the-operator.pem"])
+def test_a_server_imports_without_reading_certificates_and_leaves_no_trace(
+    chosen: str | None,
+) -> None:
+    program = """
+import gc, os, ssl
+from paxosblock.startup import quick_imports
+with quick_imports():
+    print(gc.isenabled(), ssl.create_default_context().cert_store_stats()["x509"])
+print(gc.isenabled(), os.environ.get("SSL_CERT_FILE"))
+"""
+    inherited = {name: value for name, value in os.environ.items() if name != "SSL_CERT_FILE"}
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env=inherited | ({"SSL_CERT_FILE": chosen} if chosen else {}),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert ran.stdout.splitlines() == ["False 0", f"True {chosen}"]

@@ -13,6 +13,7 @@ from paxosblock.cli.group import LocalVerb
 from paxosblock.cli.session import Session
 from paxosblock.errors import ConfigError
 from paxosblock.logs import LEVELS
+from paxosblock.startup import quick_imports
 
 
 def _node_options(default_port: int) -> Callable[[Any], Any]:
@@ -103,11 +104,12 @@ def namenode(
 
     Logs to standard error. Closes at SIGTERM or Ctrl-C.
     """
-    from paxosblock.client.url import cluster_addresses
-    from paxosblock.config import NameNodeConfig, load_config
-    from paxosblock.loop import run
-    from paxosblock.namenode.membership import read_peers
-    from paxosblock.namenode.server import serve
+    with quick_imports():
+        from paxosblock.client.url import cluster_addresses
+        from paxosblock.config import NameNodeConfig, load_config
+        from paxosblock.loop import run
+        from paxosblock.namenode.membership import read_peers
+        from paxosblock.namenode.server import serve
 
     name = node_id or _default_name(listen, path)
     session.serves = True
@@ -158,10 +160,11 @@ def datanode(
 
     Logs to standard error. Closes at SIGTERM or Ctrl-C.
     """
-    from paxosblock.client.url import cluster_addresses
-    from paxosblock.config import DataNodeConfig, load_config
-    from paxosblock.datanode.server import serve
-    from paxosblock.loop import run
+    with quick_imports():
+        from paxosblock.client.url import cluster_addresses
+        from paxosblock.config import DataNodeConfig, load_config
+        from paxosblock.datanode.server import serve
+        from paxosblock.loop import run
 
     volumes = _folders(paths)
     name = node_id or _default_name(listen, volumes[0])
