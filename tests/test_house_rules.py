@@ -11,7 +11,7 @@ import re
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -54,8 +54,9 @@ class Source:
     def at(self, node: ast.stmt | ast.expr) -> str:
         return f"{self.name}:{node.lineno}"
 
-    def nodes(self) -> Iterator[ast.AST]:
-        return ast.walk(self.tree)
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
 
     def comments(self) -> Iterator[tuple[int, str]]:
         """Line numbers and texts of the comments; a `#` inside a string is none."""
@@ -64,7 +65,7 @@ class Source:
                 yield token.start[0], token.string
 
     def functions(self) -> Iterator[Function]:
-        return (node for node in self.nodes() if isinstance(node, Function))
+        return (node for node in self.nodes if isinstance(node, Function))
 
 
 @cache
@@ -75,6 +76,7 @@ def sources(*folders: str) -> tuple[Source, ...]:
     )
 
 
+@cache
 def _read(path: Path) -> Source:
     text = path.read_text(encoding="utf-8")
     return Source(path.relative_to(REPOSITORY).as_posix(), text, ast.parse(text))
@@ -82,7 +84,7 @@ def _read(path: Path) -> Source:
 
 def imports(source: Source) -> Iterator[tuple[ast.stmt, str]]:
     """Every import statement with the module it names."""
-    for node in source.nodes():
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             yield from ((node, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -189,7 +191,7 @@ def test_tests_wait_for_conditions_and_never_sleep() -> None:
         source.at(node)
         for source in sources("tests")
         if source.name != MAY_SLEEP
-        for node in source.nodes()
+        for node in source.nodes
         if isinstance(node, ast.Call) and _sleeps(node)
     ] == []
 
