@@ -51,6 +51,13 @@ def node(tmp_path: Path) -> Iterator[DataNodeProcess]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def unharmed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataNodeProcess]:
+    """One DataNode for everything that must not harm it."""
+    with datanode(tmp_path_factory.mktemp("unharmed")) as running:
+        yield running
+
+
 @pytest.mark.parametrize("durability", list(Durability))
 async def test_every_vote_that_arrived_is_there_after_kill_9(
     node: DataNodeProcess, durability: Durability
@@ -185,9 +192,9 @@ GARBAGE = {
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=list(GARBAGE))
 async def test_garbage_ends_its_own_connection_with_an_error_and_nothing_else(
-    node: DataNodeProcess, garbage: bytes
+    unharmed: DataNodeProcess, garbage: bytes
 ) -> None:
-    reader, writer = await raw_connection(node)
+    reader, writer = await raw_connection(unharmed)
     try:
         writer.write(garbage)
         answer = await asyncio.wait_for(reader.read(), 10)
@@ -198,8 +205,8 @@ async def test_garbage_ends_its_own_connection_with_an_error_and_nothing_else(
     assert header.kind is FrameKind.ERROR
     error = decode_error(answer[-header.payload_length :])
     assert error.code in {"ProtocolError", "CorruptionError"}
-    assert node.healthy
-    assert "Traceback" not in node.log()
+    assert unharmed.healthy
+    assert "Traceback" not in unharmed.log()
 
 
 async def test_a_connection_that_stops_in_the_middle_of_a_chunk_leaves_no_vote(

@@ -276,10 +276,12 @@ def test_whichever_operation_the_power_cut_hits_nothing_acknowledged_is_lost() -
     chance = random.Random(1)
     states = 0
     for workload in every_operation():
-        for files in workload.disk.power_cuts(chance):
-            workload.check(files)
-            states += 1
-    assert states > 5000
+        # Many a cut leaves what another one does.
+        left = dict.fromkeys(frozenset(cut.items()) for cut in workload.disk.power_cuts(chance))
+        for files in left:
+            workload.check(dict(files))
+        states += len(left)
+    assert states > 10_000
 
 
 def test_whichever_operation_the_process_dies_at_nothing_acknowledged_is_lost() -> None:
