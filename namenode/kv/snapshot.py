@@ -18,7 +18,7 @@ from paxosblock.checksum import crc32c
 from paxosblock.errors import CorruptionError
 from paxosblock.namenode.kv.codec import Items, decode_items, encode_items
 from paxosblock.namenode.kv.disk import Disk, numbered, numbers, publish
-from paxosblock.namenode.kv.state import Snapshot
+from paxosblock.namenode.kv.state import NOTHING, Snapshot
 
 _KIND = "snapshot"
 _MAGIC = b"PBKSNAP1"
@@ -59,7 +59,7 @@ def load_snapshot(disk: Disk, folder: Path) -> Snapshot:
     """
     found = numbers(disk.names(folder), _KIND)
     if not found:
-        return Snapshot(0, [], [])
+        return NOTHING
     path = numbered(folder, _KIND, found[-1])
     snapshot = decode_snapshot(str(path), disk.read(path))
     if snapshot.revision != found[-1]:
@@ -76,7 +76,7 @@ def remove_older(disk: Disk, folder: Path, revision: int) -> None:
 
 def encode_snapshot(snapshot: Snapshot) -> Iterator[bytes]:
     """Yield the file's header and slices."""
-    header = _HEADER.pack(_MAGIC, snapshot.revision, len(snapshot.keys))
+    header = _HEADER.pack(_MAGIC, snapshot.revision, len(snapshot.items))
     checksum = crc32c(header)
     yield header + _CRC.pack(checksum)
     for items in _slices(snapshot):
@@ -98,17 +98,15 @@ def decode_snapshot(name: str, data: bytes) -> Snapshot:
     magic, revision, count = _HEADER.unpack(header)
     if magic != _MAGIC:
         raise CorruptionError(f"{name}: not a snapshot of this version")
-    snapshot = Snapshot(revision, [], [])
+    items: Items = []
     while offset < len(data):
         body, end = _read_slice(name, data, offset, checksum)
         checksum = crc32c(body, checksum)
-        for key, value in decode_items(body):
-            snapshot.keys.append(key)
-            snapshot.values.append(value)
+        items += decode_items(body)
         offset = end
-    if len(snapshot.keys) != count:
+    if len(items) != count:
         raise _damaged(name, offset)
-    return snapshot
+    return Snapshot(revision, items)
 
 
 def _read_slice(name: str, data: bytes, offset: int, checksum: int) -> tuple[memoryview, int]:
@@ -124,8 +122,9 @@ def _read_slice(name: str, data: bytes, offset: int, checksum: int) -> tuple[mem
 def _slices(snapshot: Snapshot) -> Iterator[Items]:
     items: Items = []
     size = 0
-    for key, value in zip(snapshot.keys, snapshot.values, strict=True):
-        items.append((key, value))
+    for item in snapshot.items:
+        items.append(item)
+        key, value = item
         size += len(key) + len(value.value)
         if size >= SLICE_BYTES:
             yield items

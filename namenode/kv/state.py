@@ -6,14 +6,11 @@ because each member must come to the same end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from sortedcontainers import SortedDict
-
 from paxosblock.namenode.kv.interface import (
-    ABSENT,
     ABSENT_REVISION,
     Committed,
     Conflict,
@@ -22,25 +19,27 @@ from paxosblock.namenode.kv.interface import (
     Transaction,
     Versioned,
 )
+from paxosblock.namenode.kv.ordered_map import FrozenMap, Item, OrderedMap
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The map after log entry `revision`; `values[i]` belongs to `keys[i]`, in no given order."""
+    """The map after log entry `revision`, in order of the keys; a `FrozenMap` is read once."""
 
     revision: int
-    keys: list[bytes]
-    values: list[Versioned]
+    items: FrozenMap | Sequence[Item]
+
+
+NOTHING = Snapshot(0, ())
 
 
 class StateMachine:
     """The map after the log entries up to `revision`. It is its own `View`."""
 
-    def __init__(self, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, snapshot: Snapshot = NOTHING) -> None:
         """Start empty, or from a `snapshot`."""
-        start = snapshot or Snapshot(0, [], [])
-        self._revision = start.revision
-        self._items: SortedDict = SortedDict(zip(start.keys, start.values, strict=True))
+        self._revision = snapshot.revision
+        self._items = OrderedMap(snapshot.items)
 
     def __repr__(self) -> str:
         return f"StateMachine(revision={self._revision}, keys={len(self._items)})"
@@ -53,14 +52,13 @@ class StateMachine:
         return self._revision
 
     def get(self, key: bytes) -> Versioned:
-        found: Versioned = self._items.get(key, ABSENT)
-        return found
+        return self._items.get(key)
 
     def scan(
         self, start: bytes, end: bytes, limit: int | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, Versioned]]:
         items = self._items
-        return ((key, items[key]) for key in islice(self._keys(start, end, reverse), limit))
+        return ((key, items.get(key)) for key in islice(items.keys(start, end, reverse), limit))
 
     def apply(self, index: int, transaction: Transaction) -> Committed | Conflict:
         """Apply log entry `index`, which is later than any applied before.
@@ -77,15 +75,8 @@ class StateMachine:
         return Committed(index)
 
     def snapshot(self) -> Snapshot:
-        """Return a shallow copy, which later entries do not change; about 10 ns per key."""
-        # dict's own views: SortedDict's, and its copy(), would cost ten times as much on the
-        # event loop. The values are immutable, so nothing deeper needs copying.
-        items = self._items
-        return Snapshot(self._revision, list(dict.keys(items)), list(dict.values(items)))
-
-    def _keys(self, start: bytes, end: bytes, reverse: bool = False) -> Iterator[bytes]:
-        keys: Iterator[bytes] = self._items.irange(start, end or None, (True, False), reverse)
-        return keys
+        """Return the map as it is now, which later entries do not change; quick (`freeze`)."""
+        return Snapshot(self._revision, self._items.freeze())
 
     def _conflict(self, precondition: Expect | ExpectEmpty) -> Conflict | None:
         match precondition:
@@ -93,16 +84,16 @@ class StateMachine:
                 found = self.get(key).revision
                 return None if found == expected else Conflict(key, expected, found)
             case ExpectEmpty(start, end):
-                for key in self._keys(start, end):
+                for key in self._items.keys(start, end):
                     return Conflict(key, ABSENT_REVISION, self.get(key).revision)
                 return None
 
     def _change(self, index: int, transaction: Transaction) -> None:
         items = self._items
         for start, end in transaction.delete_ranges:
-            for key in list(self._keys(start, end)):
-                del items[key]
+            for key in list(items.keys(start, end)):
+                items.remove(key)
         for key in transaction.deletes:
-            items.pop(key, None)
+            items.remove(key)
         for key, value in transaction.puts:
-            items[key] = Versioned(value, index)
+            items.put(key, Versioned(value, index))

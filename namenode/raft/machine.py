@@ -14,7 +14,7 @@ import msgspec
 
 from paxosblock.namenode.kv.codec import decode_transaction
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
-from paxosblock.namenode.kv.state import Snapshot, StateMachine
+from paxosblock.namenode.kv.state import NOTHING, Snapshot, StateMachine
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 
 CLIENTS_MAX = 10_000
@@ -71,7 +71,7 @@ class MachineSnapshot:
         return self.state.revision
 
 
-EMPTY = MachineSnapshot(0, [], Snapshot(0, [], []))
+EMPTY = MachineSnapshot(0, [], NOTHING)
 
 
 def encode_request(request: RequestId, transaction: bytes) -> bytes:
@@ -106,7 +106,7 @@ class ReplicatedMachine(StateMachine):
                 return self._apply_once(index, *_decode_request(entry.payload))
 
     def snapshot_after(self, term: int) -> MachineSnapshot:
-        """Return a shallow copy; `term` is that of the entry applied last."""
+        """Return the machine as it is now; `term` is that of the entry applied last."""
         return MachineSnapshot(term, list(self._requests.values()), self.snapshot())
 
     def adopt(self, other: ReplicatedMachine) -> None:

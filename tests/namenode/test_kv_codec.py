@@ -35,7 +35,7 @@ transactions = st.builds(
 )
 snapshots = st.builds(
     lambda revision, items: Snapshot(
-        revision, list(items), [Versioned(value, 1) for value in items.values()]
+        revision, [(key, Versioned(value, 1)) for key, value in items.items()]
     ),
     revisions,
     st.dictionaries(keys, keys, max_size=6),
@@ -108,24 +108,24 @@ def test_a_snapshot_comes_back_as_it_was(snapshot: Snapshot) -> None:
 
 
 def test_a_snapshot_of_many_slices_comes_back_as_it_was() -> None:
-    keys = [b"%04d" % number for number in range(500)]
-    snapshot = Snapshot(500, keys, [Versioned(bytes(1000), index) for index in range(500)])
+    snapshot = Snapshot(
+        500, [(b"%04d" % number, Versioned(bytes(1000), number)) for number in range(500)]
+    )
     chunks = list(encode_snapshot(snapshot))
     assert len(chunks) > 5
     assert decode_snapshot("snapshot", b"".join(chunks)) == snapshot
 
 
 def test_slices_that_changed_places_are_a_corruption_error() -> None:
-    keys = [b"%04d" % number for number in range(500)]
-    header, first, second, *rest = encode_snapshot(
-        Snapshot(1, keys, [Versioned(bytes(1000), 1)] * 500)
-    )
+    items = [(b"%04d" % number, Versioned(bytes(1000), 1)) for number in range(500)]
+    header, first, second, *rest = encode_snapshot(Snapshot(1, items))
     with pytest.raises(CorruptionError, match="damaged at offset"):
         decode_snapshot("snapshot", b"".join((header, second, first, *rest)))
 
 
 def test_every_flipped_bit_and_every_missing_byte_of_a_snapshot_is_a_corruption_error() -> None:
-    whole = b"".join(encode_snapshot(Snapshot(3, [b"a", b"b"], [Versioned(b"v", 3)] * 2)))
+    items = [(key, Versioned(b"v", 3)) for key in (b"a", b"b")]
+    whole = b"".join(encode_snapshot(Snapshot(3, items)))
     for bit in range(len(whole) * 8):
         broken = bytearray(whole)
         broken[bit // 8] ^= 1 << bit % 8

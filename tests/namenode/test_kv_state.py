@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,9 +18,11 @@ from paxosblock.namenode.kv.interface import (
     Versioned,
     prefix_range,
 )
+from paxosblock.namenode.kv.ordered_map import LEAF_MAX
 from paxosblock.namenode.kv.state import StateMachine
 
 EVERYTHING = (b"", b"")
+KEYS = st.integers(0, 2 * LEAF_MAX).map(lambda number: b"%03d" % number)
 
 
 def machine_with(*keys: bytes) -> StateMachine:
@@ -157,6 +161,30 @@ def test_a_snapshot_does_not_see_what_is_applied_later() -> None:
         (b"a", Versioned(b"v", 2)),
         (b"b", Versioned(b"v", 1)),
     ]
+
+
+changes = st.builds(
+    Transaction,
+    puts=st.lists(st.tuples(KEYS, st.binary(max_size=2)), max_size=4).map(tuple),
+    deletes=st.lists(KEYS, max_size=4).map(tuple),
+    delete_ranges=st.lists(st.tuples(KEYS, KEYS), max_size=1).map(tuple),
+)
+
+
+@given(before=st.lists(changes), meanwhile=st.lists(changes, min_size=1))
+def test_a_snapshot_read_between_transactions_is_the_map_after_one_of_them(
+    before: list[Transaction], meanwhile: list[Transaction]
+) -> None:
+    machine = machine_with(*(b"%03d" % number for number in range(2 * LEAF_MAX)))
+    for change in before:
+        machine.apply(machine.revision + 1, change)
+    at_once, snapshot = list(machine.scan(*EVERYTHING)), machine.snapshot()
+    assert snapshot.revision == machine.revision
+    read = []
+    for item, change in zip(snapshot.items, cycle(meanwhile), strict=False):
+        read.append(item)
+        machine.apply(machine.revision + 1, change)
+    assert read == at_once
 
 
 @given(prefix=st.binary(max_size=3), key=st.binary(max_size=5))
