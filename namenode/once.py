@@ -24,6 +24,8 @@ SEQUENCE_MAX: Final = (1 << 63) - 1
 REMEMBERED_MS: Final = 10 * 60_000
 """A session is forgotten so long after its deadline was set, which is moved at half of it."""
 
+_encode = msgspec.msgpack.Encoder().encode
+
 T = TypeVar("T")
 
 
@@ -41,7 +43,7 @@ def decide_once(
         return _answer(before, once, kind)
     result = decide(draft)
     if draft.changes:
-        _remember(draft, once, before, msgspec.msgpack.encode(result), now_ms)
+        _remember(draft, once, before, _encode(result), now_ms)
     return result
 
 

@@ -31,6 +31,11 @@ class HardState(FileStorage):  # type: ignore[misc]  # raftos has no types
         self._votes = votes
         self._on_failure = on_failure
 
+    @property
+    def term(self) -> int:
+        """raftos' own asks by name, and every message and entry needs it."""
+        return self._votes.vote.term
+
     def __getitem__(self, name: str) -> int | str | None:
         vote = self._votes.vote
         match name:

@@ -42,8 +42,10 @@ class _Peer:
     loading: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Pending:
+    """A write that waits for a majority; not frozen, which would double the time to make it."""
+
     answer: asyncio.Future[Any]
     deadline: float
 

@@ -129,8 +129,9 @@ class RaftLog:
         tail = self._tail
         tail.entries.append(entry)
         tail.positions.append(self._next_position)
-        self._enqueue(encode_entry(tail.last_index, entry))
-        return tail.last_index
+        index = tail.last_index
+        self._enqueue(encode_entry(index, entry))
+        return index
 
     def cut_from(self, index: int) -> None:
         """Drop the entries from `index` on. Durable with the entry that takes the first's place:
