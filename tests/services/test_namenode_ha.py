@@ -37,41 +37,16 @@ from paxosblock.namenode_api import (
     PathRequest,
 )
 from paxosblock.node_process import Node
+from tests.services.conftest import QUICK, wait_other_leader
 from tests.services.content import content
 from tests.waiting import wait_until
 
-QUICK = ClientConfig(rpc_timeout_s=2.0, retry_for_s=20.0)
 WORKERS = 4
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Three NameNodes and three DataNodes; whoever takes one away brings it back."""
-    with LocalCluster(3, 3, tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def fs(cluster: LocalCluster) -> Iterator[Client]:
-    with Client(cluster.url, QUICK) as fs:
-        yield fs
 
 
 def followers(cluster: LocalCluster) -> tuple[Node, ...]:
     leader = cluster.wait_leader()
     return tuple(node for node in cluster.namenodes if node is not leader)
-
-
-def wait_other_leader(cluster: LocalCluster, than: Node) -> Node:
-    """Wait until another NameNode serves."""
-
-    def other() -> Node | None:
-        leader = cluster.leader
-        return leader if leader is not than else None
-
-    found = wait_until(other, what="another leader")
-    assert found is not None
-    return found
 
 
 @contextmanager

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pytest
 
 from paxosblock import Client, LocalCluster, control
-from paxosblock.config import ClientConfig
 from paxosblock.errors import DeadlineError, NotLeaderError, OutcomeUnknownError
 from paxosblock.namenode_api import TRANSACT, ApplicationVersion, Transact
-from paxosblock.node_process import Node
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import (
     OPERATIONS_MAX,
@@ -24,27 +21,8 @@ from paxosblock.transaction import (
     Rename,
     TransactionOutcome,
 )
+from tests.services.conftest import QUICK, wait_other_leader
 from tests.waiting import wait_until
-
-QUICK = ClientConfig(rpc_timeout_s=2.0, retry_for_s=20.0)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Three NameNodes and three DataNodes; whoever takes one away brings it back."""
-    with LocalCluster(3, 3, tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def fs(cluster: LocalCluster) -> Iterator[Client]:
-    with Client(cluster.url, QUICK) as fs:
-        yield fs
-
-
-def wait_other_leader(cluster: LocalCluster, than: Node) -> None:
-    """Wait until another NameNode serves."""
-    wait_until(lambda: cluster.leader not in (None, than), what="another leader")
 
 
 @dataclass
