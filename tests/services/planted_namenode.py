@@ -7,8 +7,8 @@ It answers `stat` from what it has applied itself, whether or not it leads: fast
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from paxosblock.cli.main import main
 from paxosblock.namenode import tree
@@ -16,7 +16,10 @@ from paxosblock.namenode.catalog import Catalog
 from paxosblock.namenode.leadership import Leadership
 from paxosblock.namenode_api import FileStatus
 
-_call = Leadership.call
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+_answer = Leadership.answer
 
 
 async def stat_what_is_here(catalog: Catalog, path: str) -> FileStatus:
@@ -24,17 +27,20 @@ async def stat_what_is_here(catalog: Catalog, path: str) -> FileStatus:
     return tree.status(view, path, tree.find_inode(view, path))
 
 
-@contextlib.contextmanager
-def call_on_anybody(leadership: Leadership, *, several_steps: bool = False) -> Iterator[None]:
+async def answer_on_anybody(
+    leadership: Leadership,
+    handler: Callable[[Q], Awaitable[A]],
+    request: Q,
+    *,
+    several_steps: bool = False,
+) -> A:
     """Lets a follower begin; its store still refuses what needs a leader."""
     if not leadership.serves:
-        yield
-        return
-    with _call(leadership, several_steps=several_steps):
-        yield
+        return await handler(request)
+    return await _answer(leadership, handler, request, several_steps=several_steps)
 
 
 if __name__ == "__main__":
     Catalog.stat = stat_what_is_here  # type: ignore[assignment, method-assign]  # planted
-    Leadership.call = call_on_anybody  # type: ignore[assignment, method-assign]  # planted
+    Leadership.answer = answer_on_anybody  # type: ignore[assignment, method-assign]  # planted
     main()
