@@ -61,8 +61,8 @@ def unpack_number(value: bytes) -> int:
 
 
 def entry(directory: int, name: str) -> bytes:
-    """Key of the entry `name` of a directory."""
-    return _key(b"e", directory) + name.encode()
+    """Key of the entry `name` of a directory, which is known: its id is one."""
+    return _KEY.pack(b"e", directory) + name.encode()
 
 
 def entries(directory: int, after: str = "") -> Range:
@@ -82,8 +82,8 @@ def inode(number: int) -> bytes:
 
 
 def touched(directory: int) -> bytes:
-    """Key of the time at which an entry of the directory last changed."""
-    return _key(b"t", directory)
+    """Key of the time at which an entry of the directory, which is known, last changed."""
+    return _KEY.pack(b"t", directory)
 
 
 def place(file: int, sequence: int) -> bytes:

@@ -86,8 +86,8 @@ class OrderedMap:
 
     def put(self, key: bytes, value: Versioned) -> None:
         """Set the value of `key`, which may be new."""
-        number = self._number(key)
-        leaf = self._own(number)
+        number = bisect_right(self._bounds, key)
+        leaf = self._own(number) if self._shared[number] else self._leaves[number]
         leaf[key] = value
         if len(leaf) > LEAF_MAX:
             self._halve(number)
