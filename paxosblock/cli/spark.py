@@ -276,6 +276,5 @@ def _start(name: str, master: str) -> SparkSession:
     builder = SparkSession.builder.appName(name).master(master)
     for option in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
         builder = builder.config(option, "false")
-    builder = builder.config("spark.log.level", "ERROR")
     logging = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     return builder.config("spark.driver.extraJavaOptions", logging).getOrCreate()

@@ -83,7 +83,7 @@ class CompactedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class CompactReport:
-    """What `compact` did."""
+    """What `compact` did. `seconds` are those of the whole job, with Spark's start if it had to."""
 
     path: str
     directories: tuple[CompactedDirectory, ...]

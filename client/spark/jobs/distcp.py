@@ -62,7 +62,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What `distcp` did."""
+    """What `distcp` did. `seconds` are those of the whole job, with Spark's start if it had to."""
 
     source: str
     target: str

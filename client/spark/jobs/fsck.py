@@ -83,7 +83,8 @@ class Checked:
 @dataclass(frozen=True, slots=True)
 class FsckReport:
     """What `fsck` found below `path`. `being_written` are files whose last block is not decided;
-    their other blocks were checked.
+    their other blocks were checked. `seconds` are those of the whole job, with Spark's start if it
+    had to.
     """
 
     path: str
