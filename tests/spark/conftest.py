@@ -9,10 +9,11 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from paxosblock import Client, LocalCluster
@@ -64,6 +65,19 @@ def spark(repository: Path) -> Iterator[SparkSession]:
     yield session
     session.stop()
     signal.signal(signal.SIGINT, at_interrupt)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that was cut off by its time limit leaves an answer of the JVM unread, which the next
+    test would take for its own: it gets another connection."""
+    if call.excinfo is not None and (gateway := SparkContext._gateway) is not None:
+        connection = gateway._gateway_client.get_thread_connection()
+        if connection is not None:
+            connection.close()
+    return (yield)
 
 
 @pytest.fixture(scope="package")

@@ -16,6 +16,9 @@ from paxosblock import Client, LocalCluster
 from paxosblock.spark import published_batch
 from tests.spark.reading import Place
 
+pytestmark = pytest.mark.timeout(300)
+"""Several queries, drivers and nodes in one test: on a busy machine minutes."""
+
 LINES = 30_000
 """Of one input file: several batches of Spark's."""
 
@@ -55,7 +58,6 @@ def written(place: Place, layout: str) -> Counter[str]:
     return sum((file.lines() for file in files), Counter[str]())
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["files", "append"])
 def test_a_driver_killed_between_the_transaction_and_sparks_own_log_repeats_no_row(
