@@ -220,10 +220,6 @@ class Catalog:
         inode, path = blocks.file_and_path(view, number)
         return tree.status(view, path, inode)
 
-    def shown(self, path: str, inode: FileInode) -> FileStatus:
-        """What `stat` shows of a file that a change has just returned, with no round for it."""
-        return tree.status(self._store.view(), path, inode)
-
     async def unfinished(self, number: int) -> tuple[BlockEntry, ...]:
         """The blocks of a file whose length is not decided yet."""
         return blocks.unfinished(await self._store.barrier(), number)

@@ -11,7 +11,7 @@ from typing import TypeVar
 from paxosblock.errors import LeaseError, NoSpaceError, NotReadyError
 from paxosblock.logs import facts
 from paxosblock.methods import Done, Method
-from paxosblock.namenode import checks
+from paxosblock.namenode import checks, tree
 from paxosblock.namenode.node import NameNode
 from paxosblock.namenode.placement import Wish, place
 from paxosblock.namenode.records import BlockEntry, FileInode
@@ -151,7 +151,7 @@ class Service:
         _log.info(
             "create", extra=facts(path=request.path, file=inode.number, writer=request.writer)
         )
-        return self._node.catalog.shown(request.path, inode)
+        return tree.file_status(request.path, inode, length=0)  # it was made without a block
 
     async def append(self, request: AppendFile) -> Appendable:
         """Open a closed file again and start its writer's lease."""

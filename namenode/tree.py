@@ -253,7 +253,9 @@ def _entry_status(reads: Reads, path: str, entry: Versioned) -> FileStatus:
 def status(reads: Reads, path: str, inode: Inode) -> FileStatus:
     """Return what `stat` shows of `inode`, which `path` names."""
     if isinstance(inode, FileInode):
-        return _file_status(reads, path, inode)
+        return file_status(
+            path, inode, _decided_bytes(reads, inode) if inode.open else inode.length
+        )
     touched = reads.get(keys.touched(inode.number))
     return FileStatus(
         path=path,
@@ -273,12 +275,13 @@ def status(reads: Reads, path: str, inode: Inode) -> FileStatus:
     )
 
 
-def _file_status(reads: Reads, path: str, inode: FileInode) -> FileStatus:
+def file_status(path: str, inode: FileInode, length: int) -> FileStatus:
+    """Return what `stat` shows of a file of which `length` bytes are decided."""
     return FileStatus(
         path=path,
         kind=Kind.FILE,
         file_id=inode.number,
-        length=_decided_bytes(reads, inode) if inode.open else inode.length,
+        length=length,
         replication=inode.replication,
         block_size=inode.block_size,
         durability=inode.durability,
