@@ -344,10 +344,18 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             self._snapshot_bytes = written
             self.counters.snapshots_written += 1
             self.snapshot_index = snapshot.index
-            await self._forget(snapshot.index, self.log.compact(snapshot.index, self._keep_from()))
+            await self._compact(snapshot.index)
         except OSError as error:
             # The log still has everything; the next snapshot is another chance.
             log.warning("%s: no snapshot of entry %d: %s", self.address, snapshot.index, error)
+
+    async def _compact(self, index: int) -> None:
+        """Forget what the snapshot of `index` covers; from memory a slice in each turn."""
+        most = self.options.forget_entries_max
+        while (end := self.log.base_index + most + 1) < self._keep_from():
+            self.log.compact(index, end)
+            await asyncio.sleep(0)
+        await self._forget(index, self.log.compact(index, self._keep_from()))
 
     def _keep_from(self) -> int:
         """The first entry to keep in memory for members that are behind."""

@@ -15,7 +15,8 @@ class Options:
     A member that hears nothing from a leader for `election_min_s` to `election_max_s` (a new
     random value each time) asks whether it might be elected. A leader that does not reach a
     majority for `election_min_s` steps down. At most `apply_entries_max` entries are applied in one
-    turn of the event loop, so that catching up delays no heartbeat.
+    turn of the event loop, so that catching up delays no heartbeat; at most `forget_entries_max`
+    are dropped from memory, of those that a snapshot covers.
 
     At most `append_window` messages are on their way to a member. While there is one, fewer than
     `append_full` entries wait for its answer and go together: a message costs more than an entry.
@@ -30,6 +31,7 @@ class Options:
     append_window: int = 4
     append_full: int = 256
     apply_entries_max: int = 256
+    forget_entries_max: int = 8192
     snapshot_chunk_bytes: int = 1 << 20
     pending_max: int = 16_384
     limits: Limits = field(default_factory=Limits)

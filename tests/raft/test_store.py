@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,34 @@ async def test_writes_and_reads_go_on_while_a_snapshot_is_written(tmp_path: Path
     await wait_until_async(lambda: store.status().snapshot_index > 0)
     await store.close()
     assert len(list(tmp_path.glob("snapshot-*"))) >= 1
+
+
+async def test_what_a_snapshot_covers_is_dropped_from_memory_in_slices(tmp_path: Path) -> None:
+    disk = SlowSnapshots()
+    transport = HttpTransport("a:1", ["a:1"], bytes(16))
+    limits = Limits(snapshot_bytes=1, trailing_entries=0)
+    options = Options(limits=limits, forget_entries_max=3)
+    store = ReplicatedStore(tmp_path, "a:1", ["a:1"], transport, options=options, disk=disk)
+    await store.start()
+    await store.wait_leadership()
+    for number in range(50):  # while the first snapshot waits; the next one covers them
+        await store.commit(put(b"%d" % number))
+    node = store._node
+    assert node is not None
+    bases = [node.log.base_index]
+
+    async def watch_every_turn() -> None:
+        while bases[-1] < 50:
+            await asyncio.sleep(0)
+            bases.append(node.log.base_index)
+
+    watching = asyncio.create_task(watch_every_turn())
+    disk.allowed.set()
+    await wait_until_async(lambda: store.status().snapshot_index > 0)
+    await store.commit(put(b"last"))
+    await watching
+    assert max(after - before for before, after in pairwise(bases)) <= 3
+    await store.close()
 
 
 def test_the_status_tells_role_term_commit_and_lag() -> None:
