@@ -10,9 +10,11 @@ from typing import Any, Final, TypeVar, overload
 T = TypeVar("T")
 
 POLL_S: Final = 0.01
+PATIENCE_S: Final = 30.0
+"""For a process to start on a machine that many others use."""
 
 
-def wait_until(condition: Callable[[], T], timeout_s: float = 10.0, what: str = "") -> T:
+def wait_until(condition: Callable[[], T], timeout_s: float = PATIENCE_S, what: str = "") -> T:
     """Call `condition` until it returns something true, and return that.
 
     Raises AssertionError naming `what` (or the condition) and its last value after `timeout_s`.
@@ -35,7 +37,7 @@ async def wait_until_async(
     condition: Callable[[], T], timeout_s: float = ..., what: str = ...
 ) -> T: ...
 async def wait_until_async(
-    condition: Callable[[], Any], timeout_s: float = 10.0, what: str = ""
+    condition: Callable[[], Any], timeout_s: float = PATIENCE_S, what: str = ""
 ) -> Any:
     """Like `wait_until`, without blocking the loop; `condition` may be a coroutine function."""
     deadline = time.monotonic() + timeout_s
