@@ -56,7 +56,7 @@ def test_a_second_writer_of_a_file_gets_one_line_and_the_first_goes_on(
 def test_full_disks_are_one_line_and_nothing_is_left(
     paxosblock: Paxosblock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("PAXOSBLOCK_CLIENT_RETRY_FOR", "0s")
+    monkeypatch.setenv("PAXOSBLOCK_CLIENT_RETRY_FOR", "1s")
     local = tmp_path / "local"
     local.write_bytes(b"12345")
     with LocalCluster(datanodes=1, settings={"datanode": {"reserved_space": "900TiB"}}) as cluster:
@@ -91,7 +91,7 @@ def babbling_at(address: str) -> Iterator[None]:
 def test_a_datanode_that_answers_garbage_is_passed_over_or_one_line(
     paxosblock: Paxosblock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PAXOSBLOCK_CLIENT_RETRY_FOR", "0s")
+    monkeypatch.setenv("PAXOSBLOCK_CLIENT_RETRY_FOR", "1s")
     with LocalCluster(datanodes=2) as cluster:
         where = ("--namenodes", cluster.namenode.address)
         with Client(cluster.url) as client:

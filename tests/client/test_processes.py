@@ -368,7 +368,7 @@ def test_a_namenode_that_starts_again_is_not_noticed(cluster: LocalCluster, fs: 
     cluster.wait_registered()
 
 
-IMPATIENT = ClientConfig(retry_for_s=0.2, rpc_timeout_s=1.0, connect_timeout_s=1.0)
+IMPATIENT = ClientConfig(retry_for_s=1.0, rpc_timeout_s=1.0, connect_timeout_s=1.0)
 
 
 def test_no_namenode_at_all_is_one_clear_line() -> None:
