@@ -64,7 +64,7 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with running(config, listen=listen, path=path, node_id=node_id, peers=peers) as address:
-        # The catalog is in memory: without this every full collection visits every key (RAFT.md).
+        # What was imported and loaded stays: no full collection need visit it again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(YOUNG_OBJECTS_MAX)

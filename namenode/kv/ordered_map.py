@@ -45,8 +45,8 @@ class FrozenMap:
     def __iter__(self) -> Iterator[Item]:
         while self._leaves:
             leaf = self._leaves.popleft()
-            for key in sorted(leaf):
-                yield key, leaf[key]
+            keys = sorted(leaf)
+            yield from zip(keys, map(leaf.__getitem__, keys), strict=True)
 
 
 class OrderedMap:

@@ -26,7 +26,7 @@ _HEADER = struct.Struct(">8sQQ")
 _CRC = struct.Struct(">I")
 _SLICE = struct.Struct(">II")
 
-SLICE_BYTES = 64 << 10
+SLICE_BYTES = 16 << 10
 """A slice is complete when its keys and values reach this. Encoding one holds the interpreter for
 well under a millisecond; writing it lets the event loop run."""
 
