@@ -67,6 +67,12 @@ def spark(repository: Path) -> Iterator[SparkSession]:
     signal.signal(signal.SIGINT, at_interrupt)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """More time than other tests: on a busy machine the start of Spark alone takes minutes, which
+    counts as the first test's."""
+    item.add_marker(pytest.mark.timeout(300))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     call: pytest.CallInfo[None],

@@ -260,7 +260,6 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_an_attempt_that_loses_against_its_speculative_copy_is_fenced(
     master: str, table: Place, tmp_path: Path
 ) -> None:

@@ -16,9 +16,6 @@ from paxosblock import Client, LocalCluster
 from paxosblock.spark import published_batch
 from tests.spark.reading import Place
 
-pytestmark = pytest.mark.timeout(300)
-"""Several queries, drivers and nodes in one test: on a busy machine minutes."""
-
 LINES = 30_000
 """Of one input file: several batches of Spark's."""
 
