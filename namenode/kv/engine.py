@@ -16,6 +16,7 @@ from paxosblock.errors import OutcomeUnknownError, StorageError, UnavailableErro
 from paxosblock.namenode.kv.codec import decode_transaction, encode_transaction
 from paxosblock.namenode.kv.disk import Disk, OsDisk
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
+from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.kv.storage import Limits, Storage, open_storage
 
@@ -54,6 +55,7 @@ class SingleMemberStore:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kv-journal")
         self._writing: asyncio.Task[None] | None = None
         self._snapshotting: asyncio.Task[None] | None = None
+        self._pace = Pace()
         self._closing = False
         self._failure: StorageError | None = None
 
@@ -130,6 +132,7 @@ class SingleMemberStore:
             while self._failure is None and await self._something_queued():
                 await self._write_batch(storage, self._take())
             if self._snapshotting is not None:
+                self._pace.hurry()
                 await self._snapshotting
         finally:
             await loop.run_in_executor(self._thread, storage.close)
@@ -188,7 +191,7 @@ class SingleMemberStore:
     async def _snapshot(self, storage: Storage) -> None:
         snapshot = self._machine.snapshot()
         try:
-            await asyncio.to_thread(storage.write_snapshot, snapshot)
+            await asyncio.to_thread(storage.write_snapshot, snapshot, self._pace)
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._thread, storage.forget, snapshot.revision)
         except OSError as error:

@@ -15,7 +15,7 @@ from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.namenode.kv.codec import decode_transaction
 from paxosblock.namenode.kv.disk import Disk, FileHandle, remove_drafts
 from paxosblock.namenode.kv.journal import Journal, replay
-from paxosblock.namenode.kv.snapshot import load_snapshot, remove_older, write_snapshot
+from paxosblock.namenode.kv.snapshot import Pace, load_snapshot, remove_older, write_snapshot
 from paxosblock.namenode.kv.state import Snapshot, StateMachine
 
 
@@ -72,9 +72,9 @@ class Storage:
         """Count the journal's growth from now on toward the next snapshot."""
         self._journal_bytes = 0
 
-    def write_snapshot(self, snapshot: Snapshot) -> None:
+    def write_snapshot(self, snapshot: Snapshot, pace: Pace) -> None:
         """Write the snapshot durably. An OSError leaves everything as it was."""
-        self._snapshot_bytes = write_snapshot(self._disk, self._folder, snapshot)
+        self._snapshot_bytes = write_snapshot(self._disk, self._folder, snapshot, pace)
 
     def forget(self, revision: int) -> None:
         """Remove what the snapshot of `revision`, which is durable, makes superfluous."""

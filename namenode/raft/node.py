@@ -15,6 +15,7 @@ from raftos.server import Node
 from raftos.state import Candidate, Follower, Leader, State
 
 from paxosblock.errors import CorruptionError, StorageError, UnavailableError
+from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.raft.contract import HardState, MemberLog, StoppedError
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
@@ -156,6 +157,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         self._snapshot_bytes = self._snapshot_mark = 0
         self._working: asyncio.Task[None] | None = None
         self._snapshotting: asyncio.Task[None] | None = None
+        self._pace = Pace(options.snapshot_pause_s)
         self._applying = self._stopped = False
         self._waiters: list[asyncio.Future[None]] = []
         self.state: Any = type(f"RaftState_{self.host}_{self.port}", (RaftState,), {})(self)
@@ -178,6 +180,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         """End the role: nobody waits any longer. May be called twice."""
         if not self._stopped:
             self._stopped = True
+            self._pace.hurry()
             self.state.stop()
             self.state.set_leader(None)
             self.role_changed()
@@ -340,7 +343,9 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
     async def _snapshot(self, snapshot: MachineSnapshot) -> None:
         """Write the snapshot in a thread; then forget the entries that it covers."""
         try:
-            written = await self.loop.run_in_executor(None, self._opened.write_snapshot, snapshot)
+            written = await self.loop.run_in_executor(
+                None, self._opened.write_snapshot, snapshot, self._pace
+            )
             self._snapshot_bytes = written
             self.counters.snapshots_written += 1
             self.snapshot_index = snapshot.index

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from paxosblock.config import NameNodeConfig
+from paxosblock.namenode.kv.snapshot import PAUSE_S
 from paxosblock.namenode.raft.storage import Limits
 
 
@@ -16,7 +17,8 @@ class Options:
     random value each time) asks whether it might be elected. A leader that does not reach a
     majority for `election_min_s` steps down. At most `apply_entries_max` entries are applied in one
     turn of the event loop, so that catching up delays no heartbeat; at most `forget_entries_max`
-    are dropped from memory, of those that a snapshot covers.
+    are dropped from memory, of those that a snapshot covers. Its writer waits for
+    `snapshot_pause_s` after each slice.
 
     At most `append_window` messages are on their way to a member. While there is one, fewer than
     `append_full` entries wait for its answer and go together: a message costs more than an entry.
@@ -33,6 +35,7 @@ class Options:
     apply_entries_max: int = 256
     forget_entries_max: int = 8192
     snapshot_chunk_bytes: int = 1 << 20
+    snapshot_pause_s: float = PAUSE_S
     pending_max: int = 16_384
     limits: Limits = field(default_factory=Limits)
 

@@ -19,7 +19,7 @@ import msgspec
 from paxosblock.checksum import crc32c
 from paxosblock.errors import CorruptionError
 from paxosblock.namenode.kv.disk import Disk, numbered, numbers, publish
-from paxosblock.namenode.kv.snapshot import decode_snapshot, encode_snapshot
+from paxosblock.namenode.kv.snapshot import Pace, decode_snapshot, encode_snapshot
 from paxosblock.namenode.raft.machine import EMPTY, MachineSnapshot, Remembered
 
 _KIND = "snapshot"
@@ -58,9 +58,9 @@ def decode(name: str, data: bytes) -> MachineSnapshot:
     return MachineSnapshot(term, _REQUESTS.decode(requests), state)
 
 
-def write(disk: Disk, folder: Path, snapshot: MachineSnapshot) -> int:
+def write(disk: Disk, folder: Path, snapshot: MachineSnapshot, pace: Pace) -> int:
     """Write the snapshot durably; return its size in bytes."""
-    return store(disk, folder, snapshot.index, encode(snapshot))
+    return store(disk, folder, snapshot.index, pace.of(encode(snapshot)))
 
 
 def store(disk: Disk, folder: Path, index: int, chunks: Iterator[bytes]) -> int:

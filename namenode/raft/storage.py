@@ -15,7 +15,7 @@ from pathlib import Path
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.namenode.kv.disk import Disk, FileHandle, remove_drafts
 from paxosblock.namenode.kv.journal import Journal
-from paxosblock.namenode.kv.snapshot import remove_older
+from paxosblock.namenode.kv.snapshot import Pace, remove_older
 from paxosblock.namenode.raft import snapshot_file
 from paxosblock.namenode.raft.log import Tail, load_tail
 from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
@@ -53,9 +53,9 @@ class Opened:
     def snapshot_index(self) -> int:
         return self.machine.revision
 
-    def write_snapshot(self, snapshot: MachineSnapshot) -> int:
+    def write_snapshot(self, snapshot: MachineSnapshot, pace: Pace) -> int:
         """Write the snapshot durably; return its size in bytes."""
-        return snapshot_file.write(self.disk, self.folder, snapshot)
+        return snapshot_file.write(self.disk, self.folder, snapshot, pace)
 
     def read_snapshot(self, index: int) -> bytes:
         """Return the bytes of a snapshot that was written here."""

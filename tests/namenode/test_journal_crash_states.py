@@ -20,6 +20,7 @@ from paxosblock.errors import CorruptionError
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.disk import FileHandle
 from paxosblock.namenode.kv.interface import Transaction, Versioned
+from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.kv.storage import Limits, Storage, open_storage
 
 FOLDER = Path("/kv")
@@ -217,7 +218,7 @@ class Workload:
             return
         storage.begin_snapshot()
         snapshot = storage.machine.snapshot()
-        storage.write_snapshot(snapshot)
+        storage.write_snapshot(snapshot, Pace(0))
         storage.forget(snapshot.revision)
 
     def check(self, files: Files) -> None:

@@ -25,6 +25,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
+from paxosblock.namenode.kv import engine
 from paxosblock.namenode.kv.disk import FileHandle, OsDisk
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import (
@@ -37,6 +38,7 @@ from paxosblock.namenode.kv.interface import (
     Transaction,
     Versioned,
 )
+from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.kv.storage import Limits
 
 SMALL = Limits(segment_bytes=400, snapshot_bytes=1000)
@@ -257,6 +259,25 @@ async def test_commits_go_on_while_a_snapshot_is_written(tmp_path: Path) -> None
     assert len(list(tmp_path.glob("snapshot*"))) == 1
     async with opened(tmp_path) as store:
         assert store.view().revision == 100
+
+
+async def test_closing_does_not_wait_for_the_pauses_of_a_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = threading.Event()
+
+    class Noticing(OsDisk):
+        def create(self, path: Path) -> FileHandle:
+            if path.name.startswith("snapshot"):
+                begun.set()
+            return super().create(path)
+
+    monkeypatch.setattr(engine, "Pace", lambda: Pace(3600))
+    async with opened(tmp_path, Noticing(), SMALL) as store:
+        for number in range(100):
+            await store.commit(put(b"%d" % number))
+        assert await asyncio.to_thread(begun.wait, 60)
+    assert len(list(tmp_path.glob("snapshot-*[0-9]"))) == 1, "it was written to its end"
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ def options_of(rng: random.Random) -> Options:
         append_full=rng.choice((1, 3)),
         apply_entries_max=(turn := rng.choice((1, 3, 256))),
         forget_entries_max=turn,
+        snapshot_pause_s=0,
         snapshot_chunk_bytes=rng.choice((64, 1024, 1 << 18)),
         limits=Limits(
             segment_bytes=rng.choice((200, 2000, 1 << 20)),

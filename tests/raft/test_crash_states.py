@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
@@ -51,11 +52,11 @@ class Scenario:
         try:
             for term, cut in ((1, None), (2, 6), (4, None)):
                 await self._grow(log, term, cut)
-            opened.write_snapshot(snapshot(8, 2))
+            opened.write_snapshot(snapshot(8, 2), Pace(0))
             self.promised.snapshot = 8
             opened.forget(8, log.compact(8, 7))
             await self._grow(log, 5, 12)
-            opened.write_snapshot(snapshot(30, 7))
+            opened.write_snapshot(snapshot(30, 7), Pace(0))
             self.promised = Promised({}, 30, self.promised.vote)
             opened.forget(30, log.reset(30, 7))
             await self._grow(log, 8, None)

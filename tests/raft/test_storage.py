@@ -15,6 +15,7 @@ from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.disk import OsDisk
 from paxosblock.namenode.kv.interface import Committed, Transaction, Versioned
+from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.raft import snapshot_file
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.log import RaftLog
@@ -226,7 +227,7 @@ async def test_compaction_removes_segments_and_the_rest_follows_the_snapshot(
             if index <= 30:
                 machine.apply_entry(index, work.log.entry(index))
         before = len(list(tmp_path.glob("journal-*")))
-        work.opened.write_snapshot(machine.snapshot_after(1))
+        work.opened.write_snapshot(machine.snapshot_after(1), Pace(0))
         work.opened.forget(30, work.log.compact(30, 30 - 4))
         assert work.log.base_index == 25
         assert len(list(tmp_path.glob("journal-*"))) < before / 2
@@ -244,7 +245,7 @@ async def test_a_log_replaced_by_a_snapshot_does_not_come_back(tmp_path: Path) -
         for _ in range(12):
             work.log.append(entry(1))
         await work.flushed()
-        work.opened.write_snapshot(machine.snapshot_after(3))
+        work.opened.write_snapshot(machine.snapshot_after(3), Pace(0))
         work.log.reset(10, 3)
         work.log.append(entry(3))
     async with opened_log(tmp_path) as work:
@@ -261,7 +262,7 @@ async def test_a_crash_before_the_base_was_written_loses_only_what_the_snapshot_
         for _ in range(12):
             work.log.append(entry(1))
         await work.flushed()
-        work.opened.write_snapshot(machine.snapshot_after(3))
+        work.opened.write_snapshot(machine.snapshot_after(3), Pace(0))
     async with opened_log(tmp_path) as work:
         assert (work.log.base_index, work.terms()) == (10, [])
         work.log.append(entry(4))
@@ -298,7 +299,7 @@ def test_a_request_is_applied_once_also_after_a_snapshot(tmp_path: Path) -> None
     machine = ReplicatedMachine()
     assert machine.apply_entry(1, once(1, b"first")) == Committed(1)
     assert machine.apply_entry(2, once(1, b"first")) == Committed(1)
-    snapshot_file.write(OsDisk(), tmp_path, machine.snapshot_after(1))
+    snapshot_file.write(OsDisk(), tmp_path, machine.snapshot_after(1), Pace(0))
     machine = ReplicatedMachine(snapshot_file.load(OsDisk(), tmp_path))
     assert machine.apply_entry(3, once(1, b"first")) == Committed(1)
     assert machine.get(b"k") == Versioned(b"first", 1)

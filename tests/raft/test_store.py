@@ -226,6 +226,20 @@ async def test_writes_and_reads_go_on_while_a_snapshot_is_written(tmp_path: Path
     assert len(list(tmp_path.glob("snapshot-*"))) >= 1
 
 
+async def test_closing_does_not_wait_for_the_pauses_of_a_snapshot(tmp_path: Path) -> None:
+    disk = SlowSnapshots()
+    disk.allowed.set()
+    transport = HttpTransport("a:1", ["a:1"], bytes(16))
+    options = Options(snapshot_pause_s=3600, limits=Limits(snapshot_bytes=1))
+    store = ReplicatedStore(tmp_path, "a:1", ["a:1"], transport, options=options, disk=disk)
+    await store.start()
+    await store.wait_leadership()
+    await store.commit(put(b"key"))
+    assert await asyncio.to_thread(disk.asked.wait, 60)
+    await store.close()
+    assert len(list(tmp_path.glob("snapshot-*[0-9]"))) == 1, "it was written to its end"
+
+
 async def test_what_a_snapshot_covers_is_dropped_from_memory_in_slices(tmp_path: Path) -> None:
     disk = SlowSnapshots()
     transport = HttpTransport("a:1", ["a:1"], bytes(16))
