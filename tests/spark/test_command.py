@@ -12,8 +12,6 @@ from pyspark.sql import SparkSession
 from paxosblock import Client, LocalCluster
 from paxosblock.cli.main import run
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(autouse=True)
 def here(spark: SparkSession, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,8 +29,6 @@ from paxosblock.errors import FencedError, NotFoundError
 from tests.spark.faulty import ROWS_BEFORE
 from tests.spark.reading import Place
 
-pytestmark = pytest.mark.slow
-
 ROWS = 3 * ROWS_BEFORE
 IDS = StructType([StructField("id", LongType())])
 

@@ -18,8 +18,6 @@ from pyspark.sql import functions as F
 from paxosblock import Client, LocalCluster
 from paxosblock.client.url import parse_url
 
-pytestmark = pytest.mark.slow
-
 ROWS = 5_000
 
 

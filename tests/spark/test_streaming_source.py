@@ -27,8 +27,6 @@ from paxosblock.client.url import parse_url
 from paxosblock.errors import ConfigError, InvalidRequestError, NotFoundError
 from paxosblock.transaction import MakeDirectory, Rename
 
-pytestmark = pytest.mark.slow
-
 Offset = dict[str, Any]
 
 
