@@ -6,7 +6,7 @@
 A LocalCluster with three DataNodes and a `local[cores]` Spark on the same machine. Rows are a
 bigint, a double and a string of 64 characters, 88 bytes in Arrow; MiB are of those. Paths take
 turns, and a figure is the best of the rounds. What is going on is told on standard error. With the
-defaults it takes about ten minutes on two idle cores, and up to 8 GiB of disk.
+defaults it takes about four minutes on two idle cores.
 """
 
 from __future__ import annotations

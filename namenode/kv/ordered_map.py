@@ -1,10 +1,10 @@
 """A map in the order of its keys, made of small dicts: no step costs more than one of them.
 
 The keys between two *bounds* are in one *leaf*, a dict; inside it they are in no order, and a scan
-sorts the leaves that it visits. So no large table ever grows, and a
-frozen copy is a list of the same leaves, each of which is copied before its first change after
-that. Nor does the garbage collector ever visit a key: Python leaves out dicts that hold nothing
-which could be part of a cycle.
+sorts the leaves that it visits. So no large table ever grows, and a frozen copy is a list of the
+same leaves, each of which is copied before its first change after that. Nor does the garbage
+collector ever visit a key: Python leaves out dicts that hold nothing which could be part of a
+cycle.
 """
 
 from __future__ import annotations
