@@ -19,6 +19,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 STOP_WITHIN_S: Final = 2.0
+LOOK_UP_EVERY_S: Final = 0.25
 
 
 class OtherLoop:
@@ -194,10 +195,20 @@ class Running(Generic[T]):
         self._task, self._done = None, True
         self._under_way.release()
 
-    def wait(self, timeout_s: float = -1) -> None:
-        """Wait until what was started has ended, one way or another; -1: however long it takes."""
-        if not self.done:
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until what was started has ended, one way or another; None: however long it takes.
+
+        A signal that comes on the last steps before the thread sleeps, or on another thread, does
+        not wake it, and Python handles signals between two steps of this thread only. So it looks
+        up now and then: without that such a Ctrl-C would be heard when the work ends, if ever.
+        """
+        if self.done:
+            return
+        if timeout_s is not None:
             self._under_way.acquire(timeout=timeout_s)
+            return
+        while not self._under_way.acquire(timeout=LOOK_UP_EVERY_S):
+            pass
 
     def result(self) -> T:
         """Wait for the result, or raise what the work raised."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -9,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,14 +23,23 @@ from tests.waiting import wait_until
 DATA = random.Random(2).randbytes(3 * 1024 * 1024 + 17)
 
 
-def start(
+@contextlib.contextmanager
+def started(
     cluster: LocalCluster, *words: str | Path, stderr: int = subprocess.PIPE
-) -> subprocess.Popen[bytes]:
-    """A verb of `fs` as a process of its own."""
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A verb of `fs` as a process of its own, which ends, or is killed when the test has failed."""
     command = [sys.executable, "-m", "paxosblock", "fs", *map(str, words)]
     where = {"PAXOSBLOCK_NAMENODES": ",".join(cluster.addresses)}
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=stderr, env=os.environ | where)
+    environment = os.environ | where
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=stderr, env=environment
+    ) as process:
+        try:
+            yield process
+            process.wait(30)
+        finally:
+            process.kill()
 
 
 def read(client: Client, path: str) -> bytes:
@@ -110,7 +121,7 @@ def test_put_with_json_tells_a_shortfall_of_replicas_as_json(
 
 
 def test_put_reads_standard_input(cluster: LocalCluster, client: Client, folder: str) -> None:
-    with start(cluster, "put", "-", f"{folder}/a") as process:
+    with started(cluster, "put", "-", f"{folder}/a") as process:
         out, err = process.communicate(DATA, timeout=60)
     assert (process.returncode, out, err) == (0, b"", b"")
     assert read(client, f"{folder}/a") == DATA
@@ -119,7 +130,7 @@ def test_put_reads_standard_input(cluster: LocalCluster, client: Client, folder:
 def test_put_directly_can_be_followed_while_it_grows(
     cluster: LocalCluster, client: Client, folder: str
 ) -> None:
-    with start(cluster, "put", "-d", "-", f"{folder}/a") as process:
+    with started(cluster, "put", "-d", "-", f"{folder}/a") as process:
         assert process.stdin is not None
         process.stdin.write(b"first")
         process.stdin.flush()
@@ -135,7 +146,7 @@ def test_put_directly_can_be_followed_while_it_grows(
 def test_a_second_put_to_the_same_place_does_not_end_the_first(
     *, cluster: LocalCluster, client: Client, fs: Paxosblock, folder: str, local: Path
 ) -> None:
-    with start(cluster, "put", "-", f"{folder}/a") as process:
+    with started(cluster, "put", "-", f"{folder}/a") as process:
         assert process.stdin is not None
         process.stdin.write(b"first")
         process.stdin.flush()
@@ -150,7 +161,7 @@ def test_a_put_that_fails_leaves_alone_what_another_has_begun_since(
     cluster: LocalCluster, client: Client, folder: str
 ) -> None:
     copying = f"{folder}/a{COPYING}"
-    with start(cluster, "put", "-", f"{folder}/a") as process:
+    with started(cluster, "put", "-", f"{folder}/a") as process:
         assert process.stdin is not None
         process.stdin.write(b"first")
         process.stdin.flush()
@@ -168,7 +179,7 @@ def test_a_put_that_fails_leaves_alone_what_another_has_begun_since(
 def test_an_interrupted_put_leaves_nothing(
     cluster: LocalCluster, client: Client, folder: str
 ) -> None:
-    with start(cluster, "put", "-", f"{folder}/a") as process:
+    with started(cluster, "put", "-", f"{folder}/a") as process:
         assert process.stdin is not None
         process.stdin.write(DATA)
         process.stdin.flush()
@@ -219,7 +230,7 @@ def test_put_shows_its_progress_on_a_terminal_only(
 ) -> None:
     ours, theirs = pty.openpty()
     try:
-        with start(cluster, "put", local, folder, stderr=theirs) as process:
+        with started(cluster, "put", local, folder, stderr=theirs) as process:
             assert process.wait(30) == 0
         shown = os.read(ours, 1 << 16)
     finally:
@@ -274,12 +285,12 @@ def test_append_of_standard_input_is_read_while_it_goes_on(
     cluster: LocalCluster, client: Client, folder: str
 ) -> None:
     make(client, f"{folder}/a", b"before, ")
-    appending = start(cluster, "append", "-", f"{folder}/a")
-    assert appending.stdin is not None
-    appending.stdin.write(b"piped")
-    appending.stdin.flush()
-    wait_until(lambda: read(client, f"{folder}/a") == b"before, piped")
-    out, err = appending.communicate(b", end", timeout=30)
+    with started(cluster, "append", "-", f"{folder}/a") as appending:
+        assert appending.stdin is not None
+        appending.stdin.write(b"piped")
+        appending.stdin.flush()
+        wait_until(lambda: read(client, f"{folder}/a") == b"before, piped")
+        out, err = appending.communicate(b", end", timeout=30)
     assert (appending.returncode, out, err) == (0, b"", b"")
     assert read(client, f"{folder}/a") == b"before, piped, end"
 
@@ -352,7 +363,7 @@ def test_get_replaces_a_local_file_only_with_f(
 
 def test_get_writes_to_standard_output(cluster: LocalCluster, client: Client, folder: str) -> None:
     make(client, f"{folder}/a")
-    with start(cluster, "get", f"{folder}/a", "-") as process:
+    with started(cluster, "get", f"{folder}/a", "-") as process:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, DATA, b"")
 
@@ -396,7 +407,7 @@ def test_cat_writes_the_bytes_one_file_after_the_other(
 ) -> None:
     make(client, f"{folder}/a")
     make(client, f"{folder}/b", b"\x00\xff")
-    with start(cluster, "cat", f"{folder}/a", f"{folder}/b") as process:
+    with started(cluster, "cat", f"{folder}/a", f"{folder}/b") as process:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, DATA + b"\x00\xff", b"")
 
@@ -405,7 +416,7 @@ def test_cat_into_a_reader_that_leaves_is_silent(
     cluster: LocalCluster, client: Client, folder: str
 ) -> None:
     make(client, f"{folder}/a")
-    with start(cluster, "cat", f"{folder}/a") as process:
+    with started(cluster, "cat", f"{folder}/a") as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.read(1) == DATA[:1]
@@ -441,7 +452,7 @@ def test_tail_f_follows_until_the_file_is_closed(
     with client.create(f"{folder}/a") as out:
         out.write(bytes(3000) + b"first")
         out.hflush()
-        with start(cluster, "tail", "-f", f"{folder}/a") as process:
+        with started(cluster, "tail", "-f", f"{folder}/a") as process:
             assert process.stdout is not None
             assert process.stdout.read(1024) == bytes(1019) + b"first"
             out.write(b"second")
@@ -457,7 +468,7 @@ def test_tail_f_ends_clean_at_ctrl_c(cluster: LocalCluster, client: Client, fold
     with client.create(f"{folder}/a") as out:
         out.write(b"first")
         out.hflush()
-        with start(cluster, "tail", "-f", f"{folder}/a") as process:
+        with started(cluster, "tail", "-f", f"{folder}/a") as process:
             assert process.stdout is not None
             assert process.stdout.read(5) == b"first"
             process.send_signal(signal.SIGINT)

@@ -196,6 +196,9 @@ def test_a_signal_of_the_keyboard_ends_it_with_130() -> None:
         with process, server.accept()[0] as connection:
             connection.recv(1)  # it waits for our answer now
             process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=30)
+            try:
+                _, err = process.communicate(timeout=30)
+            finally:
+                process.kill()
     assert process.returncode == 130
     assert err.strip() == ""

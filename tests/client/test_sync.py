@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 
@@ -342,6 +343,27 @@ with Client([sys.argv[1]]) as fs, fs.create("/a") as out:
 """
     code, printed = await run_script(script, interrupt_at="b'hello'\n")
     assert (code, printed) == (0, "b'hello'\ninterrupted\nb'hello again'\n")
+
+
+def test_an_interrupt_that_another_thread_gets_is_heard_while_work_goes_on() -> None:
+    # It wakes that thread only; one that comes just before a thread sleeps wakes none.
+    script = """
+import asyncio, signal, threading
+from paxosblock.client.background import BackgroundLoop
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+async def work_for_ever():
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+    await asyncio.Event().wait()
+
+try:
+    BackgroundLoop().run(work_for_ever)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    command = [sys.executable, "-c", script]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert (result.stdout, result.stderr) == ("interrupted\n", "")
 
 
 async def test_a_program_that_closes_nothing_still_ends() -> None:
