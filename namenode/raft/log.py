@@ -66,6 +66,18 @@ class Tail:
         self.positions.clear()
 
 
+@dataclass(frozen=True, slots=True)
+class _Removal:
+    """Records up to position `through` may go once the one at `after` is durable.
+
+    What voids entries (a cut, a base) may still wait for the disk. If records went before it came,
+    a reader would find a gap, or take void entries for those that follow the snapshot.
+    """
+
+    through: int
+    after: int
+
+
 class RaftLog:
     """The log of one member. `flush` runs in a task; the rest neither blocks nor waits."""
 
@@ -79,6 +91,7 @@ class RaftLog:
         self._next_position = journal.next_index
         self._durable_position = journal.next_index - 1
         self._durable_index = tail.last_index
+        self._removal: _Removal | None = None
         self.bytes_written = 0
 
     def __repr__(self) -> str:
@@ -139,34 +152,32 @@ class RaftLog:
         self._tail.cut_from(index)
         self._durable_index = min(self._durable_index, index - 1)
 
-    def reset(self, index: int, term: int) -> Callable[[], None]:
+    def reset(self, index: int, term: int) -> None:
         """Begin after the entry at `index`: a durable snapshot has replaced all entries.
 
-        Returns:
-            What removes the entries from the disk, for the thread that flushes.
+        `flush` removes them from the disk.
         """
         through = self._durable_position
         self._tail.reset(index, term)
         self._enqueue(encode_base(index, term))
         self._durable_index = index
-        return lambda: self._journal.remove_through(through)
+        self._remove_through(through)
 
-    def compact(self, index: int, keep_from: int) -> Callable[[], None]:
+    def compact(self, index: int, keep_from: int) -> None:
         """Forget entries that the durable snapshot of `index` covers, except from `keep_from` on.
 
-        Returns:
-            What removes them from the disk, for the thread that flushes.
+        `flush` removes all that it covers from the disk.
         """
         covered = index - self.base_index
         positions = self._tail.positions
         through = positions[covered] - 1 if covered < len(positions) else self._durable_position
-        through = min(through, self._durable_position)
         self._tail.drop_through(max(self.base_index, min(keep_from - 1, index)))
         self._durable_index = max(self._durable_index, self.base_index)
-        return lambda: self._journal.remove_through(through)
+        self._remove_through(min(through, self._durable_position))
 
     async def flush(self, on_durable: Callable[[], None]) -> None:
-        """Write what is queued, for ever; call `on_durable` after each sync.
+        """Write what is queued, for ever; call `on_durable` after each sync. Remove records that
+        nobody needs.
 
         Raises:
             OSError: the disk refuses. What was queued may or may not be durable; a sync is never
@@ -176,15 +187,26 @@ class RaftLog:
         while True:
             await self._arrived.wait()
             batch = self._take()
-            await loop.run_in_executor(self._executor, self._journal.append, batch)
-            self._durable_position += len(batch)
-            durable = bisect_right(self._tail.positions, self._durable_position)
-            self._durable_index = self.base_index + durable
-            on_durable()
+            if batch:
+                await loop.run_in_executor(self._executor, self._journal.append, batch)
+                self._durable_position += len(batch)
+                durable = bisect_right(self._tail.positions, self._durable_position)
+                self._durable_index = self.base_index + durable
+                on_durable()
+            removal = self._removal
+            if removal is not None and removal.after <= self._durable_position:
+                self._removal = None
+                await loop.run_in_executor(
+                    self._executor, self._journal.remove_through, removal.through
+                )
 
     def close(self) -> None:
         """Close the files; blocks. What is still queued is lost: nobody was told of it."""
         self._journal.close()
+
+    def _remove_through(self, position: int) -> None:
+        self._removal = _Removal(position, self._next_position - 1)
+        self._arrived.set()
 
     def _enqueue(self, record: bytes) -> None:
         self._queue.append(record)
@@ -227,8 +249,7 @@ def load_tail(
 
 def _replay_record(folder: Path, tail: Tail, position: int, record: Record) -> None:
     if record.entry is None:
-        if tail.term_at(record.index) != record.term:
-            tail.reset(record.index, record.term)
+        tail.reset(record.index, record.term)
         return
     if (not tail.entries and not _links(tail, record)) or record.index <= tail.base_index:
         # The entries before were compacted, or were void when this one was written.

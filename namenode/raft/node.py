@@ -360,7 +360,8 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         while (end := self.log.base_index + most + 1) < self._keep_from():
             self.log.compact(index, end)
             await asyncio.sleep(0)
-        await self._forget(index, self.log.compact(index, self._keep_from()))
+        self.log.compact(index, self._keep_from())
+        await self._remove_older_snapshots(index)
 
     def _keep_from(self) -> int:
         """The first entry to keep in memory for members that are behind."""
@@ -368,9 +369,9 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         role = self.state.state
         return min(trailing, role.needed_from()) if isinstance(role, RaftLeader) else trailing
 
-    async def _forget(self, index: int, remove_records: Callable[[], None]) -> None:
-        forget = self._opened.forget
-        await self.loop.run_in_executor(self._executor, forget, index, remove_records)
+    async def _remove_older_snapshots(self, index: int) -> None:
+        remove = self._opened.remove_older_snapshots
+        await self.loop.run_in_executor(self._executor, remove, index)
 
     def load_snapshot(self, loaded: Callable[[int, bytes | None], None]) -> None:
         """Read the newest snapshot in a thread; call `loaded` with its index and bytes."""
@@ -402,8 +403,8 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             if self._stopped:
                 return
             self.snapshot_index = max(self.snapshot_index, snapshot.index)
-            remove = self._adopt(snapshot, machine)
-            await self._forget(snapshot.index, remove)
+            self._adopt(snapshot, machine)
+            await self._remove_older_snapshots(snapshot.index)
         except CorruptionError as error:
             self.refuse(f"a snapshot: {error}")
             return
@@ -413,24 +414,17 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         if isinstance(self.state.state, RaftFollower):
             self.state.state.snapshot_installed(message)
 
-    def _adopt(self, snapshot: MachineSnapshot, machine: ReplicatedMachine) -> Callable[[], None]:
+    def _adopt(self, snapshot: MachineSnapshot, machine: ReplicatedMachine) -> None:
         """Go on from a durable snapshot, unless the log has brought us as far meanwhile."""
         if snapshot.index > self.machine.revision:
             self.machine.adopt(machine)
             self.counters.snapshots_installed += 1
         self.log.commit_index = max(self.log.commit_index, snapshot.index)
         if self.log.term_at(snapshot.index) == snapshot.term:
-            remove = self.log.compact(snapshot.index, snapshot.index + 1)
+            self.log.compact(snapshot.index, snapshot.index + 1)
         elif snapshot.index > self.log.base_index:
-            remove = self.log.reset(snapshot.index, snapshot.term)
-        else:
-            remove = _nothing
+            self.log.reset(snapshot.index, snapshot.term)
         self._wake()
-        return remove
-
-
-def _nothing() -> None:
-    """There is nothing to remove."""
 
 
 async def _finish(task: asyncio.Task[None], cancel: bool) -> None:

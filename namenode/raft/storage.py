@@ -8,7 +8,7 @@ folder/journal-<position>       records of the log from that one on (log.py)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,10 +76,9 @@ class Opened:
         snapshot_file.store(self.disk, self.folder, snapshot.index, pieces())
         return snapshot, machine
 
-    def forget(self, index: int, remove_records: Callable[[], None]) -> None:
-        """Remove what the durable snapshot of entry `index` makes superfluous."""
+    def remove_older_snapshots(self, index: int) -> None:
+        """Remove those before entry `index`, whose snapshot is durable."""
         remove_older(self.disk, self.folder, index)
-        remove_records()
 
     def close(self) -> None:
         """Close the files and release the folder."""

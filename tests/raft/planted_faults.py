@@ -20,9 +20,9 @@ import pytest
 from raftos.state import Candidate, Follower, Leader
 
 from paxosblock.namenode.kv import segment
+from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft.contract import HardState
 from paxosblock.namenode.raft.leader import RaftLeader, _ReadRound
-from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
 from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.roles import Elector, RaftCandidate, RaftFollower
@@ -181,13 +181,8 @@ def snapshots_leave_out_the_requests(patch: pytest.MonkeyPatch) -> None:
 
 
 def compaction_forgets_too_much(patch: pytest.MonkeyPatch) -> None:
-    compact = RaftLog.compact
-
-    def greedy(self: RaftLog, index: int, keep_from: int) -> Callable[[], None]:
-        compact(self, index, keep_from)
-        return lambda: self._journal.remove_through(1 << 60)
-
-    patch.setattr(RaftLog, "compact", greedy)
+    remove = Journal.remove_through
+    patch.setattr(Journal, "remove_through", lambda self, index: remove(self, 1 << 60))
 
 
 def a_leader_leaves_its_callers_waiting(patch: pytest.MonkeyPatch) -> None:

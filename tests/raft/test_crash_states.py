@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
-from paxosblock.namenode.raft.storage import open_folder
+from paxosblock.namenode.raft.storage import Opened, open_folder
 from paxosblock.namenode.raft.vote_file import Vote
 from tests.raft.simulated_disk import SimulatedDisk
 from tests.raft.simulation import virtual_loop
@@ -36,39 +38,39 @@ class Promised:
 
 
 @dataclass(slots=True)
-class Scenario:
-    """A life of a log: growing, cut, compacted, replaced by a snapshot."""
+class Life:
+    """What a log goes through until the power goes."""
 
     disk: SimulatedDisk
     promised: Promised = field(default_factory=Promised)
     finished: bool = False
 
-    async def run(self) -> None:
+    async def run(self, story: Story) -> None:
         opened = open_folder(self.disk, FOLDER, SEGMENT_BYTES)
         opened.votes.write(Vote(9, "a:1"))
         self.promised.vote = opened.votes.vote
         log = RaftLog(opened.tail, opened.journal, ThreadPoolExecutor(1))
         flushing = asyncio.ensure_future(log.flush(lambda: self._durable(log)))
         try:
-            for term, cut in ((1, None), (2, 6), (4, None)):
-                await self._grow(log, term, cut)
-            opened.write_snapshot(snapshot(8, 2), Pace(0))
-            self.promised.snapshot = 8
-            opened.forget(8, log.compact(8, 7))
-            await self._grow(log, 5, 12)
-            opened.write_snapshot(snapshot(30, 7), Pace(0))
-            self.promised = Promised({}, 30, self.promised.vote)
-            opened.forget(30, log.reset(30, 7))
-            await self._grow(log, 8, None)
+            await story(self, opened, log)
             self.finished = True
         finally:
             flushing.cancel()
 
-    async def _grow(self, log: RaftLog, term: int, cut: int | None) -> None:
+    async def replace(self, opened: Opened, log: RaftLog, index: int, term: int) -> None:
+        """Install a snapshot of entry `index` of `term`, which the log does not have."""
+        self.promised.terms = {}  # void as soon as the snapshot is there
+        opened.write_snapshot(snapshot(index, term), Pace(0))
+        self.promised.snapshot = index
+        opened.remove_older_snapshots(index)
+        log.reset(index, term)
+        await asyncio.sleep(0)
+
+    async def grow(self, log: RaftLog, term: int, cut: int | None = None, count: int = 4) -> None:
         if cut is not None:
             self.promised.terms = {i: t for i, t in self.promised.terms.items() if i < cut}
             log.cut_from(cut)
-        for _ in range(4):
+        for _ in range(count):
             log.append(Entry(term, EntryKind.NOOP, b"some bytes"))
             await asyncio.sleep(0)
         while log.durable_index < log.last_log_index:
@@ -81,6 +83,40 @@ class Scenario:
             term = log.term_at(index)
             assert term is not None
             self.promised.terms[index] = term
+
+
+Story = Callable[[Life, Opened, RaftLog], Coroutine[Any, Any, None]]
+
+
+async def grows_is_cut_and_compacted(life: Life, opened: Opened, log: RaftLog) -> None:
+    for term, cut in ((1, None), (2, 6), (4, None)):
+        await life.grow(log, term, cut)
+    opened.write_snapshot(snapshot(8, 2), Pace(0))
+    life.promised.snapshot = 8
+    opened.remove_older_snapshots(8)
+    log.compact(8, 7)
+    await life.grow(log, 5, 12)
+    await life.replace(opened, log, 30, 7)
+    await life.grow(log, 8)
+
+
+async def is_overtaken(life: Life, opened: Opened, log: RaftLog) -> None:
+    """A deposed leader has more entries than the snapshot of its successor, and other ones."""
+    await life.grow(log, 1, count=14)
+    await life.replace(opened, log, 5, 3)
+    await life.grow(log, 3)
+
+
+async def is_cut_while_a_snapshot_is_written(life: Life, opened: Opened, log: RaftLog) -> None:
+    """It covers what comes before the cut, which is not on disk yet when records are removed."""
+    await life.grow(log, 1, count=14)
+    opened.write_snapshot(snapshot(5, 1), Pace(0))
+    life.promised.snapshot = 5
+    life.promised.terms = dict.fromkeys(range(1, 6), 1)
+    log.cut_from(6)
+    log.append(Entry(2, EntryKind.NOOP, b"some bytes"))
+    log.compact(5, 6)
+    await life.grow(log, 2)
 
 
 def snapshot(index: int, term: int) -> MachineSnapshot:
@@ -97,25 +133,30 @@ def check(disk: SimulatedDisk, promised: Promised) -> None:
     for index, term in promised.terms.items():
         if index > opened.snapshot_index:
             assert opened.tail.term_at(index) == term
+    terms = [opened.tail.base_term, *(entry.term for entry in opened.tail.entries)]
+    assert terms == sorted(terms), "void entries follow the snapshot: votes would be wrong"
     opened.close()
 
 
-def lives_until(operation: int, leftover: int) -> bool:
-    """Cut the power at this operation, check what is left; tell if the scenario ended before."""
+def lives_until(story: Story, operation: int, leftover: int) -> bool:
+    """Cut the power at this operation, check what is left; tell if the story ended before."""
     disk = SimulatedDisk(fuse=operation, burns_before=bool(leftover % 2))
     disk.burn = disk.die
-    scenario = Scenario(disk)
+    life = Life(disk)
     with virtual_loop() as loop, contextlib.suppress(OSError):
-        loop.run_until_complete(scenario.run())
+        loop.run_until_complete(life.run(story))
     rng = random.Random(f"{operation}/{leftover}")
     left = disk.power_cut(rng)
-    check(left, scenario.promised)
-    check(left.power_cut(rng), scenario.promised)
-    return scenario.finished
+    check(left, life.promised)
+    check(left.power_cut(rng), life.promised)
+    return life.finished
 
 
 @pytest.mark.parametrize("leftover", LEFTOVERS)
-def test_what_was_durable_is_there_whenever_the_power_goes(leftover: int) -> None:
-    ends = [lives_until(operation, leftover) for operation in range(1, OPERATIONS_MAX)]
+@pytest.mark.parametrize(
+    "story", [grows_is_cut_and_compacted, is_overtaken, is_cut_while_a_snapshot_is_written]
+)
+def test_what_was_durable_is_there_whenever_the_power_goes(story: Story, leftover: int) -> None:
+    ends = [lives_until(story, operation, leftover) for operation in range(1, OPERATIONS_MAX)]
     assert not ends[0]
-    assert ends[-1], "the scenario has more operations than were tried"
+    assert ends[-1], "the story has more operations than were tried"

@@ -29,6 +29,7 @@ from paxosblock.namenode.raft.machine import (
 from paxosblock.namenode.raft.storage import Opened, open_folder
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 from tests.raft.simulated_disk import SimulatedDisk
+from tests.waiting import wait_until_async
 
 FOLDER = Path("/member")
 SEGMENT_BYTES = 300
@@ -228,9 +229,9 @@ async def test_compaction_removes_segments_and_the_rest_follows_the_snapshot(
                 machine.apply_entry(index, work.log.entry(index))
         before = len(list(tmp_path.glob("journal-*")))
         work.opened.write_snapshot(machine.snapshot_after(1), Pace(0))
-        work.opened.forget(30, work.log.compact(30, 30 - 4))
+        work.log.compact(30, 30 - 4)
         assert work.log.base_index == 25
-        assert len(list(tmp_path.glob("journal-*"))) < before / 2
+        await wait_until_async(lambda: len(list(tmp_path.glob("journal-*"))) < before / 2)
     async with opened_log(tmp_path) as work:
         assert work.opened.snapshot_index == 30
         assert work.log.last_log_index == 40
@@ -250,6 +251,26 @@ async def test_a_log_replaced_by_a_snapshot_does_not_come_back(tmp_path: Path) -
         work.log.append(entry(3))
     async with opened_log(tmp_path) as work:
         assert (work.log.base_index, work.terms()) == (10, [3])
+
+
+@pytest.mark.parametrize("index", range(5, 18))
+async def test_entries_that_a_snapshot_replaced_do_not_follow_it(
+    tmp_path: Path, index: int
+) -> None:
+    """Wherever a segment begins: the first one that is kept may begin with a void entry."""
+    machine = ReplicatedMachine()
+    for each in range(1, index + 1):
+        machine.apply_entry(each, Entry(3, EntryKind.NOOP, b""))
+    async with opened_log(tmp_path) as work:
+        for _ in range(18):
+            work.log.append(entry(1))
+            await work.flushed()
+        before = len(list(tmp_path.glob("journal-*")))
+        work.opened.write_snapshot(machine.snapshot_after(3), Pace(0))
+        work.log.reset(index, 3)
+        await wait_until_async(lambda: len(list(tmp_path.glob("journal-*"))) < before)
+    async with opened_log(tmp_path) as work:
+        assert (work.log.base_index, work.log.term_at(index), work.terms()) == (index, 3, [])
 
 
 async def test_a_crash_before_the_base_was_written_loses_only_what_the_snapshot_replaced(
