@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.types as kinds
+
 from paxosblock.errors import InvalidRequestError
 from paxosblock.units import KIB
 
@@ -137,9 +140,26 @@ def last_place(pread: Pread, at: Place, most: int, end: int) -> Place:
     return at
 
 
-def schema_bytes(pread: Pread, stream: int, end: int) -> bytes:
-    """The message that a stream begins with. Raises InvalidRequestError when it has none."""
-    first = next(messages(pread, stream, end), None)
+def opening(pread: Pread, stream: int, end: int) -> bytes:
+    """What the messages from `end` on need before them to be read alone: the schema that the stream
+    begins with, and the dictionaries that came since.
+
+    Raises InvalidRequestError when the stream has no schema.
+    """
+    before = messages(pread, stream, end)
+    first = next(before, None)
     if first is None or first.kind is not Kind.SCHEMA:
         raise InvalidRequestError(f"byte {stream} begins no Arrow stream")
-    return pread(first.start, first.stop - first.start)
+    schema = pread(first.start, first.stop - first.start)
+    if not any(map(_has_dictionary, pa.ipc.read_schema(pa.BufferReader(schema)))):
+        return schema
+    dictionaries = (each for each in before if each.kind is Kind.DICTIONARY)
+    return b"".join([schema, *(pread(each.start, each.stop - each.start) for each in dictionaries)])
+
+
+def _has_dictionary(field: pa.Field) -> bool:
+    kind = field.type
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    below = (kind.field(at) for at in range(kind.num_fields))
+    return kinds.is_dictionary(kind) or any(map(_has_dictionary, below))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from paxosblock.client.spark.arrow_frames import Place, last_place, schema_bytes
+from paxosblock.client.spark.arrow_frames import Place, last_place, opening
 from paxosblock.client.spark.splits import Split
 from paxosblock.client.sync_files import FileReader
 from paxosblock.errors import InvalidRequestError
@@ -121,7 +121,7 @@ def arrow_batches(file: FileReader, split: Split) -> Iterator[pa.RecordBatch]:
             if split.holds((index + 0.5) / count * split.end):
                 yield reader.get_batch(index)
         return
-    prefix = b"" if split.is_first else schema_bytes(file.pread, split.begin, split.start)
+    prefix = b"" if split.is_first else opening(file.pread, split.begin, split.start)
     part = _Part(prefix, file, split.start, split.stop)
     source = pa.PythonFile(part, mode="r")
     while part.left:

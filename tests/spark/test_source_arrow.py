@@ -15,7 +15,7 @@ from paxosblock.client.spark.arrow_frames import (
     Place,
     last_place,
     messages,
-    schema_bytes,
+    opening,
 )
 from paxosblock.errors import InvalidRequestError
 
@@ -75,7 +75,7 @@ def test_every_part_between_two_places_is_read_alone(
     visible = min(visible, len(file.data))
     at, found = Place(0, 0), []
     while (end := last_place(file.pread, at, most, visible)) != at:
-        head = b"" if at.offset == at.stream else schema_bytes(file.pread, at.stream, at.offset)
+        head = b"" if at.offset == at.stream else opening(file.pread, at.stream, at.offset)
         found += rows(head + file.data[at.offset : end.offset])
         at = end
     whole = [each for each in messages(file.pread, 0, len(file.data)) if each.stop <= visible]
@@ -83,6 +83,32 @@ def test_every_part_between_two_places_is_read_alone(
     batches = sum(each.kind is Kind.BATCH for each in whole)
     expected = sum([count for batch in streams for count in batch][:batches])
     assert found == list(range(expected))
+
+
+@pytest.mark.parametrize("deltas", [False, True])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_part_has_the_dictionaries_that_its_batches_need(*, nested: bool, deltas: bool) -> None:
+    """Each batch has words of its own: they replace the dictionary, or are added to it."""
+    words = [f"word {number}" for number in range(12)]
+    out, options = io.BytesIO(), pa.ipc.IpcWriteOptions(emit_dictionary_deltas=deltas)
+    kind = pa.dictionary(pa.int32(), pa.string())
+    schema = pa.schema([("text", pa.list_(kind) if nested else kind)])
+    with pa.ipc.new_stream(out, schema, options=options) as writer:
+        for count in range(3, len(words) + 1, 3):
+            known = words[:count] if deltas else words[count - 3 : count]
+            last = pa.array(range(len(known) - 3, len(known)), pa.int32())
+            column = pa.DictionaryArray.from_arrays(last, pa.array(known))
+            if nested:
+                column = pa.ListArray.from_arrays([0, 1, 2, 3], column)
+            writer.write_batch(pa.record_batch([column], schema))
+    file, at = Bytes(out.getvalue()), Place(0, 0)
+    found: list[object] = []
+    while (end := last_place(file.pread, at, 1, len(file.data))) != at:
+        head = b"" if at.offset == at.stream else opening(file.pread, at.stream, at.offset)
+        part = pa.ipc.open_stream(head + file.data[at.offset : end.offset]).read_all()
+        found += part["text"].to_pylist()
+        at = end
+    assert found == ([[word] for word in words] if nested else words)
 
 
 def test_headers_near_each_other_are_fetched_together() -> None:
@@ -103,4 +129,4 @@ def test_a_stream_begins_with_its_schema() -> None:
     data = encoded([[1]])
     first = next(messages(Bytes(data).pread, 0, len(data)))
     with pytest.raises(InvalidRequestError, match="begins no Arrow stream"):
-        schema_bytes(Bytes(data).pread, first.stop, len(data))
+        opening(Bytes(data).pread, first.stop, len(data))
