@@ -12,7 +12,7 @@ FIRST_CHUNK = ChunkIndex(0)
 
 
 async def test_a_vote_that_comes_late_is_not_taken_for_one_for_other_bytes() -> None:
-    async with memory_cluster(1, vote_timeout_s=0.1) as (cluster, fs):
+    async with memory_cluster(1, vote_timeout_s=1.0) as (cluster, fs):
         view = await fs.add_block(replication=1)
         block, node = view.record.block, fs.datanode(view.members[0])
         cluster.nodes[0].votes_may_go.clear()

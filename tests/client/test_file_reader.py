@@ -201,7 +201,7 @@ async def test_a_silent_datanode_is_left_for_another_one() -> None:
 
 
 async def test_no_replica_at_all_is_an_error_that_can_be_tried_again() -> None:
-    async with stored(retry_for_s=0.2) as (cluster, fs), await fs.open("/a") as file:
+    async with stored(retry_for_s=1.0) as (cluster, fs), await fs.open("/a") as file:
         for node in cluster.nodes:
             await cluster.kill(node)
         with pytest.raises(UnavailableError, match="no replica"):
@@ -289,7 +289,7 @@ async def test_closing_the_client_ends_what_is_being_fetched() -> None:
 
 async def test_the_read_of_the_seed_needs_every_replica() -> None:
     """R1."""
-    async with memory_cluster(retry_for_s=0.2) as (cluster, fs), await fs.create("/a") as out:
+    async with memory_cluster(retry_for_s=1.0) as (cluster, fs), await fs.create("/a") as out:
         await out.write(b"hello")
         await out.hflush()
         await cluster.kill(cluster.nodes[0])

@@ -113,7 +113,7 @@ async def test_a_full_datanode_is_left_out_of_the_next_block() -> None:
 
 
 async def test_a_datanode_that_votes_late_is_left_behind() -> None:
-    async with memory_cluster(4, vote_timeout_s=0.2) as (cluster, fs):
+    async with memory_cluster(4, vote_timeout_s=1.0) as (cluster, fs):
         cluster.nodes[2].votes_may_go.clear()
         async with await fs.create("/a", chunk_size=1000) as out:
             await out.write(b"x" * 10_000)
@@ -204,7 +204,7 @@ async def test_two_of_three_datanodes_are_enough_to_go_on() -> None:
 
 
 async def test_a_file_whose_datanodes_are_gone_says_so_and_goes_on_when_they_are_back() -> None:
-    async with memory_cluster(3, retry_for_s=0.3) as (cluster, fs):
+    async with memory_cluster(3, retry_for_s=1.0) as (cluster, fs):
         async with await fs.create("/a") as out:
             await out.write(b"one")
             await out.hflush()

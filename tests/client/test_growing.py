@@ -268,9 +268,9 @@ def test_a_writer_in_the_middle_of_a_block_is_fenced_too(fs: Client) -> None:
 
 
 def test_a_directory_goes_when_its_time_is_over_but_not_under_its_writer(fs: Client) -> None:
-    assert fs.mkdirs("/short", ttl_s=0.5).expires_ms > 0
-    fs.mkdirs("/idle", ttl_s=0.5)
     with fs.create("/short/part") as out:
+        assert fs.mkdirs("/short", ttl_s=0.5).expires_ms > 0
+        fs.mkdirs("/idle", ttl_s=0.5)
         wait_until(lambda: not fs.exists("/idle"), what="the idle directory to go")
         out.write(b"still there")
         out.hflush()

@@ -167,7 +167,7 @@ async def test_what_a_failed_write_did_not_take_is_written_by_the_next_call() ->
             assert out.hflush().length == len(data)
         assert cluster.content("/a") == data
 
-    await using(work, retry_for_s=0.3)
+    await using(work, retry_for_s=1.0)
 
 
 async def test_a_close_tries_again_what_failed_before_it_was_called() -> None:
@@ -185,7 +185,7 @@ async def test_a_close_tries_again_what_failed_before_it_was_called() -> None:
                 node.faults.refuse_writes = None
         assert cluster.content("/a") == data
 
-    await using(work, retry_for_s=0.3)
+    await using(work, retry_for_s=1.0)
 
 
 def write_the_rest(out: FileWriter, data: bytes) -> None:
@@ -207,7 +207,7 @@ async def test_after_a_failed_write_tell_says_what_was_taken() -> None:
             write_the_rest(out, data)
         assert cluster.content("/a") == data
 
-    await using(work, retry_for_s=0.3)
+    await using(work, retry_for_s=1.0)
 
 
 def write_each(out: io.BufferedWriter[FileWriter], pieces: list[bytes]) -> None:
@@ -232,7 +232,7 @@ async def test_what_pythons_own_buffer_writes_again_after_an_error_is_in_the_fil
             write_each(out, pieces)
         assert cluster.content("/a") == data
 
-    await using(work, retry_for_s=0.3)
+    await using(work, retry_for_s=1.0)
 
 
 async def test_the_verbs_of_the_seed_write_and_finalize_a_block() -> None:
