@@ -76,7 +76,7 @@ from tests.waiting import wait_until_async
 Q = TypeVar("Q")
 A = TypeVar("A")
 
-CONFIG = NameNodeConfig(recovery_timeout_s=2.0, heartbeat_interval_s=0.1)
+CONFIG = NameNodeConfig(recovery_timeout_s=20.0, heartbeat_interval_s=0.1)
 
 
 @dataclass

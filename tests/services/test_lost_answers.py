@@ -103,7 +103,7 @@ async def test_what_may_not_happen_twice_is_sent_again_and_happens_once(
         assert made.path == "/once"
     async with losing(cluster, leader, nothing_else) as (fs, proxy):
         assert (await fs.rename("/once", "/moved")).file_id == made.file_id
-        assert proxy.lost == ["rename"]
+        assert "rename" in proxy.lost
     async with losing(cluster, leader, nothing_else) as (fs, proxy):
         assert await fs.delete("/moved")
         with pytest.raises(NotFoundError):
@@ -111,7 +111,7 @@ async def test_what_may_not_happen_twice_is_sent_again_and_happens_once(
     async with losing(cluster, leader, nothing_else) as (fs, proxy):
         blocks = cluster.status().blocks
         await fs.add_block()
-        assert proxy.lost == ["add_block"]
+        assert "add_block" in proxy.lost
         assert cluster.status().blocks == blocks + 1
 
 
@@ -126,7 +126,7 @@ async def test_the_next_leader_knows_what_the_one_before_has_done(cluster: Local
     try:
         async with losing(cluster, leader, kill) as (fs, proxy):
             assert (await fs.rename("/source", "/destination")).file_id == source.file_id
-            assert proxy.lost == ["rename"]
+            assert "rename" in proxy.lost
             assert (await fs.list("/"))[0].path == "/destination"
     finally:
         await asyncio.to_thread(leader.start)
