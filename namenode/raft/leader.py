@@ -33,11 +33,13 @@ class _Peer:
     """What the leader knows of a member beside raftos' next_index and match_index.
 
     `in_flight` holds, by sequence number, the last entry of each message that is not answered.
-    Refusals of messages up to `outdated` are old: next_index was moved back since.
+    Refusals of messages up to `outdated` are old: next_index was moved back since. `heard_at` is
+    when it answered last.
     """
 
     in_flight: dict[int, int] = field(default_factory=dict)
     outdated: int = 0
+    heard_at: float = float("-inf")
     transfer: _Transfer | None = None
     loading: bool = False
 
@@ -175,6 +177,8 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
         if self._alone:
             self._round_confirmed(self.request_id)
         for peer, progress in self._peers.items():
+            if self._away(progress):
+                progress.transfer = None
             self._resend_piece(peer, progress)
 
     def _replicate(self, peer: str) -> None:
@@ -230,6 +234,7 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
             return  # of an older term (L8), or raftos' refusal of one (L10)
         peer = self.state.get_sender_id(data["sender"])
         progress, log = self._peers[peer], self.log
+        progress.heard_at = self.loop.time()
         progress.in_flight.pop(data["sequence"], None)
         sent = log.next_index[peer]
         if data["success"]:
@@ -319,8 +324,12 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
         transfers = [each.transfer for each in self._peers.values() if each.transfer is not None]
         return min((each.index + 1 for each in transfers), default=self.log.last_log_index + 1)
 
+    def _away(self, progress: _Peer) -> bool:
+        silent_s: float = self.loop.time() - progress.heard_at
+        return silent_s >= self._options.away_after_s
+
     def _begin_transfer(self, peer: str, progress: _Peer) -> None:
-        if progress.transfer is None and not progress.loading:
+        if progress.transfer is None and not progress.loading and not self._away(progress):
             progress.loading = True
             self.state.load_snapshot(lambda index, data: self._loaded(peer, index, data))
 
@@ -359,6 +368,7 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
         transfer = self._peers[peer].transfer
         if transfer is None or data["term"] != self.storage.term:
             return
+        self._peers[peer].heard_at = self.loop.time()
         if data.get("index") != transfer.index:
             return
         if "match" in data:

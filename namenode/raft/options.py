@@ -20,6 +20,9 @@ class Options:
     are dropped from memory, of those that a snapshot covers. Its writer waits for
     `snapshot_pause_s` after each slice.
 
+    A member that answers nothing for `away_after_s` is away: its leader sends it no snapshot, and
+    keeps no entries that it would need after one.
+
     At most `append_window` messages are on their way to a member. While there is one, fewer than
     `append_full` entries wait for its answer and go together: a message costs more than an entry.
     """
@@ -28,6 +31,7 @@ class Options:
     election_min_s: float = 0.4
     election_max_s: float = 0.8
     commit_timeout_s: float = 10.0
+    away_after_s: float = 10.0
     append_entries_max: int = 4096
     append_bytes_max: int = 1 << 20
     append_window: int = 4

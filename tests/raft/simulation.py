@@ -60,6 +60,7 @@ def options_of(rng: random.Random) -> Options:
         election_min_s=low,
         election_max_s=low * rng.choice((1.05, 1.5, 3.0)),
         commit_timeout_s=rng.choice((0.5, 5.0)),
+        away_after_s=low,
         append_entries_max=rng.choice((1, 2, 1024)),
         append_window=rng.choice((1, 4)),
         append_full=rng.choice((1, 3)),

@@ -9,6 +9,7 @@ import pytest
 
 from paxosblock.errors import Outcome, OutcomeUnknownError, UnavailableError
 from paxosblock.namenode.kv.interface import Committed
+from paxosblock.namenode.raft.storage import Limits
 from tests.raft.rig import ELECTION_S, OPTIONS, Rig, entry, rig
 
 
@@ -351,6 +352,31 @@ def test_a_leader_counts_itself_only_when_its_own_disk_has_the_entry() -> None:
         assert not write.done()
         member.acknowledge("n2:1")
         assert write.done()
+
+
+def test_no_entries_are_kept_for_a_member_that_went_away_before_it_had_the_snapshot() -> None:
+    limits = Limits(snapshot_bytes=1, trailing_entries=0)
+    options = replace(OPTIONS, limits=limits, away_after_s=2.0)
+    with rig(options=options) as member:
+        log = member.node.log
+
+        def kept_while_n1_is_silent(beats: int) -> int:
+            for _ in range(beats):
+                member.commit()
+                member.run(options.heartbeat_s)
+                member.acknowledge("n2:1")
+            return log.last_log_index - log.base_index
+
+        member.become_candidate()
+        member.vote("n2:1")
+        assert kept_while_n1_is_silent(40) < 5
+        assert not member.sent("install_snapshot"), "it may have been away for years"
+        member.acknowledge("n1:1", last_log_index=0)
+        first = member.last("install_snapshot", "n1:1")
+        assert kept_while_n1_is_silent(10) > 5, "it may be slow"
+        assert kept_while_n1_is_silent(40) < 5, "it went away again"
+        member.acknowledge("n1:1", last_log_index=0)
+        assert member.last("install_snapshot", "n1:1")["index"] > first["index"]
 
 
 def test_a_follower_far_behind_gets_the_snapshot_in_pieces() -> None:

@@ -69,7 +69,7 @@ SEEN_BY_A_TEST: dict[Plant, Callable[[], None]] = {
 
 SEEN_BY_A_SEED: dict[Plant, int] = {
     faults.half_is_a_majority: 0,
-    faults.compaction_forgets_too_much: 20,
+    faults.compaction_forgets_too_much: 23,
     faults.followers_acknowledge_before_the_sync: 8,
     faults.followers_cut_without_a_conflict: 3,
     faults.checksums_are_not_checked: 3,
