@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NewType, Protocol
@@ -151,6 +151,20 @@ def publish(disk: Disk, path: Path, chunks: Iterable[bytes]) -> FileHandle:
             disk.remove(draft)
         raise
     return file
+
+
+def store(disk: Disk, path: Path, chunks: Iterable[bytes]) -> int:
+    """As `publish`, for a file that is complete with these bytes; return how many they are."""
+    size = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal size
+        for chunk in chunks:
+            size += len(chunk)
+            yield chunk
+
+    disk.close(publish(disk, path, counted()))
+    return size
 
 
 def remove_drafts(disk: Disk, folder: Path) -> None:

@@ -143,7 +143,7 @@ def _split(name: str, offset: int, body: memoryview) -> list[memoryview]:
 
 def _damaged(name: str, offset: int, why: str) -> CorruptionError:
     return CorruptionError(
-        f"{name}: damaged at offset {offset}: {why}; restore the folder from a copy",
+        f"{name}: damaged at offset {offset}: {why}",
         file=name,
         offset=offset,
     )

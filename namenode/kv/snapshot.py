@@ -18,7 +18,7 @@ from pathlib import Path
 from paxosblock.checksum import crc32c
 from paxosblock.errors import CorruptionError
 from paxosblock.namenode.kv.codec import Items, decode_items, encode_items
-from paxosblock.namenode.kv.disk import Disk, numbered, numbers, publish
+from paxosblock.namenode.kv.disk import Disk, numbered, numbers, store
 from paxosblock.namenode.kv.state import NOTHING, Snapshot
 
 _KIND = "snapshot"
@@ -63,16 +63,7 @@ def write_snapshot(disk: Disk, folder: Path, snapshot: Snapshot, pace: Pace) -> 
         The size of the file in bytes.
     """
     path = numbered(folder, _KIND, snapshot.revision)
-    size = 0
-
-    def counted() -> Iterator[bytes]:
-        nonlocal size
-        for chunk in pace.of(encode_snapshot(snapshot)):
-            size += len(chunk)
-            yield chunk
-
-    disk.close(publish(disk, path, counted()))
-    return size
+    return store(disk, path, pace.of(encode_snapshot(snapshot)))
 
 
 def load_snapshot(disk: Disk, folder: Path) -> Snapshot:
@@ -160,7 +151,7 @@ def _slices(snapshot: Snapshot) -> Iterator[Items]:
 
 def _damaged(name: str, offset: int) -> CorruptionError:
     return CorruptionError(
-        f"{name}: damaged at offset {offset}; restore the folder from a copy",
+        f"{name}: damaged at offset {offset}",
         file=name,
         offset=offset,
     )

@@ -7,7 +7,8 @@ folder/journal-<first index>    entries from that one on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,6 +97,15 @@ class Storage:
         return machine
 
 
+@contextmanager
+def advising(what_to_do: str) -> Iterator[None]:
+    """Let a report of damage end with what the operator should do."""
+    try:
+        yield
+    except CorruptionError as error:
+        raise CorruptionError(f"{error}; {what_to_do}", **error.details) from error
+
+
 def open_storage(disk: Disk, folder: Path, limits: Limits) -> Storage:
     """Lock and load the folder, or create it; `machine` of the result is what it held.
 
@@ -110,7 +120,8 @@ def open_storage(disk: Disk, folder: Path, limits: Limits) -> Storage:
     except BlockingIOError as error:
         raise ConfigError(f"{folder} is in use by another process") from error
     try:
-        return Storage(disk, folder, limits, lock)
+        with advising("restore the folder from a copy"):
+            return Storage(disk, folder, limits, lock)
     except BaseException:
         disk.close(lock)
         raise

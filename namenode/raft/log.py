@@ -20,6 +20,8 @@ from paxosblock.namenode.kv.disk import Disk, numbers
 from paxosblock.namenode.kv.journal import Journal, replay
 from paxosblock.namenode.raft.entry import Entry, Record, decode_record, encode_base, encode_entry
 
+_KIND = "journal"
+
 FLUSH_BYTES = 4 << 20
 """A sync takes no further record once it has reached this."""
 
@@ -227,6 +229,11 @@ class RaftLog:
         return batch
 
 
+def has_journal(disk: Disk, folder: Path) -> bool:
+    """Whether the folder has any segment; blocks."""
+    return bool(numbers(disk.names(folder), _KIND))
+
+
 def load_tail(
     disk: Disk, folder: Path, index: int, term: int, segment_bytes: int
 ) -> tuple[Tail, Journal]:
@@ -236,7 +243,7 @@ def load_tail(
         CorruptionError: a segment is damaged or missing.
         OSError: the disk refuses.
     """
-    firsts = numbers(disk.names(folder), "journal")
+    firsts = numbers(disk.names(folder), _KIND)
     tail = Tail(index, term)
     last = firsts[0] - 1 if firsts else 0
     for position, data in replay(disk, folder, last):

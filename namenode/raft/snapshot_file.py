@@ -18,7 +18,7 @@ import msgspec
 
 from paxosblock.checksum import crc32c
 from paxosblock.errors import CorruptionError
-from paxosblock.namenode.kv.disk import Disk, numbered, numbers, publish
+from paxosblock.namenode.kv.disk import Disk, numbered, numbers, store
 from paxosblock.namenode.kv.snapshot import Pace, decode_snapshot, encode_snapshot
 from paxosblock.namenode.raft.machine import EMPTY, MachineSnapshot, Remembered
 
@@ -45,13 +45,13 @@ def decode(name: str, data: bytes) -> MachineSnapshot:
     """
     header, begin = data[: _HEADER.size], _HEADER.size + _CRC.size
     if len(data) < begin or data[_HEADER.size : begin] != _CRC.pack(crc32c(header)):
-        raise CorruptionError(f"{name}: damaged at offset 0; restore the folder from a copy")
+        raise CorruptionError(f"{name}: damaged at offset 0")
     magic, index, term, length, checksum = _HEADER.unpack(header)
     requests = data[begin : begin + length]
     if magic != _MAGIC:
         raise CorruptionError(f"{name}: not a snapshot of this version")
     if len(requests) != length or crc32c(requests) != checksum:
-        raise CorruptionError(f"{name}: damaged at offset {begin}; restore the folder from a copy")
+        raise CorruptionError(f"{name}: damaged at offset {begin}")
     state = decode_snapshot(name, data[begin + length :])
     if state.revision != index:
         raise CorruptionError(f"{name}: its parts belong to entries {index} and {state.revision}")
@@ -60,21 +60,12 @@ def decode(name: str, data: bytes) -> MachineSnapshot:
 
 def write(disk: Disk, folder: Path, snapshot: MachineSnapshot, pace: Pace) -> int:
     """Write the snapshot durably; return its size in bytes."""
-    return store(disk, folder, snapshot.index, pace.of(encode(snapshot)))
+    return store(disk, numbered(folder, _KIND, snapshot.index), pace.of(encode(snapshot)))
 
 
-def store(disk: Disk, folder: Path, index: int, chunks: Iterator[bytes]) -> int:
-    """Write the bytes of a snapshot of entry `index` durably; return how many they are."""
-    size = 0
-
-    def counted() -> Iterator[bytes]:
-        nonlocal size
-        for chunk in chunks:
-            size += len(chunk)
-            yield chunk
-
-    disk.close(publish(disk, numbered(folder, _KIND, index), counted()))
-    return size
+def keep(disk: Disk, folder: Path, index: int, data: bytes) -> None:
+    """Write the snapshot of entry `index`, which came as bytes, durably."""
+    store(disk, numbered(folder, _KIND, index), [data])
 
 
 def read(disk: Disk, folder: Path, index: int) -> bytes:

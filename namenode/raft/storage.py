@@ -8,7 +8,6 @@ folder/journal-<position>       records of the log from that one on (log.py)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +15,13 @@ from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.namenode.kv.disk import Disk, FileHandle, remove_drafts
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.kv.snapshot import Pace, remove_older
+from paxosblock.namenode.kv.storage import advising
 from paxosblock.namenode.raft import snapshot_file
-from paxosblock.namenode.raft.log import Tail, load_tail
+from paxosblock.namenode.raft.log import Tail, has_journal, load_tail
 from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
 from paxosblock.namenode.raft.vote_file import VoteFile
+
+WHEN_DAMAGED = "replace the folder as RAFT.md says, never by an older copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,7 @@ class Opened:
         """
         snapshot = snapshot_file.decode("a received snapshot", data)
         machine = ReplicatedMachine(snapshot)
-
-        def pieces() -> Iterator[bytes]:
-            yield data
-
-        snapshot_file.store(self.disk, self.folder, snapshot.index, pieces())
+        snapshot_file.keep(self.disk, self.folder, snapshot.index, data)
         return snapshot, machine
 
     def remove_older_snapshots(self, index: int) -> None:
@@ -100,24 +98,34 @@ def open_folder(disk: Disk, folder: Path, segment_bytes: int) -> Opened:
     except BlockingIOError as error:
         raise ConfigError(f"{folder} is in use by another process") from error
     try:
-        remove_drafts(disk, folder)
-        votes = VoteFile(disk, folder)
-        snapshot = snapshot_file.load(disk, folder)
-        tail, journal = load_tail(disk, folder, snapshot.index, snapshot.term, segment_bytes)
-        _check_terms(folder, votes, tail)
-        remove_older(disk, folder, snapshot.index)
-        machine = ReplicatedMachine(snapshot)
-        return Opened(disk, folder, lock, votes, machine, snapshot.term, tail, journal)
+        with advising(WHEN_DAMAGED):
+            return _load(disk, folder, lock, segment_bytes)
     except BaseException:
         disk.close(lock)
         raise
+
+
+def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int) -> Opened:
+    remove_drafts(disk, folder)
+    votes = VoteFile(disk, folder)
+    _check_journal(disk, folder, votes)
+    snapshot = snapshot_file.load(disk, folder)
+    tail, journal = load_tail(disk, folder, snapshot.index, snapshot.term, segment_bytes)
+    _check_terms(folder, votes, tail)
+    remove_older(disk, folder, snapshot.index)
+    machine = ReplicatedMachine(snapshot)
+    return Opened(disk, folder, lock, votes, machine, snapshot.term, tail, journal)
+
+
+def _check_journal(disk: Disk, folder: Path, votes: VoteFile) -> None:
+    """A member has a journal before it hears of any term, and from then on."""
+    if votes.vote.term > 0 and not has_journal(disk, folder):
+        raise CorruptionError(f"{folder}: the journal is missing, and with it what was promised")
 
 
 def _check_terms(folder: Path, votes: VoteFile, tail: Tail) -> None:
     """The log cannot know a later term than the vote file, which was written first."""
     last = tail.term_at(tail.last_index) or 0
     if last > votes.vote.term:
-        raise CorruptionError(
-            f"{folder}: the log knows term {last}, the vote only {votes.vote.term}; "
-            "a vote may be lost: restore the folder from a copy, or empty it to join anew"
-        )
+        known = f"the log knows term {last}, the vote only {votes.vote.term}"
+        raise CorruptionError(f"{folder}: {known}: a vote may be lost")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from paxosblock.checksum import crc32c
 from paxosblock.errors import ConfigError, CorruptionError, StorageError
-from paxosblock.namenode.kv.disk import Disk, OsDisk, publish
+from paxosblock.namenode.kv.disk import Disk, OsDisk, store
 
 _MAGIC = b"PBKVOTE1"
 _HEAD = struct.Struct(">8sQH")
@@ -56,7 +56,7 @@ class VoteFile:
     def write(self, vote: Vote) -> None:
         """Return once `vote`, which follows the one before, is durable."""
         assert vote.follows(self.vote), f"{vote} after {self.vote} would be a second vote"
-        self._disk.close(publish(self._disk, self._path, [_encode(vote)]))
+        store(self._disk, self._path, [_encode(vote)])
         self.vote = vote
 
 
@@ -98,7 +98,7 @@ def _encode(vote: Vote) -> bytes:
 def _decode(path: Path, data: bytes) -> Vote:
     body, stored = data[: -_CRC.size], data[-_CRC.size :]
     if len(body) < _HEAD.size or stored != _CRC.pack(crc32c(body)):
-        raise CorruptionError(f"{path}: damaged; restore the folder from a copy", file=str(path))
+        raise CorruptionError(f"{path}: damaged", file=str(path))
     magic, term, length = _HEAD.unpack_from(body)
     candidate = body[_HEAD.size :]
     if magic != _MAGIC or len(candidate) != length:

@@ -112,8 +112,8 @@ def test_a_damaged_vote_stops_the_start(tmp_path: Path) -> None:
     data = bytearray(file.read_bytes())
     data[9] ^= 1
     file.write_bytes(data)
-    with pytest.raises(CorruptionError, match=rf"^{file}: damaged; restore"):
-        VoteFile(OsDisk(), tmp_path)
+    with pytest.raises(CorruptionError, match=rf"^{file}: damaged; replace .* never by an older"):
+        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
 
 
 def test_a_folder_is_open_once_at_a_time(tmp_path: Path) -> None:
@@ -300,6 +300,15 @@ async def test_a_missing_segment_stops_the_start(tmp_path: Path) -> None:
     assert len(segments) > 2
     segments[0].unlink()
     with pytest.raises(CorruptionError, match=r"entries 1 to \d+ are missing"):
+        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
+
+
+async def test_a_missing_journal_stops_the_start(tmp_path: Path) -> None:
+    async with opened_log(tmp_path) as work:
+        work.log.append(entry(1))
+    for segment in tmp_path.glob("journal-*"):
+        segment.unlink()
+    with pytest.raises(CorruptionError, match="the journal is missing"):
         open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
 
 
