@@ -325,8 +325,8 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
         return min((each.index + 1 for each in transfers), default=self.log.last_log_index + 1)
 
     def _away(self, progress: _Peer) -> bool:
-        silent_s: float = self.loop.time() - progress.heard_at
-        return silent_s >= self._options.away_after_s
+        away: bool = self.loop.time() - progress.heard_at >= self._options.away_after_s
+        return away
 
     def _begin_transfer(self, peer: str, progress: _Peer) -> None:
         if progress.transfer is None and not progress.loading and not self._away(progress):
