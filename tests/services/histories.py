@@ -17,8 +17,9 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -69,9 +70,14 @@ class History:
         self.operations[path].append(operation)
         self.counts[operation.kind if operation.answered is not None else "unknown"] += 1
 
-    def violations(self) -> list[str]:
-        """The paths whose history no order explains."""
-        return [path for path, each in self.operations.items() if not is_linearizable(each)]
+    def violations(self, folders: Iterable[str] = ("",)) -> list[str]:
+        """The paths (of all, or of some folders) whose history no order explains."""
+        below = tuple(f"{folder}/" for folder in folders)
+        return [
+            path
+            for path, each in self.operations.items()
+            if path.startswith(below) and not is_linearizable(each)
+        ]
 
 
 class Client:
@@ -213,6 +219,8 @@ class Client:
 
 
 Fault = Callable[["Campaign"], Awaitable[None]]
+Faults = Callable[["Campaign"], Fault | None]
+"""Tells the next one; None: it was the last."""
 
 
 class Campaign:
@@ -233,7 +241,12 @@ class Campaign:
         """Where clients work at present."""
         return f"/h/{self._round}"
 
-    async def run(self, faults: Callable[[], Fault | None]) -> History:
+    @property
+    def left(self) -> list[str]:
+        """The folders in which no call is under way any more: since then all made progress."""
+        return [f"/h/{number}" for number in range(1, self._round - 1)]
+
+    async def run(self, faults: Faults) -> History:
         """Let one fault after the other happen, until there is none."""
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
@@ -241,7 +254,7 @@ class Campaign:
             for client in self.clients:
                 tasks.create_task(client.run(lambda: self.folder, stop))
             try:
-                while (fault := faults()) is not None:
+                while (fault := faults(self)) is not None:
                     await self.progress()
                     self.faults[fault.__name__] += 1
                     await fault(self)
@@ -322,17 +335,23 @@ FAULTS: Final[tuple[Fault, ...]] = (
 )
 
 
-def in_turn(faults: Sequence[Fault]) -> Callable[[], Fault | None]:
+def in_turn(faults: Sequence[Fault]) -> Faults:
     """These faults, once each."""
     left = iter(faults)
-    return lambda: next(left, None)
+    return lambda _: next(left, None)
 
 
-def for_seconds(seconds: float, seed: int) -> Callable[[], Fault | None]:
+def until_noticed(fault: Fault, most: int) -> Faults:
+    """The same one until no order explains a history, so often at most."""
+    left = repeat(fault, most)
+    return lambda campaign: None if campaign.history.violations(campaign.left) else next(left, None)
+
+
+def for_seconds(seconds: float, seed: int) -> Faults:
     """Faults at random for so long from the first one on."""
     chosen, ends = random.Random(seed), list[float]()
 
-    def choose() -> Fault | None:
+    def choose(_: Campaign) -> Fault | None:
         ends.append(time.monotonic() + seconds)
         return chosen.choice(FAULTS) if time.monotonic() < ends[0] else None
 
@@ -341,7 +360,7 @@ def for_seconds(seconds: float, seed: int) -> Callable[[], Fault | None]:
 
 def run(
     seed: int,
-    faults: Callable[[], Fault | None],
+    faults: Faults,
     path: Path | None = None,
     kind: type[LocalCluster] = LocalCluster,
 ) -> Campaign:

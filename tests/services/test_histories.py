@@ -35,8 +35,8 @@ class PlantedCluster(LocalCluster):
 
 
 def test_namenodes_that_answer_from_old_states_are_noticed(tmp_path: Path) -> None:
-    faults = (histories.a_follower_is_killed,) * 2
-    campaign = histories.run(1, histories.in_turn(faults), tmp_path / "cluster", PlantedCluster)
+    faults = histories.until_noticed(histories.a_follower_is_killed, 12)
+    campaign = histories.run(1, faults, tmp_path / "cluster", PlantedCluster)
     assert campaign.history.violations()
 
 
