@@ -165,7 +165,7 @@ class AsyncDataNode:
         """Write(b, gs, c, data): propose one chunk to this DataNode alone, and return its vote.
 
         The chunk is acknowledged when every member has voted for the same bytes. A repeated write
-        of the same bytes gets the same vote (A7).
+        of the same bytes gets the same vote (D2).
 
         Raises:
             FencedError: a higher generation was promised.

@@ -1,7 +1,7 @@
 """Step 1, the shell: runs `protocol.write` for one block against its DataNodes.
 
 The members of a block get the same frame: its header is packed once, its payload goes by reference.
-A chunk that is not acknowledged yet is kept, so that it can be sent again with the same bytes (S3).
+A chunk that is not acknowledged yet is kept, so that it can be sent again with the same bytes (I2).
 """
 
 from __future__ import annotations

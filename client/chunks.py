@@ -12,7 +12,7 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The bytes of one chunk, never changed once it was made: a retry is byte-identical (S3).
+    """The bytes of one chunk, never changed once it was made: a retry is byte-identical (I2).
 
     `sync` asks for a vote only when the chunk is on stable storage.
     """

@@ -15,7 +15,7 @@ from paxosblock.protocol.types import BlockId, ReplicaState
 
 
 async def finalized_on_disk(session: Session, block: BlockId) -> None:
-    """Wait until a majority of the block's members finalized it: that implies a sync (2.8).
+    """Wait until a majority of the block's members finalized it: that implies a sync (D5).
 
     Raises:
         DeadlineError: they did not within the client's `retry_for`.

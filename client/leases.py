@@ -18,7 +18,7 @@ _logger = logging.getLogger(__name__)
 class LeaseKeeper:
     """Renews the leases of all open writers of a client in one call, every `interval_s`.
 
-    A client that dies stops renewing, and the NameNode closes its files (A11: only the progress of
+    A client that dies stops renewing, and the NameNode closes its files (K11: only the progress of
     a writer depends on its lease, never safety). The same goes for a writer object that was
     dropped without `close`: it is only referred to weakly here.
     """

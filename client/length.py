@@ -54,7 +54,7 @@ class Snapshot:
 
 
 async def snapshot(session: Session, path: str, consistency: Consistency) -> Snapshot:
-    """A linearizable look at a file (section 2.6): the records are read after the call began.
+    """A linearizable look at a file (K10, R2): the records are read after the call began.
 
     Raises:
         NotFoundError, IsDirectoryError: there is no file at `path`.

@@ -132,7 +132,7 @@ def _read_log(store: ReplicaStore, metadata: Metadata, files: ReplicaFiles) -> L
                 store.disk.truncate(handle, record_start(log, len(log)))
                 store.disk.sync(handle)
     except StorageError as error:
-        # An unreadable file is not an empty one (B6).
+        # An unreadable file is not an empty one: absence is never concluded from an error.
         return _dead(metadata.block, metadata.replica(ChunkLog()), files, str(error))
     replica = metadata.replica(log)
     if not corrupt:

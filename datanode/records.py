@@ -85,7 +85,7 @@ def scan(disk: Disk, file: FileHandle, metadata: Metadata, *, same_boot: bool) -
     """Read the whole file and tell which chunks the replica holds.
 
     Chunks below `base_length` must all be good: they were on stable storage. Those above count as
-    long as they are contiguous, good, and of the accepted generation (protocol.md 2.8).
+    long as they are contiguous, good, and of the accepted generation (PROTOCOL.md 5, Restart).
     """
     scanner = _Scanner(disk, file, metadata)
     fault = scanner.run()

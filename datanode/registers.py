@@ -170,7 +170,7 @@ class Registers:
             return Reason.CORRUPT
         if block.stepping:
             return Reason.FENCED
-        # H3: every DataNode checks the client's own checksum.
+        # Every DataNode checks the client's own checksum, so that the wrong one is never blamed.
         if crc32c(frame[HEADER_BYTES:]) != header.payload_crc:
             return Reason.CORRUPT
         return None
@@ -252,7 +252,7 @@ class Registers:
         volume = self._volumes.get(ask.storage)
         block = self._blocks.get(request.block)
         if volume is None or (block is not None and block.volume is not volume):
-            # B5: a storage that is not here is lost; nobody else answers in its name.
+            # A storage that is not here is lost; nobody else answers in its name (PROTOCOL.md 1).
             return Told.of(self.nack(request.block, ask.storage, generation_of(request)))
         volume.check()
         if isinstance(request, Read):
@@ -310,7 +310,7 @@ class Registers:
     # -- what goes wrong ------------------------------------------------------------------------
 
     def mark_corrupt(self, block: Block, reason: str) -> None:
-        """The replica's bytes are not what was voted for: it is dead from here on (B6)."""
+        """The replica's bytes are not what was voted for: it is dead from here on."""
         if not block.corrupt:
             block.corrupt = reason
             _log.error("replica is dead", extra=facts(block=block.id, reason=reason))
@@ -324,6 +324,6 @@ class Registers:
 
 
 def _must_wait(block: Block, vote: Vote, effect: Effect | None) -> bool:
-    """Whether the vote may only leave once its chunk is on stable storage (2.8)."""
+    """Whether the vote may only leave once its chunk is on stable storage (D2, W3)."""
     asked = isinstance(effect, SyncChunks) or (isinstance(effect, AppendChunk) and effect.sync)
     return asked and block.synced <= vote.index

@@ -1,8 +1,9 @@
 """Control requests at a DataNode: promise, recovery, finalization, creation, deletion.
 
 Each takes one blocking step in a thread of its volume, with no `await` between the check of a
-generation and its being durable (H1). While it is under way the block's writer is fenced. Chunks
-that a recovery or finalization needs are fetched before, and the request is checked again after.
+generation and its being durable (PROTOCOL.md 5). While it is under way the block's writer is
+fenced. Chunks that a recovery or finalization needs are fetched before, and the request is checked
+again after.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ _log = logging.getLogger(__name__)
 
 
 class Alarms:
-    """What somebody has to look at, by rule (I6, I7, I9 of protocol.md 2.10)."""
+    """What somebody has to look at, by rule (I6, I7, I9 of PROTOCOL.md)."""
 
     def __init__(self) -> None:
         """Start with none."""

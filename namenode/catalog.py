@@ -459,7 +459,7 @@ class Catalog:
         """
         view, certain = self._store.view(), False
         for _ in range(ATTEMPTS):
-            # From here to the commit nothing else runs: what was read is what is committed on (H1).
+            # From here to the commit nothing else runs: what was read is what is committed on.
             draft = Draft(view)
             try:
                 result = decide(draft)

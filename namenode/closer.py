@@ -1,7 +1,8 @@
 """Ends the writing of files: for their writers, for `take_over`, and when a lease is over.
 
 A file held by `RECOVERY_WRITER` is on its way to be closed. Whatever stops that (too few members
-answer, the NameNode restarts) leaves it exactly so, and the housekeeper tries again (H4, H5).
+answer, the NameNode restarts) leaves it exactly so, and the housekeeper tries again: no state
+is stuck.
 """
 
 from __future__ import annotations

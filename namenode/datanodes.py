@@ -71,7 +71,7 @@ class DataNodes:
 
         Raises:
             InvalidRequestError: one of its storages belongs to another live DataNode: a volume that
-                was copied must come back under a new id (F9).
+                was copied must come back under a new id (PROTOCOL.md 1).
         """
         for report in request.storages:
             self._check_home(request.node, report.storage, now_s)

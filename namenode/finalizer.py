@@ -102,7 +102,7 @@ class Finalizer:
         """The replica at `storage` is said to be damaged: have it replaced if it is.
 
         A DataNode that found damage on its disk takes Finalize for a full copy, and drops what it
-        has when it holds that, checked (B6). One that found none sends what is on its disk: then
+        has when it holds that, checked. One that found none sends what is on its disk: then
         whoever complains has bad memory or a bad line, and nothing is dropped on their word.
         """
         self._alarms.ring(f"damaged replica: {why}", block=record.block, storage=storage)

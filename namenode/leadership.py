@@ -3,7 +3,7 @@
 Whoever wins an election begins: it waits until everything committed before is applied, gives
 writers fresh leases and starts the loops. Whoever loses it ends: its loops and recoveries stop, and
 calls under way fail. None of this is needed for safety: what a deposed NameNode decided from an old
-view is refused when its log entry is applied (K5, K7, H1).
+view is refused when its log entry is applied (K5, K7).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a path is: absolute, normalised, HDFS's rules for names (interfaces.md)."""
+"""What a path is: absolute, normalised, with HDFS's rules for names."""
 
 from __future__ import annotations
 

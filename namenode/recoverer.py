@@ -1,7 +1,7 @@
 """FinalizeBlock(b), K11: ends a block by running `protocol.recovery` against its members.
 
 One recovery per block runs in this process; whoever asks meanwhile gets its result. A recovery
-allocates a generation of its own (K2), takes the first sufficient quorum (B7), and lets the catalog
+allocates a generation of its own (K2), takes the first sufficient quorum (P2), and lets the catalog
 decide (K5). Whatever goes wrong, the record is read again: decided by somebody else, it is adopted;
 otherwise a fresh generation tries again until the time is up. Chunks travel between DataNodes
 only.

@@ -51,7 +51,7 @@ FINE = Finding(Verdict.FINE)
 
 
 def judge(record: BlockRecord | None, ours: bool, summary: ReplicaSummary) -> Finding:
-    """Compare a reported replica with the block's record (protocol.md 3.3, I6, I7, I9).
+    """Compare a reported replica with the block's record (K12, I6, I7, I9).
 
     `ours` says whether this cluster ever allocated the block; it matters when `record` is None.
     """

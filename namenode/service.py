@@ -369,7 +369,7 @@ class Service:
             raise NotReadyError(f"{error}; this NameNode has just started") from error
 
     async def _check_may_seal(self, entry: BlockEntry, writer: WriterId) -> None:
-        """A11: safety does not depend on this, the writer's progress does."""
+        """K11: safety does not depend on this, the writer's progress does."""
         if entry.file == NO_FILE or entry.record.writer == writer:
             return
         holder = await self._node.catalog.holder(entry.file)

@@ -2,7 +2,7 @@
 
 The store is a log of transactions and the map that comes out when they are applied in order. A
 transaction names what it expects to find; whether it finds it is decided when its log entry is
-*applied*, never from memory when it is submitted (protocol.md 2.1, defect H1 of testing.md). So a
+*applied*, never from memory when it is submitted (PROTOCOL.md 3, K). So a
 compare-and-set holds even if the member that submitted it has been deposed meanwhile.
 """
 

@@ -2,7 +2,7 @@
 
 `store.py` is the `KeyValueStore` that the rest of the NameNode sees. RAFT.md beside this file
 tells how the parts work together, AUDIT.md which class mends which defect of raftos. Only
-`hard_state.py`, `roles.py`, `leader.py` and `node.py` import raftos.
+`contract.py`, `roles.py`, `leader.py` and `node.py` import raftos.
 """
 
 from __future__ import annotations

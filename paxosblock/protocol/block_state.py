@@ -1,4 +1,4 @@
-"""HDFS's names for a block's record, as one table (PROTOCOL.md 3.2)."""
+"""HDFS's names for a block's record, as one table (PROTOCOL.md 7)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paxosblock.protocol.types import BlockState
 
 
 class HdfsBlockState(enum.Enum):
-    """Block states of seed 000, section 2.3."""
+    """HDFS's block states (HDFS-265, *Append/Hflush/Read Design*, section 2.3)."""
 
     UNDER_CONSTRUCTION = "under_construction"
     UNDER_RECOVERY = "under_recovery"

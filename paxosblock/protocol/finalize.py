@@ -1,6 +1,6 @@
 """Step 4 of a chunk's way: the block's length is decided once.
 
-Each function is one compare-and-set on the block's record in the KV (PROTOCOL.md 2.3): it gets
+Each function is one compare-and-set on the block's record in the KV (PROTOCOL.md 3, K): it gets
 the record as it is when the change is applied and returns the next one, or a `Refused`. Nobody
 changes a record any other way.
 """
@@ -26,7 +26,7 @@ from paxosblock.protocol.types import (
 
 @dataclass(frozen=True, slots=True)
 class BlockRecord:
-    """The KV's record of one block (PROTOCOL.md 2.1).
+    """The KV's record of one block (PROTOCOL.md 1 and 3, K).
 
     `generation` is the highest allocated so far; `members` are the storages of the epoch
     `writer_generation`; `length` (chunks) and `size_bytes` hold once FINALIZED; `base_length` is
@@ -145,7 +145,7 @@ def allocate_append(record: BlockRecord) -> BlockRecord | Refused:
 def finalize_by_recovery(
     record: BlockRecord, base: Generation, generation: Generation, length: int, size_bytes: int
 ) -> BlockRecord | Refused:
-    """K5: the SEAL of `generation` has its quorum. Only the latest generation may decide [M17]."""
+    """K5: the SEAL of `generation` has its quorum. Only the latest generation may decide."""
     if record.finalized:
         return Refused(Why.FINALIZED, record)
     if record.state is not BlockState.UNDER_RECOVERY or record.writer_generation != base:
@@ -160,8 +160,8 @@ def finalize_by_writer(
 ) -> BlockRecord | Refused:
     """K6: the writer closes with all members holding exactly `length` chunks.
 
-    It wins over recoveries that were only allocated: each of them would propose the same length
-    (A5). A repeated request finds the same record and succeeds again.
+    It wins over recoveries that were only allocated: each of them would propose the same
+    length. A repeated request finds the same record and succeeds again.
     """
     if record.writer != writer or record.writer_generation != generation:
         return Refused(Why.FINALIZED if record.finalized else Why.NOT_WRITER, record)
@@ -178,7 +178,7 @@ def install_rebuild(
     members: tuple[StorageId, ...],
     length: int,
 ) -> BlockRecord | Refused:
-    """K7 for a REBUILD: all of `members` accepted the log, the writer gets the generation [M12]."""
+    """K7 for a REBUILD: all of `members` accepted the log, the writer gets the generation."""
     if record.finalized:
         return Refused(Why.FINALIZED, record)
     current = (

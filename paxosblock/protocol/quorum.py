@@ -1,4 +1,4 @@
-"""The only place that counts (PROTOCOL.md section 2.11).
+"""The only place that counts (PROTOCOL.md 4).
 
 A writer generation needs ALL members, so a recovery must meet only every write quorum (any one
 member) and every quorum of an R2 read: recovery_quorum(n) + read_quorum(n) > n.

@@ -65,7 +65,7 @@ def all_replica_read(record: BlockRecord) -> QuorumRead:
 
 
 def is_good(reply: ReadReply, writer_generation: Generation) -> bool:
-    """R2: MaxGS == accepted == wgs and not weak [M05, M07, M29, M30]."""
+    """R2: MaxGS == accepted == wgs, being written, and not weak."""
     return (
         reply.max_generation == reply.accepted_generation == writer_generation
         and not reply.weak
@@ -153,7 +153,7 @@ def unfinalized_version(read: QuorumRead) -> Version:
 
 
 def holds(version: Version, reply: ReadReply) -> bool:
-    """Whether a replica in this state serves the chunks of `version` ("bytes" and R-fin in 2.6).
+    """Whether a replica in this state serves the chunks of `version` (R-fin, bytes below a length).
 
     Finalized: it is exactly this version; or extends it while an append is being set up; or (the
     block is committed, nobody was told yet) it is a strong replica of the epoch with enough chunks.

@@ -59,7 +59,7 @@ class Choice:
 class Proposer:
     """One recovery attempt. `members` is the config of `base`; `targets` get the chosen log.
 
-    `forced` is an operator's word that no further member will ever answer (section 2.9).
+    `forced` is an operator's word that no further member will ever answer (P2).
     """
 
     block: BlockId
@@ -192,7 +192,7 @@ def on_last_vote(proposer: Proposer, reply: LastVote) -> Proposer:
 
 
 def acceptable(proposer: Proposer) -> bool:
-    """P2, section 2.9: a quorum that proves absence as well as presence.
+    """P2: a quorum that proves absence as well as presence.
 
     Weak answers count for the promise and for what they hold, never for what they lack; so one
     strong answer is needed, unless a later generation already decided or nobody is left to ask.

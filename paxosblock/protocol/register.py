@@ -58,7 +58,7 @@ from paxosblock.protocol.values import made_often
 @made_often
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """The registers of one block at one storage (PROTOCOL.md 2.1).
+    """The registers of one block at one storage (PROTOCOL.md 1).
 
     `accepted_generation` is the vote for every chunk of `log` at once: accepting a recovery's log
     votes for all of it. `base_length` chunks were on stable storage when it was accepted.
@@ -156,7 +156,7 @@ def wanted(storage: StorageId, replica: Replica | None, request: RecoveryWrite |
 
 
 def restarted(replica: Replica, *, same_boot: bool) -> Replica:
-    """D8, section 2.9: the replica as it is loaded when its process starts again.
+    """D8: the replica as it is loaded when its process starts again.
 
     An rbw replica becomes rwr. It is weak when the machine itself crashed (`same_boot` is False)
     and votes of its generation were not on stable storage before they were sent.

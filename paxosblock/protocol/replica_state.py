@@ -1,4 +1,4 @@
-"""HDFS's names for what a replica's registers say, as one table (PROTOCOL.md 3.1)."""
+"""HDFS's names for what a replica's registers say, as one table (PROTOCOL.md 7)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paxosblock.protocol.types import ReplicaState
 
 
 class HdfsReplicaState(enum.Enum):
-    """Replica states of seed 000, section 2.2."""
+    """HDFS's replica states (HDFS-265, *Append/Hflush/Read Design*, section 2.2)."""
 
     TEMPORARY = "temporary"
     """Being copied here; answers nothing, removed at restart."""

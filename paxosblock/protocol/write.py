@@ -137,7 +137,7 @@ def _counted(writer: Writer, sent: int, voted: tuple[int, ...], synced: tuple[in
 def write_message(
     writer: Writer, index: int, size_bytes: int, crc: int, *, sync: bool = False
 ) -> Write:
-    """The Write of chunk `index`, to send or (A7, W5) to send again with the same bytes."""
+    """The Write of chunk `index`, to send or (D2, W5) to send again with the same bytes."""
     return Write(
         block=writer.block,
         generation=writer.generation,

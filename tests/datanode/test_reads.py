@@ -291,7 +291,7 @@ async def test_a_dead_replica_can_be_deleted(tmp_path: Path) -> None:
 async def test_a_block_file_that_vanished_is_corruption_and_not_an_empty_replica(
     tmp_path: Path,
 ) -> None:
-    """B6: absence is never concluded from an error."""
+    """Absence is never concluded from an error."""
     async with running(tmp_path) as node:
         await node.create()
         await node.write(1)

@@ -136,7 +136,7 @@ async def test_a_storage_keeps_its_id_for_ever(tmp_path: Path) -> None:
 
 
 async def test_an_emptied_folder_comes_back_as_another_storage(tmp_path: Path) -> None:
-    """B5: what lost its data does not answer under the name of what had it."""
+    """What lost its data does not answer under the name of what had it."""
     async with running(tmp_path / "volume") as node:
         await node.create()
         before = node.storage

@@ -2,7 +2,7 @@
 
 A scenario runs the real registers on a recording disk. Then, for each point of its journal and each
 state the disk may be in there, the volume is loaded under another boot id, and what comes back is
-compared with what had been promised and voted at that point (protocol.md 2.8, testing.md rung 5).
+compared with what had been promised and voted at that point (PROTOCOL.md 5).
 """
 
 from __future__ import annotations

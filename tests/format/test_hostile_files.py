@@ -125,7 +125,7 @@ def test_a_flipped_bit_after_a_power_cut_is_never_part_of_the_log(
 
 
 def test_a_chunk_that_was_on_disk_everywhere_cannot_be_a_torn_write() -> None:
-    """B6: chunk 1 is bad, chunk 5 is there; it was sent when all had chunk 1 on disk."""
+    """Chunk 1 is bad, chunk 5 is there; that was sent when all had chunk 1 on disk."""
     meta = describe(rbw(base=0), BOOT, 0).encode()
     damaged = flipped(RECORDS, (len(frame(0)[1]) + HEADER_BYTES + 3) * 8)
     assert load_one("rbw", damaged, meta, boot="boot-2").corrupt

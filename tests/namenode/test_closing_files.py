@@ -1,4 +1,4 @@
-"""How the writing of a file ends: close, take-over, expired leases. No state is stuck (H4, H5)."""
+"""How the writing of a file ends: close, take-over, expired leases. No state is stuck."""
 
 from __future__ import annotations
 

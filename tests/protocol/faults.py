@@ -47,21 +47,21 @@ def _choice(replies: list[Any]) -> Choice:
 
 
 def longest_log_first(proposer: Proposer) -> Choice:
-    """F1: the highest chunk wins over the highest generation."""
+    """P2 the other way round: the highest chunk wins over the highest generation."""
     return _choice(
         sorted(proposer.replies, key=lambda r: (r.length, r.accepted_generation), reverse=True)
     )
 
 
 def shortest_log(proposer: Proposer) -> Choice:
-    """HDFS's MIN [M09]."""
+    """HDFS's rule: the shortest log of all wins."""
     highest = max(r.accepted_generation for r in proposer.replies)
     voters = [r for r in proposer.replies if r.accepted_generation == highest]
     return _choice(sorted(voters, key=lambda r: r.length))
 
 
 def any_quorum_is_acceptable(proposer: Proposer) -> bool:
-    """Weak answers are believed when they say that nothing was there [M24]."""
+    """Weak answers are believed when they say that nothing was there."""
     return len(proposer.replies) >= 2
 
 
@@ -102,7 +102,7 @@ _restarted = register.restarted
 
 
 def keep_what_is_beyond(storage: Any, replica: Any, request: Any, supplied: Any) -> Step:
-    """F6: accepting a shorter log does not cut the longer one."""
+    """D4 without the cut: accepting a shorter log leaves the longer one."""
     step = _recovery_write(storage, replica, request, supplied)
     if step.replica is None or step.effect is None or replica is None:
         return step
@@ -112,13 +112,13 @@ def keep_what_is_beyond(storage: Any, replica: Any, request: Any, supplied: Any)
 
 
 def promise_nothing(storage: Any, replica: Any, request: Any) -> Step:
-    """F9: LastVote leaves, but the promise is not kept [M22]."""
+    """D3: LastVote leaves, but the promise is not kept."""
     step = _next_gs(storage, replica, request)
     return step if replica is None else Step(replica, step.reply)
 
 
 def finalize_always(storage: Any, replica: Any, request: Any, supplied: Any) -> Step:
-    """D5 without fgs >= MaxGS [M15]."""
+    """D5 without fgs >= MaxGS."""
     if replica is not None and request.finalized_generation < replica.max_generation:
         lowered = replace(
             replica,
@@ -132,7 +132,7 @@ def finalize_always(storage: Any, replica: Any, request: Any, supplied: Any) -> 
 
 
 def read_without_sync(storage: Any, replica: Any, request: Any) -> Step:
-    """A quorum read counts what a power cut may still take [M26]."""
+    """A quorum read counts what a power cut may still take."""
     return replace(_read(storage, replica, request), effect=None)
 
 
@@ -146,22 +146,22 @@ def write_through_a_promise(replica: Replica, generation: Generation) -> bool:
 
 
 def never_weak(replica: Replica, *, same_boot: bool) -> Replica:
-    """A power cut is forgotten [M23]."""
+    """A power cut is forgotten."""
     return replace(_restarted(replica, same_boot=same_boot), weak=False)
 
 
 def count_every_answer(reply: ReadReply, writer_generation: Generation) -> bool:
-    """R2 as stated: only the length counts [M05, M07]."""
+    """R2 by the length alone, whatever was promised or accepted since."""
     return reply.accepted_generation >= writer_generation and not reply.weak
 
 
 def count_weak_answers(reply: ReadReply, writer_generation: Generation) -> bool:
-    """A replica that may have lost votes is counted [M29]."""
+    """A replica that may have lost votes is counted."""
     return reply.max_generation == reply.accepted_generation == writer_generation
 
 
 def return_the_minimum(reading: QuorumRead) -> QuorumRead:
-    """R1 as the seed has it, mixed with R2 [M08]."""
+    """R1 as the seed has it, mixed with R2."""
     if reading.quorum == len(reading.members) == len(reading.answers):
         goal = min(length for _, length, _ in reading.answers)
         return replace(reading, goal=goal, progress=Progress.DONE)
@@ -179,7 +179,7 @@ def return_the_first_maximum(reading: QuorumRead) -> QuorumRead:
 def seal_although_overtaken(
     record: BlockRecord, base: Generation, generation: Generation, length: int, size_bytes: int
 ) -> BlockRecord | Refused:
-    """K5 without gs == g [M17]."""
+    """K5 without gs == g."""
     del generation
     if record.finalized or record.writer_generation != base:
         return Refused(Why.FINALIZED, record)
@@ -189,7 +189,7 @@ def seal_although_overtaken(
 def install_although_sealed(
     record: BlockRecord, base: Generation, generation: Generation, members: Any, length: int
 ) -> BlockRecord | Refused:
-    """K7 without gs == g and without looking at the state [M12]."""
+    """K7 without gs == g and without looking at the state."""
     if record.finalized or record.writer_generation != base:
         return Refused(Why.FINALIZED, record)
     return replace(record, writer_generation=generation, members=members, base_length=length)
@@ -208,7 +208,7 @@ def close_for_any_epoch(
 def seal_with_the_same_generation(
     record: BlockRecord, *, forced: bool = False
 ) -> BlockRecord | Refused:
-    """F3: a generation is handed out twice."""
+    """K2: a generation is handed out twice."""
     del forced
     if record.finalized:
         return Refused(Why.FINALIZED, record)
@@ -218,19 +218,19 @@ def seal_with_the_same_generation(
 
 
 def acknowledge_by_majority(writer: Writer, vote: Vote) -> Writer:
-    """F4: a quorum of votes instead of all."""
+    """W3: a quorum of votes instead of all."""
     after = _on_vote(writer, vote)
     return replace(after, acknowledged=max(after.acknowledged, sorted(after.voted)[1]))
 
 
 def recover_from_one(member_count: int) -> int:
-    """qr = 1 with majority reads [M18]."""
+    """A recovery quorum of 1 beside majority reads."""
     del member_count
     return 1
 
 
 closes_in_flight = property(lambda writer: writer.state is WriterState.OPEN)
-"""W6 without acked == sent [M19]."""
+"""W6 without acknowledged == sent."""
 
 
 def _seals(count: int, *reads: str, chunks: int = 1) -> Config:

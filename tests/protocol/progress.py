@@ -1,4 +1,4 @@
-"""No state is stuck: left alone, every sufficient set of members can end the block (H4).
+"""No state is stuck: left alone, every sufficient set of members can end the block.
 
 Each check runs a whole fresh recovery, with the shipped code, from the state at hand, in every
 quorum that may have to do it alone; its result must hold everything acknowledged and read.

@@ -46,7 +46,7 @@ def test_k2_a_seal_gets_a_fresh_generation_and_marks_the_record() -> None:
 
 
 def test_k2_a_finalized_block_is_not_sealed_again() -> None:
-    """A4: FinalizeBlock(b) answers the recorded length."""
+    """K11: FinalizeBlock(b) answers the recorded length."""
     assert why(finalize.allocate_seal(done())) is Why.FINALIZED
 
 
@@ -71,12 +71,12 @@ def test_k5_the_latest_seal_decides_the_length_under_a_fresh_generation() -> Non
 
 
 def test_k5_an_overtaken_seal_gives_way() -> None:
-    """M17."""
+    """The later one may have chosen another length, and its RecoveryWrite cuts what is beyond."""
     assert why(finalize.finalize_by_recovery(recovering(2), gs(0), gs(1), 1, 1)) is Why.NEWER
 
 
 def test_k5_a_seal_of_another_config_is_refused() -> None:
-    """M12."""
+    """It could plant its log in a node that both configs share."""
     moved = replace(recovering(2), writer_generation=gs(1))
     assert why(finalize.finalize_by_recovery(moved, gs(0), gs(2), 1, 1)) is Why.NEWER
 
@@ -88,7 +88,7 @@ def test_k5_the_loser_adopts_the_recorded_length() -> None:
 
 
 def test_k6_the_writer_closes_also_while_a_recovery_is_under_way() -> None:
-    """A5."""
+    """All members hold exactly these chunks: each recovery would propose the same length."""
     ended = applied(finalize.finalize_by_writer(recovering(3), WRITER, gs(0), 2, size(2)))
     assert (ended.state, ended.finalized_generation, ended.length) == (FINALIZED, 4, 2)
 
@@ -113,7 +113,7 @@ def test_k7_a_rebuild_installs_its_members_and_starts_an_epoch() -> None:
 
 
 def test_k7_a_rebuild_that_was_overtaken_or_sealed_is_refused() -> None:
-    """M12."""
+    """A seal of the old config could plant its log in a node that both configs share."""
     overtaken = record(generation=gs(2))
     sealed = replace(recovering(1))
     assert why(finalize.install_rebuild(overtaken, gs(0), gs(1), ABC, 1)) is Why.NEWER
@@ -158,7 +158,7 @@ def test_k11_whoever_asks_for_the_end_of_a_finalized_block_is_told_its_length() 
 
 
 def test_k11_of_two_recoveries_the_loser_finds_what_the_winner_recorded() -> None:
-    """F1: two recoveries of one block answer with one length, whatever each of them chose."""
+    """K5: two recoveries of one block answer with one length, whatever each of them chose."""
     first = applied(finalize.allocate_seal(record()))
     both = applied(finalize.allocate_seal(first))
     ended = applied(finalize.finalize_by_recovery(both, gs(0), both.generation, 1, size(1)))

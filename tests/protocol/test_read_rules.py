@@ -59,7 +59,7 @@ def test_r2_does_not_chase_a_writer_that_goes_on() -> None:
         {"weak": True},
         {"state": ReplicaState.FINALIZED},
     ],
-    ids=["promised [M30]", "recovered [M07]", "weak [M29]", "finalized"],
+    ids=["promised", "recovered", "weak", "finalized"],
 )
 def test_r2_counts_only_replicas_in_the_writers_generation(changes: dict[str, Any]) -> None:
     bad = read_reply(A, 1, **changes)
@@ -77,7 +77,7 @@ def test_r2_goes_on_without_one_bad_member_and_starts_over_without_two() -> None
 
 
 def test_k10_a_record_from_before_a_rebuild_does_not_do() -> None:
-    """M30: the old members have promised the new generation, so the record is read again."""
+    """The old members have promised the new generation, so the record is read again."""
     promised = {"max_generation": gs(1), "accepted_generation": gs(1), "epoch": gs(1)}
     reading = asked(
         read.quorum_read(record()), read_reply(A, 2, **promised), read_reply(B, 2, **promised)
@@ -101,7 +101,7 @@ def test_r2_strangers_do_not_count() -> None:
 
 
 def test_r1_needs_the_same_answer_of_all_and_never_returns_the_minimum() -> None:
-    """M08."""
+    """The minimum may be less than an R2 read has returned before."""
     reading = asked(read.all_replica_read(record()), *(read_reply(m, 1) for m in (A, B)))
     unequal = asked(reading, read_reply(C, 0))
     assert (unequal.progress, unequal.goal) == (Progress.WAITING, 1)
@@ -129,7 +129,7 @@ def test_r_fin_an_exact_replica_of_the_recorded_version_serves() -> None:
 
 
 def test_r_fin_a_straggler_of_another_version_with_the_right_length_does_not_serve() -> None:
-    """F8."""
+    """After a truncate and an append the same length may mean other chunks."""
     straggler = read_reply(A, 2, accepted_generation=gs(2), finalized_length=2, **FINALIZED)
     later = done_record(generation=gs(5), finalized_generation=gs(5), writer_generation=gs(4))
     assert not read.serves_finalized(later, straggler)

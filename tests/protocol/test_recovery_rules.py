@@ -1,4 +1,4 @@
-"""P1-P7 and section 2.9: a recovery generation, rule by rule."""
+"""P1-P7: a recovery generation, rule by rule."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_p2_a_quorum_of_answers_chooses_the_longest_log_of_the_highest_generatio
 
 
 def test_p2_a_later_generation_beats_a_longer_log() -> None:
-    """F1: the length is decided too, not only the chunks."""
+    """The length is decided too, not only the chunks."""
     recovered = last_vote(B, 0, accepted_generation=gs(1), generation=2)
     proposer = replace(sealing(), generation=gs(2))
     proposer = after(proposer, last_vote(A, 1, generation=2), recovered)
@@ -80,7 +80,7 @@ def test_p2_one_member_counts_once_and_strangers_never() -> None:
 
 
 def test_p2_a_quorum_of_weak_answers_waits_for_a_strong_one() -> None:
-    """M24: absence on a machine that lost votes proves nothing."""
+    """Absence on a machine that lost votes proves nothing."""
     proposer = after(sealing(), last_vote(A, 0, weak=True), last_vote(B, 0, weak=True))
     assert proposer.phase is Phase.PROMISING
     assert after(proposer, last_vote(C, 1)).phase is Phase.WRITING

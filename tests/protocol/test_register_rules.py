@@ -196,7 +196,7 @@ def test_d4_what_is_beyond_the_chosen_log_is_cut() -> None:
 
 
 def test_d4_a_member_without_the_promise_may_still_vote() -> None:
-    """A2: the member missed NextGS."""
+    """It missed NextGS; the generation is the only one that counts."""
     assert isinstance(answer(A, replica(1), recovery_write(1)).reply, RecoveryVote)
 
 
@@ -224,7 +224,7 @@ def test_d4_a_non_member_never_keeps_its_own_log() -> None:
 
 
 def test_d4_a_member_of_an_older_epoch_takes_a_full_copy() -> None:
-    """M16: its log may end with chunks that the epoch's own recovery dropped."""
+    """Its log may end with chunks that the epoch's own recovery dropped."""
     request = recovery_write(2, 5, base=gs(3), epoch=gs(3))
     assert wanted(A, replica(2), request) == range(2)
 
@@ -291,7 +291,7 @@ def test_d5_a_short_replica_becomes_whole_with_what_a_holder_supplies() -> None:
 
 
 def test_d5_a_finalization_older_than_the_promise_is_stale() -> None:
-    """M15."""
+    """A later generation may be opening the block again: its votes would be lost."""
     held = replica(1, max_generation=gs(3))
     assert reason(answer(A, held, finalize_of(1, 2)).reply) is Reason.STALE
 
@@ -326,7 +326,7 @@ def test_d6_a_read_tells_the_registers_and_that_a_restarted_replica_does_not_cou
 
 
 def test_d6_a_synced_read_makes_durable_what_it_tells() -> None:
-    """M26."""
+    """A power cut may take what was only handed to the system, and a reader has seen it."""
     memory = replica(2, durability=MEMORY)
     assert answer(A, memory, Read(BLOCK, sync=True)).effect == SyncChunks()
     assert answer(A, memory, Read(BLOCK)).effect is None
@@ -352,7 +352,7 @@ def test_d8_a_machine_crash_makes_only_memory_replicas_weak() -> None:
 
 
 def test_d8_a_second_restart_does_not_make_a_weak_replica_strong() -> None:
-    """M23."""
+    """What the first crash lost does not come back with the second start."""
     once = restarted(replica(1, durability=MEMORY), same_boot=False)
     assert restarted(once, same_boot=True).weak
 

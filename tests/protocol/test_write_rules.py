@@ -59,7 +59,7 @@ def test_w2_a_write_carries_the_acknowledged_count() -> None:
 
 
 def test_w3_a_chunk_is_acknowledged_by_all_members_and_not_by_a_majority() -> None:
-    """F4."""
+    """The quorums of PROTOCOL.md 4 are those of writes that need all."""
     writer = voted(sent(opened()), 0, A, B)
     assert writer.acknowledged == 0
     assert voted(writer, 0, C).acknowledged == 1
@@ -126,7 +126,7 @@ def test_w5_an_appender_starts_where_its_grant_says() -> None:
 
 
 def test_w6_a_chunk_in_flight_forbids_to_close() -> None:
-    """M19."""
+    """An R2 read may have returned that chunk, and closing would drop it."""
     assert not sent(opened()).can_close
     with pytest.raises(InvariantError, match="W6"):
         write.close(sent(opened()))
