@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from paxosblock.client.spark.brief import brief
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
         DataSourceArrowWriter,
@@ -33,6 +35,7 @@ class PaxosBlockDataSource(DataSource):
         """What users give to `format`."""
         return "paxosblock"
 
+    @brief
     def schema(self) -> StructType:
         """The schema of the files at `path`, when the user names none; for both kinds of read."""
         from paxosblock.client.spark.options import Use
@@ -40,6 +43,7 @@ class PaxosBlockDataSource(DataSource):
 
         return infer_schema(self._options(Use.READS))
 
+    @brief
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
         from paxosblock.client.spark.options import Use
@@ -47,6 +51,7 @@ class PaxosBlockDataSource(DataSource):
 
         return make_reader(schema, self._options(Use.READ))
 
+    @brief
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For `spark.readStream`."""
         from paxosblock.client.spark.options import Use
@@ -54,6 +59,7 @@ class PaxosBlockDataSource(DataSource):
 
         return make_stream_reader(schema, self._options(Use.STREAM_READ))
 
+    @brief
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """For `df.write`."""
         from paxosblock.client.spark.options import Use
@@ -61,6 +67,7 @@ class PaxosBlockDataSource(DataSource):
 
         return make_writer(schema, self._options(Use.WRITE), overwrite=overwrite)
 
+    @brief
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """For `df.writeStream`."""
         from paxosblock.client.spark.options import Use

@@ -27,6 +27,7 @@ from paxosblock.client.spark.attempts import (
     first_rows,
     write_file,
 )
+from paxosblock.client.spark.brief import brief
 from paxosblock.client.spark.formats_write import check_schema
 from paxosblock.client.spark.options import Options
 from paxosblock.client.spark.publish import add_files, replace_files
@@ -84,6 +85,7 @@ class BatchWriter(DataSourceArrowWriter):
         """The name of the job's transaction, as `transaction_status` takes it."""
         return f"spark/{self.job}"
 
+    @brief
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """In a task: its rows as one file. Raises as `write_file`."""
         return self.write_as(Attempt.current(), iterator)
@@ -106,6 +108,7 @@ class BatchWriter(DataSourceArrowWriter):
             )
         return Written(attempt.partition, (file,))
 
+    @brief
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: publish all files at once.
 
@@ -133,6 +136,7 @@ class BatchWriter(DataSourceArrowWriter):
             path,
         )
 
+    @brief
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: drop the attempts' files, and fence those that are still at it.
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from paxosblock.client.spark.brief import brief
 from paxosblock.client.spark.columnar_read import Keeps
 from paxosblock.client.spark.formats_read import (
     BINARY_SCHEMA,
@@ -101,6 +102,7 @@ class Reader(DataSourceReader):
         self._schema = schema
         self._options = options
 
+    @brief
     def partitions(self) -> list[InputPartition]:
         """One per task, with its `Split`s.
 
@@ -166,6 +168,7 @@ def _keep_all(_: Any) -> bool:
     return True
 
 
+@brief
 def read_splits(
     splits: tuple[Split, ...], schema: StructType, options: Options, keeps: Keeps = _keep_all
 ) -> Iterator[pa.RecordBatch]:

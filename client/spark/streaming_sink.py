@@ -28,6 +28,7 @@ from paxosblock.client.spark.attempts import (
     first_rows,
     write_file,
 )
+from paxosblock.client.spark.brief import brief
 from paxosblock.client.spark.formats_write import check_schema, codec_of
 from paxosblock.client.spark.options import FileFormat, Layout, Options
 from paxosblock.client.spark.publish import add_files, append_files, replace_files
@@ -132,6 +133,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             path = path.rpartition("/")[0]
         return f"{path}/{TEMPORARY}/{batch.job}"
 
+    @brief
     def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchWritten:
         """In a task: its rows as one file. Raises as `write_file`."""
         return self.write_as(Attempt.current(), Batch.current(), iterator)
@@ -160,6 +162,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         return BatchWritten(batch, Written(attempt.partition, (file,)))
 
+    @brief
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: publish the batch, or find that it is published.
 
@@ -191,6 +194,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             self._options.path,
         )
 
+    @brief
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: drop the attempts' files, unless the batch is published all the same.
 

@@ -13,6 +13,9 @@ from paxosblock import Client
 from paxosblock.client.spark.attempts import TEMPORARY
 from paxosblock.client.url import parse_url
 
+MOST_LINES = 6
+"""Of an error as PySpark shows it: its own words, our message, and what frames them."""
+
 
 @dataclass(frozen=True)
 class Place:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from paxosblock import Client, LocalCluster
 from paxosblock.client.spark.attempts import Written
 from paxosblock.client.spark.sink import SUCCESS, files_of
-from tests.spark.reading import Place
+from tests.spark.reading import MOST_LINES, Place
 
 EVERY_TYPE = (
     "CAST(id AS BOOLEAN) AS bool",
@@ -194,6 +194,7 @@ def test_bad_input_is_one_error_before_any_task_starts(
     with pytest.raises(AnalysisException) as caught:
         writing(frame, **options).mode("append").save(existing.url)
     assert message in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= MOST_LINES, "not the way through our modules"
     assert existing.names() == before
 
 

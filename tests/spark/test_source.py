@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from paxosblock import Client, LocalCluster
 from paxosblock.client.url import parse_url
+from tests.spark.reading import MOST_LINES
 
 ROWS = 5_000
 
@@ -232,5 +233,6 @@ def test_what_cannot_be_read_is_one_clear_error_before_any_task_starts(
     options = {"namenodes": ",".join(cluster.addresses), **options}
     with pytest.raises(AnalysisException) as error:
         load(spark, "/not-there", file_format, **options)
-    last = [line for line in str(error.value).splitlines() if "paxosblock.errors." in line][-1]
-    assert message in last
+    lines = str(error.value).splitlines()
+    assert message in [line for line in lines if "paxosblock.errors." in line][-1]
+    assert len(lines) <= MOST_LINES, "not the way through our modules"

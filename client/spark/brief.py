@@ -1,0 +1,53 @@
+"""Errors as users of Spark meet them.
+
+What a data source raises reaches them with its whole traceback, dozens of lines through PySpark and
+this package, and the message at the end. Of our own errors the message says all, so that is all
+they bring; an error that nobody foresaw keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from paxosblock.errors import PaxosBlockError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_logger = logging.getLogger(__name__)
+
+
+def brief(function: Callable[P, R]) -> Callable[P, R]:
+    """A function, or a generator, that Spark calls: its PaxosBlockErrors come without the way that
+    they took. The log has it, at level debug."""
+    call = _generating(function) if inspect.isgeneratorfunction(function) else _calling(function)
+    return functools.wraps(function)(call)
+
+
+def _calling(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except PaxosBlockError as error:
+            raise _short(error) from None
+
+    return call
+
+
+def _generating(function: Callable[..., Any]) -> Callable[..., Any]:
+    def generate(*args: Any, **kwargs: Any) -> Any:
+        try:
+            yield from function(*args, **kwargs)
+        except PaxosBlockError as error:
+            raise _short(error) from None
+
+    return generate
+
+
+def _short(error: PaxosBlockError) -> PaxosBlockError:
+    _logger.debug("%s", error, exc_info=error)
+    return error.with_traceback(None)
