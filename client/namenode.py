@@ -84,13 +84,12 @@ class NameNodes:
         method: Method[Q, A],
         request: Q,
         *,
-        idempotent: bool = True,
         retry_for_s: float | None = None,
     ) -> A:
         """Ask until a NameNode answers.
 
-        `idempotent` says that the request may arrive twice without harm: then it is sent again
-        also when the outcome of the last try is unknown.
+        The request is sent again also when the outcome of the last try is unknown, so it must be
+        one that may arrive twice without harm: by itself, or by its name (`call_once`).
 
         Raises:
             PaxosBlockError: what the NameNode answered, if asking again cannot help.
@@ -104,10 +103,10 @@ class NameNodes:
         gravest: PaxosBlockError | None = None
         while True:
             try:
-                return await self._ask_each(method, request, idempotent, backoff)
+                return await self._ask_each(method, request, backoff)
             except _TRY_AGAIN as error:
                 gravest = _graver(gravest, error)
-                if backoff.exhausted or not _may_repeat(error, idempotent):
+                if backoff.exhausted:
                     raise gravest from gravest.__cause__
                 _logger.debug("%s: %s; trying again", method.name, error)
             await backoff.pause()
@@ -131,9 +130,7 @@ class NameNodes:
         self._sessions += 1
         return Once(f"{self._name}-{self._sessions}", 0)
 
-    async def _ask_each(
-        self, method: Method[Q, A], request: Q, idempotent: bool, backoff: Backoff
-    ) -> A:
+    async def _ask_each(self, method: Method[Q, A], request: Q, backoff: Backoff) -> A:
         """Ask every NameNode once, beginning with the one that answered last.
 
         The one that leads need not be among those we were given.
@@ -150,8 +147,6 @@ class NameNodes:
             try:
                 return await self._ask(self._current, method, request, timeout_s)
             except _TRY_AGAIN as error:
-                if not _may_repeat(error, idempotent):
-                    raise
                 gravest = _graver(gravest, error)
                 waiting = tuple(each for each in self._after(error) if each not in asked)
         assert gravest is not None, "somebody was asked"
@@ -206,7 +201,3 @@ def _graver(before: PaxosBlockError | None, now: PaxosBlockError) -> PaxosBlockE
     if before is None or now.outcome is Outcome.UNKNOWN:
         return now
     return before if before.outcome is Outcome.UNKNOWN else now
-
-
-def _may_repeat(error: PaxosBlockError, idempotent: bool) -> bool:
-    return idempotent or error.outcome is Outcome.NEVER

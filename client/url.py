@@ -21,9 +21,6 @@ class ClusterUrl:
     namenodes: tuple[str, ...]
     path: str = "/"
 
-    def __str__(self) -> str:
-        return f"{SCHEME}{','.join(self.namenodes)}{self.path}"
-
 
 def parse_url(url: str) -> ClusterUrl:
     """Take a URL apart; a bare `host:port[,host:port]` is taken as one with the path "/".

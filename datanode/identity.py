@@ -51,11 +51,6 @@ def decode_identity(data: bytes, path: Path) -> Identity:
     return Identity(StorageId(found[2]), found[3])
 
 
-def new_node_id() -> str:
-    """An id for a node that was not given a name."""
-    return f"datanode-{uuid.uuid4()}"
-
-
 def check_node_id(node: str) -> None:
     """Raise ConfigError unless `node` can stand in a `VERSION` file."""
     if re.fullmatch(r"\S{1,200}", node) is None:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import resource
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from aiohttp import web
@@ -38,8 +38,6 @@ async def serve(
     paths: Sequence[Path],
     namenodes: Sequence[str],
     node_id: str,
-    boot: str | None = None,
-    ready: Callable[[str], None] | None = None,
 ) -> None:
     """Run a DataNode until SIGTERM or SIGINT.
 
@@ -47,8 +45,6 @@ async def serve(
         listen: host:port; port 0 lets the system choose.
         paths: a folder for each volume, made if it is missing.
         namenodes: host:port of every NameNode; they need not run yet.
-        boot: boot id of the machine; None: the real one.
-        ready: called with the real address once it answers.
 
     Raises:
         ConfigError: it cannot listen there, or a folder belongs to another node.
@@ -59,11 +55,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with running(
-        config, listen=listen, paths=paths, namenodes=namenodes, node_id=node_id, boot=boot
-    ) as address:
-        if ready is not None:
-            ready(address)
+    async with running(config, listen=listen, paths=paths, namenodes=namenodes, node_id=node_id):
         await stop.wait()
         _log.info("DataNode closes")
 
@@ -76,13 +68,12 @@ async def running(
     paths: Sequence[Path],
     namenodes: Sequence[str],
     node_id: str,
-    boot: str | None = None,
 ) -> AsyncIterator[str]:
     """A DataNode for the length of a `with`; yields its address. Raises like `serve`."""
     _allow_many_files()
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(RpcClient())
-        volumes = open_volumes(OsDisk(), paths, node_id, config, boot or boot_id())
+        volumes = open_volumes(OsDisk(), paths, node_id, config, boot_id())
         node = DataNode(node_id, volumes, namenodes, client, config)
         stack.push_async_callback(node.close)
         await node.load()

@@ -156,13 +156,10 @@ class Volume:
             self.disk.close(self._lock)
 
 
-def open_volume(
-    disk: Disk, folder: Path, node: str | None, *, boot: str, sync_threads: int
-) -> Volume:
+def open_volume(disk: Disk, folder: Path, node: str, *, boot: str, sync_threads: int) -> Volume:
     """Open the storage at `folder` for `node`, or make it one when it is empty. Blocks.
 
-    `node` None stands for whatever node the folder belongs to. Must be called on the event loop's
-    thread.
+    Must be called on the event loop's thread.
 
     Raises:
         StorageError: the folder cannot be used, or another process uses it.
@@ -181,7 +178,7 @@ def open_volume(
     return Volume(disk, folder, identity, lock, boot=boot, sync_threads=sync_threads)
 
 
-def _identify(disk: Disk, folder: Path, node: str | None) -> Identity:
+def _identify(disk: Disk, folder: Path, node: str) -> Identity:
     identity = read_identity(disk, folder)
     if identity is None:
         if _has_blocks(disk, folder):
@@ -189,10 +186,9 @@ def _identify(disk: Disk, folder: Path, node: str | None) -> Identity:
                 f"{folder} holds blocks but no VERSION file; it is not used, for nobody knows what"
                 " it promised"
             )
-        assert node is not None, "who opens the first volume of a node names the node"
         check_node_id(node)
         identity = give_identity(disk, folder, node)
-    elif node is not None and identity.node != node:
+    elif identity.node != node:
         raise ConfigError(f"{folder} belongs to node {identity.node}, not {node}")
     return identity
 

@@ -1,6 +1,6 @@
 """Changing blocks and the files they belong to. Each function decides one operation on a `Draft`.
 
-Which guard must hold is the business of `protocol.finalize` (K1 to K12); here its answer becomes
+Which guard must hold is the business of `protocol.finalize` (the K rules); here its answer becomes
 the next record, or an error that says what to conclude.
 """
 
@@ -139,7 +139,7 @@ def add_without_file(
 
 
 def change(draft: Draft, block: BlockId, rule: Rule) -> BlockEntry | Refused:
-    """Apply one rule K2 to K12 to a block's record. A rule that changes nothing commits nothing."""
+    """Apply one of the K rules to a block's record. A rule that changes nothing commits nothing."""
     before = get(draft, block)
     after = rule(before.record)
     if isinstance(after, Refused):

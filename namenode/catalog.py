@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 from paxosblock.errors import NotReadyError, PaxosBlockError
@@ -250,7 +249,7 @@ class Catalog:
         inodes = (decode_inode(value.value) for value in found if value.exists)
         return tuple(inode for inode in inodes if isinstance(inode, FileInode))
 
-    # --- blocks: K1 to K12 -----------------------------------------------------------------------
+    # --- blocks: K1, K2, K5, K6, K10 -------------------------------------------------------------
 
     async def already_added(self, request: AddBlock) -> BlockEntry | None:
         """The block that an earlier copy of this request made."""
@@ -273,21 +272,9 @@ class Catalog:
             BlockEntry, request.once, lambda draft: decide(draft, request, block, members)
         )
 
-    async def allocate_seal(self, block: BlockId, *, forced: bool = False) -> BlockEntry | Refused:
+    async def allocate_seal(self, block: BlockId) -> BlockEntry | Refused:
         """K2: a fresh generation for a recovery."""
-        return await self._rule(block, partial(finalize.allocate_seal, forced=forced))
-
-    async def allocate_rebuild(
-        self, block: BlockId, writer: WriterId, generation: Generation
-    ) -> BlockEntry | Refused:
-        """K3: a fresh generation for the writer of `generation`."""
-        return await self._rule(
-            block, lambda record: finalize.allocate_rebuild(record, writer, generation)
-        )
-
-    async def allocate_append(self, block: BlockId) -> BlockEntry | Refused:
-        """K4: a fresh generation to open a finalized block again."""
-        return await self._rule(block, finalize.allocate_append)
+        return await self._rule(block, finalize.allocate_seal)
 
     async def finalize_by_recovery(
         self, block: BlockId, base: Generation, generation: Generation, length: int, size: int
@@ -301,38 +288,6 @@ class Catalog:
     async def finalize_by_writer(self, request: FinalizeBlock) -> BlockEntry:
         """K6: the writer's length is the block's."""
         return await self._change(lambda draft: blocks.finalize_by_writer(draft, request))
-
-    async def install_rebuild(
-        self,
-        block: BlockId,
-        base: Generation,
-        generation: Generation,
-        members: tuple[StorageId, ...],
-        length: int,
-    ) -> BlockEntry | Refused:
-        """K7: all of `members` accepted the writer's new generation."""
-        return await self._rule(
-            block,
-            lambda record: finalize.install_rebuild(record, base, generation, members, length),
-        )
-
-    async def install_append(
-        self,
-        block: BlockId,
-        base: Generation,
-        generation: Generation,
-        members: tuple[StorageId, ...],
-        writer: WriterId,
-    ) -> BlockEntry | Refused:
-        """K7: all of `members` accepted the appender's generation."""
-        return await self._rule(
-            block,
-            lambda record: finalize.install_append(record, base, generation, members, writer),
-        )
-
-    async def truncate(self, block: BlockId, length: int, size_bytes: int) -> BlockEntry | Refused:
-        """K8: a shorter length of a finalized block (K9: the same one)."""
-        return await self._rule(block, lambda record: finalize.truncate(record, length, size_bytes))
 
     async def get_block(self, block: BlockId) -> BlockEntry:
         """K10: the block's record as it is now."""
@@ -351,14 +306,6 @@ class Catalog:
         view = await self._store.barrier()
         found = view.get(keys.inode(entry.file))
         return (tree.path_of(view, decode_inode(found.value)) or "") if found.exists else ""
-
-    async def add_replica(
-        self, block: BlockId, storage: StorageId, finalized_generation: Generation
-    ) -> BlockEntry | Refused:
-        """K12: one more storage holds the finalized block."""
-        return await self._rule(
-            block, lambda record: finalize.add_replica(record, storage, finalized_generation)
-        )
 
     async def confirm(self) -> None:
         """Return if this NameNode leads for certain.

@@ -44,7 +44,6 @@ async def serve(
     path: Path,
     node_id: str,
     peers: Peers | None = None,
-    ready: Callable[[str], None] | None = None,
 ) -> None:
     """Run a NameNode until SIGTERM or SIGINT.
 
@@ -52,7 +51,6 @@ async def serve(
         listen: host:port; port 0 lets the system choose.
         path: the node's folder, made if it is missing.
         peers: the NameNodes of the cluster, where there are several, and which of them this is.
-        ready: called with the address by which it is known once it answers.
 
     Raises:
         ConfigError: it cannot listen there, the folder is in use, or raftos is missing.
@@ -63,13 +61,11 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with running(config, listen=listen, path=path, node_id=node_id, peers=peers) as address:
+    async with running(config, listen=listen, path=path, node_id=node_id, peers=peers):
         # What was imported and loaded stays: no full collection need visit it again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(YOUNG_OBJECTS_MAX)
-        if ready is not None:
-            ready(address)
         await stop.wait()
         _log.info("NameNode closes")
 

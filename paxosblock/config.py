@@ -204,15 +204,6 @@ def load_config(
     return kind(**values)
 
 
-def as_toml(config: Config) -> str:
-    """The section of a TOML file that `load_config` reads back as an equal configuration."""
-    lines = [f"[{config.section}]"]
-    for name, setting in settings_of(type(config)).items():
-        shown = setting.kind.show(getattr(config, setting.attribute))
-        lines.append(f"{name} = {shown}" if isinstance(shown, int) else f'{name} = "{shown}"')
-    return "\n".join(lines) + "\n"
-
-
 _Written = tuple[str, str, object]
 """Where a setting was written, its name, and what was written."""
 

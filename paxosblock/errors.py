@@ -8,7 +8,6 @@
     ├── IsDirectoryError (IsADirectoryError)      a directory where a file is meant
     ├── NotDirectoryError (NotADirectoryError)    a file where a directory is meant
     ├── DirectoryNotEmptyError (OSError)          delete without `recursive`
-    ├── AccessError (PermissionError)             not allowed
     ├── InvalidRequestError (ValueError)          the request makes no sense; do not repeat it
     ├── LeaseError                                the file is being written by somebody else
     ├── FencedError                               a newer generation took over: outcome UNKNOWN
@@ -94,12 +93,6 @@ class DirectoryNotEmptyError(PaxosBlockError, OSError):
     """The directory has entries; pass `recursive` to delete them too."""
 
     http_status = 409
-
-
-class AccessError(PaxosBlockError, PermissionError):
-    """The caller may not do this."""
-
-    http_status = 403
 
 
 class InvalidRequestError(PaxosBlockError, ValueError):

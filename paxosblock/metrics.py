@@ -14,18 +14,12 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    Histogram,
     ProcessCollector,
     generate_latest,
 )
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 """Of what `NodeMetrics.render` returns."""
-
-LATENCY_BUCKETS_S: Final = tuple(
-    decade * step for decade in (1e-4, 1e-3, 1e-2, 1e-1, 1.0) for step in (1, 2, 5)
-)
-"""From a vote in memory to a disk that hangs: 100 us to 5 s, and everything above."""
 
 
 class NodeMetrics:
@@ -52,17 +46,6 @@ class NodeMetrics:
     def observe(self, name: str, about: str, value: Callable[[], float]) -> None:
         """A gauge that asks `value` whenever somebody looks: for what the node knows anyway."""
         self.gauge(name, about).set_function(value)
-
-    def latency(self, name: str, about: str, labels: Sequence[str] = ()) -> Histogram:
-        """How long something takes: `.observe(seconds)`, or `with histogram.time():`."""
-        return Histogram(
-            name,
-            about,
-            labels,
-            namespace=self._namespace,
-            registry=self._registry,
-            buckets=LATENCY_BUCKETS_S,
-        )
 
     def render(self) -> bytes:
         """Every instrument, as the body of `GET /metrics` with `CONTENT_TYPE`."""

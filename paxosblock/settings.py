@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, cast, get_args, get_type_hints
 
 from paxosblock.errors import ConfigError
-from paxosblock.units import format_duration, format_size, parse_duration, parse_size
+from paxosblock.units import parse_duration, parse_size
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of setting, with the way from what a user writes to its value and back.
+    """One kind of setting, with the way from what a user writes to its value.
 
     `suffix` ends the attribute's name and tells the unit of the value; users do not write it.
     `parse` raises ConfigError for what it cannot read, `allows` says which values make sense.
@@ -26,7 +26,6 @@ class Kind:
     suffix: str
     expected: str
     parse: Callable[[object], Any]
-    show: Callable[[Any], str | int]
     allows: Callable[[Any], bool]
 
 
@@ -68,7 +67,6 @@ def choice(kind: type[enum.Enum]) -> Kind:
         suffix="",
         expected="one of " + ", ".join(f'"{value}"' for value in members),
         parse=lambda written: members.get(str(written)),
-        show=lambda member: str(member.value),
         allows=lambda value: isinstance(value, kind),
     )
 
@@ -85,21 +83,18 @@ _SECONDS: Final = Kind(
     suffix="_s",
     expected='a duration above zero, such as "60s"',
     parse=lambda written: parse_duration(str(written)),
-    show=format_duration,
     allows=lambda value: _is_finite(value) and value > 0,
 )
 _BYTES: Final = Kind(
     suffix="_bytes",
     expected='a size above zero, such as "512KiB"',
     parse=lambda written: parse_size(str(written)),
-    show=format_size,
     allows=lambda value: _is_whole(value) and value > 0,
 )
 _COUNT: Final = Kind(
     suffix="",
     expected="a whole number from 1 on",
     parse=lambda written: written,
-    show=int,
     allows=lambda value: _is_whole(value) and value > 0,
 )
 

@@ -32,6 +32,7 @@ import msgspec
 
 from paxosblock.checksum import crc32c
 from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, from_wire
+from paxosblock.methods import encode
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkIndex, Generation
 
 MAGIC: Final = b"PXB1"
@@ -69,7 +70,6 @@ class FrameKind(enum.IntEnum):
 class Flags(enum.IntFlag):
     """The bits of a header's `flags`."""
 
-    NONE = 0
     SYNC = 1
     """On a CHUNK: vote once it is on stable storage. On a VOTE: it is on stable storage."""
 
@@ -237,11 +237,12 @@ class MessageTable:
 
         Raises:
             ProtocolError: its type is not in the table, or it is too long for a frame.
+            InvalidRequestError: it cannot even be written down.
         """
         name = type(message).__name__
         if name not in self._decoders:
             raise ProtocolError(f"{name} is no message of this stream")
-        payload = _ENCODER.encode((name, message))
+        payload = encode((name, message))
         if len(payload) > MAX_MESSAGE_BYTES:
             raise ProtocolError(
                 f"{name} has {len(payload)} bytes, a message at most {MAX_MESSAGE_BYTES}"

@@ -13,7 +13,6 @@ from paxosblock.config import (
     Config,
     DataNodeConfig,
     NameNodeConfig,
-    as_toml,
     load_config,
 )
 from paxosblock.errors import ConfigError
@@ -54,19 +53,6 @@ def test_a_choice_is_written_as_its_name() -> None:
 def test_variables_of_other_sections_and_programs_are_left_alone() -> None:
     environment = {"PAXOSBLOCK_NAMENODES": "a:1", "PAXOSBLOCK_CLIENT_WINDOW": "9", "HOME": "/"}
     assert load_config(NameNodeConfig, environment=environment) == NameNodeConfig()
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        NameNodeConfig(window=7, lease_soft_limit_s=1.5),
-        DataNodeConfig(max_read_bytes=1000, reserved_space_bytes=0),
-        ClientConfig(durability=Durability.MEMORY, retry_for_s=0),
-    ],
-)
-def test_a_configuration_written_as_toml_reads_back_equal(config: Config, file: Path) -> None:
-    file.write_text(as_toml(config))
-    assert load_config(type(config), file, {}) == config
 
 
 @pytest.mark.parametrize("kind", SECTIONS)

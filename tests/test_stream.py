@@ -13,7 +13,7 @@ from aiohttp import web
 from paxosblock import connection as connection_module
 from paxosblock.connection import FrameConnection
 from paxosblock.errors import (
-    AccessError,
+    NotReadyError,
     OutcomeUnknownError,
     ProtocolError,
     UnavailableError,
@@ -157,10 +157,10 @@ async def test_a_plain_get_is_told_to_upgrade() -> None:
 
 async def test_a_refusal_reaches_the_client_as_the_error_it_was() -> None:
     def refuse(_request: web.Request) -> Echo:
-        raise AccessError("no ticket")
+        raise NotReadyError("not open yet")
 
     async with node(refuse) as port:
-        with pytest.raises(AccessError, match="no ticket"):
+        with pytest.raises(NotReadyError, match="not open yet"):
             await connect(HOST, port, Recorder())
 
 

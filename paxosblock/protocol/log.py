@@ -138,8 +138,3 @@ class ChunkLog:
     def __repr__(self) -> str:
         shown = " ".join(f"{name.crc:08x}" for name in self.tail(4))
         return f"<log {self._count} chunks {self.size_bytes} bytes …{shown}>"
-
-
-def empty_log() -> ChunkLog:
-    """A log without chunks, with a buffer of its own."""
-    return ChunkLog()

@@ -267,7 +267,7 @@ class _Stream:
             return
         if isinstance(reply, Vote):
             index = ChunkIndex(reply.index + 1000 * self._node.faults.vote_for_unsent)
-            flags = Flags.SYNC if reply.synced else Flags.NONE
+            flags = Flags.SYNC if reply.synced else 0
             header = Header(FrameKind.VOTE, flags, 0, 0, reply.block, reply.generation, index)
             connection.send_frame(header)
             return

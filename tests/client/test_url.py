@@ -45,10 +45,6 @@ def test_a_wrong_url_is_one_line_that_says_what_is_wrong(url: str, complaint: st
     assert "\n" not in str(caught.value)
 
 
-def test_a_parsed_url_is_printed_as_it_was_written() -> None:
-    assert str(parse_url("paxosblock://a:1,b:2/logs")) == "paxosblock://a:1,b:2/logs"
-
-
 def test_addresses_come_from_a_url_a_list_or_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -19,7 +19,6 @@ from paxosblock.protocol.types import (
     BlockId,
     BlockState,
     Generation,
-    StorageId,
 )
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
@@ -173,46 +172,6 @@ async def test_k6_another_writer_or_generation_is_refused() -> None:
     wrong = FinalizeBlock(entry.record.block, ANN, Generation(1), 1, 10)
     with pytest.raises(FencedError):
         await catalog.finalize_by_writer(wrong)
-
-
-async def test_k3_k7_a_rebuild_gives_the_writer_a_new_generation_and_members() -> None:
-    catalog = await new_catalog()
-    block = (await open_block(catalog)).record.block
-    rebuild = done(await catalog.allocate_rebuild(block, ANN, FIRST_GENERATION)).record.generation
-    members = (StorageId("s1"), StorageId("s4"))
-    installed = done(
-        await catalog.install_rebuild(block, FIRST_GENERATION, rebuild, members, 2)
-    ).record
-    assert (installed.writer_generation, installed.members) == (1, members)
-    assert installed.base_length == 2
-    assert isinstance(await catalog.allocate_rebuild(block, ANN, FIRST_GENERATION), Refused)
-
-
-async def test_k4_k7_an_append_opens_a_finalized_block_for_another_writer() -> None:
-    catalog = await new_catalog()
-    block = (await finalize(catalog, await open_block(catalog), 3)).record.block
-    append = done(await catalog.allocate_append(block)).record.generation
-    opened = done(
-        await catalog.install_append(block, FIRST_GENERATION, append, MEMBERS[:2], BOB)
-    ).record
-    assert (opened.state, opened.writer) == (BlockState.UNDER_CONSTRUCTION, BOB)
-    assert opened.base_length == 3
-
-
-async def test_k8_a_truncate_decides_a_shorter_length() -> None:
-    catalog = await new_catalog()
-    entry = await finalize(catalog, await open_block(catalog), 3)
-    cut = done(await catalog.truncate(entry.record.block, 1, 10)).record
-    assert (cut.length, cut.size_bytes) == (1, 10)
-    assert cut.finalized_generation > entry.record.finalized_generation
-
-
-async def test_k12_a_finalized_block_gets_one_more_member() -> None:
-    catalog = await new_catalog()
-    entry = await finalize(catalog, await open_block(catalog), 1)
-    stamp = entry.record.finalized_generation
-    more = done(await catalog.add_replica(entry.record.block, StorageId("s9"), stamp)).record
-    assert more.members == (*MEMBERS, "s9")
 
 
 async def test_a_closed_file_has_the_length_of_its_blocks() -> None:
