@@ -235,7 +235,8 @@ def list_directory(view: View, request: ListDirectory, limit_max: int) -> Listin
         _entry_status(view, f"{stem}/{keys.entry_name(key)}", value) for key, value in found[:limit]
     )
     linked = tuple(value.revision for _, value in found[:limit])
-    return Listing(page, len(found) > limit, view.revision, linked)
+    changed = view.get(keys.touched(target.number)).revision
+    return Listing(page, len(found) > limit, view.revision, linked, target.number, changed)
 
 
 def _listed_file(view: View, path: str) -> Listing:

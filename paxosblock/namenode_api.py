@@ -163,12 +163,17 @@ class Listing:
     entry the change that gave it this name (made it or moved it here); writing a file, closing it
     or changing its attributes leaves that number as it is. Whoever remembers a page's `revision`
     finds what is new in a directory later: the entries that were linked after it.
+
+    `directory` is the id of the directory, and `changed` the last change of what names are in it:
+    pages that agree in both are parts of one state of it. Of a file, both are 0.
     """
 
     entries: tuple[FileStatus, ...]
     more: bool
     revision: int = 0
     linked: tuple[int, ...] = ()
+    directory: int = 0
+    changed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

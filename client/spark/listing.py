@@ -9,12 +9,15 @@ from typing import Final
 
 from paxosblock.client.sync import Client
 from paxosblock.errors import NotFoundError
-from paxosblock.namenode_api import FileStatus, Kind
+from paxosblock.namenode_api import FileStatus, Kind, Listing
 
 HIDDEN: Final = ("_", ".")
 """Names that begin so are skipped, like everywhere in Spark: `_SUCCESS`, `_temporary`."""
 _WILDCARDS: Final = "*?["
 _ANY_DEPTH: Final = "**"
+
+_STEADY_TRIES: Final = 10
+"""How often a directory of several pages is listed again because names in it changed meanwhile."""
 
 Names = tuple[str, ...]
 
@@ -49,11 +52,19 @@ class Finding:
 
 @dataclass(slots=True)
 class _Walk:
-    """Collects files, and the revision of the first page."""
+    """Collects files, and the revision of the first page.
+
+    `steady`: of a directory, what was in it at one time, however many pages it has. Where files
+    give way to others in one step, some of both would be wrong.
+    """
 
     fs: Client
+    steady: bool
     files: dict[str, Found] = field(default_factory=dict)
     revision: int = -1
+    base: int = -1
+    """Id of the directory where it began."""
+    descended: bool = False
 
     def below(self, directory: str, names: Names, since: int = 0) -> None:
         """Collect the files below a directory whose paths match `names`, all of them if empty."""
@@ -74,20 +85,37 @@ class _Walk:
                 self.files[entry.path] = Found(entry, since)
 
     def _enter(self, directory: FileStatus, names: Names, since: int) -> None:
+        self.descended = True
         try:
             self.below(directory.path, names, since)
         except NotFoundError:  # deleted since it was listed
             return
 
     def _entries(self, directory: str) -> Iterator[tuple[FileStatus, int]]:
+        pages = list(self._pages(directory))
+        tries = 1
+        while self.steady and not _of_one_state(pages) and tries < _STEADY_TRIES:
+            pages, tries = list(self._pages(directory)), tries + 1
+        if self.base < 0:
+            self.base = pages[0].directory
+        for page in pages:
+            for entry, linked in zip(page.entries, page.linked, strict=True):
+                if not self.steady or linked <= pages[0].revision:
+                    yield entry, linked
+
+    def _pages(self, directory: str) -> Iterator[Listing]:
         after, more = "", True
         while more:
             page = self.fs.page(directory, after)
             if self.revision < 0:
                 self.revision = page.revision
-            yield from zip(page.entries, page.linked, strict=True)
+            yield page
             more = page.more and bool(page.entries)
             after = page.entries[-1].path.rpartition("/")[2] if page.entries else ""
+
+
+def _of_one_state(pages: list[Listing]) -> bool:
+    return len({(page.directory, page.changed) for page in pages}) == 1
 
 
 def base_of(path: str) -> tuple[str, Names]:
@@ -99,13 +127,21 @@ def base_of(path: str) -> tuple[str, Names]:
     return "/" + "/".join(names[:literal]), names[literal:]
 
 
-def find(fs: Client, path: str) -> Finding:
+def find(fs: Client, path: str, *, steady: bool = False) -> Finding:
     """Everything that `path` means, open files too.
+
+    Args:
+        steady: see all files that one transaction publishes in a directory, or none; and of files
+            that it replaces either the old or the new ones. A directory that changes faster than it
+            can be listed is taken as it was when that began, but for what left it meanwhile.
 
     Raises:
         NotFoundError: there is no such file or directory, or none that a pattern could begin in.
     """
     base, names = base_of(path)
-    walk = _Walk(fs)
-    walk.below(base, names)
-    return Finding(walk.files, walk.revision, bool(names))
+    while True:
+        walk = _Walk(fs, steady)
+        walk.below(base, names)
+        # Else another directory took the place of all that was just walked through.
+        if not steady or not walk.descended or fs.stat(base).file_id == walk.base:
+            return Finding(walk.files, walk.revision, bool(names))

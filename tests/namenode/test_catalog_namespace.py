@@ -295,6 +295,29 @@ async def test_a_listing_tells_which_change_gave_each_entry_its_name(catalog: Ca
     assert (alone.linked, alone.revision) == (after.linked[1:], after.revision)
 
 
+async def test_pages_of_one_directory_tell_whether_its_names_changed_between(
+    catalog: Catalog,
+) -> None:
+    async def state(path: str) -> tuple[int, int]:
+        page = await catalog.list(ListDirectory(path, limit=1))
+        return page.directory, page.changed
+
+    for name in "ab":
+        await catalog.create(create_request(f"/d/{name}"))
+    seen = [await state("/d")]
+    await catalog.create(create_request("/elsewhere/c"))
+    assert await state("/d") == seen[0]
+    await catalog.rename(Rename("/d/b", "/elsewhere/b"))
+    seen.append(await state("/d"))
+    await catalog.rename(Rename("/elsewhere/b", "/d/b"))
+    seen.append(await state("/d"))
+    await catalog.rename(Rename("/d", "/old"))
+    await catalog.rename(Rename("/elsewhere", "/d"))
+    seen.append(await state("/d"))
+    assert len(set(seen)) == len(seen)
+    assert await state("/d/c") == (0, 0)
+
+
 async def test_a_listing_without_room_for_an_entry_is_refused(catalog: Catalog) -> None:
     with pytest.raises(InvalidRequestError, match="'/': a page has at least one entry"):
         await catalog.list(ListDirectory("/", limit=0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, cast
 
@@ -37,9 +37,12 @@ from pyspark.sql.types import (
 
 from paxosblock import Client
 from paxosblock.client.spark.datasource import PaxosBlockDataSource
+from paxosblock.client.spark.listing import find
 from paxosblock.client.spark.source import PruningReader
 from paxosblock.client.url import parse_url
 from paxosblock.errors import InvalidRequestError, NotFoundError, PaxosBlockError
+from paxosblock.namenode_api import Listing
+from paxosblock.transaction import Delete, Operation, Rename
 
 
 def path_of(url: str) -> str:
@@ -175,6 +178,64 @@ def test_a_file_that_changes_between_plan_and_read_is_never_read(
         put(fs, folder, "other\n")
     with pytest.raises(NotFoundError, match=message):
         list(reader.read(partition))
+
+
+class Paged:
+    """A client that lists two names at a time; between two pages a transaction comes."""
+
+    def __init__(self, fs: Client, between: Sequence[Operation]) -> None:
+        self._fs = fs
+        self._between = [between]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fs, name)
+
+    def page(self, path: str, after: str = "") -> Listing:
+        if after and self._between:
+            self._fs.transact(self._between.pop())
+        return self._fs.page(path, after, limit=2)
+
+
+def found_names(fs: Client, url: str, between: Sequence[Operation]) -> list[str]:
+    paged = cast("Client", Paged(fs, between))
+    files = find(paged, path_of(url), steady=True).files
+    return [path.removeprefix(f"{path_of(url)}/") for path in sorted(files)]
+
+
+def test_a_job_that_is_published_while_pages_are_listed_is_seen_whole(
+    fs: Client, folder: str
+) -> None:
+    path = path_of(folder)
+    old, new = [f"{name}-old" for name in "abcd"], [f"{name}-new" for name in "abcd"]
+    for name in (*old, *(f"_temporary/{name}" for name in new)):
+        put(fs, f"{folder}/{name}", "x\n")
+    moves = [Rename(f"{path}/_temporary/{name}", f"{path}/{name}") for name in new]
+    assert found_names(fs, folder, moves) == sorted(old + new)
+
+
+def test_files_that_give_way_to_one_while_pages_are_listed_do_not_vanish(
+    fs: Client, folder: str
+) -> None:
+    """As `compact` does: the new one's name is in the page that was listed before."""
+    path = path_of(folder)
+    for name in ("b", "c", "small-1", "small-2", "_temporary/merged"):
+        put(fs, f"{folder}/{name}", "x\n")
+    swap: list[Operation] = [
+        *(Rename(f"{path}/{name}", f"{path}/_{name}") for name in ("small-1", "small-2")),
+        Rename(f"{path}/_temporary/merged", f"{path}/a"),
+    ]
+    assert found_names(fs, folder, swap) == ["a", "b", "c"]
+
+
+def test_a_directory_that_is_replaced_while_those_below_are_listed_is_listed_again(
+    fs: Client, folder: str
+) -> None:
+    path = path_of(folder)
+    for name in ("x/1", "x/2", "x/3", "y/4"):
+        put(fs, f"{folder}/{name}", "old\n")
+    put(fs, f"{folder}-new/5", "new\n")
+    swap: list[Operation] = [Delete(path, recursive=True), Rename(f"{path}-new", path)]
+    assert found_names(fs, folder, swap) == ["5"]
 
 
 # -- text and csv ---------------------------------------------------------------------------------
