@@ -53,7 +53,7 @@ from paxosblock.protocol.types import (
     WriterId,
 )
 from paxosblock.rpc import RpcClient
-from paxosblock.wire import Flags, FrameKind, Header
+from paxosblock.wire import MAX_CHUNK_BYTES, Flags, FrameKind, Header
 
 T = TypeVar("T")
 
@@ -169,11 +169,13 @@ class AsyncDataNode:
 
         Raises:
             FencedError: a higher generation was promised.
-            InvalidRequestError: not the next chunk.
+            InvalidRequestError: not the next chunk, or too long for one.
             CorruptionError: the chunk has other bytes already.
             DeadlineError, OutcomeUnknownError: no vote came; there may be one.
         """
         chunk = chunk_of(data, sync=sync)
+        if chunk.size_bytes > MAX_CHUNK_BYTES:
+            raise InvalidRequestError(f"a chunk has at most {MAX_CHUNK_BYTES} bytes")
         header = Header(
             FrameKind.CHUNK,
             Flags.SYNC if sync else 0,
@@ -220,10 +222,13 @@ class AsyncDataNode:
         (`AsyncClient.open`) knows what will stay. A replica that may have lost votes tells none.
 
         Raises:
+            InvalidRequestError: a negative offset.
             NotFoundError: there is no replica here.
             CorruptionError: its bytes do not match their checksum; the NameNode is told.
             UnavailableError, DeadlineError: no answer.
         """
+        if offset < 0:
+            raise InvalidRequestError(f"block {block}: negative offset {offset}")
         state = await self.state(block)
         end = state.size_bytes if max_length < 0 else min(state.size_bytes, offset + max_length)
         if state.weak or offset >= end:

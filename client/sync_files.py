@@ -10,7 +10,7 @@ import io
 import logging
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from paxosblock.client.background import OtherLoop, Running
 from paxosblock.client.file_reader import AsyncFileReader
@@ -73,6 +73,10 @@ class FileWriter(io.RawIOBase):
     def writable(self) -> bool:
         """True."""
         return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> NoReturn:
+        """Refused, as by any file that is open for writing only."""
+        raise io.UnsupportedOperation(f"'{self.name}': is open for writing, not for reading")
 
     def tell(self) -> int:
         """Length of the file so far in bytes, flushed or not; after an error, what was taken."""
@@ -254,6 +258,10 @@ class FileReader(io.RawIOBase):
     def readable(self) -> bool:
         """True."""
         return True
+
+    def write(self, data: ReadableBuffer, /) -> NoReturn:
+        """Refused, as by any file that is open for reading only."""
+        raise io.UnsupportedOperation(f"'{self.name}': is open for reading, not for writing")
 
     def seekable(self) -> bool:
         """True."""

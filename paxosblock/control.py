@@ -21,7 +21,7 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.methods import Method
+from paxosblock.methods import Method, encode
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -35,11 +35,12 @@ def call(address: str, method: Method[Q, A], request: Q, timeout_s: float = 60.0
 
     Raises:
         PaxosBlockError: what the node reported.
+        InvalidRequestError: the request cannot even be written down.
         UnavailableError: nobody listens there; nothing was done.
         OutcomeUnknownError, DeadlineError: the request was sent and no answer came.
         ProtocolError: what answers there is not a paxosblock node.
     """
-    body = msgspec.msgpack.encode(request)
+    body = encode(request)
     status, answer = _exchange(address, "POST", f"/rpc/{method.name}", body, timeout_s)
     if status != http.client.OK:
         raise _reported(address, status, answer)

@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import msgspec
+
+from paxosblock.errors import InvalidRequestError
+
 Q = TypeVar("Q")
 A = TypeVar("A")
+
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +40,19 @@ class Once:
 
     session: str
     sequence: int
+
+
+def encode(request: object) -> bytes:
+    """The msgpack of what a node is asked.
+
+    Raises:
+        InvalidRequestError: nobody can be asked this: a number of more than 64 bits, or a text that
+            is not Unicode, such as the name of a local file may be.
+    """
+    try:
+        return _ENCODER.encode(request)
+    except OverflowError as error:
+        raise InvalidRequestError("a number has more than 64 bits") from error
+    except UnicodeEncodeError as error:
+        text = error.object.encode(errors="backslashreplace").decode()
+        raise InvalidRequestError(f"'{text}': is no valid Unicode text", path=text) from error

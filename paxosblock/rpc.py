@@ -34,6 +34,7 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
+from paxosblock.methods import encode
 from paxosblock.wire import decode_error, encode_error
 
 Q = TypeVar("Q")
@@ -211,6 +212,7 @@ class RpcClient:
         """Ask the node at `address` (host:port); every error names it and the method.
 
         Raises:
+            InvalidRequestError: the request cannot even be written down.
             UnavailableError: the node cannot be reached; nothing was done.
             OutcomeUnknownError: the connection broke after the request was sent.
             DeadlineError: no answer within `timeout_s`; the request may have happened.
@@ -219,7 +221,7 @@ class RpcClient:
         """
         request_id = REQUEST_ID.get(None) or _new_request_id()
         status, content_type, body = await self._exchange(
-            address, method, _ENCODER.encode(request), request_id, timeout_s
+            address, method, encode(request), request_id, timeout_s
         )
         _log.debug("%s: %s of %s answered %d", request_id, method, address, status)
         where = f"{method} of {address}"

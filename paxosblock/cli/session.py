@@ -99,7 +99,7 @@ class Session:
 
     def warn(self, path: str, text: str) -> None:
         """One line on standard error about what was done, but not as it was asked."""
-        fact = {"verb": self.verb, "path": path, "warning": text}
+        fact = {"verb": self.verb, "path": _printable(path), "warning": text}
         line = msgspec.json.encode(fact) if self.json else f"{self.verb}: '{path}': {text}"
         click.echo(line, err=True)
 
@@ -116,7 +116,7 @@ class Session:
     def tell_failure(self, error: PaxosBlockError | OSError, path: str | None = None) -> None:
         """One line on standard error; the run ends with exit code 1."""
         self.failures += 1
-        about = path_of(error) or path
+        about = _printable(path_of(error) or path)
         if self.debug:
             traceback.print_exception(error, file=sys.stderr)
         if self.json:
@@ -126,6 +126,11 @@ class Session:
             return
         parts = [self.verb, f"'{about}'" if about else "", reason_of(error)]
         click.echo(": ".join(part for part in parts if part), err=True)
+
+
+def _printable(path: str | None) -> str | None:
+    """A path as it can be told: the name of a local file may be no Unicode text."""
+    return None if path is None else path.encode(errors="backslashreplace").decode()
 
 
 @contextmanager

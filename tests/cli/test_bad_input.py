@@ -5,6 +5,7 @@ Real processes all the way: wrong paths and words are in the tests of each verb.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
@@ -64,6 +65,20 @@ def test_full_disks_are_one_line_and_nothing_is_left(
         result = paxosblock(*where, "fs", "put", local, "/a")
         assert_one_line(result, f"put: '{local}': no place for a block", "1 full")
         assert paxosblock(*where, "fs", "ls", "/") == Result(0, "", "")
+
+
+def test_a_file_whose_name_is_no_text_is_one_line_and_goes_in_under_another(
+    fs: Paxosblock, client: Client, folder: str, tmp_path: Path
+) -> None:
+    local = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    Path(local).write_bytes(b"12345")
+    told = f"put: '{folder}/\\udcff': is no valid Unicode text\n"
+    assert fs("put", local, folder) == Result(1, "", told)
+    assert fs("put", local, f"{folder}/a") == Result(0, "", "")
+    with client.open(f"{folder}/a") as file:
+        assert file.read() == b"12345"
+    result = fs("get", "--json", f"{folder}/a", local)
+    assert json.loads(result.err)["path"].endswith("/\\udcff")
 
 
 @contextmanager

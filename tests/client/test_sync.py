@@ -53,6 +53,16 @@ async def test_a_file_goes_in_and_comes_out_byte_for_byte() -> None:
     await using(work)
 
 
+async def test_a_file_is_open_for_reading_or_for_writing_and_says_so() -> None:
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        with fs.create("/a") as out, pytest.raises(io.UnsupportedOperation, match=r"'/a'.*reading"):
+            out.read(1)
+        with fs.open("/a") as file, pytest.raises(io.UnsupportedOperation, match=r"'/a'.*writing"):
+            file.write(b"x")
+
+    await using(work)
+
+
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 async def test_large_and_small_writes_mix_in_any_order(kind: type) -> None:
     data = os.urandom(64 * KIB)

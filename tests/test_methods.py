@@ -1,0 +1,34 @@
+"""What a node is asked, as bytes: what cannot be written down is the asker's mistake."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from paxosblock.datanode_api import Ask
+from paxosblock.errors import InvalidRequestError
+from paxosblock.methods import encode
+from paxosblock.namenode_api import BlockRequest, PathRequest
+from paxosblock.protocol.messages import Read
+from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.wire import MessageTable
+
+TOO_LARGE = BlockId(1 << 64)
+
+
+def test_a_request_is_its_fields_as_msgpack() -> None:
+    assert msgspec.msgpack.decode(encode(PathRequest("/a"))) == {"path": "/a"}
+
+
+def test_a_number_that_no_node_knows_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="more than 64 bits"):
+        encode(BlockRequest(TOO_LARGE))
+    with pytest.raises(InvalidRequestError, match="more than 64 bits"):
+        MessageTable((Ask,)).encode(Ask(StorageId("S"), read=Read(TOO_LARGE)))
+
+
+def test_the_name_of_a_local_file_that_is_no_text_is_refused() -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        encode(PathRequest("/\udcff"))  # as os.fsdecode gives the name with the byte 0xff
+    assert str(caught.value) == r"'/\udcff': is no valid Unicode text"
+    assert caught.value.details == {"path": r"/\udcff"}
