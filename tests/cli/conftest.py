@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.cli.main import run
+from tests.waiting import wait_until
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,7 @@ class Result:
 
 
 Paxosblock = Callable[..., Result]
+CtrlC = Callable[[subprocess.Popen[Any]], None]
 _numbers = itertools.count()
 
 
@@ -38,6 +44,29 @@ def paxosblock(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
         return Result(code, captured.out, captured.err)
 
     return command
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[CtrlC]:
+    """Press Ctrl-C for a process that the test has started: `ctrl_c(process)`.
+
+    What runs in the background of a shell without job control ignores it, and so does what that
+    starts: not here.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def press(process: subprocess.Popen[Any]) -> None:
+        # Python does not hear a signal that comes on the last step before it waits for the system.
+        wait_until(lambda: sleeps(process.pid), what="the process to wait for something")
+        process.send_signal(signal.SIGINT)
+
+    yield press
+    signal.signal(signal.SIGINT, before)
+
+
+def sleeps(pid: int) -> bool:
+    """Whether the main thread of a process waits for something: proc(5)."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 @pytest.fixture(scope="session")

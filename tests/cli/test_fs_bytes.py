@@ -17,7 +17,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.cli.fs_bytes import COPYING
-from tests.cli.conftest import Paxosblock
+from tests.cli.conftest import CtrlC, Paxosblock
 from tests.waiting import wait_until
 
 DATA = random.Random(2).randbytes(3 * 1024 * 1024 + 17)
@@ -177,7 +177,7 @@ def test_a_put_that_fails_leaves_alone_what_another_has_begun_since(
 
 
 def test_an_interrupted_put_leaves_nothing(
-    cluster: LocalCluster, client: Client, folder: str
+    cluster: LocalCluster, client: Client, folder: str, ctrl_c: CtrlC
 ) -> None:
     with started(cluster, "put", "-", f"{folder}/a") as process:
         assert process.stdin is not None
@@ -185,7 +185,7 @@ def test_an_interrupted_put_leaves_nothing(
         process.stdin.flush()
         wait_until(lambda: client.exists(f"{folder}/a{COPYING}"), what="the copy to begin")
         assert not client.exists(f"{folder}/a")
-        process.send_signal(signal.SIGINT)
+        ctrl_c(process)
         assert process.wait(30) == 130
         assert process.stderr is not None
         assert process.stderr.read().strip() == b""
@@ -464,14 +464,16 @@ def test_tail_f_follows_until_the_file_is_closed(
     assert process.returncode == 0
 
 
-def test_tail_f_ends_clean_at_ctrl_c(cluster: LocalCluster, client: Client, folder: str) -> None:
+def test_tail_f_ends_clean_at_ctrl_c(
+    cluster: LocalCluster, client: Client, folder: str, ctrl_c: CtrlC
+) -> None:
     with client.create(f"{folder}/a") as out:
         out.write(b"first")
         out.hflush()
         with started(cluster, "tail", "-f", f"{folder}/a") as process:
             assert process.stdout is not None
             assert process.stdout.read(5) == b"first"
-            process.send_signal(signal.SIGINT)
+            ctrl_c(process)
             rest, err = process.communicate(timeout=30)
     assert (process.returncode, rest, err.strip()) == (130, b"", b"")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 from paxosblock.cli import main as command_line
 from paxosblock.cli.group import LazyGroup
 from paxosblock.version import __version__
-from tests.cli.conftest import Paxosblock
+from tests.cli.conftest import CtrlC, Paxosblock
 
 
 def groups(group: LazyGroup, *words: str) -> Iterator[tuple[tuple[str, ...], LazyGroup]]:
@@ -188,15 +187,15 @@ def test_a_bug_is_one_line_and_a_traceback_with_debug(
     assert bool(traceback) == debug
 
 
-def test_a_signal_of_the_keyboard_ends_it_with_130() -> None:
+def test_a_signal_of_the_keyboard_ends_it_with_130(ctrl_c: CtrlC) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = "{}:{}".format(*server.getsockname())
         command = [sys.executable, "-m", "paxosblock", "fs", "ls", "--namenodes", address, "/"]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         with process, server.accept()[0] as connection:
             connection.recv(1)  # it waits for our answer now
-            process.send_signal(signal.SIGINT)
             try:
+                ctrl_c(process)
                 _, err = process.communicate(timeout=30)
             finally:
                 process.kill()
