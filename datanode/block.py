@@ -110,15 +110,21 @@ class Block:
     def refusal(self, request: Request, generation: Generation) -> Nack | None:
         """Why a dead replica does not answer; None when the acceptor is to be asked.
 
-        A full copy heals it, unless it promised more, or nobody knows what it promised.
+        A full copy heals it, unless it promised more, or voted for a log that may be longer than
+        the copy, or nobody knows what it promised.
         """
-        if not self.corrupt:
-            return None
-        promised = self.replica.max_generation if self.replica is not None else None
-        heals = isinstance(request, RecoveryWrite | Finalize)
-        if heals and promised is not None and generation >= promised:
+        if not self.corrupt or self._is_healed_by(request, generation):
             return None
         return self.nack(generation, Reason.CORRUPT)
+
+    def _is_healed_by(self, request: Request, generation: Generation) -> bool:
+        dead = self.replica
+        if dead is None or generation < dead.max_generation:
+            return False
+        # A later writer may have gone on from the log of a recovery that was accepted: what was
+        # voted for since would be forgotten.
+        fresh = isinstance(request, RecoveryWrite) and generation > dead.accepted_generation
+        return fresh or isinstance(request, Finalize)
 
     def nack(self, generation: Generation, reason: Reason) -> Nack:
         """A refusal with the facts of this replica."""

@@ -14,7 +14,16 @@ from paxosblock.datanode.disk import OsDisk
 from paxosblock.datanode.reads import MAX_LOADS
 from paxosblock.datanode_api import Chunks, FetchChunks, ReadBytes, Told, Watch
 from paxosblock.errors import CorruptionError
-from paxosblock.protocol.messages import Delete, Deleted, Finalized, LastVote, Nack, Read
+from paxosblock.protocol.messages import (
+    Delete,
+    Deleted,
+    Finalized,
+    LastVote,
+    Nack,
+    Read,
+    RecoveryVote,
+    Vote,
+)
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import NO_GENERATION, BlockId, Durability, Generation, Reason
 from tests.datanode.faulty_disk import FaultyDisk
@@ -238,6 +247,26 @@ async def test_a_dead_replica_keeps_its_promise_against_a_full_copy(tmp_path: Pa
         refused = await node.finalize(4, [name(i) for i in range(3)])
         assert isinstance(refused, Nack)
         assert (refused.reason, refused.max_generation) == (Reason.CORRUPT, 5)
+
+
+async def test_a_dead_replica_does_not_forget_its_votes_for_a_repeated_recovery(
+    tmp_path: Path,
+) -> None:
+    """The log of generation 1 has two chunks; the replica voted for a third one since."""
+    log = [name(i) for i in range(2)]
+    async with running(tmp_path, holder=Holder([chunk(i) for i in range(2)])) as node:
+        await node.create()
+        await node.write(2)
+        await node.recover(1, log)
+        (vote,) = await node.write(1, start=2, generation=1)
+        assert isinstance(vote, Vote)
+        flip(tmp_path / "rbw" / "blk_7", 60)
+        with pytest.raises(CorruptionError):
+            await read(node, 0, 10, Version(Generation(0), NO_GENERATION, 2))
+        refused = await node.recover(1, log)
+        assert isinstance(refused, Nack)
+        assert refused.reason is Reason.CORRUPT
+        assert await node.recover(2, log) == RecoveryVote(BLOCK, Generation(2), 2, node.storage)
 
 
 async def test_reads_that_meet_recoveries_and_deletions_never_see_corruption(
