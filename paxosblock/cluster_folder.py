@@ -5,6 +5,7 @@
     cluster.json        members, ports, settings
     config.toml         the settings as the nodes read them
     secret              what several NameNodes know each other by, for its owner only
+    started             says that all NameNodes have been up: an empty folder is a lost one
     logs/NAME.log       what a node said
     run/NAME.json       the process a node was last started as
     NAME/               a node's own files

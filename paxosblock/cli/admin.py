@@ -6,6 +6,7 @@ import click
 
 from paxosblock.cli.group import DashGroup, Entry, Verb
 from paxosblock.cli.session import Session
+from paxosblock.cli.text import counted
 from paxosblock.cli.words import cluster_words, datanode_words
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode_api import (
@@ -95,4 +96,4 @@ def _standing_words(standing: NameNodeStatus | None) -> list[str]:
 
 
 def _lag_words(behind: int | None) -> list[str]:
-    return [] if behind is None else [f"{behind} entries behind"]
+    return [] if behind is None else [f"{counted(behind, 'entry', 'entries')} behind"]

@@ -72,8 +72,8 @@ def up(
 
     \b
       $ paxosblock cluster up
-      namenode-0    up    127.0.0.1:9870    process 4711
-      datanode-0    up    127.0.0.1:9871    process 4712
+      namenode-0    up   127.0.0.1:9870    process 4711
+      datanode-0    up   127.0.0.1:9871    process 4712
       ...
       export PAXOSBLOCK_NAMENODES=127.0.0.1:9870
 
@@ -122,8 +122,9 @@ def status(session: Session, path: str) -> None:
 
     \b
       $ paxosblock cluster status
-      namenode-0  up  127.0.0.1:9870  process 4711  12 files (1 being written), 14 blocks
-      datanode-0  up  127.0.0.1:9871  process 4712  live, 14 blocks, 1.2 G used, 80 G free of 99 G
+      namenode-0    up   127.0.0.1:9870    process 4711  12 files (1 being written), 14 blocks
+      datanode-0    up   127.0.0.1:9871    process 4712  live, 14 blocks, 1.2 G used, 80 G free ...
+      ...
 
     Exit code 1 when a node is down, or when the NameNode that leads does not count it as live.
     """
@@ -150,15 +151,10 @@ def _tell(
     words: str = "",
 ) -> None:
     pid = node.pid
-    columns = [
-        f"{node.name:<13}",
-        "up  " if pid else "down",
-        f"{node.address:<17}",
-        f"process {pid}" if pid else "",
-        words,
-    ]
+    process = f"process {pid}" if pid else ""
+    line = f"{node.name:<13} {'up' if pid else 'down':<4} {node.address:<17} {process}  {words}"
     fact = {"name": node.name, "address": node.address, "process": pid, "report": report}
-    session.say(" ".join(columns).rstrip(), fact)
+    session.say(line.rstrip(), fact)
 
 
 def _namenode_words(standing: NameNodeStatus | None, seen: ClusterStatus | None) -> str:

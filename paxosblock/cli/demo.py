@@ -10,7 +10,9 @@ import click
 from paxosblock.cli.group import LocalVerb
 from paxosblock.cli.session import Session, UserError
 from paxosblock.errors import ConfigError
-from paxosblock.units import parse_size
+from paxosblock.units import format_size, parse_size
+
+LEAST_BYTES = 16 * 1024 * 1024
 
 
 def _size(ctx: click.Context, option: click.Parameter, value: str) -> int:
@@ -19,11 +21,9 @@ def _size(ctx: click.Context, option: click.Parameter, value: str) -> int:
     except ConfigError as error:
         raise click.BadParameter(str(error)) from error
     if size_bytes < LEAST_BYTES:
-        raise click.BadParameter("the demo needs at least 16MiB, to kill nodes in mid-write")
+        least = format_size(LEAST_BYTES)
+        raise click.BadParameter(f"the demo needs at least {least}, to kill nodes in mid-write")
     return size_bytes
-
-
-LEAST_BYTES = 16 * 1024 * 1024
 
 
 @click.command(cls=LocalVerb)
@@ -61,5 +61,5 @@ def demo(session: Session, *, chosen: str | None, size: int, path: str | None) -
         show = Show(session)
         source = show.source(chosen, size, Path(scratch))
         if source.size_bytes < LEAST_BYTES:
-            raise UserError(str(chosen), f"too short: the demo needs {LEAST_BYTES} bytes")
+            raise UserError(str(chosen), f"too short: the demo needs {format_size(LEAST_BYTES)}")
         session.failures += not show.play(source, path)

@@ -9,7 +9,7 @@ import click
 
 from paxosblock.cli.group import Verb
 from paxosblock.cli.session import Session, UserError
-from paxosblock.cli.text import table
+from paxosblock.cli.text import counted, table
 from paxosblock.cli.words import shortfall
 from paxosblock.control import call
 from paxosblock.datanode_api import FIND_REPLICA, FindReplica, ReplicaSummary
@@ -63,12 +63,16 @@ def explain(session: Session, words: tuple[str, ...]) -> None:
       block 7 of /logs/a.log: finalized (complete), 12 chunks, 6291456 bytes
         written in generation 0, length decided in generation 1
         storage  node        state      promised  accepted  chunks  bytes    last chunk
-        S-3f...  datanode-0  finalized  1         1         12      6291456  11 (524288 bytes, ...)
+        f7d8...  datanode-0  finalized  1         1         12      6291456  11 (524288 bytes, ...)
+        ...
         votes:
-          +0.0 ms  generation 1  fenced  S-3f...  last vote: chunk 11
+          time                 step       storage
+          +0 ms  generation 1  finalized  f7d8...  length 12
+          ...
 
     promised: the highest generation the replica was asked to obey; accepted: the generation its
-    chunks were voted for in. Below them the steps of its recoveries, as the NameNode remembers.
+    chunks were voted for in. Below them the steps of its recoveries and of its finalization, as far
+    as the NameNode remembers them.
     """
 
     def show(word: str) -> None:
@@ -129,7 +133,8 @@ def _record_lines(explanation: BlockExplanation) -> Iterator[str]:
     record = explanation.view.record
     of_file = f" of {explanation.path}" if explanation.path else ""
     state = f"{record.state.value} ({explanation.hdfs_state})"
-    size = f", {record.length} chunks, {record.size_bytes} bytes" if record.finalized else ""
+    chunks = counted(record.length, "chunk")
+    size = f", {chunks}, {record.size_bytes} bytes" if record.finalized else ""
     yield f"block {record.block}{of_file}: {state}{size}"
     decided = f", length decided in generation {record.finalized_generation}"
     yield (

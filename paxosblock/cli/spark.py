@@ -134,9 +134,9 @@ def fsck(session: Session, path: str, deep: bool, master: str) -> None:
     \b
       $ paxosblock spark fsck --deep /logs
       /logs/a.log: block 7 at 0: impaired, 2 of 3 replicas are sound
-        datanode-1 (127.0.0.1:9865): damaged: chunk 3 does not match its checksum
-        The NameNode was told and has it copied again from a sound one.
-      /logs: 12 files, 14 blocks, 42 replicas, 1.2 G read in 3.1 s: 1 block is impaired
+        datanode-1 (127.0.0.1:9865): damaged: chunk 3 of block 7 does not match its checksum ...
+        The NameNode was told and has a damaged one copied again from a sound one.
+      /logs: 12 files, 14 blocks, 42 replicas, 1.2 G read in 3.1 s: blocks: 1 impaired
 
     Files that are being written are checked up to their last finalized block. Exit code 1 when a
     block is not healthy.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from paxosblock.cli.text import human_size
+from paxosblock.cli.text import counted, human_size
 
 if TYPE_CHECKING:
     from paxosblock.client.spark.jobs.compact import CompactReport
@@ -18,7 +18,7 @@ def copy_lines(report: CopyReport) -> Iterator[str]:
     for failure in report.failures:
         yield f"{failure.source}: not copied: {failure.reason}"
     yield (
-        f"{report.target}: {report.copied} files copied and verified, "
+        f"{report.target}: {counted(report.copied, 'file')} copied and verified, "
         f"{human_size(report.bytes_copied)} in {report.seconds:.1f} s; "
         f"{report.skipped} were there already, {len(report.failures)} failed"
     )
@@ -35,7 +35,8 @@ def compact_lines(report: CompactReport) -> Iterator[str]:
                 f"({human_size(directory.size_bytes)}), {directory.left_alone} left alone"
             )
         else:
-            yield f"{directory.path}: nothing to merge, {directory.left_alone} files left alone"
+            files = counted(directory.left_alone, "file")
+            yield f"{directory.path}: nothing to merge, {files} left alone"
 
 
 def fsck_lines(report: FsckReport) -> Iterator[str]:
@@ -46,8 +47,9 @@ def fsck_lines(report: FsckReport) -> Iterator[str]:
         yield f"{path}: is being written; checked up to its last finalized block"
     counts = {finding.verdict: report.count(finding.verdict) for finding in report.findings}
     told = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items())
+    files, blocks = counted(report.files, "file"), counted(report.blocks, "block")
     yield (
-        f"{report.path}: {report.files} files, {report.blocks} blocks, {report.replicas} replicas, "
+        f"{report.path}: {files}, {blocks}, {counted(report.replicas, 'replica')}, "
         f"{human_size(report.bytes_read)} read in {report.seconds:.1f} s: "
         + (f"blocks: {told}" if told else "healthy")
     )

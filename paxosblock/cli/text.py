@@ -17,6 +17,11 @@ def human_size(size_bytes: int) -> str:
     return f"{number} {_UNITS[power - 1]}"
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number of things: "1 block", "2 blocks", "0 entries" (where the plural is not with -s)."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of left-aligned columns, two spaces apart."""
     lines = [head, *rows]

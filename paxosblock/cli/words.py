@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paxosblock.cli.text import human_size
+from paxosblock.cli.text import counted, human_size
 from paxosblock.namenode_api import ClusterStatus, NodeStatus
 
 
@@ -15,7 +15,7 @@ def datanode_words(report: NodeStatus) -> str:
     free = sum(volume.free_bytes for volume in report.storages)
     capacity = sum(volume.capacity_bytes for volume in report.storages)
     failed = [f"{volume.storage}: {volume.failed}" for volume in report.storages if volume.failed]
-    words = f"{report.state}, {report.blocks} blocks, {human_size(used)} used"
+    words = f"{report.state}, {counted(report.blocks, 'block')}, {human_size(used)} used"
     return ", ".join([words, f"{human_size(free)} free of {human_size(capacity)}", *failed])
 
 
@@ -26,4 +26,5 @@ def shortfall(has: int, wanted: int) -> str:
 
 def cluster_words(seen: ClusterStatus) -> str:
     """How much a cluster holds."""
-    return f"{seen.files} files ({seen.open_files} being written), {seen.blocks} blocks"
+    files, blocks = counted(seen.files, "file"), counted(seen.blocks, "block")
+    return f"{files} ({seen.open_files} being written), {blocks}"

@@ -55,7 +55,7 @@ def test_the_demo_with_json_is_one_object_per_line(paxosblock: Paxosblock, tmp_p
     [
         ("nope", "demo: 'nope': no such file or directory\n"),
         (".", "demo: '.': is a directory\n"),
-        ("short", "demo: 'short': too short: the demo needs 16777216 bytes\n"),
+        ("short", "demo: 'short': too short: the demo needs 16MiB\n"),
     ],
 )
 def test_a_file_that_the_demo_cannot_use_is_one_line(
