@@ -158,7 +158,7 @@ class BatchWriter(DataSourceArrowWriter):
                 f"job {self.job} published nothing: its directory is gone, as another job has "
                 f"replaced '{self.options.path}' or 'jobTtl' is over ({error})"
             ) from error
-        if not outcome.applied:
+        if outcome.version == _ABORTED:
             raise FencedError(f"job {self.job} published nothing: it was aborted")
 
     def _end(self, fs: Client, changes: list[Operation], version: int) -> TransactionOutcome:

@@ -19,6 +19,7 @@ import pyspark
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructField, StructType
 
 from paxosblock import Client, LocalCluster
@@ -140,6 +141,47 @@ def test_an_abort_that_comes_after_the_commit_changes_nothing(table: Place) -> N
     written = writer.write_as(Attempt(0, 7), batches(3))
     writer.commit([written])
     writer.abort([written])
+    assert table.ids() == Counter(range(3))
+
+
+def test_a_commit_that_is_repeated_publishes_no_row_twice(table: Place) -> None:
+    writer = writer_of(table)
+    written = writer.write_as(Attempt(0, 7), batches(3))
+    for _ in range(2):
+        writer.commit([written])
+    assert table.ids() == Counter(range(3))
+
+
+def test_what_a_killed_attempt_left_half_is_not_published_though_its_file_is_whole(
+    table: Place,
+) -> None:
+    """Its input may end quietly when it is killed, so only what Spark was told of counts."""
+    writer = writer_of(table)
+    writer.write_as(Attempt(0, 7), batches(2))
+    writer.commit([writer.write_as(Attempt(0, 8), batches(5))])
+    assert table.ids() == Counter(range(5))
+    assert table.leftovers() == []
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_of_two_jobs_at_one_place_none_loses_or_repeats_a_row(
+    table: Place, *, replaces: bool
+) -> None:
+    """Both add their rows; of two that replace, the second finds its work gone and says so."""
+    options = parse_options({"path": table.url}, Use.WRITE)
+    jobs = [make_writer(IDS, options, overwrite=replaces) for _ in range(2)]
+    written: list[WriterCommitMessage | None] = []
+    for job, rows in zip(jobs, (3, 5), strict=True):
+        assert isinstance(job, BatchWriter)
+        written.append(job.write_as(Attempt(0, rows), batches(rows)))
+    jobs[0].commit(written[:1])
+    if not replaces:
+        jobs[1].commit(written[1:])
+        assert table.ids() == Counter(range(3)) + Counter(range(5))
+        return
+    with pytest.raises(NotFoundError, match="another job has replaced"):
+        jobs[1].commit(written[1:])
+    jobs[1].abort(written[1:])
     assert table.ids() == Counter(range(3))
 
 
