@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -61,6 +62,14 @@ def csv_schema(sample: bytes, options: Options) -> pa.Schema:
     return pa.schema(
         [(name, _settled(column.type)) for name, column in zip(names, table.schema, strict=True)]
     )
+
+
+def first_fields(sample: bytes, options: Options) -> list[str] | None:
+    """The fields of the first line; None when a quoted value of it goes on in the next."""
+    line = sample.partition(NEWLINE)[0].removesuffix(b"\r").decode(errors="replace")
+    if line.count('"') % 2:
+        return None
+    return next(csv.reader([line], delimiter=options.sep), None) or [""]
 
 
 def check_csv(sample: bytes, target: pa.Schema, options: Options) -> None:

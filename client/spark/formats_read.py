@@ -33,6 +33,7 @@ from paxosblock.client.spark.csv_read import (
     csv_batches,
     csv_batches_of_file,
     csv_schema,
+    first_fields,
 )
 from paxosblock.client.spark.formats_write import CODEC_EXTENSIONS
 from paxosblock.client.spark.lines import (
@@ -124,6 +125,12 @@ def arrow_schema_of(file: FileReader, options: Options) -> pa.Schema:
                 return arrow_file_schema(file)
             case _:
                 return csv_schema(_sample(file, options), options)
+
+
+def first_fields_of(file: FileReader, options: Options) -> list[str] | None:
+    """The fields of the first line of a csv file. Raises InvalidRequestError."""
+    with _errors_named(file.name, options):
+        return first_fields(_sample(file, options), options)
 
 
 def check_file(file: FileReader, target: pa.Schema, options: Options) -> None:

@@ -174,25 +174,30 @@ def _separator(text: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option: its name as the documentation spells it (case does not matter), the field of
-    `Options`, the uses it has an effect on, and its parser, which raises ConfigError."""
+    `Options`, the uses it has an effect on, its parser, which raises ConfigError, and the formats
+    it has an effect on."""
 
     name: str
     attribute: str
     uses: Use
     parse: Callable[[str], Any]
+    formats: frozenset[FileFormat] = frozenset(FileFormat)
 
+
+_PARQUET: Final = frozenset({FileFormat.PARQUET})
+_CSV: Final = frozenset({FileFormat.CSV})
 
 OPTIONS: Final = (
     Option("path", "path", Use.ALL, str),
     Option("namenodes", "namenodes", Use.ALL, cluster_addresses),
     Option("fileFormat", "file_format", Use.ALL, _member(FileFormat)),
     Option("compression", "compression", Use.WRITES, lambda text: text.strip().lower()),
-    Option("rowGroupBytes", "row_group_bytes", Use.WRITES, _size),
-    Option("header", "header", Use.ALL, _flag),
-    Option("sep", "sep", Use.ALL, _separator),
-    Option("multiLine", "multi_line", Use.READS, _flag),
+    Option("rowGroupBytes", "row_group_bytes", Use.WRITES, _size, _PARQUET),
+    Option("header", "header", Use.ALL, _flag, _CSV),
+    Option("sep", "sep", Use.ALL, _separator, _CSV),
+    Option("multiLine", "multi_line", Use.READS, _flag, _CSV),
     Option("splitBytes", "split_bytes", Use.READS, _size),
-    Option("pushdown", "pushdown", Use.READ, _flag),
+    Option("pushdown", "pushdown", Use.READ, _flag, _PARQUET),
     Option("maxBytesPerTrigger", "max_bytes_per_trigger", Use.STREAM_READ, _size),
     Option("maxFilesPerTrigger", "max_files_per_trigger", Use.STREAM_READ, _count),
     Option("layout", "layout", Use.STREAM_WRITE, _member(Layout)),
@@ -206,6 +211,8 @@ _BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}
 
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 """Options that Spark itself takes and hands on."""
+_SEVERAL_PATHS: Final = "paths"
+"""What Spark makes of `load` with a list."""
 
 
 def parse_options(written: Mapping[str, str], use: Use) -> Options:
@@ -215,12 +222,18 @@ def parse_options(written: Mapping[str, str], use: Use) -> Options:
     the environment variable PAXOSBLOCK_NAMENODES of the driver does.
 
     Raises:
-        ConfigError: an option is unknown, has no effect for this use, or its value is wrong; no
-            path; no NameNodes. The message starts with the option's name.
+        ConfigError: an option is unknown, has no effect for this use or on files of this format, or
+            its value is wrong; no path; no NameNodes. The message starts with the option's name.
     """
-    values = {option.attribute: _parsed(option, text) for option, text in _known(written, use)}
+    known = list(_known(written, use))
+    values = {option.attribute: _parsed(option, text) for option, text in known}
     path, namenodes = _target(str(values.pop("path", "")), values.pop("namenodes", None))
-    return Options(path=path, namenodes=namenodes, **values)
+    options = Options(path=path, namenodes=namenodes, **values)
+    for option, _ in known:
+        if options.file_format not in option.formats:
+            found = options.file_format.value
+            raise ConfigError(f"option {option.name!r} has no effect on {found} files")
+    return options
 
 
 def _known(written: Mapping[str, str], use: Use) -> Iterable[tuple[Option, str]]:
@@ -228,6 +241,8 @@ def _known(written: Mapping[str, str], use: Use) -> Iterable[tuple[Option, str]]
         if name.lower() in OF_SPARK:
             continue
         option = _BY_NAME.get(name.lower())
+        if name.lower() == _SEVERAL_PATHS:
+            raise ConfigError("several paths: name one directory, or a pattern such as '/logs/*'")
         if option is None:
             _refuse_unknown(name, use)
         if not use & option.uses:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from paxosblock.client.spark.arrow_types import columns
 from paxosblock.client.spark.columnar_read import is_arrow_file
-from paxosblock.client.spark.formats_read import arrow_schema_of
+from paxosblock.client.spark.formats_read import arrow_schema_of, first_fields_of
 from paxosblock.client.spark.formats_write import format_of
 from paxosblock.client.spark.listing import HIDDEN
 from paxosblock.client.spark.options import FileFormat, Layout, Options
@@ -80,6 +80,8 @@ def _check_same(fs: Client, existing: FileStatus, options: Options, schema: pa.S
             _check_end(file, wanted)
         if wanted in _WITH_SCHEMA:
             _check_columns(columns(arrow_schema_of(file, options)), columns(schema), existing.path)
+        if wanted is FileFormat.CSV:
+            _check_fields(first_fields_of(file, options), schema.names, options, existing.path)
 
 
 def _check_end(file: FileReader, file_format: FileFormat) -> None:
@@ -96,6 +98,16 @@ def _check_columns(there: dict[str, str], new: dict[str, str], path: str) -> Non
     if there != new or list(there) != list(new):
         raise InvalidRequestError(
             f"the columns differ from those of '{path}': {_difference(there, new)}"
+        )
+
+
+def _check_fields(there: list[str] | None, new: list[str], options: Options, path: str) -> None:
+    """A csv file tells no types, and names only in a header."""
+    if there is not None and (there != new if options.header else len(there) != len(new)):
+        found = ", ".join(there) if options.header else f"{len(there)} columns"
+        raise InvalidRequestError(
+            f"the columns differ from those of '{path}': its first line has {found}; "
+            f"the new rows have {', '.join(new)}"
         )
 
 

@@ -12,6 +12,7 @@ from paxosblock.errors import ConfigError
 from paxosblock.protocol.types import Durability
 
 HERE = {"path": "/a", "namenodes": "nn:1"}
+CSV = HERE | {"fileFormat": "csv"}
 
 
 def test_a_path_and_namenodes_are_enough() -> None:
@@ -19,9 +20,9 @@ def test_a_path_and_namenodes_are_enough() -> None:
 
 
 def test_names_of_options_are_the_same_in_any_case() -> None:
-    written = {"PATH": "/a", "nameNodes": "nn:1", "ROWGROUPBYTES": "1MiB", "fileformat": "CSV"}
+    written = {"PATH": "/a", "nameNodes": "nn:1", "HEADER": "true", "fileformat": "CSV"}
     options = parse_options(written, Use.WRITE)
-    assert (options.row_group_bytes, options.file_format) == (1 << 20, FileFormat.CSV)
+    assert (options.header, options.file_format) == (True, FileFormat.CSV)
 
 
 def test_a_url_as_the_path_names_the_namenodes_too() -> None:
@@ -38,9 +39,8 @@ def test_the_environment_names_the_namenodes_where_nothing_else_does(
 
 def test_every_option_is_read() -> None:
     written = HERE | {
-        "fileFormat": "arrow",
+        "fileFormat": "csv",
         "compression": "ZSTD",
-        "rowGroupBytes": "1000",
         "header": "TRUE",
         "sep": "\\t",
         "layout": "append",
@@ -52,9 +52,8 @@ def test_every_option_is_read() -> None:
     assert parse_options(written, Use.STREAM_WRITE) == Options(
         path="/a",
         namenodes=("nn:1",),
-        file_format=FileFormat.ARROW,
+        file_format=FileFormat.CSV,
         compression="zstd",
-        row_group_bytes=1000,
         header=True,
         sep="\t",
         layout=Layout.APPEND,
@@ -63,6 +62,7 @@ def test_every_option_is_read() -> None:
         durability=Durability.MEMORY,
         retry_for_s=1.5,
     )
+    assert parse_options(HERE | {"rowGroupBytes": "1000"}, Use.WRITE).row_group_bytes == 1000
 
 
 def test_options_reach_the_client_and_the_rest_stays_as_configured(
@@ -95,10 +95,21 @@ def test_what_spark_adds_by_itself_is_let_pass() -> None:
         ({"path": "hdfs://a:1/x"}, Use.READ, "expected an absolute path"),
         (HERE | {"rowGroupByte": "1"}, Use.WRITE, "did you mean 'rowGroupBytes'?"),
         (HERE | {"layout": "files"}, Use.WRITE, "'layout' has no effect on a batch write"),
+        (HERE | {"header": "true"}, Use.READ, "option 'header' has no effect on parquet files"),
+        (
+            CSV | {"rowGroupBytes": "1MiB"},
+            Use.WRITE,
+            "option 'rowGroupBytes' has no effect on csv files",
+        ),
+        ({"paths": '["/a","/b"]', "namenodes": "nn:1"}, Use.READS, "several paths: name one dir"),
         (HERE | {"jobTtl": "1d"}, Use.READS, "'jobTtl' has no effect on a read"),
         (HERE | {"fileFormat": "orc"}, Use.WRITE, "expected one of parquet, arrow, csv"),
-        (HERE | {"header": "yes"}, Use.WRITE, "'header' = 'yes': expected true or false"),
-        (HERE | {"sep": "||"}, Use.WRITE, "expected one ASCII character"),
+        (
+            HERE | {"fileFormat": "csv", "header": "yes"},
+            Use.WRITE,
+            "'header' = 'yes': expected true or false",
+        ),
+        (CSV | {"sep": "||"}, Use.WRITE, "expected one ASCII character"),
         (HERE | {"rowGroupBytes": "0"}, Use.WRITE, "expected a size above zero"),
         (HERE | {"rowGroupBytes": "1 kg"}, Use.WRITE, "unknown unit 'kg'"),
         (HERE | {"jobTtl": "5"}, Use.WRITE, "has no unit"),
