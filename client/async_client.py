@@ -6,7 +6,6 @@ import builtins
 import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Self
 
 from paxosblock.client.block_verbs import AsyncDataNode, BlockVerbs
@@ -107,12 +106,7 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -12,7 +12,6 @@ import warnings
 from collections import deque
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self, TypeVar
 
 from paxosblock.client.backoff import Backoff
@@ -139,12 +138,7 @@ class AsyncFileWriter:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
         if kind is None:
             await self.close()
         else:
@@ -359,8 +353,10 @@ class AsyncFileWriter:
             await block.open(self._session.writing)
         except BlockFailed as failure:
             self._exclude(failure)
+            # Whoever does not hear that it is sealed seals it again: it may be the last block now.
+            self._previous, self._block = block.block, block
             await self._fencing(block.seal())
-            self._previous = block.block
+            self._block = None
             raise
         self._previous = block.block
         return block
@@ -403,6 +399,8 @@ class AsyncFileWriter:
             tuple(at for at in block.members if at not in failure.failed),
         )
         self._finished_bytes += block.acknowledged_bytes
+        if block.asked_to_close:  # then it need not be a recovery that ended it
+            self._note_unsynced(block)
         self._block = None
         _logger.warning(
             "%s: %s; sealed with %d chunks, %d go to the next block",
@@ -427,9 +425,12 @@ class AsyncFileWriter:
         """The block is closed with everything that was sent in it."""
         self._note(block)
         self._finished_bytes += block.acknowledged_bytes
+        self._note_unsynced(block)
+        self._block = None
+
+    def _note_unsynced(self, block: BlockWriter) -> None:
         if self.status.durability is Durability.MEMORY and block.acknowledged_synced < block.sent:
             self._unsynced.append(block.block)
-        self._block = None
 
     # -- what is known --------------------------------------------------------------------------
 

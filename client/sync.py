@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from paxosblock.client.async_client import AsyncClient
@@ -57,12 +56,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

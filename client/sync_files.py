@@ -9,7 +9,6 @@ import contextlib
 import io
 import logging
 from collections.abc import Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from paxosblock.client.background import OtherLoop, Running
@@ -140,12 +139,7 @@ class FileWriter(io.RawIOBase):
         finally:
             self._release()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             self.close()
         else:

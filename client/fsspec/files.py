@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import sys
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from fsspec.asyn import AbstractAsyncStreamedFile
@@ -173,12 +172,7 @@ class WriteFile(AbstractBufferedFile):
             self._stream.abort()
             self.fs.runner.run(self.staged.discard)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None and not self.closed:
             self.discard()
         self.close()
@@ -222,12 +216,7 @@ class CompressedFile(io.RawIOBase):
         """Give the file up, published nowhere."""
         self._file.discard()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
             self.discard()
         self.close()
@@ -241,12 +230,7 @@ class TextFile(io.TextIOWrapper):
         super().__init__(file, **options)
         self._file = file
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
             self._file.discard()
         self.close()
@@ -318,12 +302,7 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
         if not self.staged.discarded:
             await self.staged.discard()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
         if kind is not None and not self.closed:
             await self.discard()
         await self.close()
