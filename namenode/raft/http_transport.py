@@ -31,6 +31,9 @@ SECRET_BYTES_MIN: Final = 16
 UNSENT_BYTES_MAX: Final = 64 << 20
 """A message is dropped while so much is unsent; the engine sends again what matters."""
 
+REASONS_MAX: Final = 100
+"""So many reasons for refusing a connection are remembered, to tell each of them once."""
+
 CALL_AGAIN_S: Final = 0.1
 HANDSHAKE_S: Final = 3.0
 DEAD_AFTER_MS: Final = 3000
@@ -67,7 +70,7 @@ class HttpTransport:
         self._links = {peer: _Link(self, peer) for peer in members if peer != address}
         self._receivers: set[_Receiver] = set()
         self._deliver: Deliver | None = None
-        self._refused_last = ""
+        self._told: set[str] = set()
 
     def __repr__(self) -> str:
         up = [peer for peer, link in self._links.items() if link.up]
@@ -162,10 +165,12 @@ class HttpTransport:
             self._deliver(sender, message)
 
     def refuse_connection(self, why: str) -> None:
-        """Count an end that is none of us; it may try ten times a second, so say it once."""
+        """Count an end that is none of us; each may try ten times a second, so say it once."""
         self.counters.connections_refused += 1
-        if why != self._refused_last:
-            self._refused_last = why
+        if why not in self._told:
+            if len(self._told) >= REASONS_MAX:
+                self._told.clear()
+            self._told.add(why)
             log.warning("%s refuses a connection: %s", self._address, why)
 
     def forget(self, receiver: _Receiver) -> None:

@@ -126,6 +126,18 @@ async def test_n3_who_does_not_know_the_secret_is_refused_by_both_ends_and_count
         assert two.inbox == []
 
 
+async def test_each_reason_for_a_refusal_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    transport = HttpTransport("n1:1", ["n1:1", "n2:1"], SECRET)
+    for _ in range(3):
+        for stranger in ("n8:1", "n9:1"):
+            transport.refuse_connection(f"{stranger} is no other member")
+    assert transport.counters.connections_refused == 6
+    assert [record.args[1] for record in caplog.records if isinstance(record.args, tuple)] == [
+        "n8:1 is no other member",
+        "n9:1 is no other member",
+    ]
+
+
 @pytest.mark.parametrize(
     "changed",
     [{"X-Raft-From": "10.0.0.9:1"}, {"X-Raft-Nonce": "short"}, {"Upgrade": "websocket"}],
