@@ -106,20 +106,21 @@ def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
 
     Raises:
         ConfigError: raftos is missing, the secret is too short, the folder is that of a cluster's
-            only NameNode, or it holds no member and the cluster is not new, or the other way round.
+            only NameNode, it holds no member and the cluster is not new, or the other way round,
+            or it is that of a member of another cluster.
     """
     _refuse_other(folder, _ALONE, "a cluster's only NameNode, which cannot become one of several")
     from paxosblock.namenode.raft.requirement import check_raftos  # noqa: PLC0415 - not needed alone
 
     check_raftos()
     from paxosblock.namenode.raft.http_transport import HttpTransport  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.member_folder import check_member  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.options import options_of  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.report import observe  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.store import ReplicatedStore  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.vote_file import check_member  # noqa: PLC0415 - not needed alone
 
     transport = HttpTransport(peers.address, peers.members, peers.secret)
-    check_member(folder / _REPLICATED, new_cluster=peers.new_cluster)
+    check_member(folder / _REPLICATED, peers.members, new_cluster=peers.new_cluster)
     options = options_of(config)
     store = ReplicatedStore(
         folder / _REPLICATED, peers.address, peers.members, transport, options=options

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paxosblock.checksum import crc32c
-from paxosblock.errors import ConfigError, CorruptionError, StorageError
-from paxosblock.namenode.kv.disk import Disk, OsDisk, store
+from paxosblock.errors import CorruptionError
+from paxosblock.namenode.kv.disk import Disk, store
 
 _MAGIC = b"PBKVOTE1"
 _HEAD = struct.Struct(">8sQH")
 _CRC = struct.Struct(">I")
-_NAME = "vote"
+NAME = "vote"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class VoteFile:
                 be given twice.
         """
         self._disk = disk
-        self._path = folder / _NAME
-        there = _NAME in disk.names(folder)
+        self._path = folder / NAME
+        there = NAME in disk.names(folder)
         self.vote = _decode(self._path, disk.read(self._path)) if there else Vote(0, None)
 
     def __repr__(self) -> str:
@@ -58,35 +58,6 @@ class VoteFile:
         assert vote.follows(self.vote), f"{vote} after {self.vote} would be a second vote"
         store(self._disk, self._path, [_encode(vote)])
         self.vote = vote
-
-
-def check_member(folder: Path, *, new_cluster: bool) -> None:
-    """Return if the folder is that of a member, or make it one where the cluster is new.
-
-    A member whose folder was emptied has forgotten whom it voted for and what it confirmed. It
-    must not begin again as if it had promised nothing: so only a word of the operator lets an
-    empty folder in. Every member has a vote from then on, before it says anything to anybody.
-
-    Raises:
-        ConfigError: the folder is empty and the cluster is not new, or the other way round.
-        StorageError: it cannot be written.
-    """
-    disk = OsDisk()
-    there = (folder / _NAME).exists()
-    if new_cluster and there:
-        raise ConfigError(f"--new-cluster: {folder} holds a member already; start without it")
-    if there:
-        return
-    if not new_cluster:
-        raise ConfigError(
-            f"{folder} holds no member of the cluster. Start with --new-cluster if the cluster is "
-            "new; a NameNode that lost its folder gets it back as RAFT.md says"
-        )
-    try:
-        disk.make_folder(folder)
-        VoteFile(disk, folder).write(Vote(0, None))
-    except OSError as error:
-        raise StorageError(f"{folder}: {error.strerror}") from error
 
 
 def _encode(vote: Vote) -> bytes:

@@ -1,4 +1,5 @@
-"""An empty folder is a lost one, unless the operator says that the cluster is new."""
+"""Which folders may take part: an empty one is a lost one, unless the operator says that the
+cluster is new; one that went by other members counts other majorities."""
 
 from __future__ import annotations
 
@@ -9,35 +10,78 @@ import pytest
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import ConfigError, StorageError
 from paxosblock.namenode.kv.disk import OsDisk
+from paxosblock.namenode.raft.member_folder import check_member
 from paxosblock.namenode.raft.options import options_of
-from paxosblock.namenode.raft.vote_file import Vote, VoteFile, check_member
+from paxosblock.namenode.raft.vote_file import Vote, VoteFile
+
+MEMBERS = ("n1:1", "n2:1", "n3:1")
 
 
 def test_the_first_start_makes_a_member_that_has_promised_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "raft"
-    check_member(folder, new_cluster=True)
+    check_member(folder, MEMBERS, new_cluster=True)
     assert VoteFile(OsDisk(), folder).vote == Vote(0, None)
-    check_member(folder, new_cluster=False)
+    check_member(folder, MEMBERS, new_cluster=False)
 
 
 def test_an_empty_folder_is_refused_and_stays_empty(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no member of the cluster"):
-        check_member(tmp_path / "raft", new_cluster=False)
+        check_member(tmp_path / "raft", MEMBERS, new_cluster=False)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_member_is_never_made_anew(tmp_path: Path) -> None:
-    check_member(tmp_path, new_cluster=True)
+    check_member(tmp_path, MEMBERS, new_cluster=True)
     VoteFile(OsDisk(), tmp_path).write(Vote(7, "n1:1"))
     with pytest.raises(ConfigError, match="holds a member already"):
-        check_member(tmp_path, new_cluster=True)
+        check_member(tmp_path, MEMBERS, new_cluster=True)
     assert VoteFile(OsDisk(), tmp_path).vote == Vote(7, "n1:1")
+
+
+@pytest.mark.parametrize("left", ["journal-00000000000000000001", "snapshot-00000000000000000007"])
+def test_what_is_left_of_a_member_is_not_taken_for_an_empty_folder(
+    tmp_path: Path, left: str
+) -> None:
+    (tmp_path / left).touch()
+    with pytest.raises(ConfigError, match="holds a member already"):
+        check_member(tmp_path, MEMBERS, new_cluster=True)
+
+
+def test_a_first_start_that_was_cut_short_can_be_repeated(tmp_path: Path) -> None:
+    for name in ("lock", "vote.tmp"):
+        (tmp_path / name).touch()
+    with pytest.raises(ConfigError, match="holds no member"):
+        check_member(tmp_path, MEMBERS, new_cluster=False)
+    check_member(tmp_path, MEMBERS, new_cluster=True)
+    (tmp_path / "members").unlink()
+    check_member(tmp_path, MEMBERS, new_cluster=False)
+
+
+@pytest.mark.parametrize(
+    "changed", [("n1:1",), (*MEMBERS, "n4:1", "n5:1"), ("n1:1", "n2:1", "n4:1")]
+)
+def test_a_member_does_not_start_with_another_list_of_members(
+    tmp_path: Path, changed: tuple[str, ...]
+) -> None:
+    check_member(tmp_path, MEMBERS, new_cluster=True)
+    check_member(tmp_path, MEMBERS[::-1], new_cluster=False)
+    with pytest.raises(ConfigError, match=f"of n1:1,n2:1,n3:1, not of {','.join(changed)}"):
+        check_member(tmp_path, changed, new_cluster=False)
+
+
+def test_without_the_list_in_its_folder_a_member_goes_by_the_new_one(tmp_path: Path) -> None:
+    """So RAFT.md changes the members: by copies of the leader's folder without it."""
+    check_member(tmp_path, MEMBERS, new_cluster=True)
+    (tmp_path / "members").unlink()
+    check_member(tmp_path, ("n1:1",), new_cluster=False)
+    with pytest.raises(ConfigError, match="of n1:1, not of n1:1,n2:1,n3:1"):
+        check_member(tmp_path, MEMBERS, new_cluster=False)
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="Not a directory"):
-        check_member(tmp_path / "file" / "raft", new_cluster=True)
+        check_member(tmp_path / "file" / "raft", MEMBERS, new_cluster=True)
 
 
 def test_the_configuration_sets_the_times_of_the_engine() -> None:
