@@ -90,6 +90,8 @@ class BlockWriter:
         self.view = view
         self.acknowledged_bytes = 0
         self.sent_bytes = 0
+        self.asked_to_close = False
+        """Whether the length may have been recorded by `close`, answered or not."""
         self._identity = writer
         self._namenodes = namenodes
         self._vote_timeout_s = vote_timeout_s
@@ -309,6 +311,7 @@ class BlockWriter:
         await self.settled()
         if self._writer.can_close:
             self._writer = write.close(self._writer)
+        self.asked_to_close = True
         view = await self._namenodes.call(
             FINALIZE_BLOCK,
             FinalizeBlock(

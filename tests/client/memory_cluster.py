@@ -20,9 +20,11 @@ from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     ExistsError,
     FencedError,
+    InvalidRequestError,
     NoSpaceError,
     NotFoundError,
     NotReadyError,
+    OutcomeUnknownError,
 )
 from paxosblock.methods import Done
 from paxosblock.namenode_api import (
@@ -81,6 +83,8 @@ class MemoryCluster:
         self.calls: list[str] = []
         self.tell_members = True
         """Whether members are told at once that a block is finalized."""
+        self.answers_lost: set[str] = set()
+        """Control calls that are carried out, but whose answers do not arrive."""
         self.address = ""
         self._numbers = itertools.count(1)
         self._runner: web.AppRunner | None = None
@@ -114,7 +118,10 @@ class MemoryCluster:
     ) -> Callable[[Any], Awaitable[object]]:
         async def call(request: Any) -> object:
             self.calls.append(name)
-            return await handler(request)
+            answer = await handler(request)
+            if name in self.answers_lost:
+                raise OutcomeUnknownError(f"the answer to {name} is lost")
+            return answer
 
         return call
 
@@ -169,6 +176,8 @@ class MemoryCluster:
                 raise FencedError("somebody else writes this file")
             blocks = file.blocks
         if blocks and blocks[-1] != request.previous:
+            if self.records[blocks[-1]].finalized:
+                raise InvalidRequestError(f"block {request.previous} is not the last block")
             return self._view(blocks[-1])
         usable = [n.storage for n in self.nodes if n.storage not in request.excluded]
         if len(usable) < min(2, len(self.nodes)):

@@ -11,10 +11,12 @@ import pytest
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.receipt import FlushReceipt
 from paxosblock.errors import (
+    DeadlineError,
     FencedError,
     InvalidRequestError,
     NoSpaceError,
     NotReadyError,
+    OutcomeUnknownError,
     UnavailableError,
 )
 from paxosblock.protocol.invariants import InvariantError
@@ -78,6 +80,47 @@ async def test_a_sync_waits_until_earlier_blocks_are_finalized_on_disk() -> None
         assert (await sync).length == 15
         cluster.tell_members = True
         await out.close()
+
+
+async def test_a_sync_waits_for_a_block_whose_close_was_recorded_without_an_answer() -> None:
+    """The writer's close decided it, not a recovery: nothing of it need be on a disk yet."""
+    async with memory_cluster(retry_for_s=0.5) as (cluster, fs):
+        cluster.tell_members = False
+        out = await fs.create("/a", durability="memory", chunk_size=10, block_size=10)
+        await out.write(b"x" * 10)
+        await out.hflush()
+        cluster.answers_lost.add("finalize_block")
+        with pytest.raises(OutcomeUnknownError):
+            await out.write(b"y" * 10)
+        cluster.answers_lost.clear()
+        (first,) = cluster.files["/a"].blocks
+        assert cluster.records[first].finalized
+        cluster.nodes[0].cut()
+        block = out._block
+        assert block is not None
+        await wait_until_async(lambda: block._failure is not None)
+        with pytest.raises(DeadlineError, match="on stable storage"):
+            await out.hsync()
+        cluster.tell_finalized(first)
+        assert (await out.hsync()).length == 20
+        cluster.tell_members = True
+        await out.close()
+        assert cluster.content("/a") == b"x" * 10 + b"y" * 10
+
+
+async def test_a_block_whose_end_nobody_told_the_writer_does_not_stop_it() -> None:
+    """A member took no replica, and the block was ended; but that answer was lost, too."""
+    async with memory_cluster(4, retry_for_s=0.5) as (cluster, fs):
+        cluster.nodes[0].faults.refuse_create = True
+        cluster.answers_lost.add("seal_block")
+        out = await fs.create("/a")
+        await out.write(b"hello")
+        with pytest.raises(OutcomeUnknownError):
+            await out.hflush()
+        cluster.answers_lost.clear()
+        assert (await out.hflush()).length == 5
+        await out.close()
+        assert cluster.content("/a") == b"hello"
 
 
 @pytest.mark.parametrize("chunks_before", [0, 1, 3, 7])
