@@ -273,13 +273,12 @@ class AsyncClient:
 
     async def scan(self, path: str) -> AsyncIterator[FileStatus]:
         """Like `list`, page by page, for directories of any size."""
-        after, more = "", True
-        while more:
+        after: str | None = ""
+        while after is not None:
             page = await self.page(path, after)
             for entry in page.entries:
                 yield entry
-            more = page.more and bool(page.entries)
-            after = page.entries[-1].path.rpartition("/")[2] if page.entries else ""
+            after = page.next_after
 
     async def page(self, path: str, after: str = "", limit: int = 1000) -> Listing:
         """One page of `scan`: the entries behind the name `after`, and since when each is there."""

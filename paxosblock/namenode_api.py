@@ -175,6 +175,13 @@ class Listing:
     directory: int = 0
     changed: int = 0
 
+    @property
+    def next_after(self) -> str | None:
+        """`after` of the request for the next page; None when this is the last one."""
+        if not (self.more and self.entries):
+            return None
+        return self.entries[-1].path.rpartition("/")[2]
+
 
 @dataclass(frozen=True, slots=True)
 class Rename:

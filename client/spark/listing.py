@@ -104,14 +104,13 @@ class _Walk:
                     yield entry, linked
 
     def _pages(self, directory: str) -> Iterator[Listing]:
-        after, more = "", True
-        while more:
+        after: str | None = ""
+        while after is not None:
             page = self.fs.page(directory, after)
             if self.revision < 0:
                 self.revision = page.revision
             yield page
-            more = page.more and bool(page.entries)
-            after = page.entries[-1].path.rpartition("/")[2] if page.entries else ""
+            after = page.next_after
 
 
 def _of_one_state(pages: list[Listing]) -> bool:

@@ -137,12 +137,11 @@ def _pages(
 
 def list_all(session: Session, path: str) -> Iterator[FileStatus]:
     """Every entry of a directory, page by page."""
-    after, more = "", True
-    while more:
+    after: str | None = ""
+    while after is not None:
         page = session.call(LIST, ListDirectory(path, after))
         yield from page.entries
-        more = page.more and bool(page.entries)
-        after = base_name(page.entries[-1].path) if page.entries else ""
+        after = page.next_after
 
 
 def _print_entries(
