@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -33,6 +32,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
+from paxosblock.held_ports import HeldPorts
 from paxosblock.namenode_api import (
     CLUSTER_STATUS,
     NAMENODE_STATUS,
@@ -46,7 +46,6 @@ from paxosblock.node_process import START_TIMEOUT_S, Node, wait_until
 HOST: Final = "127.0.0.1"
 STANDING_TIMEOUT_S: Final = 1.0
 _LAST_PORT: Final = (1 << 16) - 1
-_PORTS: Final = (15_000, 32_000)
 _NO_ANSWER: Final = (UnavailableError, DeadlineError, OutcomeUnknownError, StorageError)
 
 
@@ -91,6 +90,7 @@ class LocalCluster:
         )
         self._check_same(Role.NAMENODE, "NameNodes", namenodes)
         self._check_same(Role.DATANODE, "DataNodes", datanodes)
+        self._ports = HeldPorts()
         self.nodes = tuple(
             Node(self._folder, member, self.command) for member in self._membership.members
         )
@@ -171,11 +171,14 @@ class LocalCluster:
         if self.alive:
             raise ExistsError(f"'{self.path}': its cluster is running already", path=str(self.path))
         try:
+            self._hold_ports()
             self._folder.prepare(self._membership)
             self._start_together(self.namenodes, timeout_s)
             self._folder.mark_started()
             self._start_together(self.datanodes, timeout_s)
             self.wait_registered(timeout_s=timeout_s)
+            if not self._die_with_parent:
+                self._ports.release()
         except BaseException:
             self.close()
             raise
@@ -185,6 +188,7 @@ class LocalCluster:
         for node in self.nodes:
             node.ask_to_stop()
         clean = [node.wait_stopped() for node in self.nodes]
+        self._ports.release()
         if self._temporary:
             shutil.rmtree(self.path, ignore_errors=True)
         return all(clean)
@@ -255,6 +259,13 @@ class LocalCluster:
     def _nodes(self, role: Role) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if node.member.role is role)
 
+    def _hold_ports(self) -> None:
+        """Choose those that are not chosen yet. A node that was killed comes back to a port that
+        nobody got meanwhile."""
+        for node in self.nodes:
+            node.member = replace(node.member, listen=self._ports.hold(node.address))
+            self._membership = self._membership.replacing(node.member)
+
     def _start_together(self, nodes: tuple[Node, ...], timeout_s: float) -> None:
         for node in nodes:
             node.launch()
@@ -285,12 +296,8 @@ def _check_counts(datanodes: int, namenodes: int, volumes: int, base_port: int) 
 
 
 def _members(datanodes: int, namenodes: int, base_port: int, volumes: int) -> tuple[Member, ...]:
-    if base_port:
-        ports = list(range(base_port, base_port + namenodes + datanodes))
-    else:
-        # Several NameNodes must know each other's ports before the first of them starts.
-        first = _free_ports(namenodes) if namenodes > 1 else [0]
-        ports = [*first, *[0] * datanodes]
+    count = namenodes + datanodes
+    ports = range(base_port, base_port + count) if base_port else [0] * count
     listen = [f"{HOST}:{port}" for port in ports]
     return (
         *(
@@ -302,13 +309,3 @@ def _members(datanodes: int, namenodes: int, base_port: int, volumes: int) -> tu
             for number, address in enumerate(listen[namenodes:])
         ),
     )
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at now, below those that the system gives to anybody who asks."""
-    ports: list[int] = []
-    while len(ports) < count:
-        port = random.randrange(*_PORTS)
-        with contextlib.suppress(OSError), socket.create_server((HOST, port)):
-            ports += [port] if port not in ports else []
-    return ports

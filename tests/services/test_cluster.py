@@ -65,6 +65,16 @@ def test_a_killed_node_comes_back_at_its_port(cluster: LocalCluster) -> None:
     assert node.address == before[1]
 
 
+def test_nobody_gets_the_port_of_a_killed_node(cluster: LocalCluster) -> None:
+    node = cluster.datanodes[0]
+    host, _, port = node.address.rpartition(":")
+    node.kill()
+    with socket.socket() as other, pytest.raises(OSError, match="already in use"):
+        other.bind((host, int(port)))
+    node.start()
+    cluster.wait_registered([node])
+
+
 def test_a_stopped_node_closes_by_itself(cluster: LocalCluster) -> None:
     node = cluster.datanodes[1]
     assert node.stop()
