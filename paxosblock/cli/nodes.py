@@ -69,8 +69,10 @@ def _node_options(default_port: int) -> Callable[[Any], Any]:
 )
 @click.option(
     "--secret-file",
+    envvar="PAXOSBLOCK_SECRET_FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="With --peers: a file that only these NameNodes have and only its owner may read.",
+    help="With --peers: a file that only these NameNodes have and only its owner may read; also "
+    "from PAXOSBLOCK_SECRET_FILE.",
 )
 @click.pass_obj
 def namenode(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -147,3 +148,18 @@ def test_a_node_that_cannot_start_says_why_in_one_line(
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.startswith(line)
     assert ended.stderr.count("\n") == 1
+
+
+def test_the_secret_file_may_be_named_by_the_environment(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "paxosblock", "namenode", "--path", "."]
+    command += ["--listen", "127.0.0.1:1", "--peers", "127.0.0.1:1"]
+    ended = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"PAXOSBLOCK_SECRET_FILE": "nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = "namenode: nowhere: No such file or directory\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", told)
