@@ -7,7 +7,6 @@ import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
 
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.block import Block
@@ -27,16 +26,6 @@ from paxosblock.protocol.types import BlockId, StorageId
 from paxosblock.rpc import RpcClient
 
 _log = logging.getLogger(__name__)
-
-BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-
-
-def boot_id() -> str:
-    """Names the time since this machine was started: what was in memory before is lost."""
-    try:
-        return BOOT_ID.read_text().strip()
-    except OSError as error:
-        raise StorageError(f"{BOOT_ID}: {error.strerror}") from error
 
 
 class DataNode:

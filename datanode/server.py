@@ -18,10 +18,11 @@ from aiohttp import web
 
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.disk import OsDisk
-from paxosblock.datanode.node import DataNode, boot_id, open_volumes
+from paxosblock.datanode.node import DataNode, open_volumes
 from paxosblock.datanode_api import ACCEPT, FIND_REPLICA, LIST_REPLICAS
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE
+from paxosblock.process import boot_id
 from paxosblock.rpc import RpcClient, RpcRouter
 from paxosblock.serving import listen as listen_at
 from paxosblock.serving import publish_address

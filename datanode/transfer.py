@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from paxosblock.calls import CallChannel, open_channel
+from paxosblock.control import split_address
 from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.volume import Volume
 from paxosblock.datanode_api import (
@@ -105,10 +106,8 @@ class Transfer:
         request: RecoveryWrite | Finalize,
         stop: int,
     ) -> None:
-        host, _, port = holder.address.rpartition(":")
-        if not port.isdecimal():
-            raise ProtocolError(f"{holder.address!r} is no address of a holder")
-        channel = await open_channel(host, int(port), _CALLS, _REPLIES, timeout_s=TIMEOUT_S)
+        host, port = split_address(holder.address)
+        channel = await open_channel(host, port, _CALLS, _REPLIES, timeout_s=TIMEOUT_S)
         try:
             while draft.stop < stop:
                 call = FetchChunks(

@@ -20,6 +20,7 @@ from pathlib import Path
 from paxosblock.errors import StorageError
 
 _PR_SET_PDEATHSIG = 1
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,20 @@ def identify(pid: int) -> ProcessId | None:
     state, *fields = stat[stat.rindex(")") + 2 :].split()
     if state in "ZX":
         return None
-    return ProcessId(pid, int(fields[18]), _boot_id())
+    return ProcessId(pid, int(fields[18]), boot_id())
 
 
 @cache
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+def boot_id() -> str:
+    """Names the time since this machine was started: what was in memory before is lost.
+
+    Raises:
+        StorageError: the system does not tell it.
+    """
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError as error:
+        raise StorageError(f"{_BOOT_ID}: {error.strerror}") from error
 
 
 @contextlib.contextmanager

@@ -13,6 +13,13 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 import msgspec
 
+from paxosblock.client.url import (
+    DEFAULT_PORT,
+    NAMENODES_VARIABLE,
+    SCHEME,
+    cluster_addresses,
+    parse_url,
+)
 from paxosblock.errors import PaxosBlockError
 from paxosblock.methods import Method
 
@@ -23,8 +30,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 T = TypeVar("T")
 
-DEFAULT_NAMENODES = "127.0.0.1:9870"
-SCHEME = "paxosblock://"
+DEFAULT_NAMENODES = f"127.0.0.1:{DEFAULT_PORT}"
 
 
 class UserError(PaxosBlockError):
@@ -49,8 +55,6 @@ class Session:
     @property
     def addresses(self) -> tuple[str, ...]:
         """host:port of the NameNodes: the flag, else the environment, else the default."""
-        from paxosblock.client.url import NAMENODES_VARIABLE, cluster_addresses
-
         chosen = self.namenodes or os.environ.get(NAMENODES_VARIABLE) or DEFAULT_NAMENODES
         return cluster_addresses(chosen)
 
@@ -63,8 +67,6 @@ class Session:
         """
         path = written
         if written.startswith(SCHEME):
-            from paxosblock.client.url import parse_url
-
             url = parse_url(written)
             self.namenodes, path = ",".join(url.namenodes), url.path
         if not path.startswith("/"):
