@@ -160,7 +160,7 @@ def test_no_other_address_is_asked_when_something_may_have_been_done() -> None:
 def test_one_that_hangs_is_passed_over_before_anything_is_asked_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("paxosblock.control._PROBE_S", 0.05)
+    monkeypatch.setattr("paxosblock.control._PROBE_S", 1.0)
     with (
         socket.create_server(("127.0.0.1", 0)) as hung,
         answering(200, msgspec.msgpack.encode(Deletion(existed=True))) as other,
