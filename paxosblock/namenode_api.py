@@ -159,13 +159,10 @@ class ListDirectory:
 class Listing:
     """One page; `more` says that another follows. Of a file: the file itself.
 
-    `revision` is the last change of the namespace that the page shows. `linked` tells for each
-    entry the change that gave it this name (made it or moved it here); writing a file, closing it
-    or changing its attributes leaves that number as it is. Whoever remembers a page's `revision`
-    finds what is new in a directory later: the entries that were linked after it.
-
-    `directory` is the id of the directory, and `changed` the last change of what names are in it:
-    pages that agree in both are parts of one state of it. Of a file, both are 0.
+    `revision` is the last change of the namespace that the page shows; what is new in the directory
+    later was linked after it. `linked` tells for each entry the change that gave it this name (made
+    it or moved it here), not those of the file. Pages that agree in the id of the `directory` and
+    in the last change of what names it has, `changed`, are parts of one state of it.
     """
 
     entries: tuple[FileStatus, ...]
@@ -178,9 +175,7 @@ class Listing:
     @property
     def next_after(self) -> str | None:
         """`after` of the request for the next page; None when this is the last one."""
-        if not (self.more and self.entries):
-            return None
-        return self.entries[-1].path.rpartition("/")[2]
+        return self.entries[-1].path.rpartition("/")[2] if self.more and self.entries else None
 
 
 @dataclass(frozen=True, slots=True)
