@@ -88,7 +88,8 @@ class NameNodeConfig(Config):
     max_chunks_per_block: Count = 16384
     """Chunks after which a block is full, however small they are."""
     recovery_timeout_s: Seconds = 5.0
-    """How long one attempt to recover a block may take."""
+    """How long the recovery of a block may take, all its attempts together; also how long closing a
+    file waits for its replicas, and one question to a DataNode for the answer."""
     leader_heartbeat_s: Seconds = 0.1
     """How often the NameNode that leads tells the others so."""
     election_min_s: Seconds = 0.4

@@ -14,7 +14,7 @@
     ├── OutcomeUnknownError                       no answer: it may or may not have happened
     ├── DeadlineError (TimeoutError)              time ran out: outcome UNKNOWN
     ├── UnavailableError (ConnectionError)        no node answers; nothing was done
-    ├── NotReadyError                             not yet (safe mode, block not complete): try again
+    ├── NotReadyError                             not yet (just started, not complete): try again
     ├── NotLeaderError                            another NameNode leads: ask that one
     ├── NoSpaceError (OSError)                    too few DataNodes with room
     ├── CorruptionError                           bytes do not match their checksum
