@@ -229,6 +229,8 @@ class ControlSteps:
         if replica is not None and replica.max_generation > request.up_to_generation:
             return block.nack(request.up_to_generation, Reason.FENCED)
         await block.volume.run(block.volume.store.purge, block.id)
+        if block.files is not None and block.files.file is not None:
+            block.files.file.retire()
         block.replica, block.files, block.corrupt, block.synced = None, None, "", 0
         block.changed()
         self._listener.replica_changed(block.id, block.volume.storage)

@@ -160,6 +160,19 @@ async def test_a_deleted_block_is_open_for_nobody_so_that_its_room_comes_back(
         assert open_files(tmp_path) == []
 
 
+async def test_a_dead_replica_that_was_being_written_is_deleted_with_its_room(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as node:
+        await node.create()
+        await node.write(3)
+        flip(tmp_path / "rbw" / "blk_7", 60)
+        with pytest.raises(CorruptionError):
+            await read(node, 0, 10, Version(Generation(0), NO_GENERATION, 3))
+        assert isinstance(await node.ask(Delete(BLOCK, Generation(0))), Deleted)
+        assert open_files(tmp_path) == []
+
+
 async def test_who_reads_while_a_block_is_extended_gets_the_version_that_was_asked_for(
     tmp_path: Path,
 ) -> None:
