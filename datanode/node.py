@@ -21,8 +21,8 @@ from paxosblock.datanode.volume import Volume, open_volume
 from paxosblock.datanode_api import Ask, FindReplica, ListReplicas, Replicas, Told
 from paxosblock.errors import PaxosBlockError, StorageError
 from paxosblock.logs import facts
-from paxosblock.namenode_api import StorageReport
 from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.report_api import StorageReport
 from paxosblock.rpc import RpcClient
 
 _log = logging.getLogger(__name__)

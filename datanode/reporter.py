@@ -21,19 +21,18 @@ from paxosblock.datanode_api import ReplicaSummary
 from paxosblock.errors import NotFoundError, NotReadyError, PaxosBlockError
 from paxosblock.logs import facts
 from paxosblock.methods import Method
-from paxosblock.namenode_api import (
+from paxosblock.namenode_api import REPORT_BAD_REPLICA, BadReplica
+from paxosblock.protocol.replica_state import hdfs_state
+from paxosblock.protocol.types import BlockId, ReplicaState, StorageId
+from paxosblock.report_api import (
     BLOCK_REPORT,
     HEARTBEAT,
     REGISTER,
-    REPORT_BAD_REPLICA,
-    BadReplica,
     BlockReport,
     Heartbeat,
     Register,
     StorageReport,
 )
-from paxosblock.protocol.replica_state import hdfs_state
-from paxosblock.protocol.types import BlockId, ReplicaState, StorageId
 from paxosblock.rpc import RpcClient
 
 Q = TypeVar("Q")

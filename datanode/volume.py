@@ -23,8 +23,8 @@ from paxosblock.datanode.load import Loaded, load
 from paxosblock.datanode.store import ReplicaStore
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.logs import facts
-from paxosblock.namenode_api import StorageReport
 from paxosblock.protocol.types import StorageId
+from paxosblock.report_api import StorageReport
 
 P = ParamSpec("P")
 T = TypeVar("T")

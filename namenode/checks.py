@@ -14,15 +14,14 @@ from paxosblock.namenode_api import (
     ApplicationRequest,
     ApplicationVersion,
     BadReplica,
-    BlockReport,
     CloseFile,
     CreateFile,
     FinalizeBlock,
     MakeDirectories,
-    Register,
     Transact,
 )
 from paxosblock.protocol.types import WriterId
+from paxosblock.report_api import BlockReport, Register
 from paxosblock.transaction import NAMES_MADE_MAX, OPERATIONS_MAX
 
 REPLICATION_MAX = 32

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from paxosblock.errors import InvalidRequestError
 from paxosblock.logs import facts
 from paxosblock.namenode.placement import Candidate
-from paxosblock.namenode_api import Heartbeat, Member, Register, StorageReport
+from paxosblock.namenode_api import Member
 from paxosblock.protocol.types import StorageId
+from paxosblock.report_api import Heartbeat, Register, StorageReport
 
 _log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from paxosblock.namenode.datanodes import DataNodes
 from paxosblock.namenode.finalizer import Finalizer
 from paxosblock.namenode.records import BlockEntry
 from paxosblock.namenode.replicas import Finding, Replicas, Verdict, judge
-from paxosblock.namenode_api import BlockReport
 from paxosblock.protocol.types import BlockId, ReplicaState, StorageId
+from paxosblock.report_api import BlockReport
 
 SLICE = 256
 """Replicas that are judged before others get a turn."""

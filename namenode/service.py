@@ -19,7 +19,6 @@ from paxosblock.namenode_api import (
     ADD_BLOCK,
     APPEND,
     APPLICATION,
-    BLOCK_REPORT,
     CLOSE_FILE,
     CLUSTER_STATUS,
     CONCAT,
@@ -29,11 +28,9 @@ from paxosblock.namenode_api import (
     FINALIZE_BLOCK,
     GET_BLOCK,
     GET_FILE,
-    HEARTBEAT,
     LIST,
     MKDIRS,
     NO_FILE,
-    REGISTER,
     RENAME,
     RENEW_LEASES,
     REPORT_BAD_REPLICA,
@@ -48,7 +45,6 @@ from paxosblock.namenode_api import (
     ApplicationRequest,
     BadReplica,
     BlockExplanation,
-    BlockReport,
     BlockRequest,
     BlockView,
     CloseFile,
@@ -61,13 +57,10 @@ from paxosblock.namenode_api import (
     FileStatus,
     FileView,
     FinalizeBlock,
-    Heartbeat,
-    HeartbeatAnswer,
     ListDirectory,
     Listing,
     MakeDirectories,
     PathRequest,
-    Register,
     Rename,
     Renewed,
     RenewLeases,
@@ -75,6 +68,15 @@ from paxosblock.namenode_api import (
     Transact,
 )
 from paxosblock.protocol.types import StorageId, WriterId
+from paxosblock.report_api import (
+    BLOCK_REPORT,
+    HEARTBEAT,
+    REGISTER,
+    BlockReport,
+    Heartbeat,
+    HeartbeatAnswer,
+    Register,
+)
 from paxosblock.rpc import RpcRouter
 from paxosblock.transaction import TransactionOutcome
 

@@ -1,4 +1,4 @@
-"""What the NameNode is asked: by clients (files, blocks, leases) and by DataNodes (reports).
+"""What the NameNode is asked about files, blocks and leases (`report_api.py`: what it is told).
 
 Each call is a request data class, an answer data class and a `Method` that names them.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from paxosblock.datanode_api import ReplicaSummary
 from paxosblock.methods import Done, Method, Once
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import (
@@ -19,6 +18,7 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
+from paxosblock.report_api import StorageReport
 from paxosblock.transaction import Operation, TransactionOutcome
 
 NO_BLOCK = BlockId(0)
@@ -336,62 +336,7 @@ class BadReplica:
     reason: str
 
 
-# --- DataNodes -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class StorageReport:
-    """One volume: identity and room in bytes; a failed one says why.
-
-    `used_bytes` is what its block files take, `free_bytes` what further ones may take. The rest of
-    its file system's `capacity_bytes` belongs to others or is kept in reserve.
-    """
-
-    storage: StorageId
-    capacity_bytes: int
-    free_bytes: int
-    used_bytes: int
-    failed: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Register:
-    """A DataNode presents itself; `incarnation` differs for every start of its process."""
-
-    node: str
-    address: str
-    incarnation: str
-    storages: tuple[StorageReport, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """Alive; open streams count as load for placement."""
-
-    node: str
-    incarnation: str
-    storages: tuple[StorageReport, ...]
-    open_blocks: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
-    """`register` asks the DataNode to register and report its blocks again."""
-
-    register: bool
-    report: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class BlockReport:
-    """All replicas of one storage (`full`), or those that changed since the last report."""
-
-    node: str
-    incarnation: str
-    storage: StorageId
-    full: bool
-    replicas: tuple[ReplicaSummary, ...]
-    deleted: tuple[BlockId, ...] = ()
+# --- people --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,9 +437,6 @@ GET_BLOCK = Method("get_block", BlockRequest, BlockView)
 CLOSE_FILE = Method("close_file", CloseFile, FileStatus)
 RENEW_LEASES = Method("renew_leases", RenewLeases, Renewed)
 REPORT_BAD_REPLICA = Method("report_bad_replica", BadReplica, Done)
-REGISTER = Method("register", Register, Done)
-HEARTBEAT = Method("heartbeat", Heartbeat, HeartbeatAnswer)
-BLOCK_REPORT = Method("block_report", BlockReport, Done)
 CLUSTER_STATUS = Method("cluster_status", ClusterStatusRequest, ClusterStatus)
 NAMENODE_STATUS = Method("namenode_status", NameNodeStatusRequest, NameNodeStatus)
 EXPLAIN = Method("explain", BlockRequest, BlockExplanation)

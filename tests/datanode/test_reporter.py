@@ -17,19 +17,18 @@ from paxosblock.datanode.node import DataNode, open_volumes
 from paxosblock.datanode_api import Ask
 from paxosblock.errors import CorruptionError, NotReadyError
 from paxosblock.methods import Done, Method
-from paxosblock.namenode_api import (
+from paxosblock.namenode_api import REPORT_BAD_REPLICA, BadReplica
+from paxosblock.protocol.messages import Create, Delete, Finalize
+from paxosblock.protocol.types import BlockId, Durability, Generation, ReplicaState
+from paxosblock.report_api import (
     BLOCK_REPORT,
     HEARTBEAT,
     REGISTER,
-    REPORT_BAD_REPLICA,
-    BadReplica,
     BlockReport,
     Heartbeat,
     HeartbeatAnswer,
     Register,
 )
-from paxosblock.protocol.messages import Create, Delete, Finalize
-from paxosblock.protocol.types import BlockId, Durability, Generation, ReplicaState
 from paxosblock.rpc import RpcClient, RpcRouter
 from tests.datanode.faulty_disk import FaultyDisk
 from tests.datanode.node import BLOCK, WINDOW, frame, name

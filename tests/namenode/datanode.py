@@ -9,7 +9,10 @@ from dataclasses import dataclass, fields
 from aiohttp import web
 
 from paxosblock.datanode_api import ACCEPT, Ask, Told
-from paxosblock.namenode_api import (
+from paxosblock.protocol.messages import (
+    Request,
+)
+from paxosblock.report_api import (
     BLOCK_REPORT,
     HEARTBEAT,
     REGISTER,
@@ -18,9 +21,6 @@ from paxosblock.namenode_api import (
     HeartbeatAnswer,
     Register,
     StorageReport,
-)
-from paxosblock.protocol.messages import (
-    Request,
 )
 from paxosblock.rpc import RpcClient, RpcRouter
 from tests.namenode.cluster import Acceptor

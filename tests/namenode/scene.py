@@ -9,16 +9,7 @@ from paxosblock.namenode.catalog import Catalog
 from paxosblock.namenode.node import NameNode
 from paxosblock.namenode.records import BlockEntry, FileInode
 from paxosblock.namenode.service import Service
-from paxosblock.namenode_api import (
-    NO_BLOCK,
-    AddBlock,
-    BlockReport,
-    BlockView,
-    CreateFile,
-    FinalizeBlock,
-    Register,
-    StorageReport,
-)
+from paxosblock.namenode_api import NO_BLOCK, AddBlock, BlockView, CreateFile, FinalizeBlock
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     BlockId,
@@ -26,6 +17,7 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
+from paxosblock.report_api import BlockReport, Register, StorageReport
 from tests.namenode.cluster import CHUNK_BYTES, Acceptor, Network, acceptors
 from tests.namenode.memory_store import MemoryStore
 

@@ -6,8 +6,8 @@ import pytest
 
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.datanodes import DataNodes, Liveness
-from paxosblock.namenode_api import Heartbeat, Register, StorageReport
 from paxosblock.protocol.types import StorageId
+from paxosblock.report_api import Heartbeat, Register, StorageReport
 
 S1, S2 = StorageId("s1"), StorageId("s2")
 

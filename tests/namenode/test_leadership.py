@@ -37,15 +37,14 @@ from paxosblock.namenode_api import (
     BlockRequest,
     CloseFile,
     DeletePath,
-    Heartbeat,
     MakeDirectories,
     PathRequest,
     RenewLeases,
-    StorageReport,
     TakeOver,
 )
 from paxosblock.protocol.messages import Delete
 from paxosblock.protocol.types import BlockId, Generation, StorageId
+from paxosblock.report_api import Heartbeat, StorageReport
 from paxosblock.rpc import RpcRouter
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.memory_store import MemoryStore

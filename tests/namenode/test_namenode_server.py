@@ -33,7 +33,6 @@ from paxosblock.methods import Method
 from paxosblock.namenode import server
 from paxosblock.namenode_api import (
     ADD_BLOCK,
-    BLOCK_REPORT,
     CLOSE_FILE,
     CLUSTER_STATUS,
     CREATE,
@@ -52,7 +51,6 @@ from paxosblock.namenode_api import (
     STAT,
     TAKE_OVER,
     AddBlock,
-    BlockReport,
     BlockRequest,
     BlockView,
     CloseFile,
@@ -67,6 +65,7 @@ from paxosblock.namenode_api import (
     TakeOver,
 )
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, StorageId
+from paxosblock.report_api import BLOCK_REPORT, BlockReport
 from paxosblock.rpc import RpcClient
 from tests.namenode.cluster import CHUNK_BYTES, acceptors
 from tests.namenode.datanode import HttpDataNode, serving
