@@ -29,6 +29,7 @@ from paxosblock.client.spark.sink import SUCCESS, BatchWriter, make_writer
 from paxosblock.errors import FencedError, NotFoundError
 from tests.spark.faulty import ROWS_BEFORE
 from tests.spark.reading import Place
+from tests.waiting import wait_until
 
 ROWS = 3 * ROWS_BEFORE
 IDS = StructType([StructField("id", LongType())])
@@ -236,6 +237,19 @@ def test_a_job_that_nobody_ends_goes_when_its_time_is_over(table: Place) -> None
     assert isinstance(writer, BatchWriter)
     status = table.fs.stat(writer.directory)
     assert status.expires_ms - status.created_ms == 2 * 3600 * 1000
+
+
+def test_a_job_that_took_longer_than_its_time_to_live_says_so_and_publishes_nothing(
+    table: Place,
+) -> None:
+    writer = writer_of(table)
+    written = writer.write_as(Attempt(0, 7), batches(3))
+    table.fs.mkdirs(writer.directory, ttl_s=0.1)
+    wait_until(lambda: not table.fs.exists(writer.directory), timeout_s=60)
+    with pytest.raises(NotFoundError, match="published nothing: its directory is gone"):
+        writer.commit([written])
+    writer.abort([written])
+    assert table.names() == []
 
 
 def writing_much(frame: DataFrame, fault: str) -> DataFrameWriter:
