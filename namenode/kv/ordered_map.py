@@ -106,6 +106,13 @@ class OrderedMap:
         self._shared = [True] * len(self._leaves)
         return FrozenMap(self._leaves)
 
+    def dissolve(self) -> Iterator[None]:
+        """Let go of a leaf with each step; nobody uses the map any more. To free a large one as a
+        whole would hold the interpreter for long."""
+        while self._leaves:
+            self._leaves.pop()
+            yield
+
     def _number(self, key: bytes) -> int:
         """The number of the leaf to which `key` belongs, whether it is there or not."""
         return bisect_right(self._bounds, key)

@@ -78,6 +78,10 @@ class StateMachine:
         """Return the map as it is now, which later entries do not change; quick (`freeze`)."""
         return Snapshot(self._revision, self._items.freeze())
 
+    def dissolve(self) -> Iterator[None]:
+        """Let go of the map, a little with each step; nobody uses this machine any more."""
+        return self._items.dissolve()
+
     def _conflict(self, precondition: Expect | ExpectEmpty) -> Conflict | None:
         get = self._items.get
         if isinstance(precondition, Expect):  # nearly all are; `match` would take twice as long

@@ -110,10 +110,11 @@ class ReplicatedMachine(StateMachine):
         return MachineSnapshot(term, list(self._requests.values()), self.snapshot())
 
     def adopt(self, other: ReplicatedMachine) -> None:
-        """Become the later state of `other`, which is not used any more."""
+        """Change places with `other`, the later state."""
         assert other.revision > self.revision, "a member never goes back"
-        self._revision, self._items = other._revision, other._items
-        self._requests = other._requests
+        self._revision, other._revision = other._revision, self._revision
+        self._items, other._items = other._items, self._items
+        self._requests, other._requests = other._requests, self._requests
 
     def _apply_once(
         self, index: int, request: RequestId, transaction: memoryview

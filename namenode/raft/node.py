@@ -389,22 +389,23 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
 
         reading.add_done_callback(done)
 
-    def install(self, data: bytes, message: Message) -> bool:
+    def install(self, data: bytearray, message: Message) -> bool:
         """Begin to install a snapshot that has come as a whole; False: busy, ask again."""
         free = self._free_for_snapshots()
         if free:
             self._work_on_snapshot(self._install(data, message))
         return free
 
-    async def _install(self, data: bytes, message: Message) -> None:
+    async def _install(self, data: bytearray, message: Message) -> None:
         receive = self._opened.receive_snapshot
         try:
-            snapshot, machine = await self.loop.run_in_executor(None, receive, data)
+            term, machine = await self.loop.run_in_executor(None, receive, data)
             if self._stopped:
                 return
-            self.snapshot_index = max(self.snapshot_index, snapshot.index)
-            self._adopt(snapshot, machine)
-            await self._remove_older_snapshots(snapshot.index)
+            index = machine.revision
+            self.snapshot_index = max(self.snapshot_index, index)
+            self._adopt(index, term, machine)
+            await self._remove_older_snapshots(index)
         except CorruptionError as error:
             self.refuse(f"a snapshot: {error}")
             return
@@ -413,17 +414,19 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             return
         if isinstance(self.state.state, RaftFollower):
             self.state.state.snapshot_installed(message)
+        for _ in machine.dissolve():  # whichever of the two states it is now
+            await asyncio.sleep(0)
 
-    def _adopt(self, snapshot: MachineSnapshot, machine: ReplicatedMachine) -> None:
+    def _adopt(self, index: int, term: int, machine: ReplicatedMachine) -> None:
         """Go on from a durable snapshot, unless the log has brought us as far meanwhile."""
-        if snapshot.index > self.machine.revision:
+        if index > self.machine.revision:
             self.machine.adopt(machine)
             self.counters.snapshots_installed += 1
-        self.log.commit_index = max(self.log.commit_index, snapshot.index)
-        if self.log.term_at(snapshot.index) == snapshot.term:
-            self.log.compact(snapshot.index, snapshot.index + 1)
-        elif snapshot.index > self.log.base_index:
-            self.log.reset(snapshot.index, snapshot.term)
+        self.log.commit_index = max(self.log.commit_index, index)
+        if self.log.term_at(index) == term:
+            self.log.compact(index, index + 1)
+        elif index > self.log.base_index:
+            self.log.reset(index, term)
         self._wake()
 
 

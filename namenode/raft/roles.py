@@ -256,7 +256,7 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
             received += data["data"]
         if len(received) < data["size"]:
             self._answer_snapshot(data, {"offset": len(received)})
-        elif self.state.install(bytes(received), data):
+        elif self.state.install(received, data):
             self._incoming = None
 
     def snapshot_installed(self, data: Message) -> None:

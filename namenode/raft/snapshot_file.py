@@ -26,6 +26,9 @@ _KIND = "snapshot"
 _MAGIC = b"PBKRSNP1"
 _HEADER = struct.Struct(">8sQQII")
 _CRC = struct.Struct(">I")
+PIECE_BYTES = 1 << 20
+"""To copy more at once would hold the interpreter for longer than a millisecond."""
+
 _REQUESTS = msgspec.msgpack.Decoder(list[Remembered])
 
 
@@ -37,12 +40,13 @@ def encode(snapshot: MachineSnapshot) -> Iterator[bytes]:
     yield from encode_snapshot(snapshot.state)
 
 
-def decode(name: str, data: bytes) -> MachineSnapshot:
+def decode(name: str, whole: bytes | memoryview) -> MachineSnapshot:
     """Read a snapshot; `name` is for messages.
 
     Raises:
         CorruptionError: damaged.
     """
+    data = memoryview(whole)
     header, begin = data[: _HEADER.size], _HEADER.size + _CRC.size
     if len(data) < begin or data[_HEADER.size : begin] != _CRC.pack(crc32c(header)):
         raise CorruptionError(f"{name}: damaged at offset 0")
@@ -63,9 +67,10 @@ def write(disk: Disk, folder: Path, snapshot: MachineSnapshot, pace: Pace) -> in
     return store(disk, numbered(folder, _KIND, snapshot.index), pace.of(encode(snapshot)))
 
 
-def keep(disk: Disk, folder: Path, index: int, data: bytes) -> None:
+def keep(disk: Disk, folder: Path, index: int, data: memoryview) -> None:
     """Write the snapshot of entry `index`, which came as bytes, durably."""
-    store(disk, numbered(folder, _KIND, index), [data])
+    pieces = (bytes(data[i : i + PIECE_BYTES]) for i in range(0, len(data), PIECE_BYTES))
+    store(disk, numbered(folder, _KIND, index), pieces)
 
 
 def read(disk: Disk, folder: Path, index: int) -> bytes:

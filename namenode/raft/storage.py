@@ -14,7 +14,7 @@ from pathlib import Path
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.namenode.kv.disk import Disk, FileHandle, remove_drafts
 from paxosblock.namenode.kv.journal import Journal
-from paxosblock.namenode.kv.snapshot import Pace, remove_older
+from paxosblock.namenode.kv.snapshot import Pace, let_go, remove_older
 from paxosblock.namenode.kv.storage import advising
 from paxosblock.namenode.raft import snapshot_file
 from paxosblock.namenode.raft.log import Tail, has_journal, load_tail
@@ -63,16 +63,20 @@ class Opened:
         """Return the bytes of a snapshot that was written here."""
         return snapshot_file.read(self.disk, self.folder, index)
 
-    def receive_snapshot(self, data: bytes) -> tuple[MachineSnapshot, ReplicatedMachine]:
+    def receive_snapshot(self, data: bytearray) -> tuple[int, ReplicatedMachine]:
         """Check a snapshot that another member sent, and write it durably.
+
+        Returns:
+            The term of the last entry in it, and the machine after that entry.
 
         Raises:
             CorruptionError: it was damaged on its way; nothing was written.
         """
-        snapshot = snapshot_file.decode("a received snapshot", data)
+        snapshot = snapshot_file.decode("a received snapshot", memoryview(data))
         machine = ReplicatedMachine(snapshot)
-        snapshot_file.keep(self.disk, self.folder, snapshot.index, data)
-        return snapshot, machine
+        snapshot_file.keep(self.disk, self.folder, snapshot.index, memoryview(data))
+        let_go(snapshot.state)
+        return snapshot.term, machine
 
     def remove_older_snapshots(self, index: int) -> None:
         """Remove those before entry `index`, whose snapshot is durable."""

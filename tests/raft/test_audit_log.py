@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from paxosblock.errors import Outcome, OutcomeUnknownError, UnavailableError
-from paxosblock.namenode.kv.interface import Committed
+from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.interface import Committed, Transaction
+from paxosblock.namenode.raft import snapshot_file
+from paxosblock.namenode.raft.entry import Entry, EntryKind
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.storage import Limits
 from tests.raft.rig import ELECTION_S, OPTIONS, Rig, entry, rig
 
@@ -377,6 +382,33 @@ def test_no_entries_are_kept_for_a_member_that_went_away_before_it_had_the_snaps
         assert kept_while_n1_is_silent(40) < 5, "it went away again"
         member.acknowledge("n1:1", last_log_index=0)
         assert member.last("install_snapshot", "n1:1")["index"] > first["index"]
+
+
+def test_a_follower_that_gets_a_snapshot_lets_go_of_its_state_a_little_in_each_turn() -> None:
+    large = Transaction(puts=tuple((b"%06d" % number, b"") for number in range(5000)))
+    machine = ReplicatedMachine()
+    for index in range(1, 10):
+        machine.apply_entry(index, Entry(1, EntryKind.NOOP, b""))
+    data = b"".join(snapshot_file.encode(machine.snapshot_after(1)))
+    with rig() as member:
+        member.append([Entry(1, EntryKind.TRANSACTION, encode_transaction(large))], commit=1)
+        before = member.node.machine._items
+        leaves = [len(before._leaves)]
+        assert leaves[0] > 20
+
+        async def watch_every_turn() -> None:
+            while leaves[-1]:
+                await asyncio.sleep(0)
+                leaves.append(len(before._leaves))
+
+        member.loop.disk_delay = lambda: 0.0
+        watching = member.loop.create_task(watch_every_turn())
+        about = {"term": 1, "leader_id": "n1:1", "index": 9, "request_id": 1}
+        member.tell("n1:1", "install_snapshot", **about, size=len(data), offset=0, data=data)
+        assert watching.done()
+        assert member.node.machine.revision == 9
+        assert not member.node.machine.get(b"000001").exists
+        assert {was - is_now for was, is_now in pairwise(leaves)} <= {0, 1}
 
 
 def test_a_follower_far_behind_gets_the_snapshot_in_pieces() -> None:
