@@ -129,7 +129,7 @@ class CallChannel:
                 raise
             raise DeadlineError(
                 f"{self.connection.peer} did not answer {type(request).__name__} "
-                f"within {timeout_s} s",
+                f"within {timeout_s:.3g} s",
                 peer=self.connection.peer,
             ) from None
         finally:

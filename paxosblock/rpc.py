@@ -257,7 +257,9 @@ class RpcClient:
                 f"{where}: cannot be reached: {_reason(error)}", address=address
             ) from error
         except TimeoutError as error:
-            raise DeadlineError(f"{where}: no answer in {timeout_s} s", address=address) from error
+            raise DeadlineError(
+                f"{where}: no answer in {timeout_s:.3g} s", address=address
+            ) from error
         except aiohttp.ClientResponseError as error:
             raise ProtocolError(
                 f"{where}: this is no paxosblock node: {error.message}", address=address

@@ -151,7 +151,9 @@ async def connect(
     except PaxosBlockError:
         raise
     except TimeoutError as error:
-        raise UnavailableError(f"{peer} did not answer within {timeout_s} s", peer=peer) from error
+        raise UnavailableError(
+            f"{peer} did not answer within {timeout_s:.3g} s", peer=peer
+        ) from error
     except OSError as error:
         raise UnavailableError(f"{peer} cannot be reached: {error}", peer=peer) from error
     connection = FrameConnection(handler, peer, high_water_bytes=high_water_bytes)
