@@ -60,7 +60,7 @@ chaos: $(STAMP) ## kill real processes while files are written and names change:
 	$(BIN)/python -m tests.services.chaos --seed $(SEED) --seconds $(SECONDS) --namenodes $(NAMENODES)
 	$(BIN)/python -m tests.services.histories --seed $(SEED) --seconds $(SECONDS)
 
-bench: $(STAMP) ## the benchmarks; prints the table of benchmarks/README.md
+bench: $(STAMP) ## the benchmarks whose figures are in benchmarks/README.md
 	$(BIN)/python -m benchmarks
 
 clean: ## remove .venv, caches and build results

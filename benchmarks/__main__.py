@@ -1,8 +1,8 @@
 """Run the benchmarks: `python -m benchmarks [NAME ...]`; each is a module with its own options.
 
 Without names: the bare-socket limit, files, the store of one NameNode and of three, what three are
-asked through RPC, start-up. Run them on a machine that does nothing else; the tables of
-benchmarks/README.md came from this command.
+asked through RPC, start-up; event loops and Spark only by name. Run them on a machine that does
+nothing else; the tables of benchmarks/README.md came from this command.
 """
 
 from __future__ import annotations

@@ -13,13 +13,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import platform
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable
 from pathlib import Path
 
+from benchmarks.stats import machine, percentile, say
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Committed, Expect, Transaction
 from paxosblock.namenode.kv.storage import Limits
@@ -27,16 +26,8 @@ from paxosblock.namenode.kv.storage import Limits
 VALUE = bytes(100)
 
 
-def say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
-def percentile(sample: list[float], fraction: float) -> float:
-    return sorted(sample)[min(len(sample) - 1, int(len(sample) * fraction))]
-
-
 def describe(label: str, seconds: float, latencies: list[float]) -> str:
+    """Rate and percentiles, as one line."""
     p50, p99 = (percentile(latencies, fraction) * 1000 for fraction in (0.5, 0.99))
     rate = len(latencies) / seconds
     return f"{label:<28} {rate:>9,.0f} /s   p50 {p50:6.2f} ms   p99 {p99:6.2f} ms"
@@ -58,6 +49,7 @@ def bare_limit(folder: Path, seconds: float) -> list[float]:
 async def client(
     store: SingleMemberStore, key: bytes, end: float, revision: int, latencies: list[float]
 ) -> None:
+    """Change one key again and again until `end`."""
     while (begun := time.perf_counter()) < end:
         result = await store.commit(Transaction((Expect(key, revision),), ((key, VALUE),)))
         assert isinstance(result, Committed), "each client has its own key"
@@ -66,6 +58,7 @@ async def client(
 
 
 async def measure(store: SingleMemberStore, clients: int, seconds: float) -> str:
+    """Let so many clients change a key each; a line of the table."""
     latencies: list[float] = []
     keys = [b"bench/%d" % number for number in range(clients)]
     begun = time.perf_counter()
@@ -91,6 +84,7 @@ async def longest_pause(work: Awaitable[object]) -> float:
 
 
 async def snapshot_under_load(folder: Path, keys: int, seconds: float) -> None:
+    """Fill a store, restart it, and let it write snapshots while clients go on."""
     store = SingleMemberStore(folder, limits=Limits(snapshot_bytes=1 << 40))
     await store.start()
     for first in range(0, keys, 1000):
@@ -110,6 +104,7 @@ async def snapshot_under_load(folder: Path, keys: int, seconds: float) -> None:
 
 
 async def run(options: argparse.Namespace) -> None:
+    """Ask all questions, in a folder that vanishes."""
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="kv-bench-") as name:
         folder = Path(name)
         limit = bare_limit(folder, options.seconds)
@@ -124,16 +119,14 @@ async def run(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, help="where to write (default: the temporary one)")
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 64, 256])
     parser.add_argument("--keys", type=int, default=200_000)
     options = parser.parse_args()
-    say(
-        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
-        f"Python {platform.python_version()}, values of {len(VALUE)} bytes"
-    )
+    say(f"{machine()}, values of {len(VALUE)} bytes")
     asyncio.run(run(options))
 
 

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from benchmarks.stats import percentile, say
 from paxosblock.checksum import crc32c
 
 KIB: Final = 1024
@@ -91,7 +92,6 @@ def measure_write_limit(
         started = time.perf_counter()
         times = _send_chunks(sockets, payload, count, window, sync)
         elapsed = time.perf_counter() - started
-    times.sort()
     return WriteLimit(
         chunk_bytes,
         window,
@@ -99,9 +99,7 @@ def measure_write_limit(
         replicas,
         count * chunk_bytes,
         count * chunk_bytes / MIB / elapsed,
-        percentile_us(times, 0.5),
-        percentile_us(times, 0.99),
-        percentile_us(times, 0.999),
+        *(percentile(times, share) * 1e6 for share in (0.5, 0.99, 0.999)),
     )
 
 
@@ -129,11 +127,6 @@ def measure_read_limit(
         elapsed = time.perf_counter() - started
     size = count * chunk_bytes
     return ReadLimit(chunk_bytes, window, size, size / MIB / elapsed)
-
-
-def percentile_us(ordered_s: Sequence[float], share: float) -> float:
-    """The value below which `share` of the ascending seconds lie, in microseconds."""
-    return ordered_s[min(len(ordered_s) - 1, int(len(ordered_s) * share))] * 1e6
 
 
 # -- this process -------------------------------------------------------------------------------
@@ -289,8 +282,7 @@ def _serve(path: Path, file_bytes: int) -> None:
 
 
 def _print_table(folder: Path | None) -> None:
-    out = sys.stdout.write
-    out("chunk      window  durability  MiB/s   p50 us   p99 us  p99.9 us   (3 receivers)\n")
+    say("chunk      window  durability  MiB/s   p50 us   p99 us  p99.9 us   (3 receivers)")
     for sync in (False, True):
         _print_row(measure_round_trip(sync=sync, count=1000 if sync else 3000, folder=folder))
         for chunk_bytes in (64 * KIB, 256 * KIB, 512 * KIB, MIB):
@@ -299,16 +291,15 @@ def _print_table(folder: Path | None) -> None:
                 _print_row(measure_write_limit(chunk_bytes, window, sync, total, folder=folder))
     for chunk_bytes in (64 * KIB, 256 * KIB, MIB):
         read = measure_read_limit(chunk_bytes, 2048 * MIB, folder=folder)
-        out(f"{chunk_bytes // KIB:5} KiB  {read.window:6}  read       {read.mib_per_s:6.0f}\n")
+        say(f"{chunk_bytes // KIB:5} KiB  {read.window:6}  read       {read.mib_per_s:6.0f}")
 
 
 def _print_row(row: WriteLimit) -> None:
     durability = "disk" if row.sync else "memory"
-    sys.stdout.write(
+    say(
         f"{row.chunk_bytes // KIB:5} KiB  {row.window:6}  {durability:10} {row.mib_per_s:6.0f} "
-        f"{row.p50_us:8.0f} {row.p99_us:8.0f} {row.p999_us:8.0f}\n"
+        f"{row.p50_us:8.0f} {row.p99_us:8.0f} {row.p999_us:8.0f}"
     )
-    sys.stdout.flush()
 
 
 def main() -> None:

@@ -285,7 +285,7 @@ QUESTIONS: dict[str, Callable[[LocalCluster, argparse.Namespace], Awaitable[None
 
 async def run(options: argparse.Namespace) -> None:
     """Start a cluster for each question."""
-    say(f"{machine()}, load {os.getloadavg()[0]:.1f}, {options.namenodes} NameNodes")
+    say(f"{machine()}, {options.namenodes} NameNodes")
     for name in options.only.split(","):
         settings = {"namenode": {"snapshot_growth": "4MiB"}} if name == "files" else {}
         with (

@@ -16,8 +16,6 @@ import argparse
 import asyncio
 import gc
 import json
-import os
-import platform
 import signal
 import socket
 import subprocess
@@ -34,7 +32,8 @@ from urllib.request import urlopen
 import uvloop
 from aiohttp import web
 
-from benchmarks.kv import describe, longest_pause, percentile, say
+from benchmarks.kv import describe, longest_pause
+from benchmarks.stats import machine, median, resident_mib, say
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.kv.interface import Committed, Expect, Transaction
 from paxosblock.namenode.raft.http_transport import HttpTransport
@@ -50,6 +49,7 @@ KEYS_AT_ONCE = 500
 
 
 async def writer(store: ReplicatedStore, key: bytes, end: float, latencies: list[float]) -> None:
+    """Change one key again and again until `end`."""
     revision = store.view().get(key).revision
     while (begun := time.perf_counter()) < end:
         result = await store.commit(Transaction((Expect(key, revision),), ((key, VALUE),)))
@@ -59,12 +59,14 @@ async def writer(store: ReplicatedStore, key: bytes, end: float, latencies: list
 
 
 async def reader(store: ReplicatedStore, key: bytes, end: float, latencies: list[float]) -> None:
+    """Read one key again and again until `end`, each time linearizably."""
     while (begun := time.perf_counter()) < end:
         (await store.barrier()).get(key)
         latencies.append(time.perf_counter() - begun)
 
 
 async def measure(store: ReplicatedStore, kind: str, clients: int, seconds: float) -> list[float]:
+    """Let so many clients "write" or "read"; the seconds of each of their calls."""
     latencies: list[float] = []
     client = writer if kind == "write" else reader
     end = time.perf_counter() + seconds
@@ -74,20 +76,18 @@ async def measure(store: ReplicatedStore, kind: str, clients: int, seconds: floa
 
 
 async def fill(store: ReplicatedStore, keys: int) -> None:
+    """Write so many keys, new ones or again."""
     for first in range(0, keys, KEYS_AT_ONCE):
         numbers = range(first, first + KEYS_AT_ONCE)
         puts = tuple((b"file/%08d" % number, VALUE) for number in numbers)
         await store.commit(Transaction(puts=puts))
 
 
-def resident_bytes() -> int:
-    pages = Path("/proc/self/statm").read_text().split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
 def handlers(
     store: ReplicatedStore,
 ) -> dict[str, Callable[[web.Request], Coroutine[Any, Any, Any]]]:
+    """What a member does when it is asked for `GET /<name>`."""
+
     async def status(_request: web.Request) -> object:
         return {**asdict(store.status()), "keys": len(store._machine)}
 
@@ -97,9 +97,9 @@ def handlers(
         return await measure(store, query["kind"], clients, seconds)
 
     async def load(request: web.Request) -> object:
-        before = resident_bytes()
+        before_mib = resident_mib()
         await fill(store, int(request.query["keys"]))
-        return resident_bytes() - before
+        return (resident_mib() - before_mib) * (1 << 20)
 
     async def pause(request: web.Request) -> object:
         keys, seconds = int(request.query["keys"]), float(request.query["seconds"])
@@ -116,6 +116,7 @@ def handlers(
 
 
 async def serve(options: argparse.Namespace) -> None:
+    """Be a member until SIGTERM."""
     addresses = options.addresses.split(",")
     address = addresses[options.member]
     transport = HttpTransport(address, addresses, SECRET)
@@ -172,6 +173,7 @@ class Cluster:
             self.start(address)
 
     def start(self, address: str) -> None:
+        """Start the member at `address`, for the first time or again."""
         number = self.addresses.index(address)
         arguments = ["--member", str(number), "--addresses", ",".join(self.addresses)]
         arguments += ["--folder", str(self.folder / f"member-{number}")]
@@ -180,11 +182,13 @@ class Cluster:
         self.processes[address] = subprocess.Popen(command)
 
     def kill(self, address: str) -> None:
+        """SIGKILL."""
         process = self.processes.pop(address)
         process.kill()
         process.wait()
 
     def stop(self) -> None:
+        """End all members."""
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
@@ -207,12 +211,14 @@ class Cluster:
 
 
 def free_port() -> int:
+    """A port that nobody listens at now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def throughput(cluster: Cluster, options: argparse.Namespace) -> None:
+    """Writes and reads per second."""
     for kind in ("write", "read"):
         for clients in options.clients:
             query = f"bench?kind={kind}&clients={clients}&seconds={options.seconds}"
@@ -221,6 +227,7 @@ def throughput(cluster: Cluster, options: argparse.Namespace) -> None:
 
 
 def fail_over(cluster: Cluster, kills: int) -> None:
+    """How long nobody commits when the leader is killed."""
     durations = []
     for _ in range(kills):
         cluster.wait_equal()
@@ -230,11 +237,15 @@ def fail_over(cluster: Cluster, kills: int) -> None:
         cluster.leader()
         durations.append(time.perf_counter() - begun)
         cluster.start(victim)
-    p50, p99 = (percentile(durations, fraction) * 1000 for fraction in (0.5, 0.99))
-    say(f"leader killed to next committed write, {kills} times: p50 {p50:.0f} ms, max {p99:.0f} ms")
+    p50_ms, longest_ms = median(durations) * 1e3, max(durations) * 1e3
+    say(
+        f"leader killed to next committed write, {kills} times: "
+        f"p50 {p50_ms:.0f} ms, longest {longest_ms:.0f} ms"
+    )
 
 
 def many_keys(folder: Path, options: argparse.Namespace) -> None:
+    """Memory, pauses and the restart of a follower with a large store."""
     cluster = Cluster(folder, options.members, snapshot_bytes=8 << 20)
     leader = cluster.leader()
     grown = ask(leader, f"load?keys={options.keys}")
@@ -254,6 +265,7 @@ def many_keys(folder: Path, options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    """Ask all questions, in a folder that vanishes."""
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="raft-bench-") as name:
         cluster = Cluster(Path(name) / "speed", options.members, snapshot_bytes=64 << 20)
         throughput(cluster, options)
@@ -265,6 +277,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    """Run, or be one of the members that a run starts."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, help="where to write (default: the temporary one)")
     parser.add_argument("--seconds", type=float, default=4.0)
@@ -278,10 +291,7 @@ def main() -> None:
     if options.member is not None:
         uvloop.run(serve(options))
         return
-    say(
-        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
-        f"Python {platform.python_version()}, {options.members} members, fdatasync on"
-    )
+    say(f"{machine()}, {options.members} members, fdatasync on")
     run(options)
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
-import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.stats import machine, median, say
 from paxosblock.cluster import LocalCluster
 
 _NOT_USUAL = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONDEVMODE")
@@ -43,7 +42,7 @@ def questions(namenodes: str) -> tuple[Question, ...]:
 
 
 def measure_ms(command: Sequence[str], rounds: int) -> list[float]:
-    """Milliseconds of `rounds` runs in order of length, after one that warms the file cache."""
+    """Milliseconds of `rounds` runs, after one that warms the file cache."""
     times = []
     # As users have it: with compiled modules.
     environment = {key: value for key, value in os.environ.items() if key not in _NOT_USUAL}
@@ -51,7 +50,7 @@ def measure_ms(command: Sequence[str], rounds: int) -> list[float]:
         started = time.perf_counter()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
         times.append((time.perf_counter() - started) * 1e3)
-    return sorted(times[1:])
+    return times[1:]
 
 
 def main() -> None:
@@ -59,18 +58,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=20, help="runs of each command")
     rounds = parser.parse_args().rounds
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
-        f"Python {platform.python_version()}, {rounds} runs each"
-    )
+    say(f"{machine()}, {rounds} runs each")
     with LocalCluster() as cluster:
         for question in questions(",".join(cluster.addresses)):
             times = measure_ms(question.command, rounds)
             goal = f"   goal {question.goal_ms} ms" if question.goal_ms else ""
-            print(
-                f"{question.name:<22} p50 {statistics.median(times):6.1f} ms"
-                f"   max {times[-1]:6.1f} ms{goal}"
-            )
+            say(f"{question.name:<22} p50 {median(times):6.1f} ms   max {max(times):6.1f} ms{goal}")
 
 
 if __name__ == "__main__":

@@ -26,11 +26,11 @@ def median(sample: Sequence[float]) -> float:
 
 
 def machine() -> str:
-    """Machine, cores and versions, in one line."""
+    """Machine, cores, load and versions, in one line."""
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("aiohttp", "uvloop"))
     return (
-        f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}, "
-        f"Python {platform.python_version()}, {versions}"
+        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
+        f"Linux {platform.release()}, Python {platform.python_version()}, {versions}"
     )
 
 

@@ -1,4 +1,6 @@
-"""Answers the calls of `namenode_api`: checks a request, has the parts do it, shows the result."""
+"""Answers the calls of `namenode_api` and `report_api`: checks a request, has the parts do it, shows
+the result.
+"""
 
 from __future__ import annotations
 
