@@ -1,5 +1,5 @@
-"""Answers the calls of `namenode_api` and `report_api`: checks a request, has the parts do it, shows
-the result.
+"""Answers the calls of `namenode_api` and `report_api`: each request is checked, the parts do it,
+and the result is shown.
 """
 
 from __future__ import annotations
