@@ -19,7 +19,7 @@ from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import ANN, Scene, new_scene
 from tests.waiting import wait_until_async
 
-IMPATIENT = NameNodeConfig(recovery_timeout_s=0.3)
+IMPATIENT = NameNodeConfig(recovery_timeout_s=1.0)
 
 
 class MakeScene:
