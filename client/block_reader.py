@@ -30,6 +30,9 @@ from paxosblock.wire import Header, verify_payload
 
 _logger = logging.getLogger(__name__)
 
+REPORT_S: Final = 1.0
+"""How long a read waits until the NameNode has heard of a bad replica."""
+
 SLOW_AFTER_S: Final = 2.0
 """A replica that has not served a request by then is left for another one."""
 
@@ -162,7 +165,7 @@ class BlockReader:
         _logger.warning("block %d: bad replica at %s: %s", self.extent.block, member.storage, error)
         report = BadReplica(self.extent.block, member.storage, str(error))
         try:
-            await self._session.namenodes.call(REPORT_BAD_REPLICA, report, retry_for_s=0)
+            await self._session.namenodes.call(REPORT_BAD_REPLICA, report, retry_for_s=REPORT_S)
         except PaxosBlockError as failure:
             _logger.warning("block %d: not reported: %s", self.extent.block, failure)
 

@@ -99,14 +99,15 @@ class NameNodes:
             OutcomeUnknownError, DeadlineError: one of the tries may or may not have done it.
         """
         patience_s = self._retry_for_s if retry_for_s is None else retry_for_s
-        backoff = Backoff(patience_s, LONGEST_PAUSE_S)
+        # What is never repeated may still take as long as any call.
+        backoff = Backoff(patience_s or self._timeout_s, LONGEST_PAUSE_S)
         gravest: PaxosBlockError | None = None
         while True:
             try:
                 return await self._ask_each(method, request, backoff)
             except _TRY_AGAIN as error:
                 gravest = _graver(gravest, error)
-                if backoff.exhausted:
+                if not patience_s or backoff.exhausted:
                     raise gravest from gravest.__cause__
                 _logger.debug("%s: %s; trying again", method.name, error)
             await backoff.pause()

@@ -182,6 +182,20 @@ async def test_one_that_is_only_slow_is_waited_for() -> None:
         assert (slow.calls, old.calls) == (1, 0)
 
 
+async def test_without_retries_everybody_is_asked_once_and_may_take_its_time() -> None:
+    async with serving(Server()) as slow, serving(Server(NotReadyError("standby"))) as standby:
+        slow.silent.clear()
+        call = asyncio.create_task(delete(standby, slow, retry_for_s=0))
+        await asyncio.wait([call], timeout=0.2)
+        slow.silent.set()
+        assert (await call).existed
+        assert (standby.calls, slow.calls) == (1, 1)
+    async with serving(Server(NotReadyError("safe mode"))) as server:
+        with pytest.raises(NotReadyError, match="safe mode"):
+            await delete(server, retry_for_s=0)
+        assert server.calls == 1
+
+
 async def test_nobody_there_is_unavailable_and_names_the_address() -> None:
     async with serving(Server()) as server:
         pass
