@@ -33,7 +33,7 @@ def put(table: Place, name: str, content: bytes) -> None:
         ("true", "a.csv", b'"id","title"\n1,x\n', "its first line has id, title; the new rows "),
         ("true", "a.csv", b'1,"x"\n', "its first line has 1, x; the new rows have id, name"),
         ("false", "a.csv", b"1,2,3\n", "its first line has 3 columns"),
-        ("false", "a.csv.gz", gzip.compress(b"1\n2\n"), "its first line has 1 columns"),
+        ("false", "a.csv.gz", gzip.compress(b"1\n2\n", mtime=0), "its first line has 1 columns"),
     ],
 )
 def test_csv_files_with_other_columns_are_not_added_to(
