@@ -1,6 +1,6 @@
-"""A member as a process of its own, for tests and benchmarks that kill it.
+"""A member as a process of its own, for tests that kill it.
 
-    python -m tests.raft.member_process --folder DIR --member N --ports P,P,P [--keys N]
+    python -m tests.raft.member_process --folder DIR --member N --ports P,P,P
 
 It serves the engine's `/raft`, and for the test: `GET /status`, `GET /read/KEY`, `POST
 /write/KEY?client=C&sequence=N` with the value as the body. Errors come as `{"outcome": ...}`.
