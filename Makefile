@@ -44,7 +44,7 @@ lint: $(STAMP) ## style, types, import rules, house rules
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q tests/test_layout.py tests/test_house_rules.py
+	$(BIN)/pytest -q tests/test_layout.py tests/test_house_rules.py tests/test_citations.py
 
 format: $(STAMP) ## rewrite the code in the house format
 	$(BIN)/ruff check --fix-only .
