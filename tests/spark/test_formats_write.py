@@ -84,6 +84,15 @@ def assert_same(found: pa.Table, expected: pa.Table) -> None:
     assert str(found.to_pylist()) == str(expected.to_pylist())
 
 
+def test_arrow_is_compressed_with_zstd_unless_another_codec_is_asked_for() -> None:
+    rows = pa.record_batch({"word": ["again"] * 1000})
+    default, zstd, lz4 = (
+        written([rows], rows.schema, options(FileFormat.ARROW, compression=codec))
+        for codec in ("", "zstd", "lz4")
+    )
+    assert default == zstd != lz4
+
+
 def test_a_row_group_collects_batches_up_to_its_size() -> None:
     batch = pa.record_batch({"a": pa.array(range(1000))})
     chosen = options(FileFormat.PARQUET, row_group_bytes=20_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import re
 from collections import Counter
 
@@ -81,6 +82,22 @@ def test_timestamps_are_the_same_instant_whatever_the_session_shows(
     found = table.parquet().column("at")
     assert found.type == pa.timestamp("us", "UTC")
     assert found.cast(pa.int64()).to_pylist() == [86_400_000_000]
+
+
+def test_batches_that_spark_does_not_weigh_are_still_cut_by_their_number_of_rows(
+    spark: SparkSession, table: Place
+) -> None:
+    """docs/spark.md recommends the setting: it must be one that Spark takes."""
+    most = "spark.sql.execution.arrow.maxBytesPerBatch"
+    spark.conf.set(most, (1 << 31) - 1)
+    try:
+        writing(spark.range(25_000).coalesce(1), fileFormat="arrow").mode("append").save(table.url)
+    finally:
+        spark.conf.unset(most)
+    [stream] = table.files()
+    batches = [batch.column(0).to_pylist() for batch in pa.ipc.open_stream(stream.content())]
+    assert [len(batch) for batch in batches] == [10_000, 10_000, 5_000]
+    assert list(itertools.chain.from_iterable(batches)) == list(range(25_000))
 
 
 @pytest.mark.parametrize(
