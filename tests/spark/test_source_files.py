@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, cast
@@ -42,7 +43,7 @@ from paxosblock.client.spark.source import PruningReader
 from paxosblock.client.url import parse_url
 from paxosblock.errors import InvalidRequestError, NotFoundError, PaxosBlockError
 from paxosblock.namenode_api import Listing
-from paxosblock.transaction import Delete, Operation, Rename
+from paxosblock.transaction import Delete, Marker, Operation, Rename
 
 
 def path_of(url: str) -> str:
@@ -181,22 +182,25 @@ def test_a_file_that_changes_between_plan_and_read_is_never_read(
 
 
 class Paged:
-    """A client that lists two names at a time; between two pages a transaction comes."""
+    """A client that lists two names at a time; after the first page of each listing the next
+    transaction comes, as long as there are any."""
 
-    def __init__(self, fs: Client, between: Sequence[Operation]) -> None:
+    def __init__(self, fs: Client, between: Sequence[Sequence[Operation]]) -> None:
         self._fs = fs
-        self._between = [between]
+        self._between = [*between]
+        self._waiting = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fs, name)
 
     def page(self, path: str, after: str = "") -> Listing:
-        if after and self._between:
-            self._fs.transact(self._between.pop())
+        due, self._waiting = self._waiting and self._between, not after
+        if due:
+            self._fs.transact(self._between.pop(0))
         return self._fs.page(path, after, limit=2)
 
 
-def found_names(fs: Client, url: str, between: Sequence[Operation]) -> list[str]:
+def found_names(fs: Client, url: str, *between: Sequence[Operation]) -> list[str]:
     paged = cast("Client", Paged(fs, between))
     files = find(paged, path_of(url), steady=True).files
     return [path.removeprefix(f"{path_of(url)}/") for path in sorted(files)]
@@ -211,6 +215,21 @@ def test_a_job_that_is_published_while_pages_are_listed_is_seen_whole(
         put(fs, f"{folder}/{name}", "x\n")
     moves = [Rename(f"{path}/_temporary/{name}", f"{path}/{name}") for name in new]
     assert found_names(fs, folder, moves) == sorted(old + new)
+
+
+def test_jobs_that_are_published_faster_than_a_directory_is_listed_are_seen_whole(
+    fs: Client, folder: str
+) -> None:
+    """Of each job one file has a name in front of all others and one behind them."""
+    path, jobs = path_of(folder), [f"{number:03}" for number in range(30)]
+    for name in ("k", "m", "p"):
+        put(fs, f"{folder}/{name}", "x\n")
+    names = [(f"a-{job}", f"z-{job}") for job in jobs]
+    found = found_names(fs, folder, *([Marker(f"{path}/{each}") for each in job] for job in names))
+    assert found[len(found) // 2 - 1 : len(found) // 2 + 2] == ["k", "m", "p"]
+    halves = Counter(name.partition("-")[2] for name in found if "-" in name)
+    assert halves == dict.fromkeys(jobs[: len(halves)], 2)
+    assert 0 < len(halves) < len(jobs), "it ends before they do"
 
 
 def test_files_that_give_way_to_one_while_pages_are_listed_do_not_vanish(
