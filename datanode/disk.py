@@ -96,9 +96,7 @@ class OsDisk:
 
     def make_folder(self, folder: Path) -> None:
         with _translated(f"cannot make {folder}"):
-            if not folder.is_dir():
-                folder.mkdir(parents=True, exist_ok=True)
-                _sync_folder(folder.parent)
+            _make_folder(folder)
 
     def names(self, folder: Path) -> list[str]:
         with _translated(f"cannot list {folder}"):
@@ -184,6 +182,15 @@ class OsDisk:
         with _translated(f"cannot tell the room of {folder}"):
             found = os.statvfs(folder)
             return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+
+def _make_folder(folder: Path) -> None:
+    """Each new folder on the way is durable: a volume that vanished would come back as another."""
+    if not folder.is_dir():
+        if not folder.parent.exists():
+            _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
 
 
 def _sync_folder(folder: Path) -> None:
