@@ -27,6 +27,10 @@ EXPIRIES_AT_ONCE = 32
 AUDIT_INTERVAL_S = 30.0
 RETRY_S = 5.0
 """Pause before the recovery of a file that failed is tried again."""
+FORGET_AFTER_S = 60.0
+"""A session is forgotten when its deadline has been over for so long. Its time is that of a wall
+clock, which may jump, or be another machine's after a fail-over: a client that still repeats its
+request must find the answer."""
 
 _log = logging.getLogger(__name__)
 
@@ -59,12 +63,14 @@ class Housekeeper:
         self._clock_s = clock_s
         self._garbage = asyncio.Event()
         self._expiring: dict[int, float] = {}
+        self._over_since: dict[bytes, float] = {}
         self._lanes = asyncio.Semaphore(EXPIRIES_AT_ONCE)
 
     def start(self, interval_s: float) -> None:
         """Start the loops; the quick ones look every `interval_s`."""
         self._garbage.set()  # an earlier leader may have left some
         self._expiring.clear()
+        self._over_since.clear()
         loops: tuple[tuple[str, Callable[[], Awaitable[None]], float], ...] = (
             ("leases", self.check_leases, interval_s),
             ("deadlines", self.check_deadlines, interval_s),
@@ -88,10 +94,13 @@ class Housekeeper:
                 self._background.start(self._expire(expired), f"expiry of file {expired.file}")
 
     async def check_deadlines(self) -> None:
-        """Delete directories and forget applications whose time is over."""
-        after = b""
+        """Delete directories, forget applications and sessions whose time is over."""
+        after, before = b"", self._over_since
+        self._over_since = {}
         while page := await self._catalog.due(after):
             for deadline in page:
+                if self._is_early(deadline, before):
+                    continue
                 ended = await self._catalog.end(deadline, self._is_live)
                 if ended is Ended.DELETED:
                     number = keys.number_of(keys.deadline_subject(deadline))
@@ -100,6 +109,14 @@ class Housekeeper:
                     )
                     self.garbage_waits()
             after = page[-1]
+
+    def _is_early(self, deadline: bytes, before: dict[bytes, float]) -> bool:
+        """Whether the next look at this deadline should be waited for."""
+        if not keys.is_session(keys.deadline_subject(deadline)):
+            return False
+        now_s = self._clock_s()
+        since_s = self._over_since[deadline] = before.get(deadline, now_s)
+        return now_s - since_s < FORGET_AFTER_S
 
     async def sweep(self) -> None:
         """Wait for garbage and sweep all of it, one small transaction after the other."""

@@ -10,8 +10,9 @@ import pytest
 
 from paxosblock.errors import ExistsError, InvalidRequestError, NotFoundError, OutcomeUnknownError
 from paxosblock.methods import Once
-from paxosblock.namenode.catalog import Catalog
+from paxosblock.namenode.catalog import Catalog, wall_clock_ms
 from paxosblock.namenode.deadlines import Ended
+from paxosblock.namenode.housekeeper import FORGET_AFTER_S
 from paxosblock.namenode.once import REMEMBERED_MS, SESSION_CHARS_MAX
 from paxosblock.namenode_api import (
     NO_BLOCK,
@@ -26,7 +27,7 @@ from paxosblock.namenode_api import (
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import MakeDirectory
 from tests.namenode.memory_store import MemoryStore
-from tests.namenode.scene import ANN, MEMBERS, TAG, Clock, closed_file, create_request
+from tests.namenode.scene import ANN, MEMBERS, TAG, Clock, closed_file, create_request, new_scene
 
 FIRST = Once("a client's session", 1)
 SECOND = Once("a client's session", 2)
@@ -173,6 +174,24 @@ async def test_a_session_in_use_is_not_forgotten_and_has_one_deadline(timed: Tim
     timed.clock.now += KEPT_AT_LEAST_S + 1
     assert await timed.end_all() == [Ended.FORGOTTEN]
     assert await timed.catalog.due() == ()
+
+
+async def test_a_wall_clock_that_jumps_leaves_time_to_repeat_a_request() -> None:
+    """It may as well be the clock of another machine, which leads after a fail-over."""
+    scene = await new_scene()
+    housekeeper, catalog = scene.node.housekeeper, scene.node.catalog
+    request = MakeDirectories("/d", once=FIRST)
+    made = await scene.service.mkdirs(request)
+    catalog._clock_ms = lambda: wall_clock_ms() + 10 * REMEMBERED_MS
+    for _ in range(2):
+        await housekeeper.check_deadlines()
+        scene.clock.now += FORGET_AFTER_S - 1
+    await scene.service.delete(DeletePath("/d"))
+    assert await scene.service.mkdirs(request) == made
+    scene.clock.now += 1
+    await housekeeper.check_deadlines()
+    assert await scene.service.mkdirs(request) != made
+    await scene.close()
 
 
 @pytest.mark.parametrize(
