@@ -36,15 +36,14 @@ class Ports:
         self.apps: list[web.Application] = []
         self.addresses: list[str] = []
 
-    async def open(self, handlers: list[web.Application]) -> None:
+    async def open(self, handlers: list[web.Application], host: str) -> None:
         for app in handlers:
             runner = web.AppRunner(app)
             await runner.setup()
-            site = web.TCPSite(runner, "127.0.0.1", 0)
+            site = web.TCPSite(runner, host.strip("[]"), 0)
             await site.start()
             self.runners.append(runner)
-            host, port = runner.addresses[0][:2]
-            self.addresses.append(f"{host}:{port}")
+            self.addresses.append(f"{host}:{runner.addresses[0][1]}")
 
 
 class Member:
@@ -67,11 +66,13 @@ class Member:
 
 
 @asynccontextmanager
-async def members(*secrets: bytes) -> AsyncIterator[tuple[list[Member], list[str]]]:
+async def members(
+    *secrets: bytes, host: str = "127.0.0.1"
+) -> AsyncIterator[tuple[list[Member], list[str]]]:
     """As many members as secrets; their ports are chosen by the system."""
     ports = Ports()
     found = [Member() for _ in secrets]
-    await ports.open([each.app for each in found])
+    await ports.open([each.app for each in found], host)
     transports = [
         member.join(address, ports.addresses, secret)
         for member, address, secret in zip(found, ports.addresses, secrets, strict=True)
@@ -124,6 +125,19 @@ async def test_n3_who_does_not_know_the_secret_is_refused_by_both_ends_and_count
         one.transport.send(addresses[1], dict(VOTE))
         assert one.transport.counters.messages_dropped == 1
         assert two.inbox == []
+
+
+@pytest.mark.parametrize("host", ["localhost", "[::1]"])
+async def test_l20_members_are_known_by_their_names_not_by_where_a_message_comes_from(
+    host: str,
+) -> None:
+    async with members(SECRET, SECRET, host=host) as ((one, two), addresses):
+        assert one.transport is not None
+        peer = addresses[1]
+        await wait_until_async(lambda: peer in repr(one.transport))
+        one.transport.send(peer, dict(VOTE))
+        await wait_until_async(lambda: bool(two.inbox))
+        assert two.inbox == [(addresses[0], VOTE)]
 
 
 async def test_each_reason_for_a_refusal_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
