@@ -66,6 +66,10 @@ class Checker:
         if not ordered or log.base_index > machine.revision:
             what = f"{node}: applied {machine.revision}, committed {log.commit_index}"
             self.violated("order of indexes", what)
+        known = range(log.base_index, log.last_log_index + 1)
+        terms = [log.term_at(index) or 0 for index in known]
+        if terms != sorted(terms):
+            self.violated("order of terms", f"{node}: {terms}")
 
     def _check_matching(self, one: RaftLog, other: RaftLog) -> None:
         lowest = max(one.base_index, other.base_index)
