@@ -28,7 +28,7 @@ from paxosblock.protocol.read import QuorumRead, Version, finalized_version, unf
 from paxosblock.protocol.types import BlockId, StorageId
 from paxosblock.wire import Header, verify_payload
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 REPORT_S: Final = 1.0
 """How long a read waits until the NameNode has heard of a bad replica."""
@@ -126,7 +126,7 @@ class BlockReader:
             except PaxosBlockError as failure:
                 error = failure
                 self._session.reading.suspect(member.address)
-                _logger.info("block %d: %s: %s", target.block, member.storage, failure)
+                _log.info("block %d: %s: %s", target.block, member.storage, failure)
             else:
                 return None
         return error or UnavailableError(f"block {target.block} has no replica to read")
@@ -162,12 +162,12 @@ class BlockReader:
         if member.storage in self._corrupt:
             return
         self._corrupt[member.storage] = error
-        _logger.warning("block %d: bad replica at %s: %s", self.extent.block, member.storage, error)
+        _log.warning("block %d: bad replica at %s: %s", self.extent.block, member.storage, error)
         report = BadReplica(self.extent.block, member.storage, str(error))
         try:
             await self._session.namenodes.call(REPORT_BAD_REPLICA, report, retry_for_s=REPORT_S)
         except PaxosBlockError as failure:
-            _logger.warning("block %d: not reported: %s", self.extent.block, failure)
+            _log.warning("block %d: not reported: %s", self.extent.block, failure)
 
     async def _refresh(self) -> None:
         """Get the record again: the block may have been finalized, or have other members."""

@@ -35,7 +35,7 @@ from paxosblock.protocol.messages import Nack, Vote
 from paxosblock.protocol.types import BlockId, Generation, Reason, StorageId, WriterId
 from paxosblock.wire import Flags, FrameKind, Header
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _SYNC: Final = int(Flags.SYNC)
 GRACE_S: Final = 0.05
@@ -152,7 +152,7 @@ class BlockWriter:
         for storage, error in zip(self.members, answers, strict=True):
             if isinstance(error, PaxosBlockError):
                 failed.append(storage)
-                _logger.info("block %d: %s takes no replica: %s", self.block, storage, error)
+                _log.info("block %d: %s takes no replica: %s", self.block, storage, error)
             elif error is not None:
                 raise error
         if failed:

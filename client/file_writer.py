@@ -50,7 +50,7 @@ from paxosblock.protocol.types import (
 
 T = TypeVar("T")
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,13 +233,13 @@ class AsyncFileWriter:
                         await self._block.seal()
                     await self._close_file()
             except PaxosBlockError as error:
-                _logger.warning("%s: abandoned, but not closed: %s", self.status.path, error)
+                _log.warning("%s: abandoned, but not closed: %s", self.status.path, error)
             finally:
                 self._release()
 
     def _check_usable(self) -> None:
         if self._closed:
-            raise InvalidRequestError(f"{self.status.path}: the file is closed")
+            raise InvalidRequestError(f"'{self.status.path}': the file is closed")
         self._patience = None
         self._check_fenced()
 
@@ -258,7 +258,7 @@ class AsyncFileWriter:
         )
         if self.status.length != self.acknowledged:
             raise CorruptionError(
-                f"{self.status.path}: closed with {self.status.length} bytes, but "
+                f"'{self.status.path}': closed with {self.status.length} bytes, but "
                 f"{self.acknowledged} are acknowledged",
                 path=self.status.path,
             )
@@ -328,7 +328,9 @@ class AsyncFileWriter:
                 self._excluded.clear()
             except BlockFailed as failure:
                 if backoff.exhausted:
-                    raise UnavailableError(f"{self.status.path}: {failure.reason}") from failure
+                    raise UnavailableError(
+                        f"'{self.status.path}': {failure.reason}", path=self.status.path
+                    ) from failure
             await backoff.pause()
 
     async def _try_to_open_block(self) -> BlockWriter:
@@ -365,7 +367,7 @@ class AsyncFileWriter:
         """Tell, once for each loss, that a block gets fewer replicas than were asked for."""
         if count < self._fewest_replicas:
             self._fewest_replicas = count
-            _logger.warning(
+            _log.warning(
                 "%s: a block gets only %d of %d replicas: too few DataNodes",
                 self.status.path,
                 count,
@@ -402,7 +404,7 @@ class AsyncFileWriter:
         if block.asked_to_close:  # then it need not be a recovery that ended it
             self._note_unsynced(block)
         self._block = None
-        _logger.warning(
+        _log.warning(
             "%s: %s; sealed with %d chunks, %d go to the next block",
             self.status.path,
             failure,
@@ -416,7 +418,10 @@ class AsyncFileWriter:
             self._patience = Backoff(self._session.config.retry_for_s)
             self._progress = self.acknowledged
         elif self._patience.exhausted:
-            raise UnavailableError(f"{self.status.path}: no block takes chunks: {failure.reason}")
+            raise UnavailableError(
+                f"'{self.status.path}': no block takes chunks: {failure.reason}",
+                path=self.status.path,
+            )
 
     def _exclude(self, failure: BlockFailed) -> None:
         self._excluded |= dict.fromkeys(failure.failed)
@@ -466,7 +471,8 @@ class AsyncFileWriter:
             raise self._fenced from error
 
     def _fence(self, why: str) -> FencedError:
+        ours = f"'{self.status.path}': "  # which what the NameNode says begins with, too
         return FencedError(
-            f"{self.status.path}: {why}; what was not flushed has an unknown outcome",
+            f"{ours}{why.removeprefix(ours)}; what was not flushed has an unknown outcome",
             path=self.status.path,
         )

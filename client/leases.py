@@ -12,7 +12,7 @@ from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode_api import RENEW_LEASES, RenewLeases
 from paxosblock.protocol.types import WriterId
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class LeaseKeeper:
@@ -60,7 +60,7 @@ class LeaseKeeper:
                 RENEW_LEASES, RenewLeases(writers), retry_for_s=self._interval_s
             )
         except PaxosBlockError as error:
-            _logger.warning("could not renew the leases of %d writers: %s", len(writers), error)
+            _log.warning("could not renew the leases of %d writers: %s", len(writers), error)
             return
         for writer in answer.lost:
             reference = self._on_lost.pop(writer, None)

@@ -36,7 +36,7 @@ LONGEST_PAUSE_S: Final = 0.2
 HANGS_AFTER_S: Final = 1.0
 """Silence after which the NameNodes are asked who leads. An answer may well take longer."""
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _TRY_AGAIN = (
     UnavailableError,
@@ -109,7 +109,7 @@ class NameNodes:
                 gravest = _graver(gravest, error)
                 if not patience_s or backoff.exhausted:
                     raise gravest from gravest.__cause__
-                _logger.debug("%s: %s; trying again", method.name, error)
+                _log.debug("%s: %s; trying again", method.name, error)
             await backoff.pause()
 
     async def call_once(self, method: Method[Q, A], make: Callable[[Once], Q]) -> A:

@@ -21,7 +21,7 @@ from paxosblock.namenode_api import FileStatus
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 COPIED_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 
@@ -149,7 +149,7 @@ class FileWriter(io.RawIOBase):
         """Nothing is sent from a garbage collection: the file is left to its lease."""
         if not getattr(self, "_released", True):
             if lost := self.tell() - self._file.acknowledged:
-                _logger.warning("'%s' was never closed: %d bytes were not flushed", self.name, lost)
+                _log.warning("'%s' was never closed: %d bytes were not flushed", self.name, lost)
             self._release()
 
     def _release(self) -> None:

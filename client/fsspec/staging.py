@@ -31,7 +31,7 @@ STAGING: Final = "/.staging"
 TRANSACTIONS_KEPT_S: Final = 600.0
 """How long a publication is remembered; it is repeated after a lost answer for less long."""
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Publish(enum.Enum):
@@ -136,7 +136,7 @@ class StagingArea:
         try:
             await self._client.delete(path)
         except PaxosBlockError as error:
-            _logger.warning("%s is left to its time to live: %s", path, error)
+            _log.warning("%s is left to its time to live: %s", path, error)
 
     async def close(self) -> None:
         """Remove the directory with all that was not published."""
@@ -144,7 +144,7 @@ class StagingArea:
             try:
                 await self._client.delete(self.directory, recursive=True)
             except PaxosBlockError as error:
-                _logger.warning("%s is left to its time to live: %s", self.directory, error)
+                _log.warning("%s is left to its time to live: %s", self.directory, error)
 
     async def _present(self, target: str, how: Publish) -> FileStatus | None:
         try:

@@ -18,7 +18,7 @@ from paxosblock.errors import PaxosBlockError
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def brief(function: Callable[P, R]) -> Callable[P, R]:
@@ -49,5 +49,5 @@ def _generating(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _short(error: PaxosBlockError) -> PaxosBlockError:
-    _logger.debug("%s", error, exc_info=error)
+    _log.debug("%s", error, exc_info=error)
     return error.with_traceback(None)

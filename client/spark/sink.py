@@ -37,7 +37,7 @@ from paxosblock.errors import FencedError, NotFoundError, PaxosBlockError
 from paxosblock.transaction import Delete, Marker, Operation, TransactionOutcome
 from paxosblock.units import DURATIONS
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 SUCCESS: Final = "_SUCCESS"
 _COMMITTED: Final = 0
@@ -127,7 +127,7 @@ class BatchWriter(DataSourceArrowWriter):
         with client_of(self.options) as fs:
             self._publish(fs, changes)
             _remove_empty(fs, f"{path}/{TEMPORARY}")
-        _logger.info(
+        _log.info(
             "job %s: %d files, %d rows, %d bytes in '%s'",
             self.job,
             len(files),
@@ -145,7 +145,7 @@ class BatchWriter(DataSourceArrowWriter):
         """
         with client_of(self.options) as fs:
             if fs.transaction_status(self.application) == _COMMITTED:
-                _logger.warning("job %s was reported as failed, but is published", self.job)
+                _log.warning("job %s was reported as failed, but is published", self.job)
                 return
             self._end(fs, [Delete(self.directory, recursive=True)], _ABORTED)
             _remove_empty(fs, f"{self.options.path}/{TEMPORARY}")

@@ -39,7 +39,7 @@ from paxosblock.errors import ConfigError, InvalidRequestError, NotFoundError, P
 from paxosblock.namenode_api import FileStatus
 from paxosblock.transaction import Delete, MakeDirectory, Operation, TransactionOutcome
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _BATCH: Final = "streaming.sql.batchId"
 _QUERY: Final = "sql.streaming.queryId"
@@ -185,7 +185,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             if not outcome.applied:
                 self._drop_repeated(fs, batch)
                 return
-        _logger.info(
+        _log.info(
             "%s: %d files, %d rows, %d bytes to '%s'",
             batch,
             len(files),
@@ -206,7 +206,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batch = written[0].batch
         with client_of(self._options) as fs:
             if last_published(fs, batch.query) >= batch.number:
-                _logger.warning("%s was reported as failed, but is published", batch)
+                _log.warning("%s was reported as failed, but is published", batch)
                 return
             fs.delete(self.directory(batch), recursive=True)
 
@@ -246,7 +246,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 "or its checkpoint was set back; start with a new checkpoint"
             )
         fs.delete(self.directory(batch), recursive=True)
-        _logger.info("%s was published before: nothing to do", batch)
+        _log.info("%s was published before: nothing to do", batch)
 
 
 def _check_append(options: Options, *, overwrite: bool) -> None:

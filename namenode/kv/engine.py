@@ -23,7 +23,7 @@ from paxosblock.namenode.kv.storage import Limits, Storage, open_storage
 BATCH_BYTES = 4 << 20
 """A batch takes no further transaction once it has reached this."""
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,7 +174,7 @@ class SingleMemberStore:
         """Stop for good. Of `batch` any part may be on disk; the queue never got there."""
         self._failure = self._translated(error)
         unexpected = None if isinstance(error, OSError) else error
-        log.error("the store stops: %s", self._failure, exc_info=unexpected)
+        _log.error("the store stops: %s", self._failure, exc_info=unexpected)
         unknown = f"{self._failure}; whether the transaction happened shows after a restart"
         for pending in batch:
             _refuse(pending, OutcomeUnknownError(unknown))
@@ -196,7 +196,7 @@ class SingleMemberStore:
             await loop.run_in_executor(self._thread, storage.forget, snapshot.revision)
         except OSError as error:
             # The journal still has everything; the next snapshot is another chance.
-            log.warning("no snapshot of entry %d: %s", snapshot.revision, self._translated(error))
+            _log.warning("no snapshot of entry %d: %s", snapshot.revision, self._translated(error))
 
     def _translated(self, error: Exception) -> StorageError:
         match error:

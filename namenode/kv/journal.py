@@ -25,7 +25,7 @@ from paxosblock.namenode.kv.segment import (
 
 _KIND = "journal"
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def replay(disk: Disk, folder: Path, after: int) -> Iterator[tuple[int, memoryview]]:
@@ -58,7 +58,7 @@ def _read(disk: Disk, folder: Path, first: int, following: int | None) -> Segmen
         raise CorruptionError(f"{path}: begins with entry {segment.first_index}, not {first}")
     if following is None:
         if torn_bytes:
-            log.warning("%s: cut off a torn tail of %d bytes", path, torn_bytes)
+            _log.warning("%s: cut off a torn tail of %d bytes", path, torn_bytes)
         disk.cut(path, segment.size_bytes)
     elif torn_bytes or segment.next_index != following:
         # The next segment was begun only when this one was complete and durable.

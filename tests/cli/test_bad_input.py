@@ -139,7 +139,7 @@ def jobs(
         (["fsck", "--deep", "/nothing/here"], "fsck: '/nothing/here': no such file"),
         (["compact", "/nothing/here"], "compact: '/nothing/here': no such file"),
         (["compact", "/file-among-jobs"], "compact: '/file-among-jobs': is a file"),
-        (["distcp", "/nothing/here", "/x"], "distcp: '/nothing/here': No such file"),
+        (["distcp", "/nothing/here", "/x"], "distcp: '/nothing/here': no such file"),
         (["distcp", HERE, "/file-among-jobs"], "distcp: '/file-among-jobs': is a file"),
     ],
 )

@@ -209,7 +209,7 @@ def test_a_take_over_fences_the_old_writer(cluster: LocalCluster, fs: Client) ->
         out.hflush()
         assert fs.take_over("/fought-over") == 4
         out.write(b"lost")
-        with pytest.raises(FencedError, match="unknown outcome"):
+        with pytest.raises(FencedError, match=r"^'/fought-over': [^'].* unknown outcome$"):
             out.hflush()
         out.abort()
     with fs.open("/fought-over") as file:

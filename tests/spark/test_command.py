@@ -55,7 +55,7 @@ def test_what_machines_read_is_one_object(
         (["compact", "relative"], 1, "must start with '/'"),
         (["compact", "/", "--small", "2 TiB"], 1, "cannot become files"),
         (["compact", "/", "--small", "a lot"], 1, "a lot"),
-        (["distcp", "/nothing/here", "/x"], 1, "No such file or directory"),
+        (["distcp", "/nothing/here", "/x"], 1, "no such file or directory"),
         (["distcp", "a", "/x", "--update", "--overwrite"], 2, "exclude each other"),
         (["distcp", "a", "/x", "--option", "novalue"], 1, "NAME=VALUE"),
         (["distcp", "a", "/x", "--master", "bogus"], 2, "bogus"),

@@ -208,7 +208,7 @@ def test_one_file_that_cannot_be_copied_does_not_stop_the_others(
 def test_a_source_that_is_not_there_is_told_before_spark_starts(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    with pytest.raises(NotFoundError, match="No such file"):
+    with pytest.raises(NotFoundError, match="no such file"):
         distcp(no_spark, f"{tmp_path}/nothing", cluster.addresses, "/nowhere")
 
 
