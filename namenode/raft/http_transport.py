@@ -150,7 +150,8 @@ class HttpTransport:
         if " 101 " not in status or called_nonce is None:
             raise ProtocolError(f"{peer} does not take messages of {self._address}: {status}")
         handshake = Handshake(self._address, peer, nonce, called_nonce)
-        if not hmac.compare_digest(headers.get(_PROOF, ""), handshake.proof(self._secret).hex()):
+        proof = headers.get(_PROOF, "").encode()  # of text it takes ASCII only
+        if not hmac.compare_digest(proof, handshake.proof(self._secret).hex().encode()):
             raise ProtocolError(f"{peer} does not know the cluster's secret")
         return Sealer(handshake.key(self._secret))
 

@@ -127,6 +127,23 @@ async def test_n3_who_does_not_know_the_secret_is_refused_by_both_ends_and_count
         assert two.inbox == []
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "HTTP/1.1 403 Forbidden",
+        "HTTP/1.1 101 Switching Protocols\r\nX-Raft-Proof: 00",
+        "HTTP/1.1 101 Switching Protocols\r\nX-Raft-Nonce: caf\u00e9\r\nX-Raft-Proof: 00",
+        f"HTTP/1.1 101 Switching Protocols\r\nX-Raft-Nonce: {'00' * 16}",
+        f"HTTP/1.1 101 Switching Protocols\r\nX-Raft-Nonce: {'00' * 16}\r\nX-Raft-Proof: \u00e9",
+        "\u00ff\r\n: ",
+    ],
+)
+def test_n3_an_answer_without_the_proof_is_refused(answer: str) -> None:
+    transport = HttpTransport("n1:1", ["n1:1", "n2:1"], SECRET)
+    with pytest.raises(ProtocolError):
+        transport.check_answer("n2:1", bytes(16), answer.encode("latin-1"))
+
+
 @pytest.mark.parametrize("host", ["localhost", "[::1]"])
 async def test_l20_members_are_known_by_their_names_not_by_where_a_message_comes_from(
     host: str,
