@@ -163,7 +163,7 @@ async def test_those_who_ask_while_a_recovery_runs_join_it(make_scene: MakeScene
     request = BlockRequest(view.record.block, ANN)
     answers = await asyncio.gather(*(scene.service.seal_block(request) for _ in range(10)))
     assert len({answer.record for answer in answers}) == 1
-    assert answers[0].record.generation == 2  # one for the seal, one that stamps the result
+    assert answers[0].record.generation == 2  # one for the seal, one for its result
 
 
 async def test_a_finalized_block_is_answered_without_asking_anybody(make_scene: MakeScene) -> None:
@@ -284,7 +284,7 @@ async def test_a_member_that_refused_is_asked_again(make_scene: MakeScene) -> No
     sealing = asyncio.create_task(scene.service.seal_block(BlockRequest(view.record.block, ANN)))
     await wait_until_async(lambda: has_happened(scene, view.record.block, "refused"))
     scene.network.reach[second].peers = peers
-    assert (await sealing).record.generation == 2  # the first recovery's, and the stamp
+    assert (await sealing).record.generation == 2  # the first recovery's, and its result's
 
 
 def has_happened(scene: Scene, block: BlockId, event: str) -> bool:

@@ -106,18 +106,18 @@ def test_i6_a_member_that_is_finalized_before_the_record_is_noticed(
 @pytest.mark.parametrize("check", [oracle.check, report_moves.check])
 def test_i7_a_replica_finalized_with_another_length_is_noticed(model: Model, check: Check) -> None:
     world = decided(model)
-    stamp = world.record.value.finalized_generation
-    world = with_replica(model, world, 2, lambda r: finalized(r, stamp, ChunkLog()))
+    generation = world.record.value.finalized_generation
+    world = with_replica(model, world, 2, lambda r: finalized(r, generation, ChunkLog()))
     with pytest.raises(Violation, match="I7"):
         check(model, world)
 
 
 def test_i7_a_replica_finalized_with_other_bytes_is_noticed(model: Model) -> None:
     record, holders = decided(model).record.value, Replicas()
-    stamp = record.finalized_generation
-    assert holders.note(record.block, model.storages[0], stamp, CHUNK)
-    assert holders.note(record.block, model.storages[1], stamp, CHUNK)
-    assert not holders.note(record.block, model.storages[2], stamp, CHUNK + 1)
+    generation = record.finalized_generation
+    assert holders.note(record.block, model.storages[0], generation, CHUNK)
+    assert holders.note(record.block, model.storages[1], generation, CHUNK)
+    assert not holders.note(record.block, model.storages[2], generation, CHUNK + 1)
 
 
 def test_i9_a_promise_above_the_record_is_noticed(model: Model) -> None:

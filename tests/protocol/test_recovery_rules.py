@@ -178,7 +178,7 @@ def test_i4_a_strong_member_more_than_a_window_behind_is_an_error_of_our_own() -
 
 
 @pytest.mark.parametrize(("members", "q2", "qr"), [(1, 1, 1), (2, 2, 1), (3, 2, 2), (4, 3, 2)])
-def test_section_2_11_a_recovery_meets_every_quorum_read(members: int, q2: int, qr: int) -> None:
+def test_a_recovery_meets_every_quorum_read(members: int, q2: int, qr: int) -> None:
     assert (read_quorum(members), recovery_quorum(members)) == (q2, qr)
     assert q2 + qr > members
 
