@@ -23,6 +23,7 @@ from paxosblock.namenode.kv import segment
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft.contract import HardState
 from paxosblock.namenode.raft.leader import RaftLeader, _ReadRound
+from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
 from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.roles import Elector, RaftCandidate, RaftFollower
@@ -185,6 +186,19 @@ def compaction_forgets_too_much(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Journal, "remove_through", lambda self, index: remove(self, 1 << 60))
 
 
+def a_snapshot_keeps_a_tail_that_does_not_match(patch: pytest.MonkeyPatch) -> None:
+    reset = RaftLog.reset
+
+    def lenient(self: RaftLog, index: int, term: int) -> None:
+        if index < self.last_log_index:
+            self._tail.drop_through(index)
+            self._tail.base_term = term
+        else:
+            reset(self, index, term)
+
+    patch.setattr(RaftLog, "reset", lenient)
+
+
 def a_leader_leaves_its_callers_waiting(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RaftLeader, "stop", Leader.stop)
 
@@ -208,6 +222,7 @@ FAULTS: tuple[Plant, ...] = (
     requests_are_not_remembered,
     snapshots_leave_out_the_requests,
     compaction_forgets_too_much,
+    a_snapshot_keeps_a_tail_that_does_not_match,
     a_leader_leaves_its_callers_waiting,
 )
 

@@ -384,6 +384,25 @@ def test_no_entries_are_kept_for_a_member_that_went_away_before_it_had_the_snaps
         assert member.last("install_snapshot", "n1:1")["index"] > first["index"]
 
 
+def test_a_snapshot_replaces_a_longer_log_that_does_not_match() -> None:
+    """A deposed leader's; with its tail it would vote as if it lacked what the snapshot has."""
+    machine = ReplicatedMachine()
+    for index in range(1, 4):
+        machine.apply_entry(index, Entry(2, EntryKind.NOOP, b""))
+    data = b"".join(snapshot_file.encode(machine.snapshot_after(2)))
+    about = {"term": 3, "leader_id": "n1:1", "index": 3, "request_id": 1}
+    with rig() as member:
+        member.append([entry(1)] * 6)
+        member.tell("n1:1", "install_snapshot", **about, size=len(data), offset=0, data=data)
+        member.run()
+        assert member.last("install_snapshot_response")["match"] == 3
+        for term in (4, 5):
+            answer = member.ask_for_vote("n2:1", term, last=(9, 1))
+            assert answer is None or not answer["vote_granted"]
+            assert (member.node.log.last_log_index, member.node.log.last_log_term) == (3, 2)
+            member.crash()
+
+
 def test_a_follower_that_gets_a_snapshot_lets_go_of_its_state_a_little_in_each_turn() -> None:
     large = Transaction(puts=tuple((b"%06d" % number, b"") for number in range(5000)))
     machine = ReplicatedMachine()

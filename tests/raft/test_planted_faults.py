@@ -62,6 +62,9 @@ SEEN_BY_A_TEST: dict[Plant, Callable[[], None]] = {
     faults.snapshots_leave_out_the_requests: (
         test_storage.test_the_client_that_was_quiet_longest_is_forgotten_first
     ),
+    faults.a_snapshot_keeps_a_tail_that_does_not_match: (
+        test_audit_log.test_a_snapshot_replaces_a_longer_log_that_does_not_match
+    ),
     faults.a_leader_leaves_its_callers_waiting: (
         test_audit_log.test_l6_a_leader_that_steps_down_leaves_nobody_waiting
     ),
