@@ -88,6 +88,11 @@ class Cluster:
     def status(self, member: int) -> dict[str, Any]:
         return call(self.addresses[member], "GET", "/status") or {}
 
+    def are_level(self) -> bool:
+        """Whether all of them have applied the same entries."""
+        applied = {self.status(member).get("applied_index") for member in range(3)}
+        return len(applied) == 1 and None not in applied
+
     def ask(self, method: str, path: str, body: bytes = b"") -> dict[str, Any]:
         """The first answer of anybody that is no refusal."""
 
@@ -239,13 +244,7 @@ def test_the_history_is_linearizable_and_all_members_come_to_the_same_state(
             operations = [operation for name, operation in history if name == key]
             assert len(operations) > 5
             assert is_linearizable(operations)
-
-        def level() -> bool:
-            states = [members.status(member) for member in range(3)]
-            applied = {state.get("applied_index") for state in states}
-            return len(applied) == 1 and None not in applied
-
-        wait_until(level, 30, "all members have applied the same")
+        wait_until(members.are_level, what="all members to have applied the same")
         assert members.close() == [0, 0, 0]
 
 
@@ -255,6 +254,7 @@ def test_the_procedure_for_a_lost_folder_brings_everything_back(tmp_path: Path) 
         for number in range(50):
             path = f"/write/{number}?client=one&sequence={number}"
             assert members.ask("POST", path, b"%d" % number) == {}
+        wait_until(members.are_level, what="a folder of every member")
         leader = members.leader()
         followers = [member for member in range(3) if member != leader]
         for member in (*followers, leader):
