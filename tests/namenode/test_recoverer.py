@@ -12,6 +12,7 @@ import pytest
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import NotFoundError, NotReadyError
 from paxosblock.namenode_api import BlockRequest
+from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import NextGS, RecoveryWrite
 from paxosblock.protocol.types import BlockId, BlockState, ReplicaState, StorageId
 from tests.namenode.cluster import CHUNK_BYTES, Network, acceptors
@@ -51,6 +52,18 @@ async def make_scene() -> AsyncIterator[MakeScene]:
     await scenes.close()
 
 
+async def written(scene: Scene, *counts: int) -> BlockRecord:
+    """An open block of which the members have voted for so many chunks, member by member."""
+    view = await scene.add_block(await scene.create("/f"))
+    scene.write(view, *counts)
+    return view.record
+
+
+async def seal(scene: Scene, block: BlockId) -> BlockRecord:
+    """Ask the service to finalize the block; the record once it is."""
+    return (await scene.service.seal_block(BlockRequest(block, ANN))).record
+
+
 def all_finalized(scene: Scene, block: BlockId, length: int) -> bool:
     replicas = [acceptor.replicas.get(block) for acceptor in scene.network.reach.values()]
     return all(
@@ -63,9 +76,8 @@ async def test_a_recovery_keeps_a_chunk_that_every_replica_voted_for(
     make_scene: MakeScene,
 ) -> None:
     scene = await make_scene()
-    view = await scene.add_block(await scene.create("/f"))
-    scene.write(view, 3, 3, 3)
-    sealed = (await scene.service.seal_block(BlockRequest(view.record.block, ANN))).record
+    record = await written(scene, 3, 3, 3)
+    sealed = await seal(scene, record.block)
     assert (sealed.state, sealed.length) == (BlockState.FINALIZED, 3)
     assert sealed.size_bytes == 3 * CHUNK_BYTES
 
@@ -74,9 +86,8 @@ async def test_members_that_lag_are_completed_by_copies_from_each_other(
     make_scene: MakeScene,
 ) -> None:
     scene = await make_scene()
-    view = await scene.add_block(await scene.create("/f"))
-    scene.write(view, 4, 3, 2)
-    sealed = (await scene.service.seal_block(BlockRequest(view.record.block, ANN))).record
+    record = await written(scene, 4, 3, 2)
+    sealed = await seal(scene, record.block)
     await wait_until_async(lambda: all_finalized(scene, sealed.block, sealed.length))
     assert sealed.length in (3, 4)
 
@@ -85,8 +96,8 @@ async def test_a_block_nobody_wrote_to_is_finalized_with_length_zero(
     make_scene: MakeScene,
 ) -> None:
     scene = await make_scene()
-    view = await scene.add_block(await scene.create("/f"))
-    sealed = (await scene.service.seal_block(BlockRequest(view.record.block, ANN))).record
+    record = await written(scene, 0, 0, 0)
+    sealed = await seal(scene, record.block)
     assert (sealed.finalized, sealed.length, sealed.size_bytes) == (True, 0, 0)
 
 
@@ -95,48 +106,45 @@ async def test_one_member_that_is_dead_or_hangs_does_not_delay_the_others(
     make_scene: MakeScene, hangs: bool
 ) -> None:
     scene = await make_scene(config=NameNodeConfig(recovery_timeout_s=60.0))
-    view = await scene.add_block(await scene.create("/f"))
-    scene.write(view, 2, 2, 2)
+    record = await written(scene, 2, 2, 2)
     if hangs:
-        scene.network.hung.add(view.record.members[0])
+        scene.network.hung.add(record.members[0])
     else:
-        scene.network.reach[view.record.members[0]].alive = False
+        scene.network.reach[record.members[0]].alive = False
     async with asyncio.timeout(5):
-        sealed = await scene.service.seal_block(BlockRequest(view.record.block, ANN))
-    assert sealed.record.length == 2
+        sealed = await seal(scene, record.block)
+    assert sealed.length == 2
 
 
 async def test_without_a_quorum_the_error_says_who_is_silent_and_nothing_is_decided(
     make_scene: MakeScene,
 ) -> None:
     scene = await make_scene(config=IMPATIENT)
-    view = await scene.add_block(await scene.create("/f"))
-    scene.write(view, 2, 2, 2)
-    for storage in view.record.members[:2]:
+    record = await written(scene, 2, 2, 2)
+    for storage in record.members[:2]:
         scene.network.reach[storage].alive = False
     with pytest.raises(NotReadyError) as caught:
-        await scene.service.seal_block(BlockRequest(view.record.block, ANN))
+        await seal(scene, record.block)
     message = str(caught.value)
     assert "promises from 1 and votes from 0 of 3 members, 2 needed" in message
-    assert all(storage in message for storage in view.record.members[:2])
-    record = (await scene.service.get_block(BlockRequest(view.record.block))).record
-    assert record.state is BlockState.UNDER_RECOVERY
+    assert all(storage in message for storage in record.members[:2])
+    undecided = (await scene.service.get_block(BlockRequest(record.block))).record
+    assert undecided.state is BlockState.UNDER_RECOVERY
 
 
 async def test_a_recovery_that_failed_is_made_good_once_the_members_are_back(
     make_scene: MakeScene,
 ) -> None:
     scene = await make_scene(config=IMPATIENT)
-    view = await scene.add_block(await scene.create("/f"))
-    scene.write(view, 2, 2, 2)
-    for storage in view.record.members[:2]:
+    record = await written(scene, 2, 2, 2)
+    for storage in record.members[:2]:
         scene.network.reach[storage].alive = False
     with pytest.raises(NotReadyError):
-        await scene.service.seal_block(BlockRequest(view.record.block, ANN))
-    for storage in view.record.members[:2]:
+        await seal(scene, record.block)
+    for storage in record.members[:2]:
         scene.network.reach[storage].crash()
         await scene.register(storage)
-    sealed = (await scene.service.seal_block(BlockRequest(view.record.block, ANN))).record
+    sealed = await seal(scene, record.block)
     assert sealed.length == 2
 
 
@@ -144,51 +152,46 @@ async def test_a_member_that_comes_back_is_finalized_on_its_block_report(
     make_scene: MakeScene,
 ) -> None:
     scene = await make_scene()
-    view = await scene.add_block(await scene.create("/f"))
-    scene.write(view, 3, 3, 1)
-    away = view.record.members[2]
+    record = await written(scene, 3, 3, 1)
+    away = record.members[2]
     scene.network.reach[away].alive = False
-    await scene.service.seal_block(BlockRequest(view.record.block, ANN))
+    await seal(scene, record.block)
     scene.network.reach[away].crash()
     await scene.register(away)
-    await wait_until_async(lambda: all_finalized(scene, view.record.block, 3))
-    explained = await scene.service.explain(BlockRequest(view.record.block))
+    await wait_until_async(lambda: all_finalized(scene, record.block, 3))
+    explained = await scene.service.explain(BlockRequest(record.block))
     assert (explained.hdfs_state, explained.path) == ("complete", "/f")
 
 
 async def test_those_who_ask_while_a_recovery_runs_join_it(make_scene: MakeScene) -> None:
     scene = await make_scene()
-    view = await scene.add_block(await scene.create("/f"))
-    scene.write(view, 1, 1, 1)
-    request = BlockRequest(view.record.block, ANN)
-    answers = await asyncio.gather(*(scene.service.seal_block(request) for _ in range(10)))
-    assert len({answer.record for answer in answers}) == 1
-    assert answers[0].record.generation == 2  # one for the seal, one for its result
+    record = await written(scene, 1, 1, 1)
+    answers = await asyncio.gather(*(seal(scene, record.block) for _ in range(10)))
+    assert len(set(answers)) == 1
+    assert answers[0].generation == 2  # one for the seal, one for its result
 
 
 async def test_a_finalized_block_is_answered_without_asking_anybody(make_scene: MakeScene) -> None:
     scene = await make_scene()
-    view = await scene.add_block(await scene.create("/f"))
-    first = await scene.service.seal_block(BlockRequest(view.record.block, ANN))
-    await wait_until_async(lambda: all_finalized(scene, view.record.block, 0))
+    record = await written(scene, 0, 0, 0)
+    first = await seal(scene, record.block)
+    await wait_until_async(lambda: all_finalized(scene, record.block, 0))
     scene.network.asked.clear()
-    again = await scene.service.seal_block(BlockRequest(view.record.block, ANN))
-    assert again.record == first.record
+    assert await seal(scene, record.block) == first
     assert scene.network.asked == []
 
 
 async def test_a_block_that_is_not_there_is_not_found(make_scene: MakeScene) -> None:
     scene = await make_scene()
     with pytest.raises(NotFoundError, match="block 99: no such block"):
-        await scene.service.seal_block(BlockRequest(BlockId(99), ANN))
+        await seal(scene, BlockId(99))
 
 
 async def test_the_history_tells_generations_votes_and_lengths(make_scene: MakeScene) -> None:
     scene = await make_scene()
-    view = await scene.add_block(await scene.create("/f"))
-    scene.write(view, 2, 2, 2)
-    await scene.service.seal_block(BlockRequest(view.record.block, ANN))
-    history = (await scene.service.explain(BlockRequest(view.record.block))).history
+    record = await written(scene, 2, 2, 2)
+    await seal(scene, record.block)
+    history = (await scene.service.explain(BlockRequest(record.block))).history
     events = [line.event for line in history]
     assert events[0] == "recovery starts"
     assert events.count("last vote") >= 2
@@ -200,9 +203,8 @@ async def test_the_history_tells_generations_votes_and_lengths(make_scene: MakeS
 
 async def test_recovery_carries_names_of_chunks_and_no_bytes(make_scene: MakeScene) -> None:
     scene = await make_scene()
-    view = await scene.add_block(await scene.create("/f"))
-    scene.write(view, 3, 3, 3)
-    await scene.service.seal_block(BlockRequest(view.record.block, ANN))
+    record = await written(scene, 3, 3, 3)
+    await seal(scene, record.block)
     kinds = {type(question) for _, question in scene.network.asked}
     assert {NextGS, RecoveryWrite} <= kinds
     tails = [q.tail for _, q in scene.network.asked if isinstance(q, RecoveryWrite)]
@@ -222,16 +224,14 @@ async def test_two_namenodes_that_race_on_one_store_agree_under_loss_and_delay(
     ]
     first = await make_scene(store=store, network=networks[0])
     second = await make_scene(store=store, network=networks[1])
-    view = await first.add_block(await first.create("/f"))
     acknowledged = chance.randint(0, 3)
-    first.write(view, *(acknowledged + chance.randint(0, 2) for _ in range(3)))
-    request = BlockRequest(view.record.block, ANN)
+    record = await written(first, *(acknowledged + chance.randint(0, 2) for _ in range(3)))
     answers = await asyncio.gather(
-        first.node.recoverer.finalize(request.block), second.node.recoverer.finalize(request.block)
+        first.node.recoverer.finalize(record.block), second.node.recoverer.finalize(record.block)
     )
     assert answers[0].record == answers[1].record
     assert answers[0].record.length >= acknowledged
-    await wait_until_async(lambda: all_finalized(first, request.block, answers[0].record.length))
+    await wait_until_async(lambda: all_finalized(first, record.block, answers[0].record.length))
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -242,16 +242,15 @@ async def test_crashing_members_never_lose_an_acknowledged_chunk(
     scene = await make_scene(
         network=Network(acceptors("s1", "s2", "s3"), turns_max=5, random=random.Random(seed))
     )
-    view = await scene.add_block(await scene.create("/f"))
     acknowledged = chance.randint(1, 3)
-    scene.write(view, *(acknowledged + chance.randint(0, 2) for _ in range(3)))
-    victim = chance.choice(view.record.members)
-    sealing = asyncio.create_task(scene.service.seal_block(BlockRequest(view.record.block, ANN)))
+    record = await written(scene, *(acknowledged + chance.randint(0, 2) for _ in range(3)))
+    victim = chance.choice(record.members)
+    sealing = asyncio.create_task(seal(scene, record.block))
     for _ in range(chance.randint(0, 20)):
         await asyncio.sleep(0)
     scene.network.reach[victim].alive = False
     scene.network.reach[victim].crash()
-    sealed = (await sealing).record
+    sealed = await sealing
     assert sealed.length >= acknowledged
     await scene.register(victim)
     await wait_until_async(lambda: all_finalized(scene, sealed.block, sealed.length))
@@ -261,30 +260,28 @@ async def test_when_the_only_holder_of_what_was_chosen_dies_a_new_generation_cho
     make_scene: MakeScene,
 ) -> None:
     scene = await make_scene()
-    view = await scene.add_block(await scene.create("/f"))
-    scene.write(view, 3, 2, 2)
-    ahead, second, third = view.record.members
+    record = await written(scene, 3, 2, 2)
+    ahead, second, third = record.members
     scene.network.reach[second].peers = scene.network.reach[third].peers = {}
-    sealing = asyncio.create_task(scene.service.seal_block(BlockRequest(view.record.block, ANN)))
-    await wait_until_async(lambda: has_happened(scene, view.record.block, "refused"))
+    sealing = asyncio.create_task(seal(scene, record.block))
+    await wait_until_async(lambda: has_happened(scene, record.block, "refused"))
     scene.network.reach[ahead].alive = False
-    assert (await sealing).record.length == 2
-    assert not has_happened(scene, view.record.block, "recovery takes too long")
+    assert (await sealing).length == 2
+    assert not has_happened(scene, record.block, "recovery takes too long")
 
 
 async def test_a_member_that_refused_is_asked_again(make_scene: MakeScene) -> None:
     """The second member lacks a chunk and cannot reach its holder at first."""
     scene = await make_scene()
-    view = await scene.add_block(await scene.create("/f"))
-    scene.write(view, 3, 2, 2)
-    _, second, third = view.record.members
+    record = await written(scene, 3, 2, 2)
+    _, second, third = record.members
     scene.network.hung.add(third)
     peers = scene.network.reach[second].peers
     scene.network.reach[second].peers = {}
-    sealing = asyncio.create_task(scene.service.seal_block(BlockRequest(view.record.block, ANN)))
-    await wait_until_async(lambda: has_happened(scene, view.record.block, "refused"))
+    sealing = asyncio.create_task(seal(scene, record.block))
+    await wait_until_async(lambda: has_happened(scene, record.block, "refused"))
     scene.network.reach[second].peers = peers
-    assert (await sealing).record.generation == 2  # the first recovery's, and its result's
+    assert (await sealing).generation == 2  # the first recovery's, and its result's
 
 
 def has_happened(scene: Scene, block: BlockId, event: str) -> bool:
@@ -293,18 +290,16 @@ def has_happened(scene: Scene, block: BlockId, event: str) -> bool:
 
 async def test_weak_members_wait_for_a_strong_one(make_scene: MakeScene) -> None:
     scene = await make_scene(config=IMPATIENT)
-    file = await scene.create("/f")
-    view = await scene.add_block(file)
-    scene.write(view, 2, 2, 2)
-    first, second, strong = view.record.members
-    lose_votes(scene, view.record.block, first)
-    lose_votes(scene, view.record.block, second)
+    record = await written(scene, 2, 2, 2)
+    first, second, strong = record.members
+    lose_votes(scene, record.block, first)
+    lose_votes(scene, record.block, second)
     scene.network.reach[strong].alive = False
     with pytest.raises(NotReadyError, match="all of them weak"):
-        await scene.service.seal_block(BlockRequest(view.record.block, ANN))
+        await seal(scene, record.block)
     scene.network.reach[strong].alive = True
-    sealed = await scene.service.seal_block(BlockRequest(view.record.block, ANN))
-    assert sealed.record.length == 2
+    sealed = await seal(scene, record.block)
+    assert sealed.length == 2
 
 
 def lose_votes(scene: Scene, block: BlockId, storage: StorageId) -> None:
