@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -160,6 +161,16 @@ async def test_leaving_by_an_exception_drops_what_was_not_flushed() -> None:
     await using(work)
 
 
+@contextlib.contextmanager
+def no_room(cluster: MemoryCluster) -> Iterator[None]:
+    """Every DataNode refuses chunks meanwhile."""
+    for node in cluster.nodes:
+        node.faults.refuse_writes = Reason.NO_SPACE
+    yield
+    for node in cluster.nodes:
+        node.faults.refuse_writes = None
+
+
 async def test_what_a_failed_write_did_not_take_is_written_by_the_next_call() -> None:
     data = os.urandom(20 * KIB)
 
@@ -167,13 +178,10 @@ async def test_what_a_failed_write_did_not_take_is_written_by_the_next_call() ->
         with fs.create("/a", chunk_size=KIB) as out:
             out.write(data[:KIB])
             out.hflush()
-            for node in cluster.nodes:
-                node.faults.refuse_writes = Reason.NO_SPACE
-            assert out.write(data[KIB:]) == 19 * KIB, "taken, and on its way"
-            with pytest.raises(PaxosBlockError):
-                out.hflush()
-            for node in cluster.nodes:
-                node.faults.refuse_writes = None
+            with no_room(cluster):
+                assert out.write(data[KIB:]) == 19 * KIB, "taken, and on its way"
+                with pytest.raises(PaxosBlockError):
+                    out.hflush()
             assert out.hflush().length == len(data)
         assert cluster.content("/a") == data
 
@@ -185,14 +193,10 @@ async def test_a_close_tries_again_what_failed_before_it_was_called() -> None:
     data = os.urandom(20 * KIB)
 
     def work(fs: Client, cluster: MemoryCluster) -> None:
-        with fs.create("/a", chunk_size=KIB) as out:
-            for node in cluster.nodes:
-                node.faults.refuse_writes = Reason.NO_SPACE
+        with fs.create("/a", chunk_size=KIB) as out, no_room(cluster):
             out.write(data)
             assert out._handed_over is not None
             out._handed_over.running.wait()
-            for node in cluster.nodes:
-                node.faults.refuse_writes = None
         assert cluster.content("/a") == data
 
     await using(work, retry_for_s=1.0)
@@ -208,12 +212,8 @@ async def test_after_a_failed_write_tell_says_what_was_taken() -> None:
 
     def work(fs: Client, cluster: MemoryCluster) -> None:
         with fs.create("/a", chunk_size=KIB) as out:
-            for node in cluster.nodes:
-                node.faults.refuse_writes = Reason.NO_SPACE
-            with pytest.raises(PaxosBlockError):
+            with no_room(cluster), pytest.raises(PaxosBlockError):
                 write_the_rest(out, data)
-            for node in cluster.nodes:
-                node.faults.refuse_writes = None
             write_the_rest(out, data)
         assert cluster.content("/a") == data
 
@@ -232,13 +232,9 @@ async def test_what_pythons_own_buffer_writes_again_after_an_error_is_in_the_fil
 
     def work(fs: Client, cluster: MemoryCluster) -> None:
         with io.BufferedWriter(fs.create("/a", chunk_size=KIB), 300) as out:
-            for node in cluster.nodes:
-                node.faults.refuse_writes = Reason.NO_SPACE
             pieces = [data[at : at + 200] for at in range(0, len(data), 200)]
-            with pytest.raises(PaxosBlockError):
+            with no_room(cluster), pytest.raises(PaxosBlockError):
                 write_each(out, pieces)
-            for node in cluster.nodes:
-                node.faults.refuse_writes = None
             write_each(out, pieces)
         assert cluster.content("/a") == data
 

@@ -35,6 +35,7 @@ from paxosblock.protocol.types import (
     ChunkName,
     Durability,
     Generation,
+    Reason,
     StorageId,
 )
 from paxosblock.wire import Flags, FrameKind, Header
@@ -74,6 +75,12 @@ def frame(
         acknowledged=acknowledged,
     )
     return header, header.pack() + payload
+
+
+def refusal(answer: object) -> Reason:
+    """Why the node refused, which it must have done."""
+    assert isinstance(answer, Nack), answer
+    return answer.reason
 
 
 @dataclass

@@ -19,7 +19,7 @@ from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, Storag
 from paxosblock.protocol.messages import Created, Delete, LastVote, Nack, Read, Vote
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Durability, Reason
 from tests.datanode.faulty_disk import FaultyDisk
-from tests.datanode.node import BLOCK, frame, running
+from tests.datanode.node import BLOCK, frame, refusal, running
 from tests.waiting import wait_until_async
 
 OTHER = BlockId(8)
@@ -68,9 +68,7 @@ async def test_a_failed_sync_fails_the_volume_and_no_vote_leaves(tmp_path: Path)
     async with running(tmp_path, disk=disk) as node:
         await node.create()
         disk.broken_below = tmp_path
-        refused = await node.send(frame(0))
-        assert isinstance(refused, Nack)
-        assert refused.reason is Reason.NO_REPLICA
+        assert refusal(await node.send(frame(0))) is Reason.NO_REPLICA
         assert "Input/output error" in node.volumes[0].report(0).failed
         with pytest.raises(StorageError, match="has failed"):
             await node.ask(Read(BLOCK))

@@ -27,7 +27,7 @@ from paxosblock.protocol.messages import (
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import NO_GENERATION, BlockId, Durability, Generation, Reason
 from tests.datanode.faulty_disk import FaultyDisk
-from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, name, running
+from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, name, refusal, running
 from tests.waiting import wait_until_async
 
 FINAL = Version(Generation(0), Generation(1), 3)
@@ -218,9 +218,7 @@ async def test_a_flipped_bit_is_an_error_and_reported_and_the_replica_is_dead(
         ((block, storage, reason),) = node.notes.corrupt
         assert (block, storage) == (BLOCK, node.storage)
         assert "chunk 1" in reason
-        refused = await node.ask(Read(BLOCK))
-        assert isinstance(refused, Nack)
-        assert refused.reason is Reason.CORRUPT
+        assert refusal(await node.ask(Read(BLOCK))) is Reason.CORRUPT
 
 
 async def test_a_dead_replica_is_healed_by_a_full_copy(tmp_path: Path) -> None:
@@ -245,9 +243,7 @@ async def test_a_replica_of_which_nobody_knows_the_promise_is_not_healed(tmp_pat
         await three_finalized_chunks(node)
     (tmp_path / "current" / "blk_7.meta").write_bytes(b"garbage")
     async with running(tmp_path, holder=Holder([chunk(i) for i in range(3)])) as node:
-        refused = await node.finalize(9, [name(i) for i in range(3)])
-        assert isinstance(refused, Nack)
-        assert refused.reason is Reason.CORRUPT
+        assert refusal(await node.finalize(9, [name(i) for i in range(3)])) is Reason.CORRUPT
 
 
 async def test_a_dead_replica_keeps_its_promise_against_a_full_copy(tmp_path: Path) -> None:
@@ -276,9 +272,7 @@ async def test_a_dead_replica_does_not_forget_its_votes_for_a_repeated_recovery(
         flip(tmp_path / "rbw" / "blk_7", 60)
         with pytest.raises(CorruptionError):
             await read(node, 0, 10, Version(Generation(0), NO_GENERATION, 2))
-        refused = await node.recover(1, log)
-        assert isinstance(refused, Nack)
-        assert refused.reason is Reason.CORRUPT
+        assert refusal(await node.recover(1, log)) is Reason.CORRUPT
         assert await node.recover(2, log) == RecoveryVote(BLOCK, Generation(2), 2, node.storage)
 
 
@@ -322,9 +316,7 @@ async def test_a_dead_replica_can_be_deleted(tmp_path: Path) -> None:
         await node.write(1)
     (tmp_path / "rbw" / "blk_7.meta").write_bytes(b"garbage")
     async with running(tmp_path) as node:
-        refused = await node.next_gs(1)
-        assert isinstance(refused, Nack)
-        assert refused.reason is Reason.CORRUPT
+        assert refusal(await node.next_gs(1)) is Reason.CORRUPT
         deleted = await node.ask(Delete(BLOCK, Generation(0)))
         assert deleted == Deleted(BLOCK, node.storage)
         assert list((tmp_path / "rbw").iterdir()) == []
@@ -339,9 +331,7 @@ async def test_a_block_file_that_vanished_is_corruption_and_not_an_empty_replica
         await node.write(1)
     (tmp_path / "rbw" / "blk_7").unlink()
     async with running(tmp_path) as node:
-        refused = await node.next_gs(1)
-        assert isinstance(refused, Nack)
-        assert refused.reason is Reason.CORRUPT
+        assert refusal(await node.next_gs(1)) is Reason.CORRUPT
 
 
 async def test_a_holder_sends_chunks_of_the_generations_it_is_asked_for(tmp_path: Path) -> None:

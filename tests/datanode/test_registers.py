@@ -20,7 +20,7 @@ from paxosblock.protocol.messages import (
 )
 from paxosblock.protocol.types import Durability, Generation, Reason, ReplicaState, StorageId
 from tests.datanode.faulty_disk import FaultyDisk
-from tests.datanode.node import BLOCK, Holder, chunk, frame, name, running
+from tests.datanode.node import BLOCK, Holder, chunk, frame, name, refusal, running
 from tests.waiting import wait_until_async
 
 
@@ -98,9 +98,7 @@ async def test_a_deleted_replica_leaves_no_file(tmp_path: Path) -> None:
         await node.write(1)
         assert await node.ask(Delete(BLOCK, Generation(0))) == Deleted(BLOCK, node.storage)
         assert list((tmp_path / "rbw").iterdir()) == []
-        refused = await node.send(frame(1))
-        assert isinstance(refused, Nack)
-        assert refused.reason is Reason.NO_REPLICA
+        assert refusal(await node.send(frame(1))) is Reason.NO_REPLICA
 
 
 async def test_a_request_for_another_storage_is_answered_no_replica(tmp_path: Path) -> None:
@@ -115,9 +113,8 @@ async def test_a_damaged_chunk_is_refused_and_changes_nothing(tmp_path: Path) ->
     async with running(tmp_path) as node:
         await node.create()
         header, sent = frame(0)
-        refused = await node.send((header, sent[:-1] + bytes([sent[-1] ^ 1])))
-        assert isinstance(refused, Nack)
-        assert refused.reason is Reason.CORRUPT
+        damaged = sent[:-1] + bytes([sent[-1] ^ 1])
+        assert refusal(await node.send((header, damaged))) is Reason.CORRUPT
         assert (tmp_path / "rbw" / "blk_7").read_bytes() == b""
 
 
@@ -129,9 +126,7 @@ async def test_a_write_is_fenced_while_a_promise_is_under_way(tmp_path: Path) ->
         promise = asyncio.ensure_future(node.next_gs(1))
         block = next(node.registers.blocks())
         await wait_until_async(lambda: block.stepping)
-        refused = await node.send(frame(0))
-        assert isinstance(refused, Nack)
-        assert refused.reason is Reason.FENCED
+        assert refusal(await node.send(frame(0))) is Reason.FENCED
         disk.may_sync.set()
         last = await promise
         assert isinstance(last, LastVote)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from paxosblock.datanode.identity import VERSION
 from paxosblock.datanode.meta import decode_metadata
-from paxosblock.protocol.messages import LastVote, Nack, Read, ReadReply, RecoveryVote, Vote
+from paxosblock.protocol.messages import LastVote, Read, ReadReply, RecoveryVote, Vote
 from paxosblock.protocol.replica_state import HdfsReplicaState, hdfs_state
 from paxosblock.protocol.types import Durability, Reason
-from tests.datanode.node import BLOCK, Node, frame, name, running
+from tests.datanode.node import BLOCK, Node, frame, name, refusal, running
 
 
 async def state(node: Node) -> ReadReply:
@@ -28,9 +28,7 @@ async def test_an_rbw_replica_comes_back_as_rwr_and_takes_no_writes(tmp_path: Pa
         assert block is not None
         assert block.replica is not None
         assert hdfs_state(block.replica) is HdfsReplicaState.RWR
-        refused = await node.send(frame(2))
-        assert isinstance(refused, Nack)
-        assert refused.reason is Reason.FENCED
+        assert refusal(await node.send(frame(2))) is Reason.FENCED
 
 
 async def test_a_recovery_makes_an_rwr_replica_take_writes_again(tmp_path: Path) -> None:
@@ -143,6 +141,4 @@ async def test_an_emptied_folder_comes_back_as_another_storage(tmp_path: Path) -
     (tmp_path / "volume").rename(tmp_path / "lost")
     async with running(tmp_path / "volume") as node:
         assert node.storage != before
-        refused = await node.ask(Read(BLOCK), before)
-        assert isinstance(refused, Nack)
-        assert refused.reason is Reason.NO_REPLICA
+        assert refusal(await node.ask(Read(BLOCK), before)) is Reason.NO_REPLICA
