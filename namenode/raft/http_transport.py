@@ -41,7 +41,7 @@ DEAD_AFTER_MS: Final = 3000
 
 _FROM, _TO, _NONCE, _PROOF = "X-Raft-From", "X-Raft-To", "X-Raft-Nonce", "X-Raft-Proof"
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class TransportCounters:
     """What was refused or lost since the start."""
 
     connections_refused: int = 0
-    messages_refused: int = 0
+    messages_malformed: int = 0
     messages_dropped: int = 0
 
 
@@ -172,7 +172,7 @@ class HttpTransport:
             if len(self._told) >= REASONS_MAX:
                 self._told.clear()
             self._told.add(why)
-            log.warning("%s refuses a connection: %s", self._address, why)
+            _log.warning("%s refuses a connection: %s", self._address, why)
 
     def forget(self, receiver: _Receiver) -> None:
         """The connection is gone."""
@@ -220,8 +220,8 @@ class _Receiver(asyncio.Protocol):
 
     def _refuse(self, why: str) -> None:
         if self._opener.proven:
-            self._owner.counters.messages_refused += 1
-            log.warning("a message from %s is refused: %s", self._caller, why)
+            self._owner.counters.messages_malformed += 1
+            _log.warning("a message from %s is refused: %s", self._caller, why)
         else:
             self._owner.refuse_connection(f"one that claims to be {self._caller}: {why}")
         self.abort()
@@ -263,7 +263,7 @@ class _Link:
             try:
                 await self._connected()
             except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-                log.debug("no connection to %s: %s", self._peer, error)
+                _log.debug("no connection to %s: %s", self._peer, error)
             except (ProtocolError, asyncio.LimitOverrunError) as error:
                 self._owner.refuse_connection(str(error))
             await asyncio.sleep(CALL_AGAIN_S)

@@ -30,7 +30,7 @@ _OF_A_LEADER = ("append_entries", "install_snapshot")
 _WITHOUT_A_TERM = ("pre_vote",)
 """Messages whose term is no reason to follow: the sender has not been elected to anything."""
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Counters:
     """What happened in this member since it started."""
 
     elections_won: int = 0
-    messages_refused: int = 0
+    strangers_refused: int = 0
     snapshots_written: int = 0
     snapshots_installed: int = 0
 
@@ -208,7 +208,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
                 case _:
                     self.failure = StorageError(f"{self._opened.folder}: {error!r}")
             unexpected = None if isinstance(error, OSError) else error
-            log.error("%s stops: %s", self.address, self.failure, exc_info=unexpected)
+            _log.error("%s stops: %s", self.address, self.failure, exc_info=unexpected)
             self.stop()
 
     def guarded(self, action: Callable[[], None]) -> Callable[[], None]:
@@ -255,8 +255,8 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
 
     def refuse(self, what: str) -> None:
         """Count a message that no member of this cluster sends."""
-        self.counters.messages_refused += 1
-        log.warning("%s refuses %s", self.address, what)
+        self.counters.strangers_refused += 1
+        _log.warning("%s refuses %s", self.address, what)
 
     # -- applying -------------------------------------------------------------------------------
 
@@ -352,7 +352,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             await self._compact(snapshot.index)
         except OSError as error:
             # The log still has everything; the next snapshot is another chance.
-            log.warning("%s: no snapshot of entry %d: %s", self.address, snapshot.index, error)
+            _log.warning("%s: no snapshot of entry %d: %s", self.address, snapshot.index, error)
 
     async def _compact(self, index: int) -> None:
         """Forget what the snapshot of `index` covers; from memory a slice in each turn."""
@@ -382,7 +382,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             if not reading.cancelled():
                 error = reading.exception()
                 if error is not None and not isinstance(error, FileNotFoundError):
-                    log.warning(
+                    _log.warning(
                         "%s: cannot read the snapshot of %d: %s", self.address, index, error
                     )
                 loaded(index, None if error else reading.result())

@@ -53,7 +53,7 @@ _INSTRUMENTS = (
     _Instrument(
         "raft_strangers_refused",
         "Messages that no member of this cluster sends.",
-        lambda it: it.counters.messages_refused,
+        lambda it: it.counters.strangers_refused,
     ),
 )
 
@@ -71,7 +71,7 @@ def observe(metrics: NodeMetrics, store: ReplicatedStore, transport: HttpTranspo
     metrics.observe(
         "raft_messages_malformed",
         "Messages that were damaged or not understood.",
-        lambda: refused.messages_refused,
+        lambda: refused.messages_malformed,
     )
     metrics.observe(
         "raft_messages_dropped",

@@ -47,7 +47,6 @@ class Opened:
     lock: FileHandle
     votes: VoteFile
     machine: ReplicatedMachine
-    snapshot_term: int
     tail: Tail
     journal: Journal
 
@@ -118,7 +117,7 @@ def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int) -> Ope
     _check_terms(folder, votes, tail)
     remove_older(disk, folder, snapshot.index)
     machine = ReplicatedMachine(snapshot)
-    return Opened(disk, folder, lock, votes, machine, snapshot.term, tail, journal)
+    return Opened(disk, folder, lock, votes, machine, tail, journal)
 
 
 def _check_journal(disk: Disk, folder: Path, votes: VoteFile) -> None:

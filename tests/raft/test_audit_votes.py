@@ -169,7 +169,7 @@ def test_l22_a_stranger_neither_votes_nor_commits_nor_is_voted_for() -> None:
         assert not pending.done()
         assert member.ask_for_vote("stranger:1", term=9) is None
         assert member.term == 1
-        assert member.node.counters.messages_refused == 3
+        assert member.node.counters.strangers_refused == 3
         pending.cancel()
 
 
