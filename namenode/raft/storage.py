@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from paxosblock.errors import ConfigError, CorruptionError
+from paxosblock.errors import CorruptionError
 from paxosblock.namenode.kv.disk import Disk, FileHandle, remove_drafts
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.kv.snapshot import Pace, let_go, remove_older
-from paxosblock.namenode.kv.storage import advising
+from paxosblock.namenode.kv.storage import opening
 from paxosblock.namenode.raft import snapshot_file
 from paxosblock.namenode.raft.log import Tail, has_journal, load_tail
 from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
@@ -95,17 +95,8 @@ def open_folder(disk: Disk, folder: Path, segment_bytes: int) -> Opened:
         CorruptionError: a file is damaged where it had been durable.
         OSError: the disk refuses.
     """
-    disk.make_folder(folder)
-    try:
-        lock = disk.lock(folder / "lock")
-    except BlockingIOError as error:
-        raise ConfigError(f"{folder} is in use by another process") from error
-    try:
-        with advising(WHEN_DAMAGED):
-            return _load(disk, folder, lock, segment_bytes)
-    except BaseException:
-        disk.close(lock)
-        raise
+    with opening(disk, folder, WHEN_DAMAGED) as lock:
+        return _load(disk, folder, lock, segment_bytes)
 
 
 def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int) -> Opened:
@@ -115,7 +106,9 @@ def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int) -> Ope
     snapshot = snapshot_file.load(disk, folder)
     tail, journal = load_tail(disk, folder, snapshot.index, snapshot.term, segment_bytes)
     _check_terms(folder, votes, tail)
+    # What a crash may have left between a snapshot and the removal of what it covers.
     remove_older(disk, folder, snapshot.index)
+    journal.remove_through((tail.positions[0] if tail.positions else journal.next_index) - 1)
     machine = ReplicatedMachine(snapshot)
     return Opened(disk, folder, lock, votes, machine, tail, journal)
 

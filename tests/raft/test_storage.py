@@ -238,6 +238,23 @@ async def test_compaction_removes_segments_and_the_rest_follows_the_snapshot(
         assert work.opened.machine.get(b"k") == Versioned(b"29", 30)
 
 
+async def test_a_start_removes_what_the_snapshot_covers(tmp_path: Path) -> None:
+    """The crash came before it was removed."""
+    machine = ReplicatedMachine()
+    async with opened_log(tmp_path) as work:
+        for index in range(1, 41):
+            work.log.append(Entry(1, EntryKind.NOOP, b"some bytes"))
+            await work.flushed()
+            if index <= 30:
+                machine.apply_entry(index, work.log.entry(index))
+        work.opened.write_snapshot(machine.snapshot_after(1), Pace(0))
+    before = len(list(tmp_path.glob("journal-*")))
+    for _ in range(2):
+        async with opened_log(tmp_path) as work:
+            assert (work.log.base_index, work.log.last_log_index) == (30, 40)
+            assert len(list(tmp_path.glob("journal-*"))) < before / 2
+
+
 async def test_a_log_replaced_by_a_snapshot_does_not_come_back(tmp_path: Path) -> None:
     machine = ReplicatedMachine()
     for index in range(1, 11):
