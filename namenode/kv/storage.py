@@ -98,12 +98,26 @@ class Storage:
 
 
 @contextmanager
-def advising(what_to_do: str) -> Iterator[None]:
-    """Let a report of damage end with what the operator should do."""
+def opening(disk: Disk, folder: Path, when_damaged: str) -> Iterator[FileHandle]:
+    """Lock the folder, or create it; it is released again only if what is done inside fails.
+
+    A report of damage ends with `when_damaged`, what the operator should do.
+
+    Raises:
+        ConfigError: the folder is in use.
+    """
+    disk.make_folder(folder)
     try:
-        yield
-    except CorruptionError as error:
-        raise CorruptionError(f"{error}; {what_to_do}", **error.details) from error
+        lock = disk.lock(folder / "lock")
+    except BlockingIOError as error:
+        raise ConfigError(f"{folder} is in use by another process") from error
+    try:
+        yield lock
+    except BaseException as error:
+        disk.close(lock)
+        if isinstance(error, CorruptionError):
+            raise CorruptionError(f"{error}; {when_damaged}", **error.details) from error
+        raise
 
 
 def open_storage(disk: Disk, folder: Path, limits: Limits) -> Storage:
@@ -114,14 +128,5 @@ def open_storage(disk: Disk, folder: Path, limits: Limits) -> Storage:
         CorruptionError: a file is damaged where it had been durable.
         OSError: the disk refuses.
     """
-    disk.make_folder(folder)
-    try:
-        lock = disk.lock(folder / "lock")
-    except BlockingIOError as error:
-        raise ConfigError(f"{folder} is in use by another process") from error
-    try:
-        with advising("restore the folder from a copy"):
-            return Storage(disk, folder, limits, lock)
-    except BaseException:
-        disk.close(lock)
-        raise
+    with opening(disk, folder, "restore the folder from a copy") as lock:
+        return Storage(disk, folder, limits, lock)
