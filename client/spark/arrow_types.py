@@ -7,6 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from paxosblock.client.spark.hollow import filled
 from paxosblock.errors import InvalidRequestError
 
 TIME_ZONE = "UTC"
@@ -55,6 +56,7 @@ def _arrow_field(field: StructField) -> pa.Field:
 def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """`batch` with exactly `schema`: Spark's own has the session's time zone, and columns that are
     never null. No value is copied for that."""
+    batch = filled(batch)
     return batch if batch.schema.equals(schema) else batch.cast(schema)
 
 

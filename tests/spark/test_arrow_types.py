@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -68,6 +71,52 @@ def test_a_batch_is_made_to_fit_and_keeps_its_values(given: pa.Array, wanted: pa
 def test_a_batch_that_fits_is_taken_as_it_is() -> None:
     batch = pa.record_batch({"a": pa.array([1])})
     assert fit(batch, batch.schema) is batch
+
+
+STRICT = pa.struct([pa.field("value", pa.binary(), False), pa.field("size", pa.int32(), False)])
+
+
+def strict_rows() -> pa.Array:
+    """Three structs as Spark hands them out: of the null in the middle the fields are null, too."""
+    validity = pa.py_buffer(bytes([0b101]))
+    fields = [pa.array([b"x", None, b"z"]), pa.array([1, None, 3], pa.int32())]
+    return pa.Array.from_buffers(STRICT, 3, [validity], children=fields)
+
+
+def below_a_list(rows: pa.Array) -> pa.Array:
+    offsets = pa.array([0, 2, 2, 3], pa.int32()).buffers()[1]
+    return pa.Array.from_buffers(pa.list_(rows.type), 3, [None, offsets], children=[rows])
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        strict_rows(),
+        strict_rows().slice(1),
+        below_a_list(strict_rows()),
+        below_a_list(below_a_list(strict_rows())).slice(1, 1),
+        pa.MapArray.from_arrays(pa.array([0, 2, 3], pa.int32()), pa.array([*"abc"]), strict_rows()),
+        pa.StructArray.from_arrays([strict_rows()], ["a"], mask=pa.array([True, False, True])),
+    ],
+)
+def test_below_a_null_a_field_that_is_never_null_has_some_value(array: pa.Array) -> None:
+    schema = pa.schema([("a", array.type)])
+    given = pa.schema([pa.field("a", array.type, nullable=False)])  # so that it is cast, too
+    fitted = fit(pa.record_batch([array], given), schema)
+    fitted.validate(full=True)
+    out = io.BytesIO()
+    with pq.ParquetWriter(out, schema) as writer:
+        writer.write_batch(fitted)
+    assert pq.read_table(out)["a"].to_pylist() == array.to_pylist()
+
+
+def test_a_struct_whose_fields_spark_calls_never_null_is_cast_to_one_that_may_have_them() -> None:
+    inner = pa.struct([pa.field("text", pa.string(), False), pa.field("size", pa.int32(), False)])
+    fields = [pa.array(["x", None]), pa.array([1, None], pa.int32())]
+    array = pa.Array.from_buffers(inner, 2, [pa.py_buffer(bytes([1]))], children=fields)
+    wanted = pa.schema([("a", pa.struct([("text", pa.string()), ("size", pa.int32())]))])
+    fitted = fit(pa.record_batch([array], ["a"]), wanted)
+    assert fitted.to_pylist() == [{"a": {"text": "x", "size": 1}}, {"a": None}]
 
 
 def test_columns_that_are_never_null_cost_no_copy() -> None:

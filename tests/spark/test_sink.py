@@ -35,6 +35,10 @@ EVERY_TYPE = (
     "ARRAY(id, NULL) AS array",
     "MAP('k', id) AS map",
     "NAMED_STRUCT('a', id, 'b', ARRAY(NAMED_STRUCT('c', CAST(id AS STRING)))) AS struct",
+    "PARSE_JSON(CONCAT('[', id, ']')) AS variant",
+    "ARRAY(PARSE_JSON('1')) AS variants",
+    "ST_GEOMFROMWKB(X'0101000000000000000000F03F0000000000000040') AS geometry",
+    "ST_GEOGFROMWKB(X'0101000000000000000000F03F0000000000000040') AS geography",
     "NULL AS void",
 )
 
