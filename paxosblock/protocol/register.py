@@ -413,13 +413,10 @@ def _finalize(
     if replica is not None:
         if generation < replica.max_generation:
             return _nack(storage, replica, block, generation, Reason.STALE)
-        if replica.state is ReplicaState.FINALIZED and replica.accepted_generation == generation:
-            same = replica.length == request.length
-            return (
-                Step(replica, done)
-                if same
-                else _nack(storage, replica, block, generation, Reason.CORRUPT)
-            )
+        if generation == replica.accepted_generation:
+            if (replica.state, replica.length) == (ReplicaState.FINALIZED, request.length):
+                return Step(replica, done)
+            return _nack(storage, replica, block, generation, Reason.CORRUPT)
     log = _merged(storage, replica, request, supplied)
     if log is Reason.GAP:
         return _short(storage, replica, request)

@@ -308,6 +308,15 @@ def test_d5_a_repeated_finalize_is_answered_again() -> None:
     assert step.effect is None
 
 
+def test_d5_a_generation_that_accepted_another_log_does_not_finalize_this_one() -> None:
+    """A finalized generation is nobody's but the decision's (K5, K6): this one is a forgery."""
+    recovered = replica(2, accepted_generation=gs(1), max_generation=gs(1), base_length=2)
+    for held in (recovered, finalized(2, 1)):
+        step = answer(A, held, finalize_of(1, 1))
+        assert reason(step.reply) is Reason.CORRUPT
+        assert step.replica is held
+
+
 def test_d5_a_new_copy_of_a_finalized_block_is_made_from_nothing() -> None:
     """K12."""
     assert reason(answer(D, None, finalize_of(2, 3)).reply) is Reason.NO_REPLICA

@@ -1,0 +1,211 @@
+"""The registers on a disk answer as the pure acceptor does, whatever is asked and in any order.
+
+Each step goes to both: to a node on a real folder, which is started anew now and then, and to
+`protocol.register` alone. Their answers and their replicas must be equal after every step, and at
+the end the bytes on the disk are those that were voted for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paxosblock.calls import Bulk
+from paxosblock.checksum import crc32c
+from paxosblock.datanode.records import check_records
+from paxosblock.datanode_api import FetchChunks
+from paxosblock.protocol import register
+from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.messages import (
+    Create,
+    Delete,
+    Finalize,
+    Nack,
+    NextGS,
+    Read,
+    RecoveryWrite,
+    Reply,
+    Request,
+    Write,
+)
+from paxosblock.protocol.register import Replica
+from paxosblock.protocol.types import (
+    ChunkIndex,
+    ChunkName,
+    Durability,
+    Generation,
+)
+from tests.datanode.node import BLOCK, WINDOW, Holder, Node, chunk, frame, name, running
+
+HOLDS = 6
+"""Chunks that another replica can send."""
+KINDS = (Write, Create, Write, Write, Write, Write, NextGS, RecoveryWrite, Finalize, Read)
+
+
+@dataclass
+class Both:
+    """A node, and what the acceptor alone makes of the same requests."""
+
+    folder: Path
+    node: Node = field(init=False)
+    replica: Replica | None = None
+    boot: int = 0
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def start(self) -> None:
+        holder = Holder([chunk(index) for index in range(HOLDS)])
+        node = running(self.folder, boot=f"boot-{self.boot}", holder=holder)
+        self.node = await self.stack.enter_async_context(node)
+
+    async def restart(self, *, same_boot: bool) -> None:
+        await self.stack.aclose()
+        self.boot += not same_boot
+        await self.start()
+        if self.replica is not None:
+            self.replica = register.restarted(self.replica, same_boot=same_boot)
+        self.check()
+
+    async def take(self, request: Request, payload: bytes = b"") -> None:
+        expected = self.answer_of(request)
+        if isinstance(request, Write):
+            header, sent = frame(
+                request.index,
+                payload,
+                generation=request.generation,
+                sync=request.sync,
+                acknowledged=request.acknowledged_count,
+            )
+            answered: Reply = await self.node.send((header, sent))
+        else:
+            answered = await self.node.ask(request)
+        if isinstance(answered, Nack) and not answered.storage:
+            answered = replace(answered, storage=self.node.storage)  # a node without the block
+        assert answered == expected
+        self.check()
+
+    def answer_of(self, request: Request) -> Reply:
+        supplied: tuple[ChunkName, ...] = ()
+        if isinstance(request, RecoveryWrite | Finalize):
+            wanted = register.wanted(self.node.storage, self.replica, request)
+            if wanted.stop <= HOLDS:
+                supplied = tuple(name(index) for index in wanted)
+        step = register.answer(self.node.storage, self.replica, request, supplied)
+        self.replica = step.replica
+        return step.reply
+
+    def check(self) -> None:
+        found = self.node.registers.find(BLOCK, self.node.storage)
+        assert (None if found is None else found.replica) == self.replica
+
+    async def check_bytes(self) -> None:
+        """What another DataNode would be sent is what the log names, byte for byte."""
+        if self.replica is None or not self.replica.length:
+            return
+        accepted = (self.replica.accepted_generation,)
+        asked = FetchChunks(BLOCK, self.node.storage, accepted, 0, self.replica.length)
+        bulk = await self.node.reader.fetch_chunks(asked)
+        assert isinstance(bulk, Bulk)
+        assert bulk.count == self.replica.length
+        check_records(BLOCK, self.replica.log.slice(0, self.replica.length), b"".join(bulk.frames))
+
+
+@asynccontextmanager
+async def both(folder: Path) -> AsyncIterator[Both]:
+    pair = Both(folder)
+    await pair.start()
+    try:
+        yield pair
+    finally:
+        await pair.stack.aclose()
+
+
+def drawn_request(pair: Both, draw: st.DataObject) -> tuple[Request, bytes]:
+    """Any message at all, more often than not one that fits the replica; and a Write's chunk."""
+    kind = draw.draw(st.sampled_from(KINDS))
+    promised = 0 if pair.replica is None else pair.replica.max_generation
+    generation = Generation(max(0, promised + draw.draw(st.sampled_from((1, 0, 0, 2, -1)))))
+    durability = draw.draw(st.sampled_from(Durability))
+    if kind is Create:
+        return Create(BLOCK, WINDOW, durability), b""
+    if kind is Write:
+        return drawn_write(pair, draw, generation)
+    if kind is NextGS:
+        base = Generation(draw.draw(st.integers(0, 2)))
+        return NextGS(BLOCK, generation, base, WINDOW, durability), b""
+    if kind is RecoveryWrite:
+        return drawn_recovery(pair, draw, generation, durability), b""
+    if kind is Finalize:
+        epoch = Generation(draw.draw(st.integers(0, generation)))
+        log = drawn_log(pair, draw)
+        size = log.size_bytes
+        return Finalize(BLOCK, generation, epoch, len(log), size, (), WINDOW, durability), b""
+    if not draw.draw(st.integers(0, 3)):
+        return Delete(BLOCK, generation), b""
+    return Read(BLOCK, sync=draw.draw(st.booleans())), b""
+
+
+def drawn_write(pair: Both, draw: st.DataObject, generation: Generation) -> tuple[Write, bytes]:
+    held = 0 if pair.replica is None else pair.replica.length
+    if pair.replica is not None and draw.draw(st.integers(0, 5)):
+        generation = pair.replica.accepted_generation
+    index = max(0, held + draw.draw(st.sampled_from((0, 0, 0, 0, -1, 1))))
+    payload = chunk(index, draw.draw(st.sampled_from((100, 100, 0))), draw.draw(st.integers(0, 1)))
+    size, crc, sync = len(payload), crc32c(payload), draw.draw(st.booleans())
+    acknowledged = draw.draw(st.integers(0, held))
+    write = Write(BLOCK, generation, ChunkIndex(index), size, crc, acknowledged, sync)
+    return write, payload
+
+
+def drawn_recovery(
+    pair: Both, draw: st.DataObject, generation: Generation, durability: Durability
+) -> RecoveryWrite:
+    log = drawn_log(pair, draw)
+    base = Generation(draw.draw(st.integers(0, generation)))
+    return RecoveryWrite(
+        block=BLOCK,
+        generation=generation,
+        base=base,
+        epoch=draw.draw(st.sampled_from((base, generation))),
+        length=len(log),
+        size_bytes=log.size_bytes,
+        tail=log.tail(WINDOW),
+        chosen_generation=base,
+        members=(pair.node.storage,) * draw.draw(st.integers(0, 1)),
+        holders=(),
+        window=WINDOW,
+        durability=durability,
+    )
+
+
+def drawn_log(pair: Both, draw: st.DataObject) -> ChunkLog:
+    """What the replica has, as far as it goes, or what another one has."""
+    own = pair.replica is not None and draw.draw(st.booleans())
+    log = pair.replica.log if pair.replica is not None and own else ChunkLog()
+    length = draw.draw(st.integers(0, HOLDS))
+    if length <= len(log):
+        return log.truncate(length)
+    return log.extend(name(index) for index in range(len(log), length))
+
+
+async def story(folder: Path, draw: st.DataObject) -> None:
+    async with both(folder) as pair:
+        for _ in range(draw.draw(st.integers(1, 40))):
+            if draw.draw(st.integers(0, 11)):
+                await pair.take(*drawn_request(pair, draw))
+            else:
+                await pair.restart(same_boot=draw.draw(st.booleans()))
+        await pair.check_bytes()
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_a_node_answers_as_the_acceptor_does(draw: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(story(Path(folder), draw))
