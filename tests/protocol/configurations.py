@@ -1,7 +1,7 @@
 """The explorations, by name: bounds, what they are about, and the rules they must reach.
 
-`CI` runs with every test run; its state counts are pinned, so that a change of the protocol or of
-the model shows as a changed number that a commit has to explain. `LARGE` is `make explore`.
+`CI` runs with every test run, `LARGE` is `make explore`. Their state counts are pinned, so that a
+change of the protocol or of the model shows as a changed number that a commit has to explain.
 """
 
 from __future__ import annotations
@@ -185,186 +185,257 @@ CI: dict[str, tuple[Config, int]] = {
     ),
 }
 
-LARGE: dict[str, Config] = {
-    "three-seals": Config(
-        "three racing recoveries", chunks=1, budget=Budget(seals=3), must_fire=SEAL
+LARGE: dict[str, tuple[Config, int]] = {
+    "three-seals": (
+        Config("three racing recoveries", chunks=1, budget=Budget(seals=3), must_fire=SEAL),
+        140473,
     ),
-    "two-seals-window-1": Config(
-        "two recoveries, two chunks", chunks=2, budget=Budget(seals=2), must_fire=SEAL
+    "two-seals-window-1": (
+        Config("two recoveries, two chunks", chunks=2, budget=Budget(seals=2), must_fire=SEAL),
+        14967,
     ),
-    "two-seals-window-2": Config(
-        "two recoveries, three chunks, two on their way",
-        chunks=3,
-        window=2,
-        budget=Budget(seals=2),
-        must_fire=(*SEAL, "D2-gap"),
+    "two-seals-window-2": (
+        Config(
+            "two recoveries, three chunks, two on their way",
+            chunks=3,
+            window=2,
+            budget=Budget(seals=2),
+            must_fire=(*SEAL, "D2-gap"),
+        ),
+        83256,
     ),
-    "create-two-seals": Config(
-        "two recoveries while the block is being created",
-        chunks=1,
-        created=False,
-        budget=Budget(seals=2),
-        must_fire=(*SEAL, "W1", "D3-none"),
+    "create-two-seals": (
+        Config(
+            "two recoveries while the block is being created",
+            chunks=1,
+            created=False,
+            budget=Budget(seals=2),
+            must_fire=(*SEAL, "W1", "D3-none"),
+        ),
+        12602,
     ),
-    "quorum-read-two-seals": Config(
-        "an R2 read around two recoveries",
-        chunks=1,
-        budget=Budget(seals=2),
-        reads=("R2",),
-        must_fire=(*SEAL, *READ, "R2", "R2-stale"),
+    "quorum-read-two-seals": (
+        Config(
+            "an R2 read around two recoveries",
+            chunks=1,
+            budget=Budget(seals=2),
+            reads=("R2",),
+            must_fire=(*SEAL, *READ, "R2", "R2-stale"),
+        ),
+        286824,
     ),
-    "quorum-read-window-2": Config(
-        "two R2 reads around a recovery, two chunks on their way",
-        chunks=2,
-        window=2,
-        budget=Budget(seals=1),
-        reads=("R2", "R2"),
-        must_fire=(*SEAL, *READ, "R2", "R2-stale"),
+    "quorum-read-window-2": (
+        Config(
+            "two R2 reads around a recovery, two chunks on their way",
+            chunks=2,
+            window=2,
+            budget=Budget(seals=1),
+            reads=("R2", "R2"),
+            must_fire=(*SEAL, *READ, "R2", "R2-stale"),
+        ),
+        310959,
     ),
-    "mixed-reads-seal": Config(
-        "R1, then R2, around a recovery",
-        chunks=2,
-        budget=Budget(seals=1),
-        reads=("R1", "R2"),
-        must_fire=(*SEAL, *READ, "R1", "R2"),
+    "mixed-reads-seal": (
+        Config(
+            "R1, then R2, around a recovery",
+            chunks=2,
+            budget=Budget(seals=1),
+            reads=("R1", "R2"),
+            must_fire=(*SEAL, *READ, "R1", "R2"),
+        ),
+        78320,
     ),
-    "rebuild-and-seal": Config(
-        "REBUILD with another or fewer members, and a SEAL",
-        chunks=2,
-        storages=4,
-        targets=((0, 1, 3), (0, 1)),
-        budget=Budget(seals=1, rebuilds=1),
-        must_fire=(*SEAL, "K3", "K7", "W4", "W5"),
+    "rebuild-and-seal": (
+        Config(
+            "REBUILD with another or fewer members, and a SEAL",
+            chunks=2,
+            storages=4,
+            targets=((0, 1, 3), (0, 1)),
+            budget=Budget(seals=1, rebuilds=1),
+            must_fire=(*SEAL, "K3", "K7", "W4", "W5"),
+        ),
+        127684,
     ),
-    "two-rebuilds": Config(
-        "an abandoned REBUILD and another one, or one after the other, with fewer members",
-        chunks=1,
-        targets=((0, 1),),
-        budget=Budget(rebuilds=2),
-        must_fire=("K3", "K6", "K7", "W5"),
+    "two-rebuilds": (
+        Config(
+            "an abandoned REBUILD and another one, or one after the other, with fewer members",
+            chunks=1,
+            targets=((0, 1),),
+            budget=Budget(rebuilds=2),
+            must_fire=("K3", "K6", "K7", "W5"),
+        ),
+        10786,
     ),
-    "rebuild-read": Config(
-        "an R2 read around a REBUILD",
-        chunks=1,
-        storages=4,
-        targets=((0, 1, 3),),
-        budget=Budget(rebuilds=1),
-        reads=("R2",),
-        must_fire=("K3", "K7", "R2", "R-fin"),
+    "rebuild-read": (
+        Config(
+            "an R2 read around a REBUILD",
+            chunks=1,
+            storages=4,
+            targets=((0, 1, 3),),
+            budget=Budget(rebuilds=1),
+            reads=("R2",),
+            must_fire=("K3", "K7", "R2", "R-fin"),
+        ),
+        34704,
     ),
-    "append-and-seal": Config(
-        "APPEND with the old or another config, and a SEAL",
-        chunks=2,
-        storages=4,
-        targets=((0, 1, 2), (0, 1, 3)),
-        budget=Budget(seals=1, appends=1),
-        must_fire=(*SEAL, "K4", "K7", "P6"),
+    "append-and-seal": (
+        Config(
+            "APPEND with the old or another config, and a SEAL",
+            chunks=2,
+            storages=4,
+            targets=((0, 1, 2), (0, 1, 3)),
+            budget=Budget(seals=1, appends=1),
+            must_fire=(*SEAL, "K4", "K7", "P6"),
+        ),
+        27869,
     ),
-    "append-two-seals": Config(
-        "APPEND and two SEALs",
-        chunks=2,
-        budget=Budget(seals=2, appends=1),
-        must_fire=(*SEAL, "K4", "K7", "P6"),
+    "append-two-seals": (
+        Config(
+            "APPEND and two SEALs",
+            chunks=2,
+            budget=Budget(seals=2, appends=1),
+            must_fire=(*SEAL, "K4", "K7", "P6"),
+        ),
+        106906,
     ),
-    "truncate-append-seal": Config(
-        "truncate, APPEND and SEAL in any order",
-        chunks=2,
-        budget=Budget(seals=1, appends=1, truncates=1),
-        must_fire=(*SEAL, "K4", "K7", "K8", "K9"),
+    "truncate-append-seal": (
+        Config(
+            "truncate, APPEND and SEAL in any order",
+            chunks=2,
+            budget=Budget(seals=1, appends=1, truncates=1),
+            must_fire=(*SEAL, "K4", "K7", "K8", "K9"),
+        ),
+        37705,
     ),
-    "copy-and-append": Config(
-        "a copy becomes a member while an APPEND is set up, and a SEAL",
-        chunks=1,
-        storages=4,
-        targets=((0, 1, 2), (0, 1, 3)),
-        budget=Budget(seals=1, appends=1, copies=1),
-        must_fire=("K12", "K4", "K7", "K5", "K6"),
+    "copy-and-append": (
+        Config(
+            "a copy becomes a member while an APPEND is set up, and a SEAL",
+            chunks=1,
+            storages=4,
+            targets=((0, 1, 2), (0, 1, 3)),
+            budget=Budget(seals=1, appends=1, copies=1),
+            must_fire=("K12", "K4", "K7", "K5", "K6"),
+        ),
+        57878,
     ),
-    "copy-after-rebuild": Config(
-        "a REBUILD, a SEAL and a copy where the REBUILD had a member",
-        chunks=1,
-        storages=4,
-        targets=((0, 1, 3),),
-        budget=Budget(seals=1, rebuilds=1, copies=1),
-        must_fire=("K12", "K3", "K7", "K5", "K6"),
+    "copy-after-rebuild": (
+        Config(
+            "a REBUILD, a SEAL and a copy where the REBUILD had a member",
+            chunks=1,
+            storages=4,
+            targets=((0, 1, 3),),
+            budget=Budget(seals=1, rebuilds=1, copies=1),
+            must_fire=("K12", "K3", "K7", "K5", "K6"),
+        ),
+        106892,
     ),
-    "delete-rebuild-seal": Config(
-        "a Delete of what a REBUILD left behind, a copy made there, and a SEAL",
-        chunks=1,
-        storages=4,
-        targets=((0, 1, 3),),
-        budget=Budget(seals=1, rebuilds=1, copies=1, deletes=1),
-        must_fire=(*SEAL, "K3", "K7", "K12", "P6", "D7"),
+    "delete-rebuild-seal": (
+        Config(
+            "a Delete of what a REBUILD left behind, a copy made there, and a SEAL",
+            chunks=1,
+            storages=4,
+            targets=((0, 1, 3),),
+            budget=Budget(seals=1, rebuilds=1, copies=1, deletes=1),
+            must_fire=(*SEAL, "K3", "K7", "K12", "P6", "D7"),
+        ),
+        247081,
     ),
-    "delete-append-seal": Config(
-        "a Delete while an APPEND with the old or another config is set up, and a SEAL",
-        chunks=1,
-        storages=4,
-        targets=((0, 1, 2), (0, 1, 3)),
-        budget=Budget(seals=1, appends=1, deletes=1),
-        must_fire=(*SEAL, "K4", "K7", "P6", "D7"),
+    "delete-append-seal": (
+        Config(
+            "a Delete while an APPEND with the old or another config is set up, and a SEAL",
+            chunks=1,
+            storages=4,
+            targets=((0, 1, 2), (0, 1, 3)),
+            budget=Budget(seals=1, appends=1, deletes=1),
+            must_fire=(*SEAL, "K4", "K7", "P6", "D7"),
+        ),
+        29215,
     ),
-    "delete-rebuild-append": Config(
-        "a Delete of what a REBUILD left behind, while an APPEND asks for it again",
-        chunks=1,
-        storages=4,
-        targets=((0, 1, 2), (0, 1, 3)),
-        budget=Budget(rebuilds=1, appends=1, deletes=1),
-        must_fire=("K3", "K4", "K6", "K7", "P6", "D7"),
+    "delete-rebuild-append": (
+        Config(
+            "a Delete of what a REBUILD left behind, while an APPEND asks for it again",
+            chunks=1,
+            storages=4,
+            targets=((0, 1, 2), (0, 1, 3)),
+            budget=Budget(rebuilds=1, appends=1, deletes=1),
+            must_fire=("K3", "K4", "K6", "K7", "P6", "D7"),
+        ),
+        70015,
     ),
-    "restart-two-seals": Config(
-        "a process restart and two recoveries",
-        chunks=1,
-        budget=Budget(seals=2, restarts=1),
-        must_fire=(*SEAL, "D8-restart"),
+    "restart-two-seals": (
+        Config(
+            "a process restart and two recoveries",
+            chunks=1,
+            budget=Budget(seals=2, restarts=1),
+            must_fire=(*SEAL, "D8-restart"),
+        ),
+        33117,
     ),
-    "two-power-cuts": Config(
-        "two of three machines lose votes, window 2",
-        chunks=2,
-        window=2,
-        durability=MEMORY,
-        budget=Budget(seals=1, power_cuts=2),
-        must_fire=(*SEAL, "D8-power"),
+    "two-power-cuts": (
+        Config(
+            "two of three machines lose votes, window 2",
+            chunks=2,
+            window=2,
+            durability=MEMORY,
+            budget=Budget(seals=1, power_cuts=2),
+            must_fire=(*SEAL, "D8-power"),
+        ),
+        45062,
     ),
-    "power-cut-read": Config(
-        "an R2 read (with sync) and a power cut",
-        chunks=1,
-        durability=MEMORY,
-        budget=Budget(seals=1, power_cuts=1),
-        reads=("R2",),
-        must_fire=(*SEAL, "D8-power", "R2"),
+    "power-cut-read": (
+        Config(
+            "an R2 read (with sync) and a power cut",
+            chunks=1,
+            durability=MEMORY,
+            budget=Budget(seals=1, power_cuts=1),
+            reads=("R2",),
+            must_fire=(*SEAL, "D8-power", "R2"),
+        ),
+        94809,
     ),
-    "all-power-cut-hsync": Config(
-        "all machines lose power; every vote was synced (hsync)",
-        chunks=2,
-        durability=MEMORY,
-        hsync=True,
-        budget=Budget(seals=1, power_cuts=3),
-        must_fire=(*SEAL, "D8-power"),
+    "all-power-cut-hsync": (
+        Config(
+            "all machines lose power; every vote was synced (hsync)",
+            chunks=2,
+            durability=MEMORY,
+            hsync=True,
+            budget=Budget(seals=1, power_cuts=3),
+            must_fire=(*SEAL, "D8-power"),
+        ),
+        14148,
     ),
-    "torn-two-seals": Config(
-        "a torn RecoveryWrite and two recoveries",
-        chunks=1,
-        budget=Budget(seals=2, torn=1),
-        must_fire=(*SEAL, "D8-torn"),
+    "torn-two-seals": (
+        Config(
+            "a torn RecoveryWrite and two recoveries",
+            chunks=1,
+            budget=Budget(seals=2, torn=1),
+            must_fire=(*SEAL, "D8-torn"),
+        ),
+        22370,
     ),
-    "two-members": Config(
-        "a config of 2: recovery quorum 1, read quorum 2",
-        chunks=1,
-        members=2,
-        storages=2,
-        targets=((0, 1),),
-        budget=Budget(seals=2),
-        reads=("R2",),
-        must_fire=("K5", "K6", "R2", "R-fin"),
+    "two-members": (
+        Config(
+            "a config of 2: recovery quorum 1, read quorum 2",
+            chunks=1,
+            members=2,
+            storages=2,
+            targets=((0, 1),),
+            budget=Budget(seals=2),
+            reads=("R2",),
+            must_fire=("K5", "K6", "R2", "R-fin"),
+        ),
+        23282,
     ),
-    "four-members": Config(
-        "a config of 4: recovery quorum 2",
-        chunks=1,
-        members=4,
-        storages=4,
-        targets=((0, 1, 2, 3),),
-        budget=Budget(seals=1),
-        must_fire=("K5", "K6"),
+    "four-members": (
+        Config(
+            "a config of 4: recovery quorum 2",
+            chunks=1,
+            members=4,
+            storages=4,
+            targets=((0, 1, 2, 3),),
+            budget=Budget(seals=1),
+            must_fire=("K5", "K6"),
+        ),
+        1795,
     ),
 }

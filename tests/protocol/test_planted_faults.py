@@ -26,6 +26,7 @@ def test_a_planted_fault_is_found_and_told(name: str, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_same_bounds_are_clean_without_a_fault() -> None:
     quick = {fault.config for name, fault in FAULTS.items() if name not in SLOW}
     for config in sorted(quick, key=repr):
