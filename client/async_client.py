@@ -19,6 +19,7 @@ from paxosblock.client.length import Consistency, consistency_of, snapshot
 from paxosblock.client.locations import BlockLocation, locations
 from paxosblock.client.namenode import NameNodes
 from paxosblock.client.session import Session
+from paxosblock.client.steady import TRIES, of_one_state
 from paxosblock.client.transport import DataConnections
 from paxosblock.client.url import cluster_addresses
 from paxosblock.config import ClientConfig, load_config
@@ -268,16 +269,28 @@ class AsyncClient:
         return True
 
     async def list(self, path: str) -> builtins.list[FileStatus]:
-        """The entries of a directory in order of name; of a file: the file itself."""
-        return [entry async for entry in self.scan(path)]
+        """The entries of a directory in order of name; of a file: the file itself.
+
+        As they were at one time, also where there are too many for one answer, unless names in the
+        directory change faster than it can be listed.
+        """
+        for _ in range(TRIES):
+            pages = [page async for page in self._pages(path)]
+            if of_one_state(pages):
+                break
+        return [entry for page in pages for entry in page.entries]
 
     async def scan(self, path: str) -> AsyncIterator[FileStatus]:
-        """Like `list`, page by page, for directories of any size."""
+        """Like `list`, page by page, for directories of any size; each page is of another time."""
+        async for page in self._pages(path):
+            for entry in page.entries:
+                yield entry
+
+    async def _pages(self, path: str) -> AsyncIterator[Listing]:
         after: str | None = ""
         while after is not None:
             page = await self.page(path, after)
-            for entry in page.entries:
-                yield entry
+            yield page
             after = page.next_after
 
     async def page(self, path: str, after: str = "", limit: int = 1000) -> Listing:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from paxosblock.client.steady import TRIES, of_one_state
 from paxosblock.client.sync import Client
 from paxosblock.errors import NotFoundError
 from paxosblock.namenode_api import FileStatus, Kind, Listing
@@ -15,9 +16,6 @@ HIDDEN: Final = ("_", ".")
 """Names that begin so are skipped, like everywhere in Spark: `_SUCCESS`, `_temporary`."""
 _WILDCARDS: Final = "*?["
 _ANY_DEPTH: Final = "**"
-
-_STEADY_TRIES: Final = 10
-"""How often a directory of several pages is listed again because names in it changed meanwhile."""
 
 Names = tuple[str, ...]
 
@@ -94,7 +92,7 @@ class _Walk:
     def _entries(self, directory: str) -> Iterator[tuple[FileStatus, int]]:
         pages = list(self._pages(directory))
         tries = 1
-        while self.steady and not _of_one_state(pages) and tries < _STEADY_TRIES:
+        while self.steady and not of_one_state(pages) and tries < TRIES:
             pages, tries = list(self._pages(directory)), tries + 1
         if self.base < 0:
             self.base = pages[0].directory
@@ -111,10 +109,6 @@ class _Walk:
                 self.revision = page.revision
             yield page
             after = page.next_after
-
-
-def _of_one_state(pages: list[Listing]) -> bool:
-    return len({(page.directory, page.changed) for page in pages}) == 1
 
 
 def base_of(path: str) -> tuple[str, Names]:

@@ -10,9 +10,12 @@ import socket
 import fsspec
 import pytest
 
+from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.cluster import LocalCluster
 from paxosblock.errors import ConfigError, UnavailableError
+from paxosblock.namenode_api import Listing
+from paxosblock.transaction import Marker
 
 
 @pytest.fixture
@@ -87,6 +90,24 @@ def test_listings_find_glob_and_walk_agree(fs: PaxosBlockFileSystem, tree: str) 
     assert (fs.du(tree), fs.du(files[1])) == (10, 2)
     assert fs.du(f"{tree}/d", total=False) == {files[2]: 3, files[3]: 4}
     assert sorted(fs.ls(f"{tree}/d", detail=False)) == files[2:]
+
+
+def test_a_listing_of_several_pages_shows_one_moment(
+    fs: PaxosBlockFileSystem, home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One job publishes a file in front of all others and one behind them, between two pages."""
+    page = AsyncClient.page
+    waiting = [[Marker(f"{home}/{name}") for name in "az"]]
+
+    async def publishing(client: AsyncClient, path: str, after: str = "") -> Listing:
+        if after and waiting:
+            await client.transact(waiting.pop())
+        return await page(client, path, after, 2)
+
+    fs.pipe({f"{home}/{name}": b"" for name in "kmp"})
+    monkeypatch.setattr(AsyncClient, "page", publishing)
+    assert fs.ls(home, detail=False) == [f"{home}/{name}" for name in "akmpz"]
+    assert not waiting
 
 
 def test_what_is_being_written_is_not_listed_anywhere(fs: PaxosBlockFileSystem, tree: str) -> None:
