@@ -48,7 +48,7 @@ _folder = click.option(
 
 @click.command(cls=LocalVerb)
 @click.option("--datanodes", type=click.IntRange(1), help="How many.  [default: 3]")
-@click.option("--namenodes", type=click.IntRange(1), help="How many: 1, 3 or 5.  [default: 1]")
+@click.option("--namenodes", type=click.Choice(("1", "3", "5")), help="How many.  [default: 1]")
 @click.option("--volumes", type=click.IntRange(1), default=1, help="Per DataNode.  [default: 1]")
 @click.option(
     "--base-port",
@@ -63,7 +63,7 @@ def up(
     session: Session,
     *,
     datanodes: int | None,
-    namenodes: int | None,
+    namenodes: str | None,
     volumes: int,
     base_port: int,
     path: str,
@@ -83,7 +83,7 @@ def up(
     known = ClusterFolder(Path(path)).read()
     local = LocalCluster(
         datanodes or (known.count(Role.DATANODE) if known else 3),
-        namenodes or (known.count(Role.NAMENODE) if known else 1),
+        int(namenodes or 0) or (known.count(Role.NAMENODE) if known else 1),
         path,
         base_port=base_port,
         volumes=volumes,

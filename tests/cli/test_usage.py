@@ -103,6 +103,7 @@ def test_no_command_shows_the_help_as_wrong_usage(paxosblock: Paxosblock) -> Non
         (("fs", "stat", "%b"), "stat: Missing argument 'PATH...'."),
         (("fs", "put", "only-one"), "put: Missing argument 'LOCAL...'."),
         (("cluster", "up", "--datanodes", "0"), "up: Invalid value for '--datanodes':"),
+        (("cluster", "up", "--namenodes", "2"), "up: Invalid value for '--namenodes': '2' is not"),
         (("demo", "--size", "12"), "demo: Invalid value for '--size': size '12' has no unit"),
         (("demo", "--size", "1MiB"), "demo: Invalid value for '--size': the demo needs at least"),
     ],
