@@ -25,8 +25,8 @@ from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.namenode_api import GET_FILE, PathRequest
 from paxosblock.node_process import Node
+from paxosblock.units import KIB, MIB
 
-MIB = 1 << 20
 FLUSHES = 2000
 FLUSH_BYTES = 1024
 RECOVERIES = 20
@@ -213,7 +213,7 @@ BENCHMARKS: dict[str, Callable[[Run], Awaitable[None]]] = {
 
 async def run_all(options: argparse.Namespace) -> None:
     """Start a cluster and run what was asked for."""
-    config = ClientConfig(window=options.window, chunk_size_bytes=options.chunk_kib * 1024)
+    config = ClientConfig(window=options.window, chunk_size_bytes=options.chunk_kib * KIB)
     with (
         tempfile.TemporaryDirectory(dir=options.folder) as folder,
         LocalCluster(datanodes=options.datanodes, path=Path(folder) / "cluster") as cluster,

@@ -32,9 +32,8 @@ from typing import Final
 
 from benchmarks.stats import percentile, say
 from paxosblock.checksum import crc32c
+from paxosblock.units import KIB, MIB
 
-KIB: Final = 1024
-MIB: Final = 1024 * KIB
 FILE_BYTES: Final = 128 * MIB
 """A receiver begins a new file after so many bytes, as a DataNode begins a new block."""
 WARM_UP_BYTES: Final = 32 * MIB

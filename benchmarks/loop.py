@@ -18,7 +18,9 @@ from typing import Final, cast
 
 import uvloop
 
-MESSAGE_BYTES: Final = (100, 512 * 1024)
+from paxosblock.units import KIB
+
+MESSAGE_BYTES: Final = (100, 512 * KIB)
 LOOPS: Final[dict[str, Callable[[], asyncio.AbstractEventLoop]]] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
@@ -29,7 +31,7 @@ class Echo(asyncio.BufferedProtocol):
     """Receives into one buffer, and sends back what arrived."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray(256 * 1024)
+        self._buffer = bytearray(256 * KIB)
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

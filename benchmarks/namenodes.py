@@ -42,6 +42,7 @@ from paxosblock.namenode_api import (
 )
 from paxosblock.node_process import Node, wait_until
 from paxosblock.protocol.types import Durability, WriterId
+from paxosblock.units import MIB
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 CLIENTS = 64
@@ -100,7 +101,7 @@ def new_files(run: str, client: int) -> Iterator[CreateFile]:
     for number in count():
         writer, once = WriterId(f"{run}-{client}-{number}"), Once(f"{run}-{client}", number)
         path = f"/{run}/{client}/{number}"
-        yield CreateFile(path, writer, False, 3, 128 << 20, Durability.DISK, once=once)
+        yield CreateFile(path, writer, False, 3, 128 * MIB, Durability.DISK, once=once)
 
 
 def known_paths(run: str, client: int) -> Iterator[PathRequest]:
@@ -171,7 +172,7 @@ async def fill(address: str, first: int, end: int) -> None:
             writer = WriterId(f"filler-{number}")
             path = f"/files/{number // 1000}/part-{number:08d}.parquet"
             request = CreateFile(
-                path, writer, False, 3, 128 << 20, Durability.DISK, owner="somebody"
+                path, writer, False, 3, 128 * MIB, Durability.DISK, owner="somebody"
             )
             file = await connection.call(CREATE, request)
             await connection.call(CLOSE_FILE, CloseFile(file.file_id, writer))
@@ -207,7 +208,7 @@ async def measure_files(cluster: LocalCluster, options: argparse.Namespace) -> N
         await fill(leader.address, there, files)
         rate = (files - there) / (time.perf_counter() - begun)
         filling = stalls(leader)
-        grown_bytes = (resident_mib(leader.pid or 0) - empty_mib) * (1 << 20)
+        grown_bytes = (resident_mib(leader.pid or 0) - empty_mib) * MIB
         there = files
         say(f"{files:,} files, made and closed at {rate:,.0f} /s")
         say(f"    memory of the leader        {grown_bytes / files:7.0f} bytes for each")

@@ -40,6 +40,7 @@ from paxosblock.namenode.raft.http_transport import HttpTransport
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.storage import Limits
 from paxosblock.namenode.raft.store import ReplicatedStore
+from paxosblock.units import MIB
 
 VALUE = bytes(100)
 SECRET = b"a secret of the benchmark"
@@ -99,7 +100,7 @@ def handlers(
     async def load(request: web.Request) -> object:
         before_mib = resident_mib()
         await fill(store, int(request.query["keys"]))
-        return (resident_mib() - before_mib) * (1 << 20)
+        return (resident_mib() - before_mib) * MIB
 
     async def pause(request: web.Request) -> object:
         keys, seconds = int(request.query["keys"]), float(request.query["seconds"])
@@ -246,7 +247,7 @@ def fail_over(cluster: Cluster, kills: int) -> None:
 
 def many_keys(folder: Path, options: argparse.Namespace) -> None:
     """Memory, pauses and the restart of a follower with a large store."""
-    cluster = Cluster(folder, options.members, snapshot_bytes=8 << 20)
+    cluster = Cluster(folder, options.members, snapshot_bytes=8 * MIB)
     leader = cluster.leader()
     grown = ask(leader, f"load?keys={options.keys}")
     query = f"pause?keys={options.keys}&seconds={options.seconds}"
@@ -267,7 +268,7 @@ def many_keys(folder: Path, options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace) -> None:
     """Ask all questions, in a folder that vanishes."""
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="raft-bench-") as name:
-        cluster = Cluster(Path(name) / "speed", options.members, snapshot_bytes=64 << 20)
+        cluster = Cluster(Path(name) / "speed", options.members, snapshot_bytes=64 * MIB)
         throughput(cluster, options)
         if options.kills:
             fail_over(cluster, options.kills)

@@ -34,8 +34,8 @@ from benchmarks.stats import latencies, machine, median, say
 from paxosblock import Client, LocalCluster
 from paxosblock.node_process import wait_until
 from paxosblock.transaction import Operation, Rename
+from paxosblock.units import MIB
 
-MIB = 1 << 20
 ROW_BYTES = 88
 WARM_ROWS = 64 * MIB // ROW_BYTES
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"

@@ -25,8 +25,9 @@ from paxosblock.errors import (
 from paxosblock.namenode_api import GET_BLOCK, BlockRequest, Member
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId
+from paxosblock.units import MIB
 
-PIECE_BYTES: Final = 4 * 1024 * 1024
+PIECE_BYTES: Final = 4 * MIB
 """Read at a time of each replica."""
 
 

@@ -12,8 +12,9 @@ from typing import Final
 from paxosblock.buffers import BufferPool
 from paxosblock.client.block_reader import BlockReader, Extent
 from paxosblock.client.session import Session
+from paxosblock.units import MIB
 
-REQUEST_BYTES: Final = 2 * 1024 * 1024
+REQUEST_BYTES: Final = 2 * MIB
 """About how much one request asks for."""
 MOST_BUFFERS: Final = 6
 

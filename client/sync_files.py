@@ -17,13 +17,14 @@ from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.receipt import FlushReceipt
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
 from paxosblock.namenode_api import FileStatus
+from paxosblock.units import MIB
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 _log = logging.getLogger(__name__)
 
-COPIED_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
+COPIED_AT_ONCE_BYTES: Final = 4 * MIB
 
 
 class _HandedOver(NamedTuple):

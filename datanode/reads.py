@@ -25,11 +25,12 @@ from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.read import holds, is_good
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import NO_GENERATION, BlockId, ChunkName, Generation, Reason
+from paxosblock.units import KIB, MIB
 from paxosblock.wire import Buffer
 
 MAX_LOADS: Final = 16
 """Replies of chunks that are read from the disks at a time; bounds the memory they take."""
-MAX_INLINE_BYTES: Final = (2 << 20) + (4 << 10)
+MAX_INLINE_BYTES: Final = 2 * MIB + 4 * KIB
 """As much is read on the event loop if the system has it in memory: a request of our client."""
 MAX_INLINE_CHUNKS: Final = 16
 MAX_OPEN_FILES: Final = 64

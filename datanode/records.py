@@ -16,9 +16,10 @@ from paxosblock.datanode.meta import Metadata
 from paxosblock.errors import CorruptionError, ProtocolError
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.types import BlockId, ChunkName, Durability
+from paxosblock.units import MIB
 from paxosblock.wire import HEADER_BYTES, MAGIC, Buffer, FrameKind, Header
 
-PIECE_BYTES: Final = 4 * 1024 * 1024
+PIECE_BYTES: Final = 4 * MIB
 
 
 def record_start(log: ChunkLog, index: int) -> int:

@@ -40,11 +40,12 @@ from paxosblock.protocol.types import (
     Reason,
     StorageId,
 )
+from paxosblock.units import MIB
 from paxosblock.wire import HEADER_BYTES, Flags, Header
 
 _log = logging.getLogger(__name__)
 _SYNC: Final = int(Flags.SYNC)
-WRITE_BEHIND_BYTES: Final = 8 << 20
+WRITE_BEHIND_BYTES: Final = 8 * MIB
 """In memory mode, how much is left to the page cache before the disk is told to begin."""
 _NOWHERE: Final = StorageId("")
 

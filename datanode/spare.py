@@ -16,14 +16,15 @@ from typing import Final, TypeVar
 from paxosblock.datanode.disk import Disk, FileHandle
 from paxosblock.datanode.layout import SPARE
 from paxosblock.errors import NoSpaceError
+from paxosblock.units import KIB, MIB
 
 T = TypeVar("T")
 
-SPARE_BYTES: Final = 8 << 20
+SPARE_BYTES: Final = 8 * MIB
 """Enough for a window of chunks of the default size, twice: as a draft, and in its block file."""
 SMALLEST_PART: Final = 32
 """A small disk gives at most one part in so many."""
-_PIECE: Final = bytes(256 << 10)
+_PIECE: Final = bytes(256 * KIB)
 
 
 class Spare:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
+from paxosblock.units import KIB, MIB
 from paxosblock.wire import (
     HEADER_BYTES,
     Buffer,
@@ -24,9 +25,9 @@ from paxosblock.wire import (
     verify_payload,
 )
 
-SOCKET_BUFFER_BYTES: Final = 4 * 1024 * 1024
-HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
-SMALL_BUFFER_BYTES: Final = 64 * 1024
+SOCKET_BUFFER_BYTES: Final = 4 * MIB
+HIGH_WATER_BYTES: Final = 4 * MIB
+SMALL_BUFFER_BYTES: Final = 64 * KIB
 IDLE_SECONDS: Final = 5.0
 
 _log = logging.getLogger(__name__)

@@ -35,6 +35,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.methods import encode
+from paxosblock.units import MIB
 from paxosblock.wire import decode_error, encode_error
 
 Q = TypeVar("Q")
@@ -43,8 +44,8 @@ A = TypeVar("A")
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 CONTENT_TYPE: Final = "application/msgpack"
-MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-LONG_BODY_BYTES: Final = 1024 * 1024
+MAX_BODY_BYTES: Final = 64 * MIB
+LONG_BODY_BYTES: Final = MIB
 """aiohttp sends longer ones piece by piece, so that the event loop is not held up."""
 REQUEST_ID: ContextVar[str] = ContextVar("paxosblock_request_id")
 """The name of the call that is being answered."""

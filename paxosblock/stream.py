@@ -25,6 +25,7 @@ from paxosblock.connection import (
     tune_socket,
 )
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.units import KIB
 from paxosblock.wire import decode_error, encode_error
 
 __all__ = ["FrameConnection", "FrameHandler", "connect", "upgrade_handler"]
@@ -33,7 +34,7 @@ UPGRADE: Final = "paxosblock-stream/1"
 STREAM_PATH: Final = "/stream"
 ERROR_TYPE: Final = "application/msgpack"
 SHUTDOWN_SECONDS: Final = 1.0
-MAX_HANDSHAKE_BYTES: Final = 16 * 1024
+MAX_HANDSHAKE_BYTES: Final = 16 * KIB
 
 
 # -- the server's end ---------------------------------------------------------------------------

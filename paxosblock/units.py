@@ -11,13 +11,14 @@ from paxosblock.errors import ConfigError
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
 
 _BINARY_SIZES: Final[Mapping[str, int]] = {
     "B": 1,
     "KiB": KIB,
     "MiB": MIB,
-    "GiB": 1024**3,
-    "TiB": 1024**4,
+    "GiB": GIB,
+    "TiB": 1024 * GIB,
 }
 SIZES: Final[Mapping[str, int]] = {
     **_BINARY_SIZES,

@@ -34,12 +34,13 @@ from paxosblock.checksum import crc32c
 from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, from_wire
 from paxosblock.methods import encode
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkIndex, Generation
+from paxosblock.units import MIB
 
 MAGIC: Final = b"PXB1"
 HEADER_BYTES: Final = 48
-MAX_CHUNK_BYTES: Final = 16 * 1024 * 1024
+MAX_CHUNK_BYTES: Final = 16 * MIB
 """Most bytes in the payload of a CHUNK frame."""
-MAX_MESSAGE_BYTES: Final = 1024 * 1024
+MAX_MESSAGE_BYTES: Final = MIB
 """Most bytes in the payload of any other frame."""
 
 Buffer = bytes | bytearray | memoryview

@@ -19,13 +19,14 @@ from paxosblock.client.fsspec.info import Info, info_of
 from paxosblock.client.fsspec.leaving import left_by_exception
 from paxosblock.client.fsspec.staging import StagedFile, publish
 from paxosblock.client.sync_files import FileReader, FileWriter
+from paxosblock.units import KIB
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
     from paxosblock.client.fsspec.filesystem import PaxosBlockFileSystem
 
-LINE_BUFFER_BYTES: Final = 64 * 1024
+LINE_BUFFER_BYTES: Final = 64 * KIB
 
 
 class CachedFile(AbstractBufferedFile):

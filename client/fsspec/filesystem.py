@@ -30,8 +30,9 @@ from paxosblock.client.fsspec.options import path_of_url
 from paxosblock.client.fsspec.staging import Publish, StagedFile, publish
 from paxosblock.errors import InvalidRequestError
 from paxosblock.transaction import Marker
+from paxosblock.units import MIB
 
-PIECE_BYTES: Final = 2 * 1024 * 1024
+PIECE_BYTES: Final = 2 * MIB
 """How much of a local file is read at once."""
 MOST_RANGES: Final = 16
 """Ranges that are read side by side."""

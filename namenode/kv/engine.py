@@ -19,8 +19,9 @@ from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, V
 from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.kv.storage import Limits, Storage, open_storage
+from paxosblock.units import MIB
 
-BATCH_BYTES = 4 << 20
+BATCH_BYTES = 4 * MIB
 """A batch takes no further transaction once it has reached this."""
 
 _log = logging.getLogger(__name__)

@@ -14,11 +14,12 @@ from typing import Protocol
 import msgspec
 
 from paxosblock.errors import StorageError
+from paxosblock.units import MIB
 
 ABSENT_REVISION = 0
 """The revision of a key that is not there. Log entries count from 1."""
 
-TRANSACTION_BYTES_MAX = 8 << 20
+TRANSACTION_BYTES_MAX = 8 * MIB
 """Longest encoded transaction, in bytes; `commit` refuses a longer one."""
 
 

@@ -20,6 +20,7 @@ from paxosblock.errors import CorruptionError
 from paxosblock.namenode.kv.codec import Items, decode_items, encode_items
 from paxosblock.namenode.kv.disk import Disk, numbered, numbers, store
 from paxosblock.namenode.kv.state import NOTHING, Snapshot
+from paxosblock.units import KIB
 
 _KIND = "snapshot"
 _MAGIC = b"PBKSNAP1"
@@ -27,7 +28,7 @@ _HEADER = struct.Struct(">8sQQ")
 _CRC = struct.Struct(">I")
 _SLICE = struct.Struct(">II")
 
-SLICE_BYTES = 16 << 10
+SLICE_BYTES = 16 * KIB
 """A slice is complete when its keys and values reach this. Encoding one holds the interpreter for
 well under a millisecond; writing it lets the event loop run."""
 

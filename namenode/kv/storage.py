@@ -18,6 +18,7 @@ from paxosblock.namenode.kv.disk import Disk, FileHandle, remove_drafts
 from paxosblock.namenode.kv.journal import Journal, replay
 from paxosblock.namenode.kv.snapshot import Pace, load_snapshot, remove_older, write_snapshot
 from paxosblock.namenode.kv.state import Snapshot, StateMachine
+from paxosblock.units import MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,8 @@ class Limits:
     snapshot if that is more: so snapshots never cost more writing than the journal does.
     """
 
-    segment_bytes: int = 16 << 20
-    snapshot_bytes: int = 64 << 20
+    segment_bytes: int = 16 * MIB
+    snapshot_bytes: int = 64 * MIB
 
 
 class Storage:

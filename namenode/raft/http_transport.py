@@ -24,11 +24,12 @@ from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.secure_channel import NONCE_BYTES, Handshake, Opener, Sealer
 from paxosblock.namenode.raft.transport import Deliver
 from paxosblock.stream import take_over
+from paxosblock.units import MIB
 
 RAFT_PATH: Final = "/raft"
 UPGRADE: Final = "paxosblock-raft/1"
 SECRET_BYTES_MIN: Final = 16
-UNSENT_BYTES_MAX: Final = 64 << 20
+UNSENT_BYTES_MAX: Final = 64 * MIB
 """A message is dropped while so much is unsent; the engine sends again what matters."""
 
 REASONS_MAX: Final = 100

@@ -19,10 +19,11 @@ from paxosblock.errors import CorruptionError
 from paxosblock.namenode.kv.disk import Disk, numbers
 from paxosblock.namenode.kv.journal import Journal, replay
 from paxosblock.namenode.raft.entry import Entry, Record, decode_record, encode_base, encode_entry
+from paxosblock.units import MIB
 
 _KIND = "journal"
 
-FLUSH_BYTES = 4 << 20
+FLUSH_BYTES = 4 * MIB
 """A sync takes no further record once it has reached this."""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.kv.snapshot import PAUSE_S
 from paxosblock.namenode.raft.storage import Limits
+from paxosblock.units import MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +34,12 @@ class Options:
     commit_timeout_s: float = 10.0
     away_after_s: float = 10.0
     append_entries_max: int = 4096
-    append_bytes_max: int = 1 << 20
+    append_bytes_max: int = MIB
     append_window: int = 4
     append_full: int = 256
     apply_entries_max: int = 256
     forget_entries_max: int = 8192
-    snapshot_chunk_bytes: int = 1 << 20
+    snapshot_chunk_bytes: int = MIB
     snapshot_pause_s: float = PAUSE_S
     pending_max: int = 16_384
     limits: Limits = field(default_factory=Limits)

@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from paxosblock.errors import ProtocolError
+from paxosblock.units import MIB
 
 NONCE_BYTES = 16
 TAG_BYTES = 16
-FRAME_BYTES_MAX = 32 << 20
+FRAME_BYTES_MAX = 32 * MIB
 """Longer than any message: a transaction (8 MiB) on top of a full batch."""
 
 _LENGTH = struct.Struct(">I")

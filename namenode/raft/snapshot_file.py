@@ -21,12 +21,13 @@ from paxosblock.errors import CorruptionError
 from paxosblock.namenode.kv.disk import Disk, numbered, numbers, store
 from paxosblock.namenode.kv.snapshot import Pace, decode_snapshot, encode_snapshot
 from paxosblock.namenode.raft.machine import EMPTY, MachineSnapshot, Remembered
+from paxosblock.units import MIB
 
 _KIND = "snapshot"
 _MAGIC = b"PBKRSNP1"
 _HEADER = struct.Struct(">8sQQII")
 _CRC = struct.Struct(">I")
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = MIB
 """To copy more at once would hold the interpreter for longer than a millisecond."""
 
 _REQUESTS = msgspec.msgpack.Decoder(list[Remembered])

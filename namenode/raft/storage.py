@@ -20,6 +20,7 @@ from paxosblock.namenode.raft import snapshot_file
 from paxosblock.namenode.raft.log import Tail, has_journal, load_tail
 from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
 from paxosblock.namenode.raft.vote_file import VoteFile
+from paxosblock.units import MIB
 
 WHEN_DAMAGED = "replace the folder as RAFT.md says, never by an older copy"
 
@@ -33,8 +34,8 @@ class Limits:
     snapshot if that is more.
     """
 
-    segment_bytes: int = 16 << 20
-    snapshot_bytes: int = 64 << 20
+    segment_bytes: int = 16 * MIB
+    snapshot_bytes: int = 64 * MIB
     trailing_entries: int = 10_000
 
 

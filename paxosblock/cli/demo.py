@@ -10,9 +10,9 @@ import click
 from paxosblock.cli.group import LocalVerb
 from paxosblock.cli.session import Session, UserError
 from paxosblock.errors import ConfigError
-from paxosblock.units import format_size, parse_size
+from paxosblock.units import MIB, format_size, parse_size
 
-LEAST_BYTES = 16 * 1024 * 1024
+LEAST_BYTES = 16 * MIB
 
 
 def _size(ctx: click.Context, option: click.Parameter, value: str) -> int:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from paxosblock.errors import ConfigError
+from paxosblock.units import MIB
 
-PIECE_BYTES: Final = 1024 * 1024
+PIECE_BYTES: Final = MIB
 
 
 @dataclass(frozen=True, slots=True)

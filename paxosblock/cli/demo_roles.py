@@ -14,8 +14,9 @@ from typing import Final
 from paxosblock.client import Client
 from paxosblock.errors import PaxosBlockError
 from paxosblock.process import die_with
+from paxosblock.units import MIB
 
-FLUSHED_BYTES: Final = 1024 * 1024
+FLUSHED_BYTES: Final = MIB
 """The writer flushes after so many bytes."""
 
 

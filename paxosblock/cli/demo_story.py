@@ -31,11 +31,12 @@ from paxosblock.namenode_api import (
 )
 from paxosblock.node_process import START_TIMEOUT_S, Node, wait_until
 from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.units import MIB
 
 FIRST: Final = "/demo/first"
 SECOND: Final = "/demo/second"
 AFTER_FAIL_OVER: Final = "/demo/made-after-the-leader-was-killed"
-ACKNOWLEDGED_BYTES: Final = 16 * 1024 * 1024
+ACKNOWLEDGED_BYTES: Final = 16 * MIB
 """The second file's writer is killed once so much of it is acknowledged."""
 
 

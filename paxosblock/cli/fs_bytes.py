@@ -21,12 +21,13 @@ from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.namenode_api import Kind
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import AssertFile, Delete, Rename
+from paxosblock.units import MIB
 
 if TYPE_CHECKING:
     from paxosblock.client import Client
     from paxosblock.client.sync_files import FileReader, FileWriter
 
-PIECE_BYTES: Final = 4 * 1024 * 1024
+PIECE_BYTES: Final = 4 * MIB
 END_BYTES: Final = 1024
 """What head and tail show."""
 COPYING: Final = "._COPYING_"

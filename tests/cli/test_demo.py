@@ -10,9 +10,8 @@ import pytest
 
 from paxosblock.cli.demo_input import build, digest_of_start, measure
 from paxosblock.cli.demo_story import Check, Report
+from paxosblock.units import MIB
 from tests.cli.conftest import Paxosblock
-
-MIB = 1024 * 1024
 
 
 def test_the_demo_kills_recovers_and_verifies(paxosblock: Paxosblock) -> None:

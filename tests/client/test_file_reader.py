@@ -20,10 +20,10 @@ from paxosblock.errors import (
     NotFoundError,
     UnavailableError,
 )
+from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.waiting import wait_until_async
 
-KIB = 1024
 DATA = os.urandom(100 * KIB + 17)
 
 

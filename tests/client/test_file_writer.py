@@ -21,11 +21,10 @@ from paxosblock.errors import (
 )
 from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.types import Durability, Reason
+from paxosblock.units import KIB
 from paxosblock.wire import Flags, FrameKind, Header
 from tests.client.memory_cluster import memory_cluster
 from tests.waiting import wait_until_async
-
-KIB = 1024
 
 
 async def test_a_file_comes_out_byte_for_byte_over_several_blocks() -> None:

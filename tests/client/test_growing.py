@@ -28,9 +28,9 @@ from paxosblock.transaction import (
     Rename,
     TransactionOutcome,
 )
+from paxosblock.units import KIB
 from tests.waiting import wait_until
 
-KIB = 1024
 QUICK = ClientConfig(
     retry_for_s=20.0, rpc_timeout_s=5.0, vote_timeout_s=5.0, chunk_size_bytes=64 * KIB
 )

@@ -23,9 +23,8 @@ import paxosblock.client.sync
 import paxosblock.client.sync_files
 from paxosblock.client.sync import Client
 from paxosblock.client.sync_files import FileWriter
+from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
-
-KIB = 1024
 
 CODE: Final = {
     threading.__file__,  # what we call there must stand it, too

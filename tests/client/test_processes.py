@@ -35,11 +35,10 @@ from paxosblock.errors import (
 )
 from paxosblock.node_process import Node
 from paxosblock.protocol.types import ChunkIndex, Durability, Generation, StorageId
+from paxosblock.units import KIB, MIB
 from paxosblock.user import current_user
 from tests.waiting import wait_until, wait_until_async
 
-KIB = 1024
-MIB = 1024 * KIB
 QUICK = ClientConfig(retry_for_s=20.0, rpc_timeout_s=5.0, vote_timeout_s=5.0)
 
 

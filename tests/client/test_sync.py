@@ -18,9 +18,8 @@ from paxosblock.client.sync import Client
 from paxosblock.client.sync_files import FileWriter
 from paxosblock.errors import DeadlineError, InvalidRequestError, PaxosBlockError
 from paxosblock.protocol.types import ChunkIndex, Generation, Reason
+from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
-
-KIB = 1024
 
 
 async def using(

@@ -7,9 +7,8 @@ import threading
 
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.cluster import LocalCluster
+from paxosblock.units import MIB
 from tests.waiting import wait_until
-
-MIB = 1024 * 1024
 
 
 def test_a_datanode_killed_in_the_middle_of_a_write_costs_nothing(

@@ -22,7 +22,6 @@ from paxosblock.errors import InvalidRequestError, LeaseError
 from tests.outside.programs import run
 from tests.outside.staging import staged
 
-MIB = 1024 * 1024
 DATA = os.urandom(100_000)
 
 

@@ -15,10 +15,9 @@ from paxosblock.client.check import ReplicaHealth
 from paxosblock.client.spark.jobs import fsck as job
 from paxosblock.client.spark.jobs.fsck import Checked, FsckReport, Verdict, check_units, units_of
 from paxosblock.errors import NotFoundError
+from paxosblock.units import MIB
 from tests.spark.unstarted import no_spark
 from tests.waiting import wait_until
-
-MIB = 1024 * 1024
 
 
 @pytest.fixture

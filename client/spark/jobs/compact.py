@@ -36,6 +36,7 @@ from paxosblock.errors import (
 )
 from paxosblock.namenode_api import FileStatus, Kind
 from paxosblock.transaction import OPERATIONS_MAX, AssertFile, Operation, Rename
+from paxosblock.units import MIB
 
 FILES_AT_ONCE: Final = OPERATIONS_MAX // 3
 """Of one directory, so that its change fits one transaction; the next run takes the next ones."""
@@ -45,9 +46,9 @@ FILES_AT_ONCE: Final = OPERATIONS_MAX // 3
 class CompactOptions:
     """What is merged, and into what."""
 
-    target_bytes: int = 128 * 1024**2
+    target_bytes: int = 128 * MIB
     """Merged files get about so long, in bytes of the small ones."""
-    small_bytes: int = 64 * 1024**2
+    small_bytes: int = 64 * MIB
     """Shorter files are merged."""
     recursive: bool = False
     """Also the directories below, each for itself."""

@@ -14,8 +14,9 @@ from paxosblock.client.sync import Client
 from paxosblock.client.sync_files import FileReader
 from paxosblock.errors import CorruptionError, PaxosBlockError
 from paxosblock.transaction import Operation, Rename
+from paxosblock.units import MIB
 
-PIECE_BYTES: Final = 4 * 1024 * 1024
+PIECE_BYTES: Final = 4 * MIB
 """Copied at a time."""
 REMEMBERED_S: Final = 3600.0
 """How long a file's publication is remembered: longer than a task may take to be repeated."""

@@ -36,8 +36,9 @@ from paxosblock.errors import (
 )
 from paxosblock.namenode_api import FileStatus, Kind
 from paxosblock.transaction import Concat, Operation, Rename
+from paxosblock.units import GIB
 
-PART_BYTES: Final = 1024**3
+PART_BYTES: Final = GIB
 """A longer file is copied in parts by several tasks; `concat` joins them."""
 
 

@@ -21,10 +21,11 @@ from paxosblock.client.spark.jobs.walk import files_below
 from paxosblock.client.sync import Client
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.namenode_api import NO_BLOCK, FileStatus
+from paxosblock.units import GIB, MIB
 
-UNIT_BYTES: Final = 1024**3
+UNIT_BYTES: Final = GIB
 """Of a file; a longer one is checked by several tasks."""
-LEAST_WEIGHT: Final = 1024**2
+LEAST_WEIGHT: Final = MIB
 """What a file costs however short it is."""
 
 

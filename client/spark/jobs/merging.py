@@ -19,8 +19,9 @@ from paxosblock.client.spark.jobs.folder import unfinished
 from paxosblock.client.sync import Client
 from paxosblock.client.sync_files import FileReader, FileWriter
 from paxosblock.errors import CorruptionError, InvalidRequestError
+from paxosblock.units import MIB
 
-ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+ROW_GROUP_BYTES: Final = 64 * MIB
 """Arrow bytes in a row group of the merged file; the small ones come with small groups."""
 BATCH_ROWS: Final = 10_000
 
