@@ -15,6 +15,9 @@ from paxosblock.rpc import RpcRouter
 ADDRESS_FILE: Final = "address"
 SHUTDOWN_S: Final = 2.0
 """How long calls under way may take to end when the node closes."""
+BACKLOG: Final = 4096
+"""Connections that may wait to be accepted, if the system allows as many. Of a program's thousand
+calls at once it dropped those above the 128 that are usual, and tried them again after seconds."""
 
 
 async def listen(
@@ -42,7 +45,8 @@ async def listen(
     assert server is not None, "it is set up"
     server.request_handler = router.ahead_of(server.request_handler)
     try:
-        await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
+        site = web.TCPSite(runner, host.strip("[]") or None, int(port), backlog=BACKLOG)
+        await site.start()
     except OSError as error:
         raise ConfigError(f"cannot listen at {address}: {error.strerror}") from error
     return f"{host}:{runner.addresses[0][1]}"

@@ -6,13 +6,15 @@ import asyncio
 import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import pytest
 from aiohttp import web
 
+from paxosblock.control import split_address
 from paxosblock.errors import (
     DeadlineError,
     InvalidRequestError,
@@ -69,6 +71,18 @@ async def test_many_calls_share_a_client() -> None:
     async with node() as address, RpcClient() as client:
         calls = [client.call(address, "repeat", Ask(f"/{n}"), Told, 10) for n in range(100)]
         assert await asyncio.gather(*calls) == [Told((f"/{n}",)) for n in range(100)]
+
+
+@on_both_loops
+async def test_a_node_that_is_busy_for_a_moment_turns_no_connection_away() -> None:
+    """What does not fit into its queue is lost, and comes again after one second, three, seven."""
+    count = min(300, int(Path("/proc/sys/net/core/somaxconn").read_text()))
+    async with node() as address:
+        with ExitStack() as stack:  # its event loop stands still meanwhile
+            place = split_address(address)
+            for _ in range(count):
+                caller = stack.enter_context(socket.create_connection(place, timeout=5))
+                assert caller.getpeername() == place
 
 
 @on_both_loops
