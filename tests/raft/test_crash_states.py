@@ -47,7 +47,7 @@ class Life:
 
     async def run(self, story: Story) -> None:
         opened = open_folder(self.disk, FOLDER, SEGMENT_BYTES)
-        opened.votes.write(Vote(9, "a:1"))
+        opened.votes.write(Vote(99, "a:1"))
         self.promised.vote = opened.votes.vote
         log = RaftLog(opened.tail, opened.journal, ThreadPoolExecutor(1))
         flushing = asyncio.ensure_future(log.flush(lambda: self._durable(log)))
@@ -66,10 +66,22 @@ class Life:
         log.reset(index, term)
         await asyncio.sleep(0)
 
+    def compact(self, opened: Opened, log: RaftLog, index: int, cut_to: int | None) -> None:
+        """Write a snapshot of entry `index`; with `cut_to`, what follows is cut meanwhile, and an
+        entry of that term takes its place, which is not on disk yet when records are removed."""
+        term = log.term_at(index)
+        assert term is not None
+        opened.write_snapshot(snapshot(index, term), Pace(0))
+        self.promised.snapshot = index
+        if cut_to is not None:
+            self._cut(log, index + 1)
+            log.append(Entry(cut_to, EntryKind.NOOP, b"some bytes"))
+        opened.remove_older_snapshots(index)
+        log.compact(index, index - 1)
+
     async def grow(self, log: RaftLog, term: int, cut: int | None = None, count: int = 4) -> None:
         if cut is not None:
-            self.promised.terms = {i: t for i, t in self.promised.terms.items() if i < cut}
-            log.cut_from(cut)
+            self._cut(log, cut)
         for _ in range(count):
             log.append(Entry(term, EntryKind.NOOP, b"some bytes"))
             await asyncio.sleep(0)
@@ -77,6 +89,10 @@ class Life:
             if self.disk.dead:
                 raise OSError("the power is gone")
             await asyncio.sleep(0)
+
+    def _cut(self, log: RaftLog, index: int) -> None:
+        self.promised.terms = {i: t for i, t in self.promised.terms.items() if i < index}
+        log.cut_from(index)
 
     def _durable(self, log: RaftLog) -> None:
         for index in range(log.base_index + 1, log.durable_index + 1):
@@ -91,10 +107,7 @@ Story = Callable[[Life, Opened, RaftLog], Coroutine[Any, Any, None]]
 async def grows_is_cut_and_compacted(life: Life, opened: Opened, log: RaftLog) -> None:
     for term, cut in ((1, None), (2, 6), (4, None)):
         await life.grow(log, term, cut)
-    opened.write_snapshot(snapshot(8, 2), Pace(0))
-    life.promised.snapshot = 8
-    opened.remove_older_snapshots(8)
-    log.compact(8, 7)
+    life.compact(opened, log, 8, None)
     await life.grow(log, 5, 12)
     await life.replace(opened, log, 30, 7)
     await life.grow(log, 8)
@@ -108,15 +121,33 @@ async def is_overtaken(life: Life, opened: Opened, log: RaftLog) -> None:
 
 
 async def is_cut_while_a_snapshot_is_written(life: Life, opened: Opened, log: RaftLog) -> None:
-    """It covers what comes before the cut, which is not on disk yet when records are removed."""
     await life.grow(log, 1, count=14)
-    opened.write_snapshot(snapshot(5, 1), Pace(0))
-    life.promised.snapshot = 5
-    life.promised.terms = dict.fromkeys(range(1, 6), 1)
-    log.cut_from(6)
-    log.append(Entry(2, EntryKind.NOOP, b"some bytes"))
-    log.compact(5, 6)
+    life.compact(opened, log, 5, 2)
     await life.grow(log, 2)
+
+
+def anything(rng: random.Random) -> Story:
+    """Whatever may happen to a log, in any order."""
+
+    async def story(life: Life, opened: Opened, log: RaftLog) -> None:
+        committed = opened.snapshot_index
+        for _ in range(rng.randint(2, 8)):
+            last = log.last_log_index
+            later = (log.term_at(last) or 0) + 1
+            match rng.randrange(4):
+                case 0:
+                    committed = rng.randint(committed + 1, last + 3)
+                    await life.replace(opened, log, committed, later)
+                case 1 if log.durable_index > committed:
+                    committed = rng.randint(committed + 1, log.durable_index)
+                    life.compact(opened, log, committed, rng.choice((None, later)))
+                case 2 if last > committed:
+                    cut = rng.randint(committed + 1, last)
+                    await life.grow(log, later, cut, rng.randint(1, 6))
+                case _:
+                    await life.grow(log, later, count=rng.randint(1, 6))
+
+    return story
 
 
 def snapshot(index: int, term: int) -> MachineSnapshot:
@@ -150,6 +181,25 @@ def lives_until(story: Story, operation: int, leftover: int) -> bool:
     check(left, life.promised)
     check(left.power_cut(rng), life.promised)
     return life.finished
+
+
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_what_was_durable_is_there_after_any_life_and_the_lives_after_it(first: int) -> None:
+    finished = 0
+    for seed in range(first, first + 50):
+        rng = random.Random(seed)
+        disk, promised = SimulatedDisk(), Promised()
+        for _ in range(4):
+            disk.fuse, disk.burns_before = rng.randint(20, 150), rng.random() < 0.5
+            disk.burn = disk.die
+            life = Life(disk, promised)
+            with virtual_loop() as loop, contextlib.suppress(OSError):
+                loop.run_until_complete(life.run(anything(rng)))
+            finished += life.finished
+            disk = disk.power_cut(rng)
+            check(disk, promised)
+            disk = disk.power_cut(rng)
+    assert 20 < finished < 180, "some lives end well, some do not"
 
 
 @pytest.mark.parametrize("leftover", LEFTOVERS)
