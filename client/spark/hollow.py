@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-_SOME: Final = {
-    kind: pa.scalar(value, kind) for kind, value in ((pa.binary(), b""), (pa.int32(), 0))
-}
-"""For the types of such fields; others may be null in files (see `arrow_schema`)."""
+_SOME: Final = {pa.binary(): b"", pa.int32(): 0}
+"""For the types of such fields; others may be null in files (see `arrow_schema`). No scalars: for
+the first one pyarrow imports pandas, a third of a second for each process that imports this."""
 
 
 def is_strict(kind: pa.DataType) -> bool:
@@ -56,4 +55,4 @@ def _field(values: pa.Array, field: pa.Field, valid: pa.BooleanArray) -> pa.Arra
     values = _filled(values)
     if field.nullable or not values.null_count or field.type not in _SOME:
         return values
-    return pc.if_else(valid, values, _SOME[field.type])
+    return pc.if_else(valid, values, pa.scalar(_SOME[field.type], field.type))
