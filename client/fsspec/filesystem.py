@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import IO, Any, Final
 
@@ -28,7 +28,7 @@ from paxosblock.client.fsspec.files import (
 from paxosblock.client.fsspec.names import NameVerbs
 from paxosblock.client.fsspec.options import path_of_url
 from paxosblock.client.fsspec.staging import Publish, StagedFile, publish
-from paxosblock.errors import InvalidRequestError
+from paxosblock.errors import ConfigError, InvalidRequestError
 from paxosblock.transaction import Marker
 from paxosblock.units import MIB
 
@@ -39,6 +39,7 @@ MOST_RANGES: Final = 16
 
 _MODES: Final = {"overwrite": Publish.REPLACE, "create": Publish.CREATE}
 _TEXT_OPTIONS: Final = ("encoding", "errors", "newline")
+_TUNING: Final = ("replication", "durability", "chunk_size", "window")
 
 
 class PaxosBlockFileSystem(NameVerbs):
@@ -99,10 +100,13 @@ class PaxosBlockFileSystem(NameVerbs):
             cache_type: one of fsspec's caches; "none" reads ahead by itself.
             size: not used: the file tells it.
             tuning: of a new file: `replication`, `durability`, `chunk_size`, `window`.
+
+        Raises ConfigError: another option is given, or one of these for a file to read.
         """
         runner = self.runner
+        _check_tuning(mode, tuning)
         if mode == "rb":
-            reader = runner.run(self._reader, path, **tuning)
+            reader = runner.run(self._reader, path)
             if cache_type == "none":
                 return ReadFile(self, reader, block_size)
             return CachedFile(self, reader, block_size, cache_type, cache_options)
@@ -269,6 +273,15 @@ class PaxosBlockFileSystem(NameVerbs):
             async for piece in reader:
                 await asyncio.to_thread(file.write, piece)
                 callback.relative_update(len(piece))
+
+
+def _check_tuning(mode: str, tuning: Mapping[str, Any]) -> None:
+    for name in tuning:
+        if name not in _TUNING:
+            known = ", ".join(_TUNING)
+            raise ConfigError(f"open: unknown option {name!r}; there are block_size, {known}")
+        if mode == "rb":
+            raise ConfigError(f"open: option {name!r} has no effect on a file to read")
 
 
 def _how(mode: str) -> Publish:

@@ -18,7 +18,7 @@ from fsspec.spec import AbstractBufferedFile
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.client.sync import Client
 from paxosblock.cluster import LocalCluster
-from paxosblock.errors import InvalidRequestError, LeaseError
+from paxosblock.errors import ConfigError, InvalidRequestError, LeaseError
 from tests.outside.programs import run
 from tests.outside.staging import staged
 
@@ -361,6 +361,21 @@ def test_a_mode_that_makes_no_sense_is_refused(
 
 
 # -- processes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "option", "message"),
+    [
+        ("wb", "replicaton", "unknown option 'replicaton'; there are block_size, replication"),
+        ("rb", "replication", "option 'replication' has no effect on a file to read"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused(
+    fs: PaxosBlockFileSystem, home: str, mode: str, option: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        fs.open(f"{home}/a", mode, None, None, None, **{option: 2})
+    assert fs.ls(home) == []
 
 
 def test_an_open_file_and_its_position_travel_by_pickle(
