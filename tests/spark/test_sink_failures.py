@@ -57,12 +57,11 @@ def test_an_attempt_that_fails_is_repeated_and_leaves_nothing(
     assert table.leftovers() == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "mode"),
     [
         ("all attempts fail", "append"),
-        ("exception before the commit", "overwrite"),
+        pytest.param("exception before the commit", "overwrite", marks=pytest.mark.slow),
         pytest.param("all attempts fail", "overwrite", marks=pytest.mark.slow),
         pytest.param("exception before the commit", "append", marks=pytest.mark.slow),
     ],
