@@ -316,7 +316,7 @@ LARGE: dict[str, tuple[Config, int]] = {
             budget=Budget(seals=1, appends=1, copies=1),
             must_fire=("K12", "K4", "K7", "K5", "K6"),
         ),
-        57878,
+        58268,
     ),
     "copy-after-rebuild": (
         Config(
