@@ -54,7 +54,7 @@ async def _match_entry(
         if directory:
             async for found in _match(fs, entry.path, [name, *rest]):
                 yield found
-    elif fnmatch.fnmatchcase(entry.path.rpartition("/")[2], name):
+    elif fnmatch.fnmatchcase(entry.name, name):
         if not rest:
             yield entry
         elif directory:

@@ -56,6 +56,11 @@ class FileStatus:
     permission: int
     expires_ms: int = 0
 
+    @property
+    def name(self) -> str:
+        """The last part of `path`; "" for the root."""
+        return self.path.rpartition("/")[2]
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -175,7 +180,7 @@ class Listing:
     @property
     def next_after(self) -> str | None:
         """`after` of the request for the next page; None when this is the last one."""
-        return self.entries[-1].path.rpartition("/")[2] if self.more and self.entries else None
+        return self.entries[-1].name if self.more and self.entries else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,8 +67,7 @@ class _Walk:
     def below(self, directory: str, names: Names, since: int = 0) -> None:
         """Collect the files below a directory whose paths match `names`, all of them if empty."""
         for entry, linked in self._entries(directory):
-            name = entry.path.rpartition("/")[2]
-            if not name.startswith(HIDDEN) or names[:1] == (name,):
+            if not entry.name.startswith(HIDDEN) or names[:1] == (entry.name,):
                 self._match(entry, names, max(since, linked))
 
     def _match(self, entry: FileStatus, names: Names, since: int) -> None:
@@ -76,7 +75,7 @@ class _Walk:
             self._match(entry, names[1:], since)
             if entry.kind is Kind.DIRECTORY:
                 self._enter(entry, names, since)
-        elif not names or fnmatch.fnmatchcase(entry.path.rpartition("/")[2], names[0]):
+        elif not names or fnmatch.fnmatchcase(entry.name, names[0]):
             if entry.kind is Kind.DIRECTORY:
                 self._enter(entry, names[1:], since)
             elif not names[1:]:

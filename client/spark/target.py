@@ -62,14 +62,14 @@ def check_target(fs: Client, options: Options, schema: pa.Schema, *, overwrite: 
 
 def _first_visible(fs: Client, directory: str) -> FileStatus | None:
     for entry in fs.scan(directory):
-        if entry.kind is Kind.FILE and not _name(entry).startswith(HIDDEN):
+        if entry.kind is Kind.FILE and not entry.name.startswith(HIDDEN):
             return entry
     return None
 
 
 def _check_same(fs: Client, existing: FileStatus, options: Options, schema: pa.Schema) -> None:
     wanted = options.file_format
-    found = format_of(_name(existing))
+    found = format_of(existing.name)
     if found not in {None, wanted}:
         raise InvalidRequestError(
             f"'{existing.path}' is there: {wanted.value} files cannot be added to "
@@ -121,7 +121,3 @@ def _difference(there: dict[str, str], new: dict[str, str]) -> str:
         if there[name] != new[name]:
             return f"{name!r} is {there[name]} there and {new[name]} in the new rows"
     return f"they stand in the order {', '.join(there)} there"
-
-
-def _name(status: FileStatus) -> str:
-    return status.path.rpartition("/")[2]

@@ -350,7 +350,7 @@ def formatted(template: str, status: FileStatus, fewest_replicas: int) -> str:
     values = {
         "b": str(status.length),
         "F": "directory" if status.kind is Kind.DIRECTORY else "regular file",
-        "n": base_name(status.path),
+        "n": status.name,
         "o": str(status.block_size),
         "r": str(status.replication),
         "m": str(fewest_replicas),

@@ -123,9 +123,7 @@ def test_all_that_was_acknowledged_is_there_once_after_leaders_were_killed(
     for worker in workers:
         worker.check(fs)
     closed = {name for worker in workers for name in worker.closed}
-    found = [
-        status.path.split("/")[-1] for folder in ("/new", "/old") for status in fs.list(folder)
-    ]
+    found = [status.name for folder in ("/new", "/old") for status in fs.list(folder)]
     assert sorted(found) == sorted(closed)
 
 
