@@ -194,7 +194,7 @@ def drawn_log(pair: Both, draw: st.DataObject) -> ChunkLog:
     return log.extend(name(index) for index in range(len(log), length))
 
 
-async def story(folder: Path, draw: st.DataObject) -> None:
+async def check_story(folder: Path, draw: st.DataObject) -> None:
     async with both(folder) as pair:
         for _ in range(draw.draw(st.integers(1, 40))):
             if draw.draw(st.integers(0, 11)):
@@ -208,4 +208,4 @@ async def story(folder: Path, draw: st.DataObject) -> None:
 @given(st.data())
 def test_a_node_answers_as_the_acceptor_does(draw: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(story(Path(folder), draw))
+        asyncio.run(check_story(Path(folder), draw))
