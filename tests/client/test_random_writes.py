@@ -1,0 +1,115 @@
+"""Random lives of one writer: what it was told to be safe is there, whatever fails on the way.
+
+Each seed is a story of writes, flushes, syncs and cancelled calls, while DataNodes hang up, refuse
+and are slow, and while answers of the NameNode are lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.errors import FencedError
+from paxosblock.protocol.types import Reason
+from tests.client.memory_cluster import MemoryCluster, memory_cluster
+
+ANSWERS = ("add_block", "finalize_block", "seal_block")
+REFUSALS = (Reason.GAP, Reason.NO_SPACE, Reason.FENCED)
+
+
+class Life:
+    """A file, what was given to its writer so far, and how much of it was acknowledged."""
+
+    def __init__(self, seed: int, cluster: MemoryCluster, fs: AsyncClient) -> None:
+        self.dice = random.Random(seed)
+        self.cluster = cluster
+        self.fs = fs
+        self.given = bytearray()
+        self.acknowledged = 0
+
+    async def run(self) -> None:
+        chunk_size = self.dice.choice((1, 7, 64))
+        self.out = await self.fs.create(
+            "/a",
+            chunk_size=chunk_size,
+            block_size=chunk_size * self.dice.choice((1, 2, 5)),
+            window=self.dice.choice((1, 2, 4)),
+            durability=self.dice.choice(("disk", "memory")),
+        )
+        for _ in range(25):
+            self.something_fails()
+            try:
+                async with asyncio.timeout(self.dice.choice((0.01, 0.3, 0.3))) as patience:
+                    await self.something_is_asked(self.out)
+            except TimeoutError:
+                assert patience.expired(), "the writer itself goes on trying for longer"
+            assert self.out.tell() == len(self.given)
+            assert self.out.acknowledged >= self.acknowledged
+
+    def something_fails(self) -> None:
+        node = self.dice.choice(self.cluster.nodes)
+        match self.dice.choice(("cut", "lose", "refuse", "refuse create", "slow", *4 * ["heal"])):
+            case "cut":
+                node.cut()
+            case "lose":
+                self.cluster.answers_lost.add(self.dice.choice(ANSWERS))
+            case "refuse":
+                node.faults.refuse_writes = self.dice.choice(REFUSALS)
+            case "refuse create":
+                node.faults.refuse_create = True
+            case "slow":
+                node.votes_may_go.clear()
+            case _:
+                self.heal()
+
+    def heal(self) -> None:
+        self.cluster.answers_lost.clear()
+        for node in self.cluster.nodes:
+            node.faults.refuse_writes = None
+            node.faults.refuse_create = False
+            node.votes_may_go.set()
+
+    async def something_is_asked(self, out: AsyncFileWriter) -> None:
+        match self.dice.choice(("write", "write", "write", "hflush", "hsync")):
+            case "write":
+                data, before = self.dice.randbytes(self.dice.randrange(200)), out.tell()
+                try:
+                    await out.write(data)
+                finally:
+                    self.given += data[: out.tell() - before]
+            case "hflush":
+                self.note((await out.hflush()).length)
+            case _:
+                self.note((await out.hsync()).length)
+
+    def note(self, length: int) -> None:
+        assert length == len(self.given), "a flush acknowledges all that was given"
+        self.acknowledged = length
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_file_ends_as_what_was_written_whatever_failed_on_the_way(seed: int) -> None:
+    async with memory_cluster(4, retry_for_s=60.0, vote_timeout_s=0.3) as (cluster, fs):
+        life = Life(seed, cluster, fs)
+        await life.run()
+        life.heal()
+        await life.out.close()
+        assert cluster.content("/a") == life.given
+
+
+@pytest.mark.parametrize("seed", range(100, 104))
+async def test_a_file_that_is_taken_over_keeps_all_that_was_acknowledged(seed: int) -> None:
+    async with memory_cluster(4, retry_for_s=60.0, vote_timeout_s=0.3) as (cluster, fs):
+        life = Life(seed, cluster, fs)
+        await life.run()
+        life.heal()
+        assert await fs.take_over("/a") >= life.out.acknowledged
+        kept = cluster.content("/a")
+        assert kept == life.given[: len(kept)]
+        with pytest.raises(FencedError):
+            await life.out.write(bytes(1000))
+        await life.out.abort()
