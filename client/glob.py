@@ -6,6 +6,7 @@ import fnmatch
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from paxosblock.client.paths import join
 from paxosblock.errors import NotDirectoryError, NotFoundError
 from paxosblock.namenode_api import FileStatus, Kind
 
@@ -32,7 +33,7 @@ async def _match(fs: Namespace, directory: str, names: list[str]) -> AsyncIterat
         return
     name, rest = names[0], names[1:]
     if not any(sign in name for sign in "*?["):
-        async for entry in _match(fs, _join(directory, name), rest):
+        async for entry in _match(fs, join(directory, name), rest):
             yield entry
         return
     if name == "**" and rest:
@@ -75,7 +76,3 @@ async def _scan(fs: Namespace, directory: str) -> AsyncIterator[FileStatus]:
             yield entry
     except NotFoundError:
         return
-
-
-def _join(directory: str, name: str) -> str:
-    return f"{directory.rstrip('/')}/{name}"

@@ -15,6 +15,7 @@ from paxosblock.client.fsspec.info import Info, info_of, ukey_of
 from paxosblock.client.fsspec.options import path_of_url
 from paxosblock.client.fsspec.staging import STAGING
 from paxosblock.client.locations import BlockLocation
+from paxosblock.client.paths import base_name, join
 from paxosblock.errors import (
     IsDirectoryError,
     NotDirectoryError,
@@ -196,7 +197,7 @@ class NameVerbs(ClusterFileSystem):
         path2 = path_of_url(path2)
         if not into:
             return [path2]
-        return [f"{path2.rstrip('/')}/{each.rpartition('/')[2]}" for each in sources]
+        return [join(path2, base_name(each)) for each in sources]
 
     # fsspec derives the synchronous names of its own list of verbs only.
     created = sync_wrapper(_created)

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
-from paxosblock.cli.fs_names import base_name, join, status_of, target_is_directory
+from paxosblock.cli.fs_names import status_of, target_is_directory
 from paxosblock.cli.group import Verb
 from paxosblock.cli.progress import Advance, progress_bar
 from paxosblock.cli.session import Session, UserError, reason_of
 from paxosblock.cli.words import shortfall
+from paxosblock.client.paths import base_name, join
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.namenode_api import Kind
 from paxosblock.protocol.types import Durability

@@ -14,6 +14,7 @@ import msgspec
 from paxosblock.cli.group import Verb
 from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.text import human_size
+from paxosblock.client.paths import base_name, join
 from paxosblock.errors import NotFoundError
 from paxosblock.namenode_api import (
     CONCAT,
@@ -46,16 +47,6 @@ def is_directory(session: Session, path: str) -> bool:
         return status_of(session, path).kind is Kind.DIRECTORY
     except NotFoundError:
         return False
-
-
-def join(directory: str, name: str) -> str:
-    """The path of an entry."""
-    return f"{directory.rstrip('/')}/{name}"
-
-
-def base_name(path: str) -> str:
-    """The last part of a path."""
-    return path.rstrip("/").rpartition("/")[2]
 
 
 # --- ls ------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
+from paxosblock.client.paths import base_name, join
 from paxosblock.client.spark.jobs.copying import REMEMBERED_S, in_one_line
 from paxosblock.client.spark.jobs.folder import unfinished_folder
 from paxosblock.client.spark.jobs.merging import (
@@ -188,7 +189,7 @@ def _publish(
     own = [each for each in merged if each.group.directory == plan.path]
     error = next((each.error for each in own if each.error), "")
     if not error:
-        aside = f"{plan.path.rstrip('/')}/_compacted/{job}"
+        aside = join(plan.path, f"_compacted/{job}")
         try:
             fs.mkdirs(aside, ttl_s=options.keep_for_s)
             swap = [step for each in own for step in _swap(each, aside, job)]
@@ -208,6 +209,6 @@ def _swap(merged: Merged, aside: str, job: str) -> Iterator[Operation]:
     members = merged.group.members
     for member in members:
         yield AssertFile(member.path, member.file_id, member.length)
-        yield Rename(member.path, f"{aside}/{PurePosixPath(member.path).name}")
+        yield Rename(member.path, join(aside, base_name(member.path)))
     name = f"part-{merged.group.number:05d}-{job}{PurePosixPath(members[0].path).suffix}"
-    yield Rename(merged.temporary, f"{merged.group.directory.rstrip('/')}/{name}")
+    yield Rename(merged.temporary, join(merged.group.directory, name))

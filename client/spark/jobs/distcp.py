@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from fsspec.core import url_to_fs
 
+from paxosblock.client.paths import base_name, join
 from paxosblock.client.spark.jobs.copying import (
     CopiedPart,
     CopyWork,
@@ -194,7 +195,7 @@ def _place_of(fs: Client, found: _Found, target: str) -> str:
     except NotFoundError:
         return target
     if kind is Kind.DIRECTORY and not found.is_directory:
-        return f"{target.rstrip('/')}/{PurePosixPath(found.root).name}"
+        return join(target, base_name(found.root))
     if kind is Kind.FILE and found.is_directory:
         raise IsDirectoryError(f"'{target}': is a file, and the source is a directory", path=target)
     return target
@@ -205,12 +206,12 @@ def _choose(fs: Client, found: _Found, target: str, existing: Existing) -> tuple
     present = _present(fs, target)
     files: list[_File] = []
     for name, size in sorted(found.files.items()):
-        path = _join(target, name)
+        path = _below(target, name)
         there = present.get(path)
         if there is not None and there.kind is Kind.DIRECTORY:
             raise IsDirectoryError(f"'{path}': is a directory, and in the source a file", path=path)
         if there is None or _is_replaced(there, size, existing):
-            files.append(_File(_join(found.root, name), path, size, there is not None))
+            files.append(_File(_below(found.root, name), path, size, there is not None))
     return files, len(found.files) - len(files)
 
 
@@ -233,13 +234,14 @@ def _present(fs: Client, target: str) -> dict[str, FileStatus]:
 
 def _directories(found: _Found, target: str, files: Sequence[_File]) -> set[str]:
     """Those that must be there before the first file is; empty ones of the source, too."""
-    return {_join(target, name) for name in found.directories} | {
+    return {_below(target, name) for name in found.directories} | {
         str(PurePosixPath(file.target).parent) for file in files
     }
 
 
-def _join(root: str, name: str) -> str:
-    return f"{root.rstrip('/')}/{name}" if name else root
+def _below(root: str, name: str) -> str:
+    """The path of what is called `name` in a listing of `root`; the root itself is called ""."""
+    return join(root, name) if name else root
 
 
 def _finish(fs: Client, work: CopyWork, copied: Sequence[CopiedPart]) -> list[Failure]:

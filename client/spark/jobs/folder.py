@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
 
+from paxosblock.client.paths import join
 from paxosblock.client.spark.attempts import TEMPORARY
 from paxosblock.client.sync import Client
 from paxosblock.errors import DirectoryNotEmptyError
@@ -17,7 +18,7 @@ JOB_TTL_S: Final = 7 * 24 * 3600.0
 
 def unfinished(home: str, job: str) -> str:
     """Where the files of `job` are until they get their places in the directory `home`."""
-    return f"{home.rstrip('/')}/{TEMPORARY}/{job}"
+    return join(home, f"{TEMPORARY}/{job}")
 
 
 @contextlib.contextmanager
