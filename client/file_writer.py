@@ -233,7 +233,7 @@ class AsyncFileWriter:
                         await self._block.seal()
                     await self._close_file()
             except PaxosBlockError as error:
-                _log.warning("%s: abandoned, but not closed: %s", self.status.path, error)
+                _log.warning("'%s': abandoned, but not closed: %s", self.status.path, error)
             finally:
                 self._release()
 
@@ -368,7 +368,7 @@ class AsyncFileWriter:
         if count < self._fewest_replicas:
             self._fewest_replicas = count
             _log.warning(
-                "%s: a block gets only %d of %d replicas: too few DataNodes",
+                "'%s': a block gets only %d of %d replicas: too few DataNodes",
                 self.status.path,
                 count,
                 self.status.replication,
@@ -405,7 +405,7 @@ class AsyncFileWriter:
             self._note_unsynced(block)
         self._block = None
         _log.warning(
-            "%s: %s; sealed with %d chunks, %d go to the next block",
+            "'%s': %s; sealed with %d chunks, %d go to the next block",
             self.status.path,
             failure,
             sealed.view.record.length,

@@ -136,7 +136,7 @@ class StagingArea:
         try:
             await self._client.delete(path)
         except PaxosBlockError as error:
-            _log.warning("%s is left to its time to live: %s", path, error)
+            _log.warning("'%s' is left to its time to live: %s", path, error)
 
     async def close(self) -> None:
         """Remove the directory with all that was not published."""
@@ -144,7 +144,7 @@ class StagingArea:
             try:
                 await self._client.delete(self.directory, recursive=True)
             except PaxosBlockError as error:
-                _log.warning("%s is left to its time to live: %s", self.directory, error)
+                _log.warning("'%s' is left to its time to live: %s", self.directory, error)
 
     async def _present(self, target: str, how: Publish) -> FileStatus | None:
         try:

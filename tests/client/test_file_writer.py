@@ -231,7 +231,7 @@ async def test_fewer_replicas_than_asked_for_are_warned_of_once(
             await out.write(b"abc")
         assert out.fewest_replicas == 2
     warnings = [record.message for record in caplog.records]
-    assert warnings == ["/a: a block gets only 2 of 3 replicas: too few DataNodes"]
+    assert warnings == ["'/a': a block gets only 2 of 3 replicas: too few DataNodes"]
 
 
 async def test_two_of_three_datanodes_are_enough_to_go_on() -> None:
