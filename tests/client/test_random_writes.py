@@ -58,7 +58,8 @@ class Life:
             case "lose":
                 self.cluster.answers_lost.add(self.dice.choice(ANSWERS))
             case "refuse":
-                node.faults.refuse_writes = self.dice.choice(REFUSALS)
+                for other in self.dice.sample(self.cluster.nodes, self.dice.randrange(1, 4)):
+                    other.faults.refuse_writes = self.dice.choice(REFUSALS)
             case "refuse create":
                 node.faults.refuse_create = True
             case "slow":
