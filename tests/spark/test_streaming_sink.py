@@ -346,7 +346,7 @@ def test_an_abort_leaves_nothing_of_the_batch_and_lets_it_be_repeated(table: Pla
 
 def test_a_batch_that_another_driver_gave_up_fails_and_is_repeated_whole(table: Place) -> None:
     """The old driver's abort takes away what the new one's tasks wrote to the same place."""
-    old, new, batch = writer_of(table), writer_of(table), Batch("q-7", 0)
+    old, new, batch = writer_of(table), writer_of(table), Batch("q-9", 0)
     failed = old.write_as(Attempt(0, 1), batch, batches("a"))
     messages = [new.write_as(Attempt(at, 2), batch, batches(row)) for at, row in enumerate("ab")]
     old.abort([failed, None], 0)
@@ -359,7 +359,7 @@ def test_a_batch_that_another_driver_gave_up_fails_and_is_repeated_whole(table: 
 
 
 def test_a_batch_whose_place_was_overwritten_meanwhile_is_repeated_whole(table: Place) -> None:
-    writer, batch = writer_of(table), Batch("q-8", 0)
+    writer, batch = writer_of(table), Batch("q-10", 0)
     messages = [writer.write_as(Attempt(0, 1), batch, batches("a"))]
     table.fs.delete(table.path, recursive=True)  # as a job does that replaces the directory
     messages.append(writer.write_as(Attempt(1, 2), batch, batches("b")))
