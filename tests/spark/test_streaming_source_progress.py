@@ -143,7 +143,21 @@ def test_every_file_is_read_once_it_is_complete_and_never_again(
     there = {(each.status.file_id, each.linked) for each in directory.files.values()}
     assert there <= set(stream.read)
     assert len(stream.read) == len(set(stream.read)) == stream.at.files
-    assert stream.at.pending == ()
+    # The next offset forgets a file that was deleted while it was being written.
+    assert not set(stream.at.pending) & {file_id for file_id, _ in there}
+
+
+def test_a_file_that_was_deleted_while_it_was_written_is_forgotten_with_the_next_batch() -> None:
+    directory, stream = Directory(), Stream(ReadAllAvailable())
+    directory.create("a", is_open=True)
+    directory.create("b", is_open=False)
+    assert stream.batch(directory)
+    assert list(stream.at.pending) == [1]
+    del directory.files["a"]
+    assert not stream.batch(directory)
+    directory.create("c", is_open=False)
+    assert stream.batch(directory)
+    assert not stream.at.pending
 
 
 def test_a_batch_is_the_same_when_it_is_asked_for_again_after_others_came() -> None:
