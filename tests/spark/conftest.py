@@ -78,8 +78,10 @@ def pytest_runtest_makereport(
     call: pytest.CallInfo[None],
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A test that was cut off by its time limit leaves an answer of the JVM unread, which the next
-    test would take for its own: it gets another connection."""
-    if call.excinfo is not None and (gateway := SparkContext._gateway) is not None:
+    test would take for its own: it gets another connection. (With that goes the JVM's thread, and
+    with the thread the active session: after other failures streams need it.)"""
+    cut_off = call.excinfo is not None and "from pytest-timeout" in str(call.excinfo.value)
+    if cut_off and (gateway := SparkContext._gateway) is not None:
         connection = gateway._gateway_client.get_thread_connection()
         if connection is not None:
             connection.close()
