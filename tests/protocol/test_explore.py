@@ -18,6 +18,7 @@ from tests.protocol.explorer import explore
 PROTOCOL = Path(paxosblock.protocol.__file__).with_name("PROTOCOL.md")
 
 
+@pytest.mark.timeout(400)  # ten seconds of computing, on a machine that others may use, too
 @pytest.mark.parametrize("name", CI)
 def test_every_reachable_state_keeps_the_properties(name: str) -> None:
     config, pinned = CI[name]
