@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NewType, Protocol
 
+from paxosblock import folders
 from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.wire import Buffer
 
@@ -96,7 +96,7 @@ class OsDisk:
 
     def make_folder(self, folder: Path) -> None:
         with _translated(f"cannot make {folder}"):
-            _make_folder(folder)
+            folders.make_folder(folder)
 
     def names(self, folder: Path) -> list[str]:
         with _translated(f"cannot list {folder}"):
@@ -166,39 +166,16 @@ class OsDisk:
 
     def sync_folder(self, folder: Path) -> None:
         with _translated(f"cannot sync {folder}"):
-            _sync_folder(folder)
+            folders.sync_folder(folder)
 
     def lock(self, path: Path) -> FileHandle:
         with _translated(f"{path} is locked by another process"):
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(file)
-                raise
-            return FileHandle(file)
+            return FileHandle(folders.lock(path))
 
     def room(self, folder: Path) -> Room:
         with _translated(f"cannot tell the room of {folder}"):
             found = os.statvfs(folder)
             return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
-
-
-def _make_folder(folder: Path) -> None:
-    """Each new folder on the way is durable: a volume that vanished would come back as another."""
-    if not folder.is_dir():
-        if not folder.parent.exists():
-            _make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-        _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def _refused(what: str, error: OSError) -> PaxosBlockError:

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import StorageError
+from paxosblock.folders import make_folder
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE, NodeMetrics
 from paxosblock.namenode.membership import Engine, Peers, alone, one_of
@@ -172,7 +173,7 @@ def _metrics(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetrics:
 
 def _make_folder(path: Path) -> Path:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror}") from error
     return path

@@ -24,6 +24,7 @@ from pathlib import Path
 import msgspec
 
 from paxosblock.errors import ConfigError, StorageError
+from paxosblock.folders import make_folder
 from paxosblock.process import ProcessId
 
 Settings = Mapping[str, Mapping[str, str | int]]
@@ -113,7 +114,7 @@ class ClusterFolder:
         try:
             for member in membership.members:
                 for volume in self.volumes(member):
-                    volume.mkdir(parents=True, exist_ok=True)
+                    make_folder(volume)
             for name in ("logs", "run"):
                 (self.path / name).mkdir(exist_ok=True)
             _write_whole(self.config, _toml(membership.settings).encode())

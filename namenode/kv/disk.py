@@ -6,12 +6,13 @@ translates.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NewType, Protocol
+
+from paxosblock import folders
 
 FileHandle = NewType("FileHandle", int)
 
@@ -60,9 +61,7 @@ class OsDisk:
     """`Disk` on a local file system."""
 
     def make_folder(self, folder: Path) -> None:
-        if not folder.is_dir():
-            folder.mkdir(parents=True, exist_ok=True)
-            self.sync_folder(folder.parent)
+        folders.make_folder(folder)
 
     def names(self, folder: Path) -> list[str]:
         return os.listdir(folder)
@@ -100,20 +99,10 @@ class OsDisk:
         os.unlink(path)
 
     def sync_folder(self, folder: Path) -> None:
-        file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
+        folders.sync_folder(folder)
 
     def lock(self, path: Path) -> FileHandle:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(file)
-            raise
-        return FileHandle(file)
+        return FileHandle(folders.lock(path))
 
 
 def numbered(folder: Path, kind: str, index: int) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -250,20 +249,6 @@ async def test_a_damaged_identity_is_refused(tmp_path: Path) -> None:
     (tmp_path / VERSION).write_bytes(damaged)
     with pytest.raises(CorruptionError, match="is damaged"):
         open_volume(OsDisk(), tmp_path, "node-1", boot="boot-1", sync_threads=1)
-
-
-def test_every_new_folder_above_a_volume_is_durable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced, fsync = [], os.fsync
-
-    def noted(file: int) -> None:
-        synced.append(Path(f"/proc/self/fd/{file}").readlink())
-        fsync(file)
-
-    monkeypatch.setattr(os, "fsync", noted)
-    OsDisk().make_folder(tmp_path / "new" / "newer" / "volume")
-    assert synced == [tmp_path, tmp_path / "new", tmp_path / "new" / "newer"]
 
 
 async def test_the_folder_of_another_node_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,43 @@
+"""Folders that outlive a power cut, and their lock."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from paxosblock.folders import lock, make_folder
+
+
+def test_every_new_folder_on_the_way_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, fsync = [], os.fsync
+
+    def noted(file: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{file}").readlink())
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    make_folder(tmp_path / "new" / "newer" / "volume")
+    assert (tmp_path / "new" / "newer" / "volume").is_dir()
+    assert synced == [tmp_path, tmp_path / "new", tmp_path / "new" / "newer"]
+    make_folder(tmp_path / "new" / "newer")
+    assert len(synced) == 3, "what is there needs nothing"
+
+
+def test_a_file_where_a_folder_is_meant_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        make_folder(tmp_path / "file")
+    with pytest.raises(NotADirectoryError):
+        make_folder(tmp_path / "file" / "below")
+
+
+def test_a_lock_is_held_until_it_is_closed(tmp_path: Path) -> None:
+    held = lock(tmp_path / "lock")
+    with pytest.raises(BlockingIOError):
+        lock(tmp_path / "lock")
+    os.close(held)
+    os.close(lock(tmp_path / "lock"))
