@@ -162,7 +162,11 @@ def fsck(session: Session, path: str, deep: bool, master: str) -> None:
     type=click.Choice(["parquet", "arrow", "csv", "text"]),
     help="What the files hold.  [default: by their names' endings]",
 )
-@click.option("--header", is_flag=True, help="csv files begin with a line of column names.")
+@click.option(
+    "--header/--no-header",
+    default=None,
+    help="Whether csv files begin with a line of column names; needed where all begin alike.",
+)
 @click.option("--keep-for", default="1h", show_default=True, help="Keep the small files so long.")
 @_master
 @click.pass_obj
@@ -174,7 +178,7 @@ def compact(
     target: str,
     recursive: bool,
     file_format: str | None,
-    header: bool,
+    header: bool | None,
     keep_for: str,
     master: str,
 ) -> None:

@@ -108,6 +108,32 @@ def test_a_csv_header_is_written_once(run: Compact, fs: Client, place: str) -> N
     assert rows.to_pydict() == {"id": [1, 2], "name": ["one", "two"]}
 
 
+def test_csv_files_that_begin_alike_are_merged_only_when_it_is_said_whether_with_a_header(
+    run: Compact, fs: Client, place: str
+) -> None:
+    put(fs, f"{place}/1.csv", b"id,name\n1,one\n")
+    put(fs, f"{place}/2.csv", b"id,name\n2,two\n")
+    done = run(place)
+    assert done.error.endswith(
+        "all of its csv files begin with 'id,name': say --header if that names the columns, "
+        "--no-header if it is a row"
+    )
+    assert len(visible(fs, place)) == 2
+    run(place, CompactOptions(header=False))
+    (merged,) = visible(fs, place)
+    assert content(fs, merged) == b"id,name\n1,one\nid,name\n2,two\n"
+
+
+def test_csv_files_without_a_header_need_no_word_about_it(
+    run: Compact, fs: Client, place: str
+) -> None:
+    put(fs, f"{place}/1.csv", b"1,one\n")
+    put(fs, f"{place}/2.csv", b"2,two\n")
+    run(place)
+    (merged,) = visible(fs, place)
+    assert content(fs, merged) == b"1,one\n2,two\n"
+
+
 def test_arrow_streams_stand_one_behind_the_other(run: Compact, fs: Client, place: str) -> None:
     tables = [table(0), table(1000)]
     for number, rows in enumerate(tables):

@@ -55,8 +55,9 @@ class CompactOptions:
     """Also the directories below, each for itself."""
     format: MergeFormat | None = None
     """What all files hold; None: what each name's ending says, and others are left alone."""
-    header: bool = False
-    """csv files begin with a line that names the columns."""
+    header: bool | None = None
+    """Whether csv files begin with a line that names the columns. None: they do not, and files that
+    all begin with the same line are refused."""
     keep_for_s: float = 3600.0
     """How long the small files are kept aside."""
 

@@ -87,7 +87,7 @@ class MergeWork:
 
     namenodes: tuple[str, ...]
     job: str
-    header: bool
+    header: bool | None
 
     def __call__(self, groups: Sequence[Group]) -> Iterator[Merged]:
         """Merge them one after the other; one that fails does not stop the others."""
@@ -112,7 +112,10 @@ class MergeWork:
                         _expect_same_stream(files)
                         crc = _merge_bytes(files, out, lines=False, header=False)
                     case MergeFormat.CSV | MergeFormat.TEXT:
-                        header = self.header and group.format is MergeFormat.CSV
+                        is_csv = group.format is MergeFormat.CSV
+                        if is_csv and self.header is None:
+                            _expect_no_header(files)
+                        header = is_csv and bool(self.header)
                         crc = _merge_bytes(files, out, lines=True, header=header)
         with fs.open(temporary) as merged:
             if group.format is MergeFormat.PARQUET:
@@ -165,6 +168,22 @@ def _expect_same_stream(files: Sequence[FileReader]) -> None:
             )
 
 
+def _expect_no_header(files: Sequence[FileReader]) -> None:
+    """Nobody said whether there is one: written as rows, headers would be lost among them."""
+    first_lines = {_first_line(file) for file in files}
+    if len(first_lines) == 1 and (line := first_lines.pop()):
+        raise InvalidRequestError(
+            f"all of its csv files begin with {line.decode(errors='replace')!r}: say --header if "
+            "that names the columns, --no-header if it is a row"
+        )
+    for file in files:
+        file.seek(0)
+
+
+def _first_line(file: FileReader) -> bytes:
+    return file.readline().rstrip(b"\r\n")
+
+
 def _merge_bytes(files: Sequence[FileReader], out: FileWriter, *, lines: bool, header: bool) -> int:
     """Write the files one behind the other; CRC32C of what was written.
 
@@ -177,13 +196,12 @@ def _merge_bytes(files: Sequence[FileReader], out: FileWriter, *, lines: bool, h
             out.write(b"\n")
             crc = crc32c(b"\n", crc)
         if header and number:
-            line = file.readline().rstrip(b"\r\n")
-            if line != first_line:
+            if _first_line(file) != first_line:
                 raise InvalidRequestError(
                     f"'{file.name}': its header is not that of '{files[0].name}'", path=file.name
                 )
         elif header:
-            first_line = file.readline().rstrip(b"\r\n")
+            first_line = _first_line(file)
             file.seek(0)
         for piece in file.pieces():
             out.write(piece)
