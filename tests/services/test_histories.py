@@ -41,6 +41,7 @@ def test_namenodes_that_answer_from_old_states_are_noticed(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_histories_stay_linearizable_under_faults_at_random(tmp_path: Path) -> None:
     faults = histories.for_seconds(120, seed=2)
     campaign = histories.run(2, faults, tmp_path / "cluster")
