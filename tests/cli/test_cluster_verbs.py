@@ -15,6 +15,7 @@ import pytest
 
 from paxosblock import LocalCluster
 from paxosblock.control import healthy
+from tests.children import killed_at_the_end
 from tests.cli.conftest import Paxosblock
 from tests.waiting import wait_until
 
@@ -117,14 +118,12 @@ def test_a_node_runs_in_the_foreground_until_sigterm(tmp_path: Path) -> None:
     words = ["namenode", "--listen", "127.0.0.1:0", "--path", str(tmp_path)]
     command = [sys.executable, "-m", "paxosblock", *words]
     address = tmp_path / "address"
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            wait_until(address.exists, what="the node to be ready")
-            assert healthy(address.read_text().strip())
-            process.terminate()
-            _, log = process.communicate(timeout=30)
-        finally:
-            process.kill()
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    with killed_at_the_end(process):
+        wait_until(address.exists, what="the node to be ready")
+        assert healthy(address.read_text().strip())
+        process.terminate()
+        _, log = process.communicate(timeout=30)
     assert process.returncode == 0
     assert not address.exists()
     assert f" {socket.gethostname()}:{tmp_path} NameNode serves " in log

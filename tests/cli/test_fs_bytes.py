@@ -17,6 +17,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.cli.fs_bytes import COPYING
+from tests.children import killed_at_the_end
 from tests.cli.conftest import CtrlC, Paxosblock
 from tests.waiting import wait_until
 
@@ -32,14 +33,10 @@ def started(
     where = {"PAXOSBLOCK_NAMENODES": ",".join(cluster.addresses)}
     pipe = subprocess.PIPE
     environment = os.environ | where
-    with subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=stderr, env=environment
-    ) as process:
-        try:
-            yield process
-            process.wait(30)
-        finally:
-            process.kill()
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=stderr, env=environment)
+    with killed_at_the_end(process):
+        yield process
+        process.wait(30)
 
 
 def read(client: Client, path: str) -> bytes:

@@ -15,6 +15,7 @@ import pytest
 from paxosblock.cli import main as command_line
 from paxosblock.cli.group import LazyGroup
 from paxosblock.version import __version__
+from tests.children import killed_at_the_end
 from tests.cli.conftest import CtrlC, Paxosblock
 
 
@@ -193,12 +194,9 @@ def test_a_signal_of_the_keyboard_ends_it_with_130(ctrl_c: CtrlC) -> None:
         address = "{}:{}".format(*server.getsockname())
         command = [sys.executable, "-m", "paxosblock", "fs", "ls", "--namenodes", address, "/"]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        with process, server.accept()[0] as connection:
+        with killed_at_the_end(process), server.accept()[0] as connection:
             connection.recv(1)  # it waits for our answer now
-            try:
-                ctrl_c(process)
-                _, err = process.communicate(timeout=30)
-            finally:
-                process.kill()
+            ctrl_c(process)
+            _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert err.strip() == ""

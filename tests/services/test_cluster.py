@@ -18,6 +18,7 @@ import pytest
 from paxosblock import Client, LocalCluster, control
 from paxosblock.errors import ConfigError, ExistsError, NotFoundError, UnavailableError
 from paxosblock.process import identify
+from tests.children import killed_at_the_end
 from tests.waiting import wait_until
 
 PARENT = """
@@ -227,7 +228,8 @@ def test_pid_files_that_outlived_their_processes_are_not_believed(tmp_path: Path
 
 def test_nodes_die_with_a_killed_parent_even_when_paused() -> None:
     command = [sys.executable, "-c", PARENT]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with killed_at_the_end(process) as parent:
         assert parent.stdout is not None
         namenode, datanode, path = parent.stdout.readline().split()
         nodes = [identify(int(pid)) for pid in (namenode, datanode)]

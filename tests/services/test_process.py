@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 
 from paxosblock.errors import StorageError
 from paxosblock.process import Child, ProcessId, identify, spawn
+from tests.children import killed_at_the_end
 from tests.waiting import wait_until
 
 SLEEPER = (sys.executable, "-c", "import signal; print('up', flush=True); signal.pause()")
@@ -35,13 +36,8 @@ signal.pause()
 """
 
 
-@contextlib.contextmanager
-def running(*command: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+def running(*command: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return killed_at_the_end(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
 
 
 @pytest.fixture
