@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -273,13 +273,13 @@ class MemoryCluster:
         if after.finalized and self.tell_members:
             self.tell_finalized(block)
 
-    def tell_finalized(self, block: BlockId) -> None:
-        """P5: Finalize to every live member, the longest first."""
+    def tell_finalized(self, block: BlockId, nodes: Sequence[MemoryDataNode] | None = None) -> None:
+        """P5: Finalize to `nodes`, or every live member, the longest first."""
         record = self.records[block]
         live = [self.by_storage[at] for at in record.members if at not in self.dead]
         live.sort(key=lambda node: -len(node.frames[block]))
         message = finalize.finalize_message(record, tuple(node.storage for node in live[:1]))
-        for node in live:
+        for node in live if nodes is None else nodes:
             node.handle(message)
 
     def begin_recovery(self, block: BlockId) -> None:

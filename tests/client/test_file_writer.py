@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.receipt import FlushReceipt
 from paxosblock.errors import (
+    CorruptionError,
     DeadlineError,
     FencedError,
     InvalidRequestError,
@@ -20,7 +22,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.protocol.invariants import InvariantError
-from paxosblock.protocol.types import Durability, Reason
+from paxosblock.protocol.types import BlockState, Durability, Generation, Reason
 from paxosblock.units import KIB
 from paxosblock.wire import Flags, FrameKind, Header
 from tests.client.memory_cluster import memory_cluster
@@ -79,6 +81,50 @@ async def test_a_sync_waits_until_earlier_blocks_are_finalized_on_disk() -> None
         assert (await sync).length == 15
         cluster.tell_members = True
         await out.close()
+
+
+async def test_one_member_that_finalized_a_block_is_too_few_for_a_sync() -> None:
+    """That one may be lost, and a read quorum without it sees what the others lost."""
+    async with memory_cluster() as (cluster, fs):
+        cluster.tell_members = False
+        out = await fs.create("/a", durability="memory", chunk_size=10, block_size=10)
+        await out.write(b"x" * 15)
+        await out.hflush()
+        first = cluster.files["/a"].blocks[0]
+        cluster.tell_finalized(first, cluster.nodes[:1])
+        sync = asyncio.create_task(out.hsync())
+        asked = cluster.nodes[0].reads_of_state
+        await wait_until_async(lambda: cluster.nodes[0].reads_of_state > asked + 1)
+        assert not sync.done()
+        cluster.tell_finalized(first, cluster.nodes[:2])
+        assert (await sync).length == 15
+        cluster.tell_members = True
+        await out.close()
+
+
+@pytest.mark.parametrize("decided", [2, 9], ids=["less than acknowledged", "more than sent"])
+async def test_a_decided_length_that_cannot_be_is_corruption(decided: int) -> None:
+    """I5: the cluster lost what it acknowledged, or made up what nobody sent."""
+    async with memory_cluster() as (cluster, fs):
+        out = await fs.create("/a", chunk_size=10)
+        await out.write(b"x" * 30)
+        await out.hflush()
+        (block,) = cluster.files["/a"].blocks
+        cluster.tell_members = False
+        record = cluster.records[block]
+        cluster.records[block] = replace(
+            record,
+            generation=Generation(record.generation + 2),
+            finalized_generation=Generation(record.generation + 2),
+            state=BlockState.FINALIZED,
+            length=decided,
+            size_bytes=10 * decided,
+        )
+        cluster.nodes[0].cut()
+        await out.write(b"y")
+        with pytest.raises(CorruptionError, match=f"finalized with {decided} chunks, but 3 are"):
+            await out.hflush()
+        await out.abort()
 
 
 async def test_a_sync_waits_for_a_block_whose_close_was_recorded_without_an_answer() -> None:
