@@ -32,6 +32,9 @@ SALT_BYTES = 8
 HEADER_BYTES = _HEADER.size + _U32.size
 BATCH_HEADER_BYTES = _BATCH.size + _U32.size
 
+ALONE_BYTES = BATCH_HEADER_BYTES + _U32.size
+"""What an entry takes beside its payload when it has a batch of its own."""
+
 
 def encode_header(first_index: int, salt: bytes) -> bytes:
     """Return the beginning of a segment whose first entry will be `first_index`."""

@@ -70,8 +70,9 @@ def write_snapshot(disk: Disk, folder: Path, snapshot: Snapshot, pace: Pace) -> 
     return store(disk, path, pace.of(encode_snapshot(snapshot)))
 
 
-def load_snapshot(disk: Disk, folder: Path) -> Snapshot:
-    """Return the newest snapshot in the folder, an empty one when there is none.
+def load_snapshot(disk: Disk, folder: Path) -> tuple[Snapshot, int]:
+    """Return the newest snapshot in the folder and its file's size in bytes; an empty one and 0
+    when there is none.
 
     Raises:
         CorruptionError: it does not match its checksums. An older one is no substitute: the
@@ -79,12 +80,13 @@ def load_snapshot(disk: Disk, folder: Path) -> Snapshot:
     """
     found = numbers(disk.names(folder), _KIND)
     if not found:
-        return NOTHING
+        return NOTHING, 0
     path = numbered(folder, _KIND, found[-1])
-    snapshot = decode_snapshot(str(path), disk.read(path))
+    data = disk.read(path)
+    snapshot = decode_snapshot(str(path), data)
     if snapshot.revision != found[-1]:
         raise CorruptionError(f"{path}: is the snapshot of entry {snapshot.revision}")
-    return snapshot
+    return snapshot, len(data)
 
 
 def let_go(snapshot: Snapshot) -> None:

@@ -16,6 +16,7 @@ from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.namenode.kv.codec import decode_transaction
 from paxosblock.namenode.kv.disk import Disk, FileHandle, remove_drafts
 from paxosblock.namenode.kv.journal import Journal, replay
+from paxosblock.namenode.kv.segment import ALONE_BYTES
 from paxosblock.namenode.kv.snapshot import Pace, load_snapshot, remove_older, write_snapshot
 from paxosblock.namenode.kv.state import Snapshot, StateMachine
 from paxosblock.units import MIB
@@ -25,8 +26,9 @@ from paxosblock.units import MIB
 class Limits:
     """How long files may grow, in bytes.
 
-    A snapshot is due when the journal has grown by `snapshot_bytes`, or by the size of the last
-    snapshot if that is more: so snapshots never cost more writing than the journal does.
+    A snapshot is due when the journal has grown by `snapshot_bytes` since the last one, or by its
+    size if that is more: so snapshots never cost more writing than the journal does. What a start
+    finds in the journal counts, so that processes that live shortly do not let it grow for ever.
     """
 
     segment_bytes: int = 16 * MIB
@@ -45,11 +47,10 @@ class Storage:
         self._folder = folder
         self._limits = limits
         self._lock = lock
-        snapshot = load_snapshot(disk, folder)
+        snapshot, self._snapshot_bytes = load_snapshot(disk, folder)
+        self._journal_bytes = 0  # what earlier processes wrote counts, too
         self.machine = self._replayed(snapshot)
         self._journal = Journal(disk, folder, self.machine.revision + 1, limits.segment_bytes)
-        self._journal_bytes = 0
-        self._snapshot_bytes = 0
         # What a crash may have left between a snapshot and the removal of what it replaces.
         remove_drafts(disk, folder)
         self.forget(snapshot.revision)
@@ -95,6 +96,7 @@ class Storage:
                 machine.apply(index, decode_transaction(payload))
             except CorruptionError as error:
                 raise CorruptionError(f"{self._folder}: entry {index}: {error}") from error
+            self._journal_bytes += ALONE_BYTES + len(payload)
         return machine
 
 

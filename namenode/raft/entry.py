@@ -18,6 +18,9 @@ from paxosblock.errors import CorruptionError
 _RECORD = struct.Struct(">BQQ")
 _BASE = 255
 
+RECORD_BYTES = _RECORD.size
+"""What a record takes beside the payload."""
+
 
 class EntryKind(enum.IntEnum):
     """What the payload of an entry is."""

@@ -18,7 +18,14 @@ from pathlib import Path
 from paxosblock.errors import CorruptionError
 from paxosblock.namenode.kv.disk import Disk, numbers
 from paxosblock.namenode.kv.journal import Journal, replay
-from paxosblock.namenode.raft.entry import Entry, Record, decode_record, encode_base, encode_entry
+from paxosblock.namenode.raft.entry import (
+    RECORD_BYTES,
+    Entry,
+    Record,
+    decode_record,
+    encode_base,
+    encode_entry,
+)
 from paxosblock.units import MIB
 
 _KIND = "journal"
@@ -39,6 +46,11 @@ class Tail:
     @property
     def last_index(self) -> int:
         return self.base_index + len(self.entries)
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes the entries' records take."""
+        return sum(RECORD_BYTES + len(entry.payload) for entry in self.entries)
 
     def term_at(self, index: int) -> int | None:
         """Return the term of the entry, None when it is not known here."""
@@ -95,7 +107,7 @@ class RaftLog:
         self._durable_position = journal.next_index - 1
         self._durable_index = tail.last_index
         self._removal: _Removal | None = None
-        self.bytes_written = 0
+        self._bytes_written = tail.size_bytes
 
     def __repr__(self) -> str:
         return f"RaftLog({self.base_index}..{self._durable_index}..{self.last_log_index})"
@@ -113,6 +125,12 @@ class RaftLog:
     def durable_index(self) -> int:
         """Every entry up to this one is on stable storage as it is in memory."""
         return self._durable_index
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of the records since the snapshot that the start found; those that it found in the
+        journal count, whichever process wrote them."""
+        return self._bytes_written
 
     def term_at(self, index: int) -> int | None:
         """Return the term of the entry; None when it is compacted or not there yet."""
@@ -224,7 +242,7 @@ class RaftLog:
             if size >= FLUSH_BYTES:
                 break
         batch, self._queue = self._queue[:count], self._queue[count:]
-        self.bytes_written += size
+        self._bytes_written += size
         if not self._queue:
             self._arrived.clear()
         return batch

@@ -154,7 +154,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         self.log = MemberLog(opened.tail, opened.journal, executor, opened.machine.revision)
         self.snapshot_index = opened.snapshot_index
         self._opened, self._transport, self._executor = opened, transport, executor
-        self._snapshot_bytes = self._snapshot_mark = 0
+        self._snapshot_bytes, self._snapshot_mark = opened.snapshot_bytes, 0
         self._working: asyncio.Task[None] | None = None
         self._snapshotting: asyncio.Task[None] | None = None
         self._pace = Pace(options.snapshot_pause_s)

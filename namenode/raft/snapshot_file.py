@@ -79,17 +79,19 @@ def read(disk: Disk, folder: Path, index: int) -> bytes:
     return disk.read(numbered(folder, _KIND, index))
 
 
-def load(disk: Disk, folder: Path) -> MachineSnapshot:
-    """Return the newest snapshot, an empty one when there is none.
+def load(disk: Disk, folder: Path) -> tuple[MachineSnapshot, int]:
+    """Return the newest snapshot and its file's size in bytes; an empty one and 0 when there is
+    none.
 
     Raises:
         CorruptionError: it is damaged; an older one would lack its log.
     """
     found = numbers(disk.names(folder), _KIND)
     if not found:
-        return EMPTY
+        return EMPTY, 0
     path = numbered(folder, _KIND, found[-1])
-    snapshot = decode(str(path), disk.read(path))
+    data = disk.read(path)
+    snapshot = decode(str(path), data)
     if snapshot.index != found[-1]:
         raise CorruptionError(f"{path}: is the snapshot of entry {snapshot.index}")
-    return snapshot
+    return snapshot, len(data)

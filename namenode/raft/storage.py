@@ -30,8 +30,8 @@ class Limits:
     """How long files may grow, in bytes; `trailing_entries` stay in memory after a snapshot, so
     that a member that is a little behind needs none.
 
-    A snapshot is due when the log has grown by `snapshot_bytes`, or by the size of the last
-    snapshot if that is more.
+    A snapshot is due when the log has grown by `snapshot_bytes` since the last one, in this process
+    and those before it, or by the size of that snapshot if that is more.
     """
 
     segment_bytes: int = 16 * MIB
@@ -41,7 +41,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An open folder and what it held. The methods block."""
+    """An open folder and what it held. The methods block. `snapshot_bytes` is the size of the
+    newest snapshot, 0 without one."""
 
     disk: Disk
     folder: Path
@@ -50,6 +51,7 @@ class Opened:
     machine: ReplicatedMachine
     tail: Tail
     journal: Journal
+    snapshot_bytes: int
 
     @property
     def snapshot_index(self) -> int:
@@ -104,14 +106,14 @@ def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int) -> Ope
     remove_drafts(disk, folder)
     votes = VoteFile(disk, folder)
     _check_journal(disk, folder, votes)
-    snapshot = snapshot_file.load(disk, folder)
+    snapshot, snapshot_bytes = snapshot_file.load(disk, folder)
     tail, journal = load_tail(disk, folder, snapshot.index, snapshot.term, segment_bytes)
     _check_terms(folder, votes, tail)
     # What a crash may have left between a snapshot and the removal of what it covers.
     remove_older(disk, folder, snapshot.index)
     journal.remove_through((tail.positions[0] if tail.positions else journal.next_index) - 1)
     machine = ReplicatedMachine(snapshot)
-    return Opened(disk, folder, lock, votes, machine, tail, journal)
+    return Opened(disk, folder, lock, votes, machine, tail, journal, snapshot_bytes)
 
 
 def _check_journal(disk: Disk, folder: Path, votes: VoteFile) -> None:

@@ -110,6 +110,20 @@ async def test_killing_the_process_again_and_again_loses_nothing_acknowledged(
     assert list(tmp_path.glob("snapshot-*"))
 
 
+async def test_processes_that_are_killed_early_do_not_let_the_journal_grow_for_ever(
+    tmp_path: Path,
+) -> None:
+    """None of them writes the 60,000 bytes after which a snapshot is due."""
+    for _ in range(8):
+        with committer(tmp_path) as process:
+            assert process.stdout is not None
+            for _ in range(350):
+                assert process.stdout.readline()
+        journal = [file.stat().st_size for file in tmp_path.glob("journal-*")]
+        assert sum(journal) < 150_000
+    assert list(tmp_path.glob("snapshot-*[0-9]"))
+
+
 async def test_a_full_disk_stops_the_store_with_one_line_and_loses_nothing(tmp_path: Path) -> None:
     with committer(tmp_path, file_bytes_max=10_000) as process:
         output, errors = process.communicate(timeout=60)

@@ -242,6 +242,31 @@ async def test_a_snapshot_is_due_only_when_the_journal_has_grown_again(tmp_path:
     assert 3 <= len(snapshots) <= 200 * batch_bytes // SMALL.snapshot_bytes
 
 
+async def test_processes_that_live_shortly_do_not_let_the_journal_grow_for_ever(
+    tmp_path: Path,
+) -> None:
+    """None of them writes as much as a snapshot waits for."""
+    for number in range(40):
+        async with opened(tmp_path, limits=SMALL) as store:
+            for _ in range(5):
+                await store.commit(put(b"k", b"%0100d" % number))
+        written = sum(file.stat().st_size for file in tmp_path.glob("journal-*"))
+        assert written < 3 * SMALL.snapshot_bytes
+    assert list(tmp_path.glob("snapshot-*"))
+
+
+async def test_a_restart_does_not_forget_that_the_snapshot_is_large(tmp_path: Path) -> None:
+    """The next one is due when the journal has grown by as much."""
+    async with opened(tmp_path, limits=SMALL) as store:
+        for number in range(40):
+            await store.commit(put(b"%d" % number, bytes(1000)))
+    before = max(tmp_path.glob("snapshot-*"))
+    assert before.stat().st_size > 10 * SMALL.snapshot_bytes
+    async with opened(tmp_path, limits=SMALL) as store:
+        await store.commit(put(b"0", bytes(1000)))
+    assert list(tmp_path.glob("snapshot-*")) == [before]
+
+
 async def test_commits_go_on_while_a_snapshot_is_written(tmp_path: Path) -> None:
     written = threading.Event()
 

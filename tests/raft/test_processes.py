@@ -248,6 +248,25 @@ def test_the_history_is_linearizable_and_all_members_come_to_the_same_state(
         assert members.close() == [0, 0, 0]
 
 
+def journal_bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.glob("journal-*"))
+
+
+def test_members_that_restart_often_do_not_let_the_journal_grow_for_ever(tmp_path: Path) -> None:
+    """None of their lives writes the 20,000 bytes after which a snapshot is due."""
+    with cluster(tmp_path) as members:
+        for life in range(6):
+            for number in range(5):
+                path = f"/write/k?client=one&sequence={life * 5 + number + 1}"
+                assert members.ask("POST", path, bytes(b"x" * 2000)) == {}
+            wait_until(members.are_level, what="all members to have applied the same")
+            next(restart_everybody(members))
+        members.leader()
+        folders = [tmp_path / f"member-{member}" for member in range(3)]
+        wait_until(lambda: all(list(each.glob("snapshot-*[0-9]")) for each in folders), 30)
+        wait_until(lambda: all(journal_bytes(each) < 40_000 for each in folders), 30)
+
+
 def test_the_procedure_for_a_lost_folder_brings_everything_back(tmp_path: Path) -> None:
     """RAFT.md: stop all, the leader last; copy its folder to every member; start."""
     with cluster(tmp_path) as members:

@@ -347,7 +347,7 @@ def test_a_request_is_applied_once_also_after_a_snapshot(tmp_path: Path) -> None
     assert machine.apply_entry(1, once(1, b"first")) == Committed(1)
     assert machine.apply_entry(2, once(1, b"first")) == Committed(1)
     snapshot_file.write(OsDisk(), tmp_path, machine.snapshot_after(1), Pace(0))
-    machine = ReplicatedMachine(snapshot_file.load(OsDisk(), tmp_path))
+    machine = ReplicatedMachine(snapshot_file.load(OsDisk(), tmp_path)[0])
     assert machine.apply_entry(3, once(1, b"first")) == Committed(1)
     assert machine.get(b"k") == Versioned(b"first", 1)
     assert machine.apply_entry(4, once(2, b"second")) == Committed(4)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -224,6 +226,46 @@ async def test_writes_and_reads_go_on_while_a_snapshot_is_written(tmp_path: Path
     await wait_until_async(lambda: store.status().snapshot_index > 0)
     await store.close()
     assert len(list(tmp_path.glob("snapshot-*"))) >= 1
+
+
+@asynccontextmanager
+async def alone(folder: Path, limits: Limits) -> AsyncIterator[ReplicatedStore]:
+    """A member that is a cluster by itself, and leads."""
+    transport = HttpTransport("a:1", ["a:1"], bytes(16))
+    store = ReplicatedStore(folder, "a:1", ["a:1"], transport, options=Options(limits=limits))
+    await store.start()
+    await store.wait_leadership()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def test_processes_that_live_shortly_do_not_let_the_journal_grow_for_ever(
+    tmp_path: Path,
+) -> None:
+    """None of them writes as much as a snapshot waits for."""
+    limits = Limits(segment_bytes=400, snapshot_bytes=1000)
+    for number in range(40):
+        async with alone(tmp_path, limits) as store:
+            for _ in range(5):
+                await store.commit(put(b"k", b"%0100d" % number))
+        written = sum(file.stat().st_size for file in tmp_path.glob("journal-*"))
+        assert written < 4 * limits.snapshot_bytes
+    assert list(tmp_path.glob("snapshot-*"))
+
+
+async def test_a_restart_does_not_forget_that_the_snapshot_is_large(tmp_path: Path) -> None:
+    """The next one is due when the log has grown by as much."""
+    limits = Limits(segment_bytes=400, snapshot_bytes=1000)
+    async with alone(tmp_path, limits) as store:
+        for number in range(40):
+            await store.commit(put(b"%d" % number, bytes(1000)))
+    before = max(tmp_path.glob("snapshot-*"))
+    assert before.stat().st_size > 10 * limits.snapshot_bytes
+    async with alone(tmp_path, limits) as store:
+        await store.commit(put(b"0", bytes(1000)))
+    assert list(tmp_path.glob("snapshot-*")) == [before]
 
 
 async def test_closing_does_not_wait_for_the_pauses_of_a_snapshot(tmp_path: Path) -> None:
