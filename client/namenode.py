@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from asyncio import FIRST_COMPLETED
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
@@ -17,6 +18,7 @@ from paxosblock.errors import (
     Outcome,
     OutcomeUnknownError,
     PaxosBlockError,
+    StorageError,
     UnavailableError,
 )
 from paxosblock.methods import Method, Once
@@ -33,8 +35,19 @@ A = TypeVar("A")
 LONGEST_PAUSE_S: Final = 0.2
 """An election takes about half a second; the first call after it should not sleep through it."""
 
-HANGS_AFTER_S: Final = 1.0
-"""Silence after which the NameNodes are asked who leads. An answer may well take longer."""
+SILENT_AFTER_S: Final = 0.25
+"""Silence after which the NameNodes are asked who leads; an answer may well take longer. One that
+does not say how it is for so long again is given up as soon as another one leads.
+"""
+
+LOOKS_EVERY_S: Final = 0.15
+"""Pause before the others are asked again while none of them leads."""
+
+ALIVE_FOR_S: Final = 1.0
+"""For so long a NameNode that said how it is may take its time, as may the others to say so."""
+
+LEAST_S: Final = 0.5
+"""What every try gets: with less its failure would tell nothing but that the time was up."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +57,7 @@ _TRY_AGAIN = (
     NotReadyError,
     OutcomeUnknownError,
     DeadlineError,
+    StorageError,
 )
 """Errors that say nothing about the request itself."""
 
@@ -107,10 +121,11 @@ class NameNodes:
                 return await self._ask_each(method, request, backoff)
             except _TRY_AGAIN as error:
                 gravest = _graver(gravest, error)
-                if not patience_s or backoff.exhausted:
-                    raise gravest from gravest.__cause__
-                _log.debug("%s: %s; trying again", method.name, error)
-            await backoff.pause()
+            if patience_s:
+                _log.debug("%s: %s; trying again", method.name, gravest)
+                await backoff.pause()
+            if not patience_s or backoff.left_s < LEAST_S:
+                raise gravest from gravest.__cause__
 
     async def call_once(self, method: Method[Q, A], make: Callable[[Once], Q]) -> A:
         """Ask for a change until a NameNode answers; it is made once however often that takes.
@@ -144,7 +159,7 @@ class NameNodes:
         while waiting:
             self._current = waiting[0]
             asked.append(self._current)
-            timeout_s = max(0.05, min(self._timeout_s, backoff.left_s))
+            timeout_s = min(self._timeout_s, max(LEAST_S, backoff.left_s))
             try:
                 return await self._ask(self._current, method, request, timeout_s)
             except _TRY_AGAIN as error:
@@ -162,32 +177,49 @@ class NameNodes:
             self._rpc.call(address, method.name, request, method.answer, timeout_s)
         )
         try:
-            while not (await asyncio.wait((call,), timeout=HANGS_AFTER_S))[0]:
-                leader = await self._leader_instead_of(address)
-                if leader and not call.done():
+            await asyncio.wait((call,), timeout=SILENT_AFTER_S)
+            while not call.done():
+                if leader := await self._leader_instead_of(address, call):
                     hangs = f"{method.name} of {address}: it hangs, and {leader} leads now"
                     raise DeadlineError(hangs, address=address, leader=leader)
+                await asyncio.wait((call,), timeout=ALIVE_FOR_S)
             return call.result()
         finally:
             call.cancel()
 
-    async def _leader_instead_of(self, address: str) -> str:
-        """Who serves while the NameNode at `address` does not even say how it is; "" if nobody."""
-        asked = (address, *(each for each in self._addresses if each != address))
-        question = NAMENODE_STATUS.name, NameNodeStatusRequest(), NAMENODE_STATUS.answer
-        silent, *seen = await asyncio.gather(
-            *(self._rpc.call(each, *question, HANGS_AFTER_S) for each in asked),
-            return_exceptions=True,
-        )
-        if not isinstance(silent, BaseException):
+    async def _leader_instead_of(self, address: str, call: asyncio.Future[A]) -> str:
+        """Who serves while the NameNode at `address` does not even say how it is.
+
+        "" once it does, or once its `call` is over, if nobody did until then.
+        """
+        others = [each for each in self._addresses if each != address]
+        sign = asyncio.ensure_future(self._status(address, self._timeout_s))
+        try:
+            await asyncio.wait((call, sign), timeout=SILENT_AFTER_S, return_when=FIRST_COMPLETED)
+            patience_s = SILENT_AFTER_S
+            while not call.done() and not (sign.done() and sign.result()):
+                if (leader := await self._serving(others, patience_s)) and not call.done():
+                    return leader
+                await asyncio.wait((call,), timeout=LOOKS_EVERY_S)
+                patience_s = min(2 * patience_s, ALIVE_FOR_S)
             return ""
-        found = zip(asked[1:], seen, strict=True)
-        serving = [
-            (status.term, each)
-            for each, status in found
-            if isinstance(status, NameNodeStatus) and status.serves
-        ]
-        return max(serving, default=(0, ""))[1]
+        finally:
+            sign.cancel()
+
+    async def _serving(self, addresses: Sequence[str], timeout_s: float) -> str:
+        """Ask these in parallel; return the one that leads, of several the latest, or ""."""
+        seen = await asyncio.gather(*(self._status(each, timeout_s) for each in addresses))
+        found = zip(seen, addresses, strict=True)
+        leading = [(status.term, each) for status, each in found if status and status.serves]
+        return max(leading, default=(0, ""))[1]
+
+    async def _status(self, address: str, timeout_s: float) -> NameNodeStatus | None:
+        """What a NameNode says of itself; None of one that does not answer."""
+        question = NAMENODE_STATUS.name, NameNodeStatusRequest(), NAMENODE_STATUS.answer
+        try:
+            return await self._rpc.call(address, *question, timeout_s)
+        except PaxosBlockError:
+            return None
 
     def _after(self, error: PaxosBlockError) -> tuple[str, ...]:
         """Whom to ask after this answer: the leader it names, then those next in line."""
@@ -198,7 +230,26 @@ class NameNodes:
 
 
 def _graver(before: PaxosBlockError | None, now: PaxosBlockError) -> PaxosBlockError:
-    """What to report of tries that failed: a later refusal does not undo what one may have done."""
-    if before is None or now.outcome is Outcome.UNKNOWN:
+    """What to report of tries that failed: what tells most about the cause.
+
+    A later refusal does not undo what an earlier try may have done, but it may tell why there is
+    no answer; a later silence tells nothing new.
+    """
+    if before is None:
         return now
-    return before if before.outcome is Outcome.UNKNOWN else now
+    if before.outcome is now.outcome:
+        news = _tells(now) - _tells(before)
+        return now if news > 0 or (news == 0 and not isinstance(now, DeadlineError)) else before
+    unknown, refused = (before, now) if before.outcome is Outcome.UNKNOWN else (now, before)
+    if not isinstance(refused, StorageError) or isinstance(unknown.__cause__, StorageError):
+        return unknown
+    explained = type(unknown)(f"{unknown}; {refused}", **unknown.details)
+    explained.__cause__ = refused
+    return explained
+
+
+def _tells(error: PaxosBlockError) -> int:
+    """How much an error says about why it came to this."""
+    if isinstance(error, StorageError) or isinstance(error.__cause__, StorageError):
+        return 2
+    return 0 if isinstance(error, DeadlineError) else 1

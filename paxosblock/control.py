@@ -18,7 +18,9 @@ from paxosblock.errors import (
     DeadlineError,
     NotLeaderError,
     OutcomeUnknownError,
+    PaxosBlockError,
     ProtocolError,
+    StorageError,
     UnavailableError,
 )
 from paxosblock.methods import Method, encode
@@ -26,7 +28,9 @@ from paxosblock.methods import Method, encode
 Q = TypeVar("Q")
 A = TypeVar("A")
 
-_PROBE_S: Final = 2.0
+PROBE_FIRST_S: Final = 0.25
+PROBE_LONGEST_S: Final = 2.0
+"""How long one of several NameNodes may take to say that it is alive: at first, and in the end."""
 _ELECTION_POLL_S: Final = 0.05
 
 
@@ -59,51 +63,81 @@ def call_any(
 ) -> A:
     """Ask the NameNode that leads, whichever of `addresses` knows it.
 
-    Only one that cannot be reached or does not lead makes us ask another: any other failure may
-    have done something. While some answer and none leads we wait, `election_s` at most.
+    Only one that does not answer, does not lead or cannot store makes us ask another: any other
+    failure may have done something. Nothing is asked of one that hangs: the others come first, and
+    when none of them serves it gets more time to say that it is alive. We wait for a leader
+    `election_s` at most, and not at all where nobody is there.
 
     Raises:
         NotLeaderError: they did not agree on a leader in time; nothing was done.
         PaxosBlockError: as `call`.
     """
     deadline_s = time.monotonic() + election_s
+    search = _Search(addresses)
     while True:
         try:
-            return _ask_leader(addresses, method, request, timeout_s)
-        except NotLeaderError:
-            if time.monotonic() >= deadline_s:
+            return search.ask_each(method, request, timeout_s)
+        except (UnavailableError, NotLeaderError, StorageError) as error:
+            if time.monotonic() >= deadline_s or not search.may_succeed_after(error):
                 raise
         time.sleep(_ELECTION_POLL_S)
 
 
-def _ask_leader(addresses: Sequence[str], method: Method[Q, A], request: Q, timeout_s: float) -> A:
-    """Ask one after the other, the one that is named as leader next."""
-    refused: UnavailableError | NotLeaderError = UnavailableError("no NameNode is given")
-    waiting, asked = list(addresses), set[str]()
-    while waiting:
-        address = waiting.pop(0)
-        if address in asked:
-            continue
-        asked.add(address)
+class _Search:
+    """The search of one call for the NameNode that leads."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._addresses = addresses
+        self._silent: dict[str, float] = {}
+        """Those that did not say that they are alive, and how long they get the next time."""
+
+    def ask_each(self, method: Method[Q, A], request: Q, timeout_s: float) -> A:
+        """Ask one after the other, the one that is named as leader next, those that hang last."""
+        refusals: list[PaxosBlockError] = [UnavailableError("no NameNode is given")]
+        waiting, asked = sorted(self._addresses, key=self._silent.__contains__), set[str]()
+        while waiting:
+            address = waiting.pop(0)
+            if address in asked:
+                continue
+            asked.add(address)
+            try:
+                if len(self._addresses) > 1:
+                    self._check_alive(address)
+                return call(address, method, request, timeout_s)
+            except NotLeaderError as error:
+                refusals.append(error)
+                leader = str(error.details.get("leader", ""))
+                if leader:
+                    waiting.insert(len(waiting) if leader in self._silent else 0, leader)
+            except (UnavailableError, StorageError) as error:
+                refusals.append(error)
+        raise max(reversed(refusals), key=_tells)
+
+    def may_succeed_after(self, error: PaxosBlockError) -> bool:
+        """True if another one may lead soon, or one that was silent may only have been busy."""
+        if isinstance(error, UnavailableError):
+            return any(patience_s <= PROBE_LONGEST_S for patience_s in self._silent.values())
+        return isinstance(error, NotLeaderError) or len(self._addresses) > 1
+
+    def _check_alive(self, address: str) -> None:
+        """Raise UnavailableError if it hangs: its call would take the whole time-out, and its
+        outcome would be unknown.
+        """
+        patience_s = self._silent.pop(address, PROBE_FIRST_S)
         try:
-            if len(addresses) > 1:
-                _check_answers(address)
-            return call(address, method, request, timeout_s)
-        except NotLeaderError as error:
-            refused = error
-            waiting[:0] = [leader] if (leader := str(error.details.get("leader", ""))) else []
-        except UnavailableError as error:
-            if not isinstance(refused, NotLeaderError):
-                refused = error
-    raise refused
+            _exchange(address, "GET", "/healthz", None, min(patience_s, PROBE_LONGEST_S))
+        except (DeadlineError, OutcomeUnknownError, UnavailableError) as error:
+            if isinstance(error, UnavailableError) and not isinstance(
+                error.__cause__, TimeoutError
+            ):
+                raise  # nobody is there
+            self._silent[address] = 2 * patience_s
+            raise UnavailableError(str(error), address=address) from error
 
 
-def _check_answers(address: str) -> None:
-    """Do not begin with one that hangs: it keeps us for the whole time-out, the outcome unknown."""
-    try:
-        _exchange(address, "GET", "/healthz", None, _PROBE_S)
-    except (DeadlineError, OutcomeUnknownError) as error:
-        raise UnavailableError(str(error), address=address) from error
+def _tells(error: PaxosBlockError) -> int:
+    """How much a refusal says about why nobody serves: what is broken, who leads, who is gone."""
+    return (UnavailableError, NotLeaderError, StorageError).index(type(error))
 
 
 def healthy(address: str, timeout_s: float = 5.0) -> bool:

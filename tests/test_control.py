@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import msgspec
 import pytest
 
-from paxosblock.control import call, call_any, healthy, split_address
+from paxosblock.control import (
+    PROBE_FIRST_S,
+    PROBE_LONGEST_S,
+    call,
+    call_any,
+    healthy,
+    split_address,
+)
 from paxosblock.errors import (
     DeadlineError,
     NotFoundError,
     NotLeaderError,
     OutcomeUnknownError,
     ProtocolError,
+    StorageError,
     UnavailableError,
 )
 from paxosblock.namenode_api import DELETE, DeletePath, Deletion
@@ -27,17 +38,38 @@ REQUEST = DeletePath("/a")
 
 
 @contextmanager
-def answering(status: int, body: bytes, *, hangs_up: bool = False) -> Iterator[str]:
-    """An HTTP server that answers each POST with this, or hangs up instead; each GET with 200."""
+def answering(
+    status: int,
+    body: bytes,
+    *,
+    hangs_up: bool = False,
+    first: int = 0,
+    then: tuple[int, bytes] | None = None,
+    busy: bool = False,
+) -> Iterator[str]:
+    """An HTTP server that answers each POST with this, or hangs up instead; each GET with 200.
+
+    After the `first` answers it gives another one, `then`. One that is `busy` answers the first
+    GET only when it is asked again.
+    """
+    posts, gets = itertools.count(1), itertools.count(1)
+    asked_again = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            if not hangs_up:
+            if then is not None and next(posts) > first:
+                self.respond(*then)
+            elif not hangs_up:
                 self.respond(status, body)
 
         def do_GET(self) -> None:
-            self.respond(200, b"")
+            if next(gets) > 1:
+                asked_again.set()
+            elif busy:
+                asked_again.wait(60)
+            with contextlib.suppress(OSError):  # it may have been given up
+                self.respond(200, b"")
 
         def respond(self, code: int, content: bytes) -> None:
             self.send_response(code)
@@ -48,7 +80,7 @@ def answering(status: int, body: bytes, *, hangs_up: bool = False) -> Iterator[s
         def log_message(self, *_: object) -> None:
             """Nobody reads this."""
 
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -157,16 +189,70 @@ def test_no_other_address_is_asked_when_something_may_have_been_done() -> None:
         call_any([first, second], DELETE, REQUEST)
 
 
-def test_one_that_hangs_is_passed_over_before_anything_is_asked_of_it(
+@contextmanager
+def hanging() -> Iterator[str]:
+    """Takes connections, as the system does for a process that is stopped, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+DELETED = msgspec.msgpack.encode(Deletion(existed=True))
+
+
+def test_one_that_hangs_is_passed_over_before_anything_is_asked_of_it() -> None:
+    with hanging() as hung, answering(200, DELETED) as other:
+        begun = time.monotonic()
+        assert call_any([hung, other], DELETE, REQUEST).existed
+        assert time.monotonic() - begun < PROBE_LONGEST_S
+
+
+def test_while_the_leader_hangs_the_others_are_asked_again_until_one_of_them_leads() -> None:
+    with hanging() as hung:
+        refusal = NotLeaderError("it does not lead", leader=hung)
+        refused = refusal.http_status, encode_error(refusal)
+        with answering(*refused, first=2, then=(200, DELETED)) as other:
+            assert call_any([hung, other], DELETE, REQUEST).existed
+
+
+def test_a_leader_that_is_only_busy_gets_more_time_to_say_that_it_is_alive() -> None:
+    with answering(200, DELETED, busy=True) as busy:
+        refusal = NotLeaderError("it does not lead", leader=busy)
+        with answering(refusal.http_status, encode_error(refusal)) as follower:
+            assert call_any([busy, follower], DELETE, REQUEST).existed
+
+
+def test_when_all_hang_it_is_said_how_long_they_were_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("paxosblock.control._PROBE_S", 1.0)
+    monkeypatch.setattr("paxosblock.control.PROBE_LONGEST_S", 2 * PROBE_FIRST_S)
     with (
-        socket.create_server(("127.0.0.1", 0)) as hung,
-        answering(200, msgspec.msgpack.encode(Deletion(existed=True))) as other,
+        hanging() as one,
+        hanging() as two,
+        pytest.raises(UnavailableError, match=r"did not answer in 0\.5 s"),
     ):
-        addresses = [f"127.0.0.1:{hung.getsockname()[1]}", other]
-        assert call_any(addresses, DELETE, REQUEST).existed
+        call_any([one, two], DELETE, REQUEST)
+
+
+FULL = StorageError("the disk of NameNode nn1 is full")
+
+
+def test_one_that_cannot_store_makes_us_ask_the_next() -> None:
+    with (
+        answering(FULL.http_status, encode_error(FULL)) as full,
+        answering(200, DELETED) as other,
+    ):
+        assert call_any([full, other], DELETE, REQUEST).existed
+
+
+def test_that_a_disk_is_full_is_told_rather_than_that_another_one_does_not_lead() -> None:
+    refusal = NotLeaderError("nobody is known to lead", leader="")
+    with (
+        answering(FULL.http_status, encode_error(FULL)) as full,
+        answering(refusal.http_status, encode_error(refusal)) as follower,
+    ):
+        for addresses in ([full, follower], [follower, full], [full]):
+            with pytest.raises(StorageError, match="the disk of NameNode nn1 is full"):
+                call_any(addresses, DELETE, REQUEST, election_s=0.1)
 
 
 def test_the_leader_that_another_one_names_is_asked() -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from paxosblock.client.namenode import HANGS_AFTER_S, NameNodes
+from paxosblock.client.namenode import ALIVE_FOR_S, NameNodes
 from paxosblock.errors import (
     DeadlineError,
     NotFoundError,
@@ -17,6 +17,7 @@ from paxosblock.errors import (
     NotReadyError,
     OutcomeUnknownError,
     PaxosBlockError,
+    StorageError,
     UnavailableError,
 )
 from paxosblock.namenode_api import (
@@ -176,10 +177,39 @@ async def test_one_that_is_only_slow_is_waited_for() -> None:
         slow.term, old.term = 7, 6
         namenodes = NameNodes([slow.address, old.address], rpc, timeout_s=60.0, retry_for_s=60.0)
         call = asyncio.create_task(namenodes.call(DELETE, DeletePath("/a")))
-        await asyncio.wait([call], timeout=2.5 * HANGS_AFTER_S)
+        await asyncio.wait([call], timeout=2.5 * ALIVE_FOR_S)
         slow.silent.set()
         assert (await call).existed
         assert (slow.calls, old.calls) == (1, 0)
+
+
+async def test_a_namenode_that_cannot_store_makes_the_client_ask_the_next() -> None:
+    full = StorageError("the disk of NameNode nn1 is full")
+    async with serving(Server(*[full] * 1000)) as first, serving(Server()) as second:
+        assert await delete(first, second) == Deletion(existed=True)
+        assert (first.calls, second.calls) == (1, 1)
+
+
+async def test_what_is_reported_in_the_end_is_the_cause_and_not_the_last_silence() -> None:
+    full = StorageError("the disk of NameNode nn1 is full")
+    standby = NotLeaderError("nobody is known to lead", leader="")
+    async with (
+        serving(Server(*[full] * 1000)) as first,
+        serving(Server(*[standby] * 1000)) as second,
+    ):
+        with pytest.raises(StorageError, match="the disk of NameNode nn1 is full"):
+            await delete(first, second, retry_for_s=1.0)
+
+
+async def test_a_lost_answer_is_reported_with_what_made_the_others_refuse() -> None:
+    full = StorageError("the disk of NameNode nn2 is full")
+    async with serving(Server()) as hung, serving(Server(*[full] * 1000)) as second:
+        hung.silent.clear()
+        hung.healthy = False
+        with pytest.raises(DeadlineError) as caught:
+            await delete(hung, second, retry_for_s=3.0)
+    said = f"delete of {hung.address}: no answer in 2 s; the disk of NameNode nn2 is full"
+    assert str(caught.value) == said
 
 
 async def test_without_retries_everybody_is_asked_once_and_may_take_its_time() -> None:
