@@ -73,8 +73,14 @@ class DataNode:
     def failure(self) -> str:
         """Why this node is of no use at all: every volume has failed. "" when it is of use."""
         if all(volume.failed for volume in self.volumes):
-            return "every volume has failed: " + self.volumes[0].failed
+            return "no volume is left: " + "; ".join(volume.failed for volume in self.volumes)
         return ""
+
+    async def wait_failure(self) -> StorageError:
+        """Return why this node is of no use, once every volume has failed."""
+        for volume in self.volumes:
+            await volume.over.wait()
+        return StorageError(self.failure)
 
     # -- what it holds --------------------------------------------------------------------------
 

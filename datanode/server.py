@@ -6,11 +6,9 @@ Each volume's folder is laid out by FORMAT.md; while the node serves, the first 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import resource
-import signal
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -20,12 +18,13 @@ from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.disk import OsDisk
 from paxosblock.datanode.node import DataNode, open_volumes
 from paxosblock.datanode_api import ACCEPT, FIND_REPLICA, LIST_REPLICAS
+from paxosblock.errors import StorageError
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE
 from paxosblock.process import boot_id
 from paxosblock.rpc import RpcClient, RpcRouter
+from paxosblock.serving import Running, publish_address, stop_signal, until_stopped
 from paxosblock.serving import listen as listen_at
-from paxosblock.serving import publish_address
 from paxosblock.startup import refuse_optimized_python
 from paxosblock.stream import STREAM_PATH, upgrade_handler
 
@@ -40,7 +39,7 @@ async def serve(
     namenodes: Sequence[str],
     node_id: str,
 ) -> None:
-    """Run a DataNode until SIGTERM or SIGINT.
+    """Run a DataNode until SIGTERM or SIGINT. Its process ends when its last volume fails.
 
     Args:
         listen: host:port; port 0 lets the system choose.
@@ -52,12 +51,11 @@ async def serve(
         StorageError, CorruptionError: a folder cannot be used, or is in use.
     """
     refuse_optimized_python()
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with running(config, listen=listen, paths=paths, namenodes=namenodes, node_id=node_id):
-        await stop.wait()
+    stop = stop_signal()
+    async with running(
+        config, listen=listen, paths=paths, namenodes=namenodes, node_id=node_id
+    ) as node:
+        await until_stopped(stop, node, "datanode")
         _log.info("DataNode closes")
 
 
@@ -69,8 +67,8 @@ async def running(
     paths: Sequence[Path],
     namenodes: Sequence[str],
     node_id: str,
-) -> AsyncIterator[str]:
-    """A DataNode for the length of a `with`; yields its address. Raises like `serve`."""
+) -> AsyncIterator[Running]:
+    """A DataNode for the length of a `with`. Raises like `serve`."""
     _allow_many_files()
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(RpcClient())
@@ -78,11 +76,13 @@ async def running(
         node = DataNode(node_id, volumes, namenodes, client, config)
         stack.push_async_callback(node.close)
         await node.load()
+        if node.failure:
+            raise StorageError(node.failure)
         address = await listen_at(stack, _app(node), _calls(node), listen)
         publish_address(stack, paths[0], address)
         node.start(address)
         _log.info("DataNode serves", extra=facts(address=address, volumes=len(volumes)))
-        yield address
+        yield Running(address, node.wait_failure)
 
 
 def _app(node: DataNode) -> web.Application:

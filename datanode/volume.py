@@ -52,11 +52,14 @@ class Volume:
         self.storage: StorageId = identity.storage
         self.store = ReplicaStore(disk, folder, boot)
         self.failed = ""
-        """Why it is not used any more, "" while it is."""
+        """Why it is not used any more, with its folder; "" while it is."""
+        self.over = asyncio.Event()
+        """It has failed."""
         self.used_bytes = 0
         """What the block files take; the blocks keep it right (`Block.changed`)."""
         self.on_failure: Callable[[Volume], None] = lambda _: None
         self._lock = lock
+        self._loop = asyncio.get_running_loop()
         # Besides the syncs there must be threads for control steps and reads.
         self._threads = ThreadPoolExecutor(sync_threads + 2, thread_name_prefix=folder.name)
         self.commit = GroupCommit(self._threads, sync_threads)
@@ -120,9 +123,15 @@ class Volume:
     def fail(self, error: Exception) -> None:
         """Stop using the volume."""
         if not self.failed:
-            self.failed = str(error)
-            _log.error("volume failed", extra=facts(folder=self.folder, reason=self.failed))
+            self.failed = self._blamed(error)
+            self.over.set()
+            _log.error("volume failed", extra=facts(folder=self.folder, reason=error))
             self.on_failure(self)
+
+    def _blamed(self, error: Exception) -> str:
+        """The error with the folder it is about."""
+        where, what = str(self.folder), str(error)
+        return what if where in what else f"{where}: {what}"
 
     def report(self, reserved_bytes: int) -> StorageReport:
         """Its state for the NameNode; `free_bytes` leaves out what is kept in reserve. Blocks.
@@ -135,7 +144,8 @@ class Volume:
                 self.store.spare.keep()
                 room = self.disk.room(self.folder)
             except StorageError as error:
-                failed = str(error)
+                failed = self._blamed(error)
+                self._loop.call_soon_threadsafe(self.fail, error)
         return StorageReport(
             storage=self.storage,
             capacity_bytes=room.capacity_bytes,

@@ -146,7 +146,9 @@ class DataNodes:
         """Whether a DataNode should send full reports: the ones of its start did not come."""
         node = self._nodes[name]
         late = now_s - node.registered_s >= self._stale_after_s
-        return late and not node.reported.issuperset(node.storages)
+        # One that failed reports nothing any more.
+        due = (report.storage for report in node.storages.values() if not report.failed)
+        return late and not node.reported.issuperset(due)
 
     def watch(self, now_s: float) -> None:
         """Log which DataNodes fell silent since the last look."""

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -26,8 +25,8 @@ from paxosblock.namenode.node import NameNode, over_rpc
 from paxosblock.namenode.service import Service
 from paxosblock.namenode_api import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
 from paxosblock.rpc import RpcClient, RpcRouter
+from paxosblock.serving import Running, publish_address, stop_signal, until_stopped
 from paxosblock.serving import listen as listen_at
-from paxosblock.serving import publish_address
 from paxosblock.stall import StallWatch
 from paxosblock.startup import refuse_optimized_python
 
@@ -46,7 +45,7 @@ async def serve(
     node_id: str,
     peers: Peers | None = None,
 ) -> None:
-    """Run a NameNode until SIGTERM or SIGINT.
+    """Run a NameNode until SIGTERM or SIGINT. Its process ends when its disk fails.
 
     Args:
         listen: host:port; port 0 lets the system choose.
@@ -58,16 +57,13 @@ async def serve(
         StorageError, CorruptionError: the folder cannot be read or written.
     """
     refuse_optimized_python()
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with running(config, listen=listen, path=path, node_id=node_id, peers=peers):
+    stop = stop_signal()
+    async with running(config, listen=listen, path=path, node_id=node_id, peers=peers) as node:
         # What was imported and loaded stays: no full collection need visit it again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(YOUNG_OBJECTS_MAX)
-        await stop.wait()
+        await until_stopped(stop, node, "namenode")
         _log.info("NameNode closes")
 
 
@@ -79,8 +75,8 @@ async def running(
     path: Path,
     node_id: str,
     peers: Peers | None = None,
-) -> AsyncIterator[str]:
-    """A NameNode for the length of a `with`; yields its address. Raises like `serve`."""
+) -> AsyncIterator[Running]:
+    """A NameNode for the length of a `with`. Raises like `serve`."""
     async with contextlib.AsyncExitStack() as stack:
         folder = _make_folder(path)
         engine = one_of(config, folder, peers) if peers else alone(config, folder, listen)
@@ -103,7 +99,7 @@ async def running(
         stack.push_async_callback(engine.resign)
         publish_address(stack, path, address)
         _log.info("NameNode serves", extra=facts(address=address, path=path))
-        yield address
+        yield Running(address, store.wait_failure)
 
 
 def _app(node: NameNode, engine: Engine, stall: StallWatch) -> web.Application:

@@ -1,23 +1,73 @@
-"""How a node opens its port and tells where it is reached."""
+"""How a node opens its port, tells where it is reached, and ends."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from aiohttp import web
 
 from paxosblock.errors import ConfigError, StorageError
 from paxosblock.rpc import RpcRouter
 
+DISK_FAILED: Final = 74
+"""Exit code of a node whose disk failed, at its start or later: `EX_IOERR` of sysexits(3)."""
 ADDRESS_FILE: Final = "address"
 SHUTDOWN_S: Final = 2.0
 """How long calls under way may take to end when the node closes."""
 BACKLOG: Final = 4096
 """Connections that may wait to be accepted, if the system allows as many. Of a program's thousand
 calls at once it dropped those above the 128 that are usual, and tried them again after seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A node that serves at `address` (host:port); `failure` waits until it cannot any more."""
+
+    address: str
+    failure: Callable[[], Awaitable[StorageError]]
+
+
+def stop_signal() -> asyncio.Event:
+    """An event that SIGTERM and SIGINT set, which end no process any more."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def until_stopped(stop: asyncio.Event, node: Running, role: str) -> None:
+    """Return when `stop` is set. When the disks of `node` fail before, end this process.
+
+    Only a process that reads what is really there may go on after a failed sync: what the system
+    could not write it drops, and a second sync succeeds without it (fsyncgate, 2018).
+    """
+    stopped = asyncio.ensure_future(stop.wait())
+    failed = asyncio.ensure_future(node.failure())
+    try:
+        await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
+        if not stopped.done():
+            _end(role, failed.result())
+    finally:
+        stopped.cancel()
+        failed.cancel()
+
+
+def _end(role: str, failure: StorageError) -> NoReturn:
+    """End like a crash, which every file of a node is made for: a thread may hang in the disk."""
+    logging.shutdown()
+    sys.stderr.write(f"{role}: {failure}\n")
+    sys.stderr.flush()
+    os._exit(DISK_FAILED)
 
 
 async def listen(

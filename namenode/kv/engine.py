@@ -59,6 +59,7 @@ class SingleMemberStore:
         self._pace = Pace()
         self._closing = False
         self._failure: StorageError | None = None
+        self._failed = asyncio.Event()
 
     def __repr__(self) -> str:
         state = "failed" if self._failure else "open" if self._open else "closed"
@@ -114,6 +115,11 @@ class SingleMemberStore:
         await asyncio.get_running_loop().create_future()
 
     def failure(self) -> StorageError | None:
+        return self._failure
+
+    async def wait_failure(self) -> StorageError:
+        await self._failed.wait()
+        assert self._failure is not None, "it is set before the event"
         return self._failure
 
     @property
@@ -174,8 +180,9 @@ class SingleMemberStore:
     def _fail(self, batch: list[_Pending], error: Exception) -> None:
         """Stop for good. Of `batch` any part may be on disk; the queue never got there."""
         self._failure = self._translated(error)
-        unexpected = None if isinstance(error, OSError) else error
-        _log.error("the store stops: %s", self._failure, exc_info=unexpected)
+        self._failed.set()
+        if not isinstance(error, OSError):
+            _log.error("the store stops", exc_info=error)
         unknown = f"{self._failure}; whether the transaction happened shows after a restart"
         for pending in batch:
             _refuse(pending, OutcomeUnknownError(unknown))

@@ -177,3 +177,6 @@ class KeyValueStore(Protocol):
 
     def failure(self) -> StorageError | None:
         """Return why the store stopped working, None while it works; only a restart mends it."""
+
+    async def wait_failure(self) -> StorageError:
+        """Return why the store stopped working, once it does."""

@@ -149,6 +149,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         self.options, self.rng = options, rng
         self.counters = Counters()
         self.failure: StorageError | None = None
+        self.failed = asyncio.Event()
         self.machine: ReplicatedMachine = opened.machine
         self.hard_state = HardState(opened.votes, self.fail)
         self.log = MemberLog(opened.tail, opened.journal, executor, opened.machine.revision)
@@ -207,8 +208,9 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
                     self.failure = StorageError(f"{filename or self._opened.folder}: {reason}")
                 case _:
                     self.failure = StorageError(f"{self._opened.folder}: {error!r}")
-            unexpected = None if isinstance(error, OSError) else error
-            _log.error("%s stops: %s", self.address, self.failure, exc_info=unexpected)
+            if not isinstance(error, OSError):
+                _log.error("%s stops", self.address, exc_info=error)
+            self.failed.set()
             self.stop()
 
     def guarded(self, action: Callable[[], None]) -> Callable[[], None]:

@@ -186,6 +186,12 @@ class ReplicatedStore:
     def failure(self) -> StorageError | None:
         return None if self._node is None else self._node.failure
 
+    async def wait_failure(self) -> StorageError:
+        node = self._open()
+        await node.failed.wait()
+        assert node.failure is not None, "it is set before the event"
+        return node.failure
+
     async def hand_over(self, successor: str, timeout_s: float = 5.0) -> None:
         """Make another member lead, without an election time-out in between.
 

@@ -38,7 +38,8 @@ A first round:
   paxosblock explain /notes.txt          # who voted for what
   paxosblock cluster down
 
-Every command has a --help with an example. Exit codes: 0 done, 1 failed, 2 wrong usage.
+Every command has a --help with an example. Exit codes: 0 done, 1 failed, 2 wrong usage; 74 a node
+whose disk failed.
 """
 
 

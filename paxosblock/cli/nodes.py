@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import click
 
 from paxosblock.cli.group import LocalVerb
 from paxosblock.cli.session import Session
-from paxosblock.errors import ConfigError
+from paxosblock.errors import ConfigError, StorageError
 from paxosblock.logs import LEVELS
 from paxosblock.startup import quick_imports
 
@@ -104,12 +104,12 @@ def namenode(
     The first time, and only then, with --new-cluster: a NameNode that finds its folder empty has
     lost it, and must not take part as if nothing had been in it.
 
-    Logs to standard error. Closes at SIGTERM or Ctrl-C.
+    Logs to standard error. Closes at SIGTERM or Ctrl-C. Exit code 74 when its disk failed: start
+    it again, for only a new process knows what the disk really has.
     """
     with quick_imports():
         from paxosblock.client.url import cluster_addresses
         from paxosblock.config import NameNodeConfig, load_config
-        from paxosblock.loop import run
         from paxosblock.namenode.membership import read_peers
         from paxosblock.namenode.server import serve
 
@@ -123,7 +123,7 @@ def namenode(
     if peers:
         members = cluster_addresses(peers)
         several = read_peers(members, advertise or listen, secret_file, new_cluster=new_cluster)
-    run(serve(settings, listen=listen, path=path, node_id=name, peers=several))
+    _run(session, serve(settings, listen=listen, path=path, node_id=name, peers=several))
 
 
 @click.command(cls=LocalVerb)
@@ -160,13 +160,13 @@ def datanode(
     \b
       $ paxosblock datanode --namenodes nn:9870 --path /disk1/pxb --path /disk2/pxb
 
-    Logs to standard error. Closes at SIGTERM or Ctrl-C.
+    Logs to standard error. Closes at SIGTERM or Ctrl-C. Exit code 74 when its disk failed: start
+    it again, for only a new process knows what the disk really has.
     """
     with quick_imports():
         from paxosblock.client.url import cluster_addresses
         from paxosblock.config import DataNodeConfig, load_config
         from paxosblock.datanode.server import serve
-        from paxosblock.loop import run
 
     volumes = _folders(paths)
     name = node_id or _default_name(listen, volumes[0])
@@ -174,7 +174,19 @@ def datanode(
     _set_up(name, log_level, die_with)
     settings = load_config(DataNodeConfig, config)
     addresses = cluster_addresses(namenodes)
-    run(serve(settings, listen=listen, paths=volumes, namenodes=addresses, node_id=name))
+    _run(session, serve(settings, listen=listen, paths=volumes, namenodes=addresses, node_id=name))
+
+
+def _run(session: Session, serving: Coroutine[Any, Any, None]) -> None:
+    """Run the node; a disk that refuses its start ends it as one that fails later does."""
+    from paxosblock.loop import run
+    from paxosblock.serving import DISK_FAILED
+
+    try:
+        run(serving)
+    except StorageError as error:
+        session.tell_failure(error)
+        raise click.exceptions.Exit(DISK_FAILED) from error
 
 
 def _default_name(listen: str, folder: Path) -> str:

@@ -67,3 +67,7 @@ class MemoryStore:
 
     def failure(self) -> StorageError | None:
         return None
+
+    async def wait_failure(self) -> StorageError:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("it never fails")

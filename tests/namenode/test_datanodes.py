@@ -109,6 +109,12 @@ def test_a_node_that_could_not_be_reached_is_stale_until_it_is_heard_of(
     assert datanodes.member(S1, 1).live
 
 
+def test_no_report_is_asked_for_of_a_storage_that_failed(datanodes: DataNodes) -> None:
+    datanodes.register(register("dn", "run-2", report(S1), report(S2, failed="broken")), 0)
+    datanodes.note_full_report(S1)
+    assert not datanodes.must_report("dn", 4)
+
+
 def test_full_reports_are_asked_for_until_all_storages_have_reported(datanodes: DataNodes) -> None:
     assert not datanodes.must_report("dn", 1)
     assert datanodes.must_report("dn", 4)

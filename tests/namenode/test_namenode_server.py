@@ -115,9 +115,10 @@ class Remote:
 @pytest.fixture
 async def remote(tmp_path: Path) -> AsyncIterator[Remote]:
     async with AsyncExitStack() as stack:
-        address = await stack.enter_async_context(
+        namenode = await stack.enter_async_context(
             server.running(CONFIG, listen="127.0.0.1:0", path=tmp_path / "nn", node_id="nn")
         )
+        address = namenode.address
         client = await stack.enter_async_context(RpcClient())
         nodes = {
             storage: await stack.enter_async_context(serving(acceptor))
@@ -272,10 +273,10 @@ async def test_bad_requests_get_one_line_that_names_the_mistake(remote: Remote) 
 
 async def test_without_datanodes_a_block_finds_no_place(tmp_path: Path) -> None:
     async with (
-        server.running(CONFIG, listen="127.0.0.1:0", path=tmp_path, node_id="nn") as address,
+        server.running(CONFIG, listen="127.0.0.1:0", path=tmp_path, node_id="nn") as node,
         RpcClient() as client,
     ):
-        remote = Remote(address, client, {})
+        remote = Remote(node.address, client, {})
         file = (await remote.call(CREATE, create_request("/f"))).file_id
         with pytest.raises(NoSpaceError, match="found 0 of 3 replicas, 1 needed"):
             await remote.patient(ADD_BLOCK, AddBlock(file, ANN, NO_BLOCK, 2))
@@ -290,13 +291,14 @@ async def test_a_restarted_namenode_remembers_files_and_asks_datanodes_to_regist
         node = await stack.enter_async_context(serving(acceptor))
         async with server.running(
             CONFIG, listen="127.0.0.1:0", path=tmp_path, node_id="nn"
-        ) as address:
-            await node.register(client, address)
-            first = Remote(address, client, {acceptor.storage: node})
+        ) as namenode:
+            await node.register(client, namenode.address)
+            first = Remote(namenode.address, client, {acceptor.storage: node})
             view = await first.new_block("/f", (2,))
         async with server.running(
             CONFIG, listen="127.0.0.1:0", path=tmp_path, node_id="nn"
-        ) as address:
+        ) as namenode:
+            address = namenode.address
             second = Remote(address, client, {acceptor.storage: node})
             assert (await second.call(RENEW_LEASES, RenewLeases((ANN,)))).lost == ()
             assert (await node.heartbeat(client, address)).register

@@ -1,0 +1,181 @@
+"""Real nodes whose disk fails: who cannot go on ends and says why, and the others go on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from paxosblock import Client
+from paxosblock.cli.main import run
+from paxosblock.config import ClientConfig
+from paxosblock.errors import Outcome, PaxosBlockError
+from paxosblock.node_process import Node
+from paxosblock.serving import DISK_FAILED
+from paxosblock.units import MIB
+from tests.services.faulty_node import SYNCS, WRITES, Fault, FaultyCluster
+from tests.waiting import wait_until
+
+SETTINGS = {
+    "namenode": {"heartbeat_interval": "100ms"},
+    "datanode": {"heartbeat_interval": "100ms"},
+}
+PATIENT = ClientConfig(block_size_bytes=2 * MIB, rpc_timeout_s=2.0, retry_for_s=20.0)
+BROKEN = "Input/output error"
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[FaultyCluster]:
+    """Three NameNodes, three DataNodes."""
+    with FaultyCluster(3, 3, tmp_path / "cluster", settings=SETTINGS) as cluster:
+        yield cluster
+
+
+def follower(cluster: FaultyCluster) -> Node:
+    leader = cluster.wait_leader()
+    return next(node for node in cluster.namenodes if node is not leader)
+
+
+def wait_ended(node: Node) -> str:
+    """Wait until the node's process has ended as one whose disk failed does; its last line."""
+    wait_until(lambda: not node.alive, what=f"{node.name} to end")
+    assert node.exit_code == DISK_FAILED
+    assert "Traceback" not in node.log.read_text()
+    return node.log_tail().splitlines()[-1]
+
+
+def make_names(fs: Client, names: range) -> None:
+    for number in names:
+        fs.mkdirs(f"/{number}")
+
+
+def write(fs: Client, path: str, data: bytes) -> None:
+    with fs.create(path) as out:
+        out.write(data)
+
+
+def content(fs: Client, path: str) -> bytes:
+    with fs.open(path) as file:
+        return file.read()
+
+
+@pytest.mark.parametrize("calls", [SYNCS, WRITES])
+def test_a_leader_whose_disk_fails_ends_with_one_line_and_the_others_go_on(
+    three: FaultyCluster, calls: tuple[str, ...]
+) -> None:
+    leader = three.wait_leader()
+    with Client(three.url, PATIENT) as fs:
+        make_names(fs, range(3))
+        three.break_disk(leader, Fault(calls, path="/journal-", error="EIO", times=1))
+        make_names(fs, range(3, 20))
+        line = wait_ended(leader)
+        assert line.startswith("namenode: ")
+        assert "raft" in line
+        assert BROKEN in line
+        three.mend_disk(leader)
+        leader.start()
+        three.wait_registered()
+        assert len(fs.list("/")) == 20
+
+
+def test_a_follower_whose_sync_fails_ends_and_never_tries_it_again(three: FaultyCluster) -> None:
+    broken = follower(three)
+    with Client(three.url, PATIENT) as fs:
+        three.break_disk(broken, Fault(SYNCS, path="/journal-", error="EIO"))
+        make_names(fs, range(10))
+        assert BROKEN in wait_ended(broken)
+        assert len(three.met(broken)) == 1
+        three.mend_disk(broken)
+        broken.start()
+        three.wait_registered()
+        assert len(fs.list("/")) == 10
+
+
+def test_a_namenode_alone_ends_when_its_sync_fails_and_has_all_it_answered_after_a_start(
+    tmp_path: Path,
+) -> None:
+    with (
+        FaultyCluster(1, 1, tmp_path / "cluster", settings=SETTINGS) as cluster,
+        Client(cluster.url, PATIENT) as fs,
+        ExitStack() as stack,
+    ):
+        make_names(fs, range(5))
+        cluster.break_disk(cluster.namenode, Fault(SYNCS, path="/journal-", error="EIO"))
+        impatient = stack.enter_context(Client(cluster.url, ClientConfig(retry_for_s=1.0)))
+        with pytest.raises(PaxosBlockError) as caught:
+            impatient.mkdirs("/unknown")
+        assert caught.value.outcome is Outcome.UNKNOWN
+        line = wait_ended(cluster.namenode)
+        assert str(cluster.namenode.volumes[0]) in line
+        assert BROKEN in line
+        assert len(cluster.met(cluster.namenode)) == 1
+        cluster.mend_disk(cluster.namenode)
+        cluster.namenode.start()
+        cluster.wait_registered()
+        assert {f"/{number}" for number in range(5)} <= {entry.path for entry in fs.list("/")}
+
+
+def test_a_datanode_goes_on_with_the_volume_that_is_left_and_the_report_names_the_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = os.urandom(5 * MIB)
+    path = tmp_path / "cluster"
+    with (
+        FaultyCluster(3, 1, path, volumes=2, settings=SETTINGS) as cluster,
+        Client(cluster.url, PATIENT) as fs,
+    ):
+        node = cluster.datanodes[0]
+        broken, sound = node.volumes
+        cluster.break_disk(node, Fault(SYNCS, path=f"{broken}/", error="EIO", times=1))
+        for number in range(8):
+            write(fs, f"/{number}", data)
+            if cluster.met(node):
+                break
+        assert cluster.met(node)
+        (failed,) = wait_until(lambda: failed_volumes(cluster), what="the report")
+        assert str(broken) in failed
+        assert BROKEN in failed
+        assert run(["admin", "report", "--namenodes", *cluster.addresses]) == 0
+        assert failed in capsys.readouterr().out
+        write(fs, "/after", data)
+        assert content(fs, "/after") == data
+        assert node.alive
+        assert any((sound / "current").iterdir())
+
+
+def failed_volumes(cluster: FaultyCluster) -> list[str]:
+    """Why volumes are not used any more."""
+    return [at.failed for node in cluster.status().datanodes for at in node.storages if at.failed]
+
+
+def test_a_datanode_without_a_volume_left_ends_and_serves_again_after_a_start(
+    tmp_path: Path,
+) -> None:
+    data = os.urandom(3 * MIB)
+    with (
+        FaultyCluster(3, 1, tmp_path / "cluster", settings=SETTINGS) as cluster,
+        Client(cluster.url, PATIENT) as fs,
+    ):
+        node = cluster.datanodes[0]
+        cluster.break_disk(node, Fault(SYNCS, path="/rbw/", error="EIO", times=1))
+        with fs.create("/file") as out:
+            out.write(data)
+        line = wait_ended(node)
+        assert line.startswith("datanode: no volume is left: ")
+        assert BROKEN in line
+        assert content(fs, "/file") == data
+        cluster.mend_disk(node)
+        node.start()
+        cluster.wait_registered()
+
+
+def test_a_node_whose_disk_fails_at_its_start_ends_with_the_same_code(tmp_path: Path) -> None:
+    with FaultyCluster(1, 1, tmp_path / "cluster", settings=SETTINGS) as cluster:
+        for node in cluster.nodes:
+            node.kill()
+            cluster.break_disk(node, Fault(("open",), path="/lock", error="EIO"))
+            node.launch()
+            assert BROKEN in wait_ended(node)
