@@ -15,7 +15,7 @@ from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.follow import follower, wait_longer
 from paxosblock.client.glob import glob
 from paxosblock.client.leases import LeaseKeeper
-from paxosblock.client.length import Consistency, consistency_of, snapshot
+from paxosblock.client.length import OPEN_PATIENCE_S, Consistency, consistency_of, snapshot
 from paxosblock.client.locations import BlockLocation, locations
 from paxosblock.client.namenode import NameNodes
 from paxosblock.client.session import Session
@@ -208,7 +208,8 @@ class AsyncClient:
         """Read a file: `async with await fs.open(path) as f`.
 
         All that was acknowledged to any writer before this was called is there, also if the file
-        is still being written.
+        is still being written. If too few replicas of its last block answer for two seconds, what
+        is finalized is served: `undecided` of the reader tells (see `AsyncFileReader`).
 
         Args:
             consistency: how the length of a last block under construction is read: "quorum" (R2)
@@ -216,10 +217,11 @@ class AsyncClient:
 
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
-            UnavailableError: too few replicas of the last block answer.
         """
-        found = await snapshot(self._session, path, consistency_of(consistency))
-        return AsyncFileReader(self._session, path, found)
+        how = consistency_of(consistency)
+        patience_s = min(OPEN_PATIENCE_S, self.config.retry_for_s)
+        found = await snapshot(self._session, path, how, patience_s)
+        return AsyncFileReader(self._session, path, found, how)
 
     def follow(self, path: str, offset: int = 0) -> AsyncIterator[bytes]:
         """The bytes of a file from `offset` on, as they are written, until it is closed.
@@ -251,7 +253,12 @@ class AsyncClient:
         return status.length
 
     async def locations(self, path: str) -> builtins.list[BlockLocation]:
-        """Where the blocks of a file are. Raises: as `open`."""
+        """Where the blocks of a file are.
+
+        Raises:
+            NotFoundError, IsDirectoryError: there is no file at `path`.
+            UnavailableError: too few replicas of the last block answer to tell its length.
+        """
         return await locations(self._session, path)
 
     # -- names ----------------------------------------------------------------------------------

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
+import sys
 from collections.abc import AsyncIterator
 from typing import Self
 
 from paxosblock.client.chunks import Buffer
-from paxosblock.client.length import Snapshot
+from paxosblock.client.length import Consistency, Snapshot, length_undecided, snapshot
 from paxosblock.client.prefetch import REQUEST_BYTES, Blocks, Prefetcher
 from paxosblock.client.session import Session
-from paxosblock.errors import InvalidRequestError
+from paxosblock.errors import InvalidRequestError, NotFoundError, UnavailableError
 from paxosblock.namenode_api import FileStatus
+
+_log = logging.getLogger(__name__)
 
 
 class AsyncFileReader:
@@ -21,28 +25,82 @@ class AsyncFileReader:
     Its length is linearizable: everything that was flushed before `open` was called is there. What
     is written later is not (see `AsyncClient.follow`). Reading past the end gives `b""`.
 
+    While `undecided` is not "", nobody can tell how long the last block is, and only the first
+    `decided_size` bytes are here. They are read as usual, and a read that would go beyond them
+    returns what there is up to there. The next one waits for the length, for the client's
+    `retry_for`, and goes on or raises UnavailableError: `b""` is always the end of the file.
+
     Reads that are begun side by side are answered one after the other, each from where the one
     before it ended; only `pread` runs beside others.
     """
 
-    def __init__(self, session: Session, path: str, snapshot: Snapshot) -> None:
+    def __init__(
+        self, session: Session, path: str, found: Snapshot, consistency: Consistency
+    ) -> None:
+        """Reads what was `found`; asks for a length that is undecided as `consistency` says."""
         self.path = path
-        self.status: FileStatus = snapshot.status
-        self._blocks = Blocks(session, snapshot.extents)
-        self._ahead_bytes = session.config.prefetch_bytes
+        self.status: FileStatus = found.status
+        self._session = session
+        self._consistency = consistency
+        self._undecided = found.undecided
+        self._blocks = Blocks(session, found.extents)
         self._position = 0
         self._ahead: Prefetcher | None = None
         self._lock = asyncio.Lock()
+        self._looking = asyncio.Lock()
         self._closed = False
+        if self._undecided:
+            _log.warning("%s", self._too_short())
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
-        return f"<AsyncFileReader {self.path!r} {state} at {self._position} of {self.size}>"
+        least = "at least " if self._undecided else ""
+        size = f"{least}{self.decided_size}"
+        return f"<AsyncFileReader {self.path!r} {state} at {self._position} of {size}>"
 
     @property
     def size(self) -> int:
-        """Length of the file in bytes when it was opened."""
+        """Length of the file in bytes when it was opened.
+
+        Raises:
+            UnavailableError: it is not decided (see `undecided`); `await decide()` waits for it.
+        """
+        if self._undecided:
+            raise self._too_short()
+        return self.decided_size
+
+    @property
+    def undecided(self) -> str:
+        """Why nobody can tell how long the file is, "" when its length is known."""
+        return self._undecided
+
+    @property
+    def decided_size(self) -> int:
+        """How many bytes can be read for sure: `size`, unless the length is `undecided`."""
         return self._blocks.size_bytes
+
+    async def decide(self) -> int:
+        """The length of the file in bytes; waits for it if it is `undecided`.
+
+        Raises:
+            UnavailableError: too few replicas of the last block answered for `retry_for`.
+            NotFoundError: the file was deleted or replaced meanwhile.
+        """
+        await self.decide_beyond(sys.maxsize)
+        return self.size
+
+    async def decide_beyond(self, offset: int) -> None:
+        """Return when it is decided whether the file has a byte at `offset`.
+
+        Raises: as `decide`.
+        """
+        if not self._undecided or offset < self.decided_size:
+            return
+        async with self._looking:
+            if self._undecided and offset >= self.decided_size:
+                self._adopt(await snapshot(self._session, self.path, self._consistency))
+        if self._undecided and offset >= self.decided_size:
+            raise self._too_short()
 
     @property
     def closed(self) -> bool:
@@ -69,39 +127,53 @@ class AsyncFileReader:
 
         Raises:
             InvalidRequestError: the position would be negative, or `whence` is none of the three.
+            UnavailableError: from the end, which is not decided (see `size`).
         """
         self._check_open()
-        bases = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}
-        if whence not in bases:
-            raise InvalidRequestError(f"whence {whence}: write 0 (start), 1 (position) or 2 (end)")
-        position = bases[whence] + offset
+        match whence:
+            case io.SEEK_SET:
+                position = offset
+            case io.SEEK_CUR:
+                position = self._position + offset
+            case io.SEEK_END:
+                position = self.size + offset
+            case _:
+                raise InvalidRequestError(
+                    f"whence {whence}: write 0 (start), 1 (position) or 2 (end)"
+                )
         if position < 0:
             raise InvalidRequestError(f"'{self.path}': negative position {position}")
         self._position = position
         return position
 
     async def read(self, size: int = -1) -> bytes:
-        """The next `size` bytes, fewer only at the end; with -1 all that is left.
+        """The next `size` bytes, fewer only at the end or at `decided_size`; with -1 all that is
+        left, never less.
 
         Raises:
             CorruptionError: all replicas of a block are damaged; nothing damaged is returned.
-            UnavailableError: no replica could serve it in time.
+            UnavailableError: no replica could serve it in time, or nobody knows whether there is
+                more (see `undecided`). The position stays.
+            NotFoundError: to know whether there is more; the file was deleted or replaced.
         """
         self._check_open()
-        left = max(0, self.size - self._position)
+        if size:
+            await self.decide_beyond(self._position if size > 0 else sys.maxsize)
+        left = max(0, self.decided_size - self._position)
         into = bytearray(left if size < 0 else min(size, left))
         done = await self.readinto(into)
         return bytes(memoryview(into)[:done])
 
     async def readinto(self, buffer: Buffer) -> int:
-        """Fill `buffer` with the next bytes; return how many, fewer than fit only at the end.
+        """Fill `buffer` with the next bytes; return how many, fewer than fit only at the end or
+        at `decided_size`.
 
         Raises: as `read`.
         """
         self._check_open()
         into = memoryview(buffer).cast("B")
         async with self._lock:
-            if not into or self._position >= self.size:
+            if not into or await self._at_end():
                 return 0
             done = await self._sequential().readinto(into)
             self._position += done
@@ -112,17 +184,19 @@ class AsyncFileReader:
 
         Raises:
             InvalidRequestError: a negative offset or size.
-            Others: as `read`.
+            Others: as `read`; nothing is returned of a range that is `undecided` at its end.
         """
         self._check_open()
         if offset < 0 or size < 0:
             raise InvalidRequestError(f"'{self.path}': pread({offset}, {size}) is negative")
-        into = memoryview(bytearray(max(0, min(size, self.size - offset))))
+        if size:
+            await self.decide_beyond(offset + size - 1)
+        into = memoryview(bytearray(max(0, min(size, self.decided_size - offset))))
         if len(into) <= REQUEST_BYTES:
             await self._blocks.fill(offset, into)
         else:
             stop = offset + len(into)
-            ahead = Prefetcher(self._blocks, offset, stop, self._ahead_bytes, eager=True)
+            ahead = self._prefetcher(offset, stop, eager=True)
             try:
                 await ahead.readinto(into)
             finally:
@@ -138,7 +212,7 @@ class AsyncFileReader:
         """
         self._check_open()
         async with self._lock:
-            if self._position >= self.size:
+            if await self._at_end():
                 return memoryview(b"")
             piece = await self._sequential().next_piece()
             self._position += len(piece)
@@ -149,12 +223,34 @@ class AsyncFileReader:
         while piece := await self.next_piece():
             yield piece
 
+    async def _at_end(self) -> bool:
+        """True at the end of the file, which is not where what is decided ends."""
+        await self.decide_beyond(self._position)
+        return self._position >= self.decided_size
+
+    def _adopt(self, found: Snapshot) -> None:
+        """Go on with a later look at the file: what was decided before is the beginning of it."""
+        if found.status.file_id != self.status.file_id:
+            raise NotFoundError(f"'{self.path}': was replaced by another file", path=self.path)
+        if found.decided_bytes < self.decided_size:
+            raise UnavailableError(f"'{self.path}': was cut meanwhile", path=self.path)
+        self._undecided = found.undecided
+        self._blocks = Blocks(self._session, found.extents)
+
+    def _too_short(self) -> UnavailableError:
+        return length_undecided(self.path, self._undecided, self.decided_size)
+
     def _sequential(self) -> Prefetcher:
         """The prefetcher that stands at our position."""
-        if self._ahead is None or self._ahead.position != self._position:
+        ahead = self._ahead
+        if ahead is None or ahead.position != self._position or ahead.at_stop:
             self._forget_ahead()
-            self._ahead = Prefetcher(self._blocks, self._position, self.size, self._ahead_bytes)
-        return self._ahead
+            ahead = self._ahead = self._prefetcher(self._position, self.decided_size)
+        return ahead
+
+    def _prefetcher(self, start: int, stop: int, *, eager: bool = False) -> Prefetcher:
+        ahead_bytes = self._session.config.prefetch_bytes
+        return Prefetcher(self._blocks, start, stop, ahead_bytes, eager=eager)
 
     def _forget_ahead(self) -> None:
         ahead, self._ahead = self._ahead, None

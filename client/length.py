@@ -20,6 +20,9 @@ from paxosblock.protocol.types import BlockState, Durability, StorageId
 
 ASK_AGAIN_MS: Final = 1000
 """How long a member that lags may take to reach what others have shown."""
+OPEN_PATIENCE_S: Final = 2.0
+"""How long `open` waits for the length of a last block before it gives what is finalized: longer
+than a recovery takes, shorter than a person likes to wait for bytes that are there."""
 
 
 class Consistency(enum.Enum):
@@ -42,42 +45,79 @@ def consistency_of(name: str | Consistency) -> Consistency:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A file at one moment after the call began: what of it may be read."""
+    """A file at one moment after the call began: what of it may be read.
+
+    `undecided` says why nobody can tell how long the last block is, "" when its length is known.
+    `extents` are then the finalized blocks before it: the file has at least so many bytes.
+    """
 
     status: FileStatus
     extents: tuple[Extent, ...]
+    undecided: str = ""
 
     @property
-    def size_bytes(self) -> int:
-        """Length of the file."""
+    def decided_bytes(self) -> int:
+        """Length of the file as far as it is decided."""
         return self.extents[-1].end if self.extents else 0
 
 
-async def snapshot(session: Session, path: str, consistency: Consistency) -> Snapshot:
+async def snapshot(
+    session: Session, path: str, consistency: Consistency, patience_s: float | None = None
+) -> Snapshot:
     """A linearizable look at a file (K10, R2): the records are read after the call began.
+
+    Waits `patience_s` for the length of the last block, None: the client's `retry_for`. It may be
+    undecided even then, for too few of its replicas answer.
 
     Raises:
         NotFoundError, IsDirectoryError: there is no file at `path`.
-        UnavailableError: the last block stayed unreadable for the client's `retry_for`.
     """
-    backoff = Backoff(session.config.retry_for_s)
+    backoff = Backoff(session.config.retry_for_s if patience_s is None else patience_s)
     while True:
-        view = await session.namenodes.call(GET_FILE, PathRequest(path))
-        extents = tuple(finalized_extent(each) for each in view.blocks if each.record.finalized)
-        last = view.blocks[-1] if view.blocks else None
-        if last is None or last.record.finalized:
-            return Snapshot(view.status, extents)
-        if last.record.state is BlockState.UNDER_CONSTRUCTION:
-            read = await quorum_length(session, last, consistency)
-            if read.progress is Progress.DONE:
-                return Snapshot(view.status, (*extents, unfinalized_extent(last, read)))
-        if backoff.exhausted:
-            raise UnavailableError(
-                f"'{path}': block {last.record.block} is {last.record.state.value}, and too few of "
-                "its replicas answer to tell its length",
-                path=path,
-            )
+        found = await _look(session, path, consistency)
+        if not found.undecided or backoff.exhausted:
+            return found
         await backoff.pause()
+
+
+async def whole_snapshot(session: Session, path: str, consistency: Consistency) -> Snapshot:
+    """`snapshot` for those who need the whole file.
+
+    Raises:
+        UnavailableError: the length was not decided within the client's `retry_for`.
+        NotFoundError, IsDirectoryError: as `snapshot`.
+    """
+    found = await snapshot(session, path, consistency)
+    if found.undecided:
+        raise length_undecided(path, found.undecided, found.decided_bytes)
+    return found
+
+
+def length_undecided(path: str, why: str, decided_bytes: int) -> UnavailableError:
+    """The error for those who ask for more than is decided."""
+    return UnavailableError(
+        f"'{path}': only the first {decided_bytes} bytes can be read: {why}",
+        path=path,
+        decided_bytes=decided_bytes,
+    )
+
+
+async def _look(session: Session, path: str, consistency: Consistency) -> Snapshot:
+    view = await session.namenodes.call(GET_FILE, PathRequest(path))
+    extents = tuple(finalized_extent(each) for each in view.blocks if each.record.finalized)
+    last = view.blocks[-1] if view.blocks else None
+    if last is None or last.record.finalized:
+        return Snapshot(view.status, extents)
+    if last.record.state is BlockState.UNDER_CONSTRUCTION:
+        read = await quorum_length(session, last, consistency)
+        if read.progress is Progress.DONE:
+            return Snapshot(view.status, (*extents, unfinalized_extent(last, read)))
+    return Snapshot(
+        view.status,
+        extents,
+        f"block {last.record.block} is {last.record.state.value}, and too few of its replicas "
+        "answer to tell its length",
+    )
 
 
 async def quorum_length(

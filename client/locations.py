@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paxosblock.client.length import Consistency, snapshot
+from paxosblock.client.length import Consistency, whole_snapshot
 from paxosblock.client.session import Session
 from paxosblock.protocol.types import NO_GENERATION, BlockId
 
@@ -25,8 +25,8 @@ class BlockLocation:
 
 
 async def locations(session: Session, path: str) -> list[BlockLocation]:
-    """The blocks of a file in order. Raises: as `snapshot`."""
-    found = await snapshot(session, path, Consistency.QUORUM)
+    """The blocks of a file in order. Raises: as `whole_snapshot`."""
+    found = await whole_snapshot(session, path, Consistency.QUORUM)
     return [
         BlockLocation(
             extent.block,

@@ -80,6 +80,11 @@ class Prefetcher:
         self._pieces: deque[_Piece] = deque()
         self._buffers = BufferPool(MOST_BUFFERS)
 
+    @property
+    def at_stop(self) -> bool:
+        """True when it has given all of its range."""
+        return self.position >= self._stop
+
     async def readinto(self, into: memoryview) -> int:
         """Copy the next bytes; at least one unless this is the end."""
         done = 0
@@ -111,7 +116,7 @@ class Prefetcher:
     async def _front(self) -> _Piece | None:
         self._plan()
         if not self._pieces:
-            assert self.position >= self._stop, "what is not fetched yet is no end"
+            assert self.at_stop, "what is not fetched yet is no end"
             return None
         piece = self._pieces[0]
         if not piece.task.done():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
@@ -219,6 +220,9 @@ class FileWriter(io.RawIOBase):
 class FileReader(io.RawIOBase):
     """A file as it was when it was opened; made by `Client.open`. See `AsyncFileReader`.
 
+    While its length is `undecided`, `size` waits for it, and so does what needs it, for the
+    client's `retry_for`; then it raises UnavailableError.
+
     Iterating gives lines, as with any Python file; `pieces` gives the bytes as they come.
     """
 
@@ -233,7 +237,10 @@ class FileReader(io.RawIOBase):
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
-        return f"<FileReader {self.name!r} {state} at {self._position} of {self.size}>"
+        least = "at least " if self.undecided else ""
+        return (
+            f"<FileReader {self.name!r} {state} at {self._position} of {least}{self.decided_size}>"
+        )
 
     @property
     def name(self) -> str:
@@ -247,8 +254,21 @@ class FileReader(io.RawIOBase):
 
     @property
     def size(self) -> int:
-        """Length of the file in bytes when it was opened."""
-        return self._file.size
+        """Length of the file in bytes when it was opened.
+
+        Raises: as `AsyncFileReader.decide`, for which it waits if it must.
+        """
+        return self._background.run(self._file.decide) if self.undecided else self._file.size
+
+    @property
+    def undecided(self) -> str:
+        """Why nobody can tell how long the file is, "" when its length is known."""
+        return self._file.undecided
+
+    @property
+    def decided_size(self) -> int:
+        """How many bytes can be read for sure: `size`, unless the length is `undecided`."""
+        return self._file.decided_size
 
     def readable(self) -> bool:
         """True."""
@@ -271,14 +291,17 @@ class FileReader(io.RawIOBase):
         self._check_open()
         if whence == io.SEEK_CUR:
             offset, whence = offset + self._position, io.SEEK_SET
+        elif whence == io.SEEK_END:
+            offset, whence = offset + self.size, io.SEEK_SET
         self._position = self._file.seek(offset, whence)
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next `size` bytes, fewer only at the end; without a size all that is left."""
+        """The next `size` bytes, fewer only at the end or at `decided_size`; without a size all
+        that is left, never less."""
         self._check_open()
-        left = max(0, self.size - self._position)
-        wanted = left if size is None or size < 0 else min(size, left)
+        everything = size is None or size < 0
+        wanted = max(0, self.size - self._position) if everything else self._decided(size or 0)
         held = self._held(wanted)
         if len(held) == wanted:
             self._position += wanted
@@ -292,9 +315,11 @@ class FileReader(io.RawIOBase):
         return self.read()
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Fill `buffer` with the next bytes; return how many, fewer than fit only at the end."""
+        """Fill `buffer` with the next bytes; return how many, fewer than fit only at the end or
+        at `decided_size`."""
         self._check_open()
         into = memoryview(buffer).cast("B")
+        into = into[: self._decided(len(into))]
         start, done = self._position, 0
         try:
             while done < len(into):
@@ -316,7 +341,7 @@ class FileReader(io.RawIOBase):
 
     def pieces(self) -> Iterator[memoryview]:
         """The rest of the file as it was received, without a copy; a piece stays valid."""
-        while (piece := self._held(self.size)) or (piece := self._next(self.size)):
+        while (piece := self._held(sys.maxsize)) or (piece := self._next(sys.maxsize)):
             self._position += len(piece)
             yield piece
 
@@ -330,6 +355,12 @@ class FileReader(io.RawIOBase):
 
     def __del__(self) -> None:
         """Nothing is to be told to anybody."""
+
+    def _decided(self, most: int) -> int:
+        """How many of the next `most` bytes are decided; waits for the length if none is."""
+        if most and self.undecided and self._position >= self.decided_size:
+            self._background.run(self._file.decide_beyond, self._position)
+        return max(0, min(most, self.decided_size - self._position))
 
     def _held(self, most: int) -> memoryview:
         """The next bytes, as far as they are here already."""

@@ -128,7 +128,13 @@ class PaxosBlockFileSystem(NameVerbs):
         return AsyncWriteFile(self, staged, mode, autocommit=not self._intrans)
 
     async def _reader(self, path: str) -> AsyncFileReader:
-        return await (await self._client()).open(path_of_url(path))
+        """A file whose length is decided: who asks fsspec for a file takes its size for all of it.
+
+        Raises: as `AsyncClient.open` and `AsyncFileReader.decide`.
+        """
+        reader = await (await self._client()).open(path_of_url(path))
+        await reader.decide()
+        return reader
 
     async def _stage(self, path: str, how: Publish, **tuning: Any) -> StagedFile:
         return await (await self._staging()).create(path_of_url(path), how, **tuning)

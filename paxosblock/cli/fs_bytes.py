@@ -293,13 +293,14 @@ def cat(session: Session, paths: tuple[str, ...]) -> None:
     \b
       $ paxosblock fs cat /logs/a.log /logs/b.log | sort
 
-    Of a file that is being written: everything acknowledged when it is opened.
+    Of a file that is being written: everything acknowledged when it is opened. If nobody can tell
+    how long its last block is: what is before it, then an error.
     """
     with session.client() as client, _standard_output() as out:
 
         def copy(written: str) -> None:
             with client.open(session.path(written)) as file:
-                _copy(file, out, lambda _: None)
+                _copy_decided(file, out)
 
         session.for_each(paths, copy)
 
@@ -315,7 +316,9 @@ def head(session: Session, path: str) -> None:
     """
     name = session.path(path)
     with session.client() as client, client.open(name) as file, _standard_output() as out:
-        out.write(file.pread(0, END_BYTES))
+        left = END_BYTES
+        while data := file.read(left):
+            left -= out.write(data)
 
 
 @click.command(cls=Verb)
@@ -333,9 +336,9 @@ def tail(session: Session, *, follow: bool, path: str) -> None:
     name = session.path(path)
     with session.client() as client, _standard_output() as out:
         with client.open(name) as file:
-            start = max(0, file.size - END_BYTES)
+            start = file.seek(max(0, file.decided_size - END_BYTES))
             if not follow:
-                out.write(file.pread(start, END_BYTES))
+                _copy_decided(file, out)
                 return
         for piece in client.follow(name, start):
             out.write(piece)
@@ -343,11 +346,20 @@ def tail(session: Session, *, follow: bool, path: str) -> None:
 
 
 def _copy(file: FileReader, out: BinaryIO, advance: Advance) -> None:
-    """All that is left of a file, through one buffer."""
+    """All that is left of a file of known length, through one buffer."""
     buffer = memoryview(bytearray(min(file.size, PIECE_BYTES)))
     while count := file.readinto(buffer):
         out.write(buffer[:count])
         advance(count)
+
+
+def _copy_decided(file: FileReader, out: BinaryIO) -> None:
+    """All that is left of a file. What can be read is written before the error that ends it."""
+    try:
+        for piece in file.pieces():
+            out.write(piece)
+    finally:
+        out.flush()
 
 
 @contextlib.contextmanager

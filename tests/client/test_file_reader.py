@@ -293,8 +293,9 @@ async def test_the_read_of_the_seed_needs_every_replica() -> None:
         await out.write(b"hello")
         await out.hflush()
         await cluster.kill(cluster.nodes[0])
-        with pytest.raises(UnavailableError, match="too few of its replicas"):
-            await fs.open("/a", consistency="all")
+        async with await fs.open("/a", consistency="all") as file:
+            with pytest.raises(UnavailableError, match="too few of its replicas"):
+                await file.read()
 
 
 async def test_a_block_under_recovery_is_waited_for_and_then_read_as_decided() -> None:
@@ -322,3 +323,107 @@ async def test_a_finalized_block_whose_members_were_not_told_yet_is_read() -> No
             await out.write(b"hello")
         async with await fs.open("/a") as file:
             assert await file.read() == b"hello"
+
+
+@asynccontextmanager
+async def undecided(**settings: Any) -> AsyncIterator[tuple[MemoryCluster, AsyncClient, bytes]]:
+    """/a has three finalized blocks of 40 bytes; the last one, 15 bytes, is under recovery."""
+    async with memory_cluster(retry_for_s=0.3, **settings) as (cluster, fs):
+        out = await fs.create("/a", chunk_size=10, block_size=40)
+        await out.write(DATA[:135])
+        await out.hflush()
+        last = cluster.files["/a"].blocks[-1]
+        cluster.begin_recovery(last)
+        yield cluster, fs, DATA[:120]
+        if not cluster.records[last].finalized:
+            cluster.end_recovery(last)
+        await out.abort()
+
+
+async def test_a_file_whose_last_block_cannot_be_decided_is_read_as_far_as_it_is_decided(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with undecided() as (_, fs, decided), await fs.open("/a") as file:
+        assert "under_recovery" in file.undecided
+        assert file.decided_size == len(decided)
+        pieces = [await file.read(50) for _ in range(3)]
+        with pytest.raises(UnavailableError, match="only the first 120 bytes") as caught:
+            await file.read(50)
+        assert [len(piece) for piece in pieces] == [50, 50, 20]
+        assert b"".join(pieces) == decided
+        assert caught.value.details == {"path": "/a", "decided_bytes": 120}
+        assert file.tell() == len(decided)
+    warnings = [record for record in caplog.records if "only the first" in record.getMessage()]
+    assert len(warnings) == 1
+
+
+async def test_a_length_that_is_not_decided_is_never_told() -> None:
+    async with undecided() as (_, fs, decided), await fs.open("/a") as file:
+        with pytest.raises(UnavailableError):
+            _ = file.size
+        with pytest.raises(UnavailableError):
+            file.seek(0, io.SEEK_END)
+        with pytest.raises(UnavailableError):
+            await file.decide()
+        assert f"at least {len(decided)}" in repr(file)
+        with pytest.raises(UnavailableError):
+            await fs.locations("/a")
+
+
+async def test_a_read_that_promises_more_than_is_decided_returns_none_of_it() -> None:
+    async with undecided() as (_, fs, decided), await fs.open("/a") as file:
+        for reading in (file.read(), file.pread(110, 11), file.pread(500, 1)):
+            with pytest.raises(UnavailableError):
+                await reading
+        assert file.tell() == 0
+        assert await file.read(0) == b""
+        assert await file.pread(110, 10) == decided[110:]
+        assert await file.read(len(decided)) == decided
+        assert await file.read(0) == b""
+        with pytest.raises(UnavailableError):
+            await file.readinto(bytearray(1))
+        with pytest.raises(UnavailableError):
+            await file.next_piece()
+
+
+async def test_a_reader_goes_on_when_the_length_is_decided() -> None:
+    async with undecided() as (cluster, fs, decided), await fs.open("/a") as file:
+        pieces = [await file.next_piece() for _ in range(3)]
+        assert b"".join(pieces) == decided
+        more = asyncio.create_task(file.read(100))
+        looks = cluster.calls.count("get_file")
+        await wait_until_async(lambda: cluster.calls.count("get_file") > looks)
+        cluster.end_recovery(cluster.files["/a"].blocks[-1])
+        assert await more == DATA[120:135]
+        assert (file.size, file.undecided, await file.decide()) == (135, "", 135)
+        assert await file.read(1) == b""
+        assert await file.pread(115, 100) == DATA[115:135]
+
+
+async def test_a_reader_does_not_go_on_in_another_file_of_that_name() -> None:
+    async with undecided() as (cluster, fs, _), await fs.open("/a") as file:
+        old = cluster.files.pop("/a")
+        async with await fs.create("/a") as out:
+            await out.write(DATA)
+        with pytest.raises(NotFoundError, match="replaced"):
+            await file.decide()
+        cluster.files["/a"] = old
+
+
+async def test_what_is_finalized_is_served_while_too_few_members_of_the_last_block_live() -> None:
+    async with memory_cluster(retry_for_s=0.3) as (cluster, fs):
+        out = await fs.create("/a", chunk_size=10, block_size=40)
+        await out.write(DATA[:95])
+        await out.hflush()
+        for node in cluster.nodes[1:]:
+            await cluster.kill(node)
+        async with await fs.open("/a") as file:
+            assert "under_construction" in file.undecided
+            assert await file.read(100) == DATA[:80]
+            with pytest.raises(UnavailableError, match="too few of its replicas"):
+                await file.read(100)
+            for node in cluster.nodes[1:]:
+                await node.start()
+            cluster.dead.clear()
+            assert await file.read(100) == DATA[80:95]
+        await out.abort()

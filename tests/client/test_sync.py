@@ -16,7 +16,12 @@ import pytest
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.sync import Client
 from paxosblock.client.sync_files import FileWriter
-from paxosblock.errors import DeadlineError, InvalidRequestError, PaxosBlockError
+from paxosblock.errors import (
+    DeadlineError,
+    InvalidRequestError,
+    PaxosBlockError,
+    UnavailableError,
+)
 from paxosblock.protocol.types import ChunkIndex, Generation, Reason
 from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
@@ -130,6 +135,42 @@ async def test_pieces_hold_the_whole_file() -> None:
             assert b"".join(file.pieces()) == data
 
     await using(work)
+
+
+async def test_a_file_whose_length_is_not_decided_is_read_up_to_there_and_no_size_is_told() -> None:
+    data = os.urandom(95)
+
+    def work(fs: Client, cluster: MemoryCluster) -> None:
+        out = fs.create("/a", chunk_size=10, block_size=40)
+        out.write(data)
+        out.hflush()
+        last = cluster.files["/a"].blocks[-1]
+        cluster.begin_recovery(last)
+        with fs.open("/a") as file:
+            assert ("under_recovery" in file.undecided, file.decided_size) == (True, 80)
+            assert "at least 80" in repr(file)
+            for read_all in (file.read, file.readall, lambda: file.seek(0, io.SEEK_END)):
+                with pytest.raises(UnavailableError, match="only the first 80 bytes"):
+                    read_all()
+            with pytest.raises(UnavailableError):
+                _ = file.size
+            with pytest.raises(UnavailableError):
+                io.TextIOWrapper(io.BufferedReader(file), "latin1").read()
+        with fs.open("/a") as file:
+            buffer = bytearray(50)
+            assert (file.readinto(buffer), file.read(50)) == (50, data[50:80])
+            assert buffer == data[:50]
+            for read_on in (lambda: file.read(50), lambda: file.readinto(buffer)):
+                with pytest.raises(UnavailableError):
+                    read_on()
+            assert (file.tell(), file.read(0), file.pread(60, 20)) == (80, b"", data[60:80])
+            cluster.end_recovery(last)
+            assert (file.read(50), file.size, file.undecided) == (data[80:], 95, "")
+        with fs.open("/a") as file:
+            assert b"".join(file.pieces()) == data
+        out.abort()
+
+    await using(work, retry_for_s=0.3)
 
 
 async def test_follow_is_an_ordinary_iterator() -> None:
