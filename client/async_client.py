@@ -22,6 +22,7 @@ from paxosblock.client.session import Session
 from paxosblock.client.steady import TRIES, of_one_state
 from paxosblock.client.transport import DataConnections
 from paxosblock.client.url import cluster_addresses
+from paxosblock.client.watched import WritingConnections
 from paxosblock.config import ClientConfig, load_config
 from paxosblock.errors import InvalidRequestError, NotDirectoryError, NotFoundError
 from paxosblock.namenode_api import (
@@ -95,7 +96,7 @@ class AsyncClient:
         self._session = Session(
             self.config,
             namenodes,
-            DataConnections(self.config.connect_timeout_s),
+            WritingConnections(self.config),
             DataConnections(self.config.connect_timeout_s),
             LeaseKeeper(namenodes, self.config.lease_interval_s),
         )

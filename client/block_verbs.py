@@ -83,10 +83,10 @@ class BlockVerbs:
             view,
             self.writer,
             self.session.namenodes,
-            vote_timeout_s=self.session.config.vote_timeout_s,
+            self.session.writing,
         )
         try:
-            await block.open(self.session.writing)
+            await block.open()
         except BlockFailed as failure:
             await block.seal()
             raise UnavailableError(str(failure), block=view.record.block) from failure

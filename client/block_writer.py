@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, NamedTuple
 
 from paxosblock.client.chunks import Chunk
 from paxosblock.client.namenode import NameNodes
-from paxosblock.client.transport import DataConnection, DataConnections
+from paxosblock.client.transport import DataConnection
+from paxosblock.client.watched import WritingConnections
 from paxosblock.datanode_api import Ask
 from paxosblock.errors import (
     CorruptionError,
@@ -38,8 +38,6 @@ from paxosblock.wire import Flags, FrameKind, Header
 _log = logging.getLogger(__name__)
 
 _SYNC: Final = int(Flags.SYNC)
-GRACE_S: Final = 0.05
-"""How long a vote that is overdue may still take to be read from its socket."""
 
 
 class BlockFailed(Exception):
@@ -83,8 +81,7 @@ class BlockWriter:
         view: BlockView,
         writer: WriterId,
         namenodes: NameNodes,
-        *,
-        vote_timeout_s: float,
+        pool: WritingConnections,
     ) -> None:
         """`view` is the answer of AddBlock; `open` comes next."""
         self.view = view
@@ -94,14 +91,12 @@ class BlockWriter:
         """Whether the length may have been recorded by `close`, answered or not."""
         self._identity = writer
         self._namenodes = namenodes
-        self._vote_timeout_s = vote_timeout_s
-        self._loop = asyncio.get_running_loop()
+        self._pool = pool
         self._writer = write.open_writer(view.record.block, view.record.members, view.record.window)
         self._connections: dict[StorageId, DataConnection] = {}
         self._in_flight: deque[_InFlight] = deque()
         self._waiters: list[_Waiter] = []
         self._failure: BlockFailed | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
         writer = self._writer
@@ -137,7 +132,7 @@ class BlockWriter:
 
     # -- W1 -------------------------------------------------------------------------------------
 
-    async def open(self, connections: DataConnections) -> None:
+    async def open(self) -> None:
         """W1: connect to all members and make an empty replica at each.
 
         Raises:
@@ -145,7 +140,7 @@ class BlockWriter:
         """
         addresses = {member.storage: member.address for member in self.view.members}
         answers = await asyncio.gather(
-            *(self._open_at(connections, at, addresses.get(at, "")) for at in self.members),
+            *(self._open_at(at, addresses.get(at, "")) for at in self.members),
             return_exceptions=True,
         )
         failed: list[StorageId] = []
@@ -158,13 +153,12 @@ class BlockWriter:
         if failed:
             self._fail(tuple(failed), f"{', '.join(failed)} took no replica")
         self._check()
+        self._pool.clock.look(self, self._look_at_the_clock)
 
-    async def _open_at(
-        self, connections: DataConnections, storage: StorageId, address: str
-    ) -> None:
-        connection = await connections.get(address)
+    async def _open_at(self, storage: StorageId, address: str) -> None:
+        connection = await self._pool.get(address)
         create = write.create_message(self._writer, self.view.record.durability)
-        told = await connection.tell(Ask(storage, create=create), self._vote_timeout_s)
+        told = await connection.tell(Ask(storage, create=create), self._pool.votes.seconds)
         if told.created is None or told.created.storage != storage:
             raise ProtocolError(f"{address} did not create block {self.block}: {told}")
         connection.listen(self.block, _Member(self, storage))
@@ -202,12 +196,10 @@ class BlockWriter:
             message.index,
             message.acknowledged_count,
         ).pack()
-        self._in_flight.append(_InFlight(chunk, self._loop.time()))
+        self._in_flight.append(_InFlight(chunk, self._pool.clock.now_s))
         self.sent_bytes += chunk.size_bytes
         for connection in self._connections.values():
             connection.send(header, chunk.data)
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._vote_timeout_s, self._look_at_the_clock)
 
     # -- W3 -------------------------------------------------------------------------------------
 
@@ -226,7 +218,7 @@ class BlockWriter:
     async def _reached(self, count: int, *, synced: bool) -> None:
         if self._count(synced) >= count:
             return
-        waiter = _Waiter(count, synced, self._loop.create_future())
+        waiter = _Waiter(count, synced, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
         try:
             await waiter.done
@@ -247,7 +239,9 @@ class BlockWriter:
         if not acknowledged and not synced:
             return  # most votes: others are still to come
         for _ in range(acknowledged):
-            self.acknowledged_bytes += self._in_flight.popleft().chunk.size_bytes
+            chunk, sent_at = self._in_flight.popleft()
+            self.acknowledged_bytes += chunk.size_bytes
+            self._pool.votes.observe(self._pool.clock.now_s - sent_at)
         for waiter in self._waiters:
             if self._count(waiter.synced) >= waiter.goal and not waiter.done.done():
                 waiter.done.set_result(None)
@@ -263,26 +257,21 @@ class BlockWriter:
         """W4: a member's connection ended."""
         self._fail((storage,), str(error))
 
-    def _look_at_the_clock(self, *, again: bool = False) -> None:
-        """W4: one timer watches all chunks on the way; the oldest was sent first.
+    def _look_at_the_clock(self) -> None:
+        """W4: the oldest chunk was sent first, so it alone tells whether a disk is too slow.
 
-        Who comes late is given another moment: if this process stood still, the votes are in the
-        sockets already and only wait to be read.
+        That a DataNode hangs, or cannot be reached, is told by `on_lost`, and sooner.
         """
-        self._timer = None
         if not self._in_flight or self._failure is not None:
             return
-        left_s = self._in_flight[0].sent_at + self._vote_timeout_s - self._loop.time()
-        if left_s > 0:
-            self._timer = self._loop.call_later(left_s, self._look_at_the_clock)
-            return
-        if not again:
-            look_again = partial(self._look_at_the_clock, again=True)
-            self._timer = self._loop.call_later(GRACE_S, look_again)
+        patience = self._pool.votes
+        waited_s = self._pool.clock.now_s - self._in_flight[0].sent_at
+        if waited_s < patience.seconds:
             return
         voted = zip(self.members, self._writer.voted, strict=True)
         late = tuple(storage for storage, count in voted if count <= self._writer.acknowledged)
-        self._fail(late, f"no vote of {', '.join(late)} in {self._vote_timeout_s:g} s")
+        self._fail(late, f"no vote of {', '.join(late)} in {waited_s:.2g} s")
+        patience.back_off()
 
     def _fail(self, failed: tuple[StorageId, ...], reason: str) -> None:
         if self._failure is not None:
@@ -361,9 +350,7 @@ class BlockWriter:
         """Stop listening to the members; the connections stay open for other blocks."""
         for connection in self._connections.values():
             connection.ignore(self.block)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._pool.clock.look_away(self)
 
 
 @dataclass(frozen=True, slots=True)

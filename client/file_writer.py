@@ -349,10 +349,10 @@ class AsyncFileWriter:
             view,
             self._writer,
             self._session.namenodes,
-            vote_timeout_s=self._session.config.vote_timeout_s,
+            self._session.writing,
         )
         try:
-            await block.open(self._session.writing)
+            await block.open()
         except BlockFailed as failure:
             self._exclude(failure)
             # Whoever does not hear that it is sealed seals it again: it may be the last block now.

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from paxosblock.client.leases import LeaseKeeper
 from paxosblock.client.namenode import NameNodes
 from paxosblock.client.transport import DataConnections
+from paxosblock.client.watched import WritingConnections
 from paxosblock.config import ClientConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """`writing` and `reading` are separate connections: a vote must not wait behind bulk data."""
+    """`writing` and `reading` are separate connections: votes and beats must not wait behind bulk
+    data."""
 
     config: ClientConfig
     namenodes: NameNodes
-    writing: DataConnections
+    writing: WritingConnections
     reading: DataConnections
     leases: LeaseKeeper

@@ -134,6 +134,10 @@ class DataConnection:
         if listener is not None:
             listener.on_nack(nack)
 
+    def beat_received(self, header: Header) -> None:
+        """Nobody asked for beats on this connection."""
+        raise ProtocolError(f"{self.address} sent a BEAT that nobody asked for")
+
     def connection_lost(self, error: PaxosBlockError) -> None:
         """Every block that is written through this connection hears of it at once."""
         self._lost = error
@@ -175,15 +179,14 @@ class DataConnections:
         async with self._connecting[address]:
             connection = self._open.get(address)
             if connection is None or connection.closed:
-                connection = await self._connect(address)
+                if self._closed:
+                    raise UnavailableError("the client is closed")
+                connection = self._open[address] = await self._connect(address)
             return connection
 
     async def _connect(self, address: str) -> DataConnection:
-        if self._closed:
-            raise UnavailableError("the client is closed")
         connection = DataConnection(address)
         await connection.connect(self._connect_timeout_s)
-        self._open[address] = connection
         return connection
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""One data stream at a DataNode: chunks in, votes out, and calls.
+"""One data stream at a DataNode: chunks in, votes and beats out, and calls.
 
 What a peer can make this node hold is bounded: while too many of its votes wait for the disk, or
 too many of its calls are under way, its connection is not read; and a reply with chunks is loaded
@@ -13,6 +13,7 @@ from typing import Final, assert_never
 
 import msgspec
 
+from paxosblock.beats import BeatSender
 from paxosblock.calls import CallServer
 from paxosblock.connection import FrameConnection
 from paxosblock.datanode.counters import Counters
@@ -50,6 +51,7 @@ class Session:
         self._reader = reader
         self._counters = counters
         self._calls = CallServer(_CALLS, _REPLIES, self._answer)
+        self._beats = BeatSender(lambda: self._waiting_votes + self._running_calls)
         self._connection: FrameConnection | None = None
         self._waiting_votes = 0
         self._running_calls = 0
@@ -66,7 +68,7 @@ class Session:
     def frame_received(
         self, connection: FrameConnection, header: Header, frame: memoryview
     ) -> None:
-        """A chunk to vote for, or a call."""
+        """A chunk to vote for, a call, or a wish for beats."""
         self._connection = connection
         match header.kind:
             case FrameKind.CHUNK:
@@ -75,6 +77,8 @@ class Session:
             case FrameKind.CALL:
                 self._calls.call_received(connection, header, frame)
                 self._running_calls += 1
+            case FrameKind.BEAT:
+                self._beats.asked(connection, header)
             case other:
                 raise ProtocolError(f"a client sends no {other.name} frame")
         self._pause_or_resume()
@@ -88,6 +92,7 @@ class Session:
     def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None:
         """Nobody hears the votes any more; what was written stays."""
         self._counters.streams.dec()
+        self._beats.stop()
         self._calls.connection_lost()
 
     # -- votes ----------------------------------------------------------------------------------

@@ -60,6 +60,9 @@ class VoteHandler(Protocol):
     def vote_received(self, header: Header, payload: memoryview) -> None:
         """A VOTE or NACK frame; `payload` is valid during this call only, and not checked."""
 
+    def beat_received(self, header: Header) -> None:
+        """A BEAT frame: the peer lives (`beats.py`)."""
+
     def connection_lost(self, error: PaxosBlockError) -> None:
         """No more votes come."""
 
@@ -166,6 +169,10 @@ class CallChannel:
             if self._votes is None:
                 raise ProtocolError(f"a {kind.name} frame came, but nothing was written")
             self._votes.vote_received(header, frame[HEADER_BYTES:])
+        elif kind is FrameKind.BEAT:
+            if self._votes is None:
+                raise ProtocolError("a BEAT frame came that nobody asked for")
+            self._votes.beat_received(header)
         elif kind is FrameKind.CALL:
             raise ProtocolError("a server does not call")
         else:

@@ -158,8 +158,12 @@ class ClientConfig(Config):
     """What a vote for a chunk means."""
     connect_timeout_s: Seconds = 2.0
     """How long connecting to a node may take."""
+    hung_after_s: Seconds = 0.6
+    """Silence on the stream to a DataNode, which beats several times as often, after which it
+    counts as hung, and blocks are recovered without it; longer while its beats come irregularly."""
     vote_timeout_s: Seconds = 10.0
-    """How long a replica may take to vote before the block is recovered without it."""
+    """How long a DataNode that is not silent may take to vote, its disk being slow, before the
+    block is recovered without it; half of that while votes come fast."""
     rpc_timeout_s: Seconds = 10.0
     """How long one control call may take."""
     retry_for_s: SecondsOrZero = 30.0

@@ -73,6 +73,10 @@ class FrameConnection(asyncio.BufferedProtocol):
     ) -> None:
         """`peer` is the other end's host:port; `drain` waits above `high_water_bytes` unsent."""
         self.peer = peer
+        self.sent_bytes = 0
+        """Bytes of the frames that `send` took."""
+        self.received_bytes = 0
+        """Bytes of frames, and of parts of one, that came from the peer."""
         self._handler = handler
         self._high_water_bytes = high_water_bytes
         self._on_lost = on_lost
@@ -104,6 +108,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         closed connection does nothing; `connection_lost` tells.
         """
         if self._transport is not None and self._error is None:
+            self.sent_bytes += sum(map(len, buffers))
             self._transport.writelines(buffers)
 
     def send_frame(self, header: Header, payload: Buffer = b"") -> None:
@@ -138,6 +143,11 @@ class FrameConnection(asyncio.BufferedProtocol):
     # -- the connection's life ------------------------------------------------------------------
 
     @property
+    def writable(self) -> bool:
+        """True while less than the high-water mark is unsent."""
+        return self._writable.is_set()
+
+    @property
     def closed(self) -> bool:
         """Whether no more frames can be sent."""
         return self._error is not None
@@ -169,11 +179,13 @@ class FrameConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
 
-    def abort(self) -> None:
-        """Close at once; what is unsent is lost."""
+    def abort(self, error: PaxosBlockError | None = None) -> None:
+        """Close at once, because of `error`; what is unsent is lost."""
         if self._transport is not None:
-            self._error = self._error or OutcomeUnknownError(
-                f"connection to {self.peer} was aborted here"
+            self._error = (
+                self._error
+                or error
+                or OutcomeUnknownError(f"connection to {self.peer} was aborted here")
             )
             self._transport.abort()
 
@@ -207,6 +219,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         return self._view[self._end : self._limit]
 
     def buffer_updated(self, nbytes: int) -> None:
+        self.received_bytes += nbytes
         try:
             if self._sink is None:
                 self._end += nbytes

@@ -13,7 +13,8 @@ is a header of 48 bytes, little-endian, and its payload::
         16     8  block
         24     8  generation
         32     4  index            of the chunk
-        36     4  acknowledged     chunks that every member has voted for, as the writer knows it
+        36     4  acknowledged     chunks that every member has voted for, as the writer knows it;
+                                   on a BEAT: bytes that came from the peer so far, modulo 2**32
         40     4  request          pairs a CALL with its REPLY or ERROR
         44     4  header crc       CRC32C of bytes 0 to 43
 
@@ -66,6 +67,9 @@ class FrameKind(enum.IntEnum):
     """Its payload is an answer of the stream's `MessageTable`; `index` CHUNK frames follow it."""
     ERROR = 6
     """Its payload is `encode_error` of a `PaxosBlockError`."""
+    BEAT = 7
+    """From a client: send a BEAT every `index` milliseconds from now on, or (0) no more of them.
+    From a DataNode: I live, and owe `index` votes and answers. `beats.py` says what follows."""
 
 
 class Flags(enum.IntFlag):

@@ -112,6 +112,9 @@ class Votes:
     def vote_received(self, header: Header, payload: memoryview) -> None:
         self.got.put_nowait(header.index)
 
+    def beat_received(self, header: Header) -> None:
+        self.got.put_nowait(header.index)
+
     def connection_lost(self, error: PaxosBlockError) -> None:
         self.lost = error
 

@@ -15,6 +15,7 @@ import msgspec
 from aiohttp import web
 from msgspec.structs import replace
 
+from paxosblock.beats import BeatSender
 from paxosblock.calls import Bulk, CallServer
 from paxosblock.connection import FrameConnection
 from paxosblock.datanode_api import (
@@ -92,7 +93,7 @@ class MemoryDataNode:
         self.watches = 0
         self.votes_may_go = asyncio.Event()
         self.votes_may_go.set()
-        self._connections: set[FrameConnection] = set()
+        self._connections: dict[FrameConnection, _Stream] = {}
         self._changed = asyncio.Event()
         self._runner: web.AppRunner | None = None
 
@@ -119,6 +120,12 @@ class MemoryDataNode:
         """Cut every connection."""
         for connection in tuple(self._connections):
             connection.abort()
+
+    def hang(self) -> None:
+        """Nothing is read, nothing said: what is connected now is like a stopped process."""
+        for connection, stream in self._connections.items():
+            connection.pause_reading()
+            stream.beats.stop()
 
     def data(self, block: BlockId) -> bytes:
         """The user bytes of a replica."""
@@ -207,6 +214,7 @@ class _Stream:
     def __init__(self, node: MemoryDataNode) -> None:
         self._node = node
         self._calls = CallServer(_CALLS, _REPLIES, self._answer)
+        self.beats = BeatSender(lambda: len(self._tasks))
         self._tasks: set[asyncio.Task[None]] = set()
 
     def payload_buffer(self, header: Header) -> memoryview | None:
@@ -215,9 +223,12 @@ class _Stream:
     def frame_received(
         self, connection: FrameConnection, header: Header, frame: memoryview
     ) -> None:
-        self._node._connections.add(connection)
+        self._node._connections[connection] = self
         if header.kind is FrameKind.CALL:
             self._calls.call_received(connection, header, frame)
+            return
+        if header.kind is FrameKind.BEAT:
+            self.beats.asked(connection, header)
             return
         verify_payload(header, frame[HEADER_BYTES:])
         self._chunk(connection, header, bytes(frame))
@@ -228,7 +239,8 @@ class _Stream:
         raise AssertionError("no buffer was given")
 
     def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None:
-        self._node._connections.discard(connection)
+        self._node._connections.pop(connection, None)
+        self.beats.stop()
         self._calls.connection_lost()
 
     def _chunk(self, connection: FrameConnection, header: Header, frame: bytes) -> None:

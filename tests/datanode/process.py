@@ -119,6 +119,7 @@ class Votes:
 
     votes: list[Header] = field(default_factory=list)
     nacks: list[Nack] = field(default_factory=list)
+    beats: list[Header] = field(default_factory=list)
     lost: list[PaxosBlockError] = field(default_factory=list)
 
     def vote_received(self, header: Header, payload: memoryview) -> None:
@@ -126,6 +127,9 @@ class Votes:
             self.votes.append(header)
         else:
             self.nacks.append(msgspec.msgpack.decode(payload, type=Nack))
+
+    def beat_received(self, header: Header) -> None:
+        self.beats.append(header)
 
     def connection_lost(self, error: PaxosBlockError) -> None:
         self.lost.append(error)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from paxosblock.beats import arrived_bytes, beat_wish
 from paxosblock.calls import CallChannel, open_channel
 from paxosblock.datanode.counters import Counters
 from paxosblock.datanode.session import MAX_WAITING_VOTES, Session
@@ -72,3 +73,46 @@ async def test_votes_and_refusals_are_counted(tmp_path: Path) -> None:
         assert "paxosblock_datanode_votes_total 1.0" in text
         assert 'paxosblock_datanode_nacks_total{reason="gap"} 1.0' in text
         assert "paxosblock_datanode_streams 1.0" in text
+
+
+async def test_a_node_beats_while_its_disk_does_not_answer_and_it_does_not_read(
+    tmp_path: Path,
+) -> None:
+    """What a client has in flight then, and whether it arrived, is told by each beat."""
+    disk = FaultyDisk()
+    async with running(tmp_path, disk=disk) as node, stream_to(node) as (channel, votes, _):
+        await node.create()
+        disk.may_sync.clear()
+        connection = channel.connection
+        connection.send(beat_wish(0.01))
+        for index in range(MAX_WAITING_VOTES * 4):
+            connection.send(frame(index, chunk(index, 20_000))[1])
+        await wait_until_async(lambda: votes.beats and votes.beats[-1].index >= MAX_WAITING_VOTES)
+        count = len(votes.beats)
+        await wait_until_async(lambda: len(votes.beats) >= count + 5)
+        arrived = [arrived_bytes(beat, connection.sent_bytes) for beat in votes.beats[count:]]
+        assert all(0 < each < connection.sent_bytes for each in arrived)
+        assert votes.votes == []
+        disk.may_sync.set()
+        await wait_until_async(lambda: len(votes.votes) == MAX_WAITING_VOTES * 4)
+        count = len(votes.beats)
+        await wait_until_async(lambda: len(votes.beats) > count + 1)
+        assert votes.beats[-1].index == 0
+        assert arrived_bytes(votes.beats[-1], connection.sent_bytes) == connection.sent_bytes
+
+
+async def test_a_node_beats_only_as_often_as_it_is_asked_to(tmp_path: Path) -> None:
+    async with running(tmp_path) as node, stream_to(node) as (channel, votes, _):
+        await node.create()
+        channel.connection.send(frame(0)[1])
+        await wait_until_async(lambda: votes.votes)
+        assert votes.beats == []
+        channel.connection.send(beat_wish(0.01))
+        await wait_until_async(lambda: len(votes.beats) > 1)
+        channel.connection.send(beat_wish(0), frame(1)[1])
+        await wait_until_async(lambda: len(votes.votes) == 2)
+        count = len(votes.beats)
+        for index in range(2, 200):
+            channel.connection.send(frame(index)[1])
+            await wait_until_async(lambda: len(votes.votes) == index + 1)  # noqa: B023  # at once
+        assert len(votes.beats) == count

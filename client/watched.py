@@ -1,0 +1,143 @@
+"""The data streams that files are written through: a DataNode that hangs is noticed and left.
+
+While a block is written, or an answer awaited, the DataNode is asked for beats (`beats.py`). Once
+nothing was heard from it for longer than `hung_after`, its connection is taken for lost: whoever
+writes through it hears of it like of a node that was killed. A slow disk is none of this: its node
+beats, and the votes are waited for as `BlockWriter` says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from typing import Any, Final
+
+from paxosblock.beats import arrived_bytes, beat_wish
+from paxosblock.calls import ChunkSink
+from paxosblock.client.patience import Patience, RunningClock
+from paxosblock.client.transport import DataConnection, DataConnections, VoteListener
+from paxosblock.config import ClientConfig
+from paxosblock.errors import OutcomeUnknownError, PaxosBlockError, UnavailableError
+from paxosblock.protocol.types import BlockId
+from paxosblock.wire import Header
+
+_log = logging.getLogger(__name__)
+
+BEATS_PER_SILENCE: Final = 4
+"""So many beats are due in the shortest silence after which a node counts as hung."""
+TICKS_PER_BEAT: Final = 2
+LONGEST_SILENCES: Final = 5
+"""A node whose beats are measured to come irregularly may be silent for so much longer."""
+QUICK_VOTES_SHARE: Final = 0.5
+"""Share of `vote_timeout` that a DataNode has whose votes came fast so far."""
+
+
+class WritingConnections(DataConnections):
+    """`DataConnections` that take a DataNode that hangs for one that is lost."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        """Uses `connect_timeout`, `hung_after` and `vote_timeout`."""
+        super().__init__(config.connect_timeout_s)
+        self.beat_every_s = config.hung_after_s / BEATS_PER_SILENCE
+        self.clock = RunningClock(self.beat_every_s / TICKS_PER_BEAT)
+        self.votes = Patience(QUICK_VOTES_SHARE * config.vote_timeout_s, config.vote_timeout_s)
+        """How long a DataNode that lives may take to vote."""
+        hung_s = config.hung_after_s
+        self._silence = defaultdict[str, Patience](
+            lambda: Patience(hung_s, LONGEST_SILENCES * hung_s)
+        )
+        self._connecting_s = defaultdict[str, Patience](
+            lambda: Patience(hung_s, config.connect_timeout_s)
+        )
+
+    async def _connect(self, address: str) -> DataConnection:
+        """A node that hangs takes no connection either; but the next try waits for longer."""
+        patience = self._connecting_s[address]
+        connection = WatchedConnection(address, self, self._silence[address])
+        try:
+            await connection.connect(patience.seconds)
+        except UnavailableError:
+            patience.back_off()
+            raise
+        patience.observe(0.0)
+        return connection
+
+
+class WatchedConnection(DataConnection):
+    """The data stream to one DataNode, with an ear on whether it lives."""
+
+    def __init__(self, address: str, pool: WritingConnections, silence: Patience) -> None:
+        """`silence` is how long this DataNode may be silent before it counts as hung."""
+        super().__init__(address)
+        self._pool = pool
+        self._clock = pool.clock
+        self._silence = silence
+        self._watching = False
+        self._calls_under_way = 0
+        self._heard_at = 0.0
+        self._beat_at = 0.0
+        self._arrived_bytes = 0
+        self._sent_before = 0
+        """Bytes that were sent when the last beat came."""
+
+    def listen(self, block: BlockId, listener: VoteListener) -> None:
+        """As `DataConnection.listen`; from now on the DataNode must give signs of life."""
+        super().listen(block, listener)
+        self._watch()
+
+    async def _call(self, request: object, timeout_s: float, sink: ChunkSink | None = None) -> Any:
+        self._calls_under_way += 1
+        try:
+            self._watch()
+            reply = await super()._call(request, timeout_s, sink)
+            self._heard_at = self._clock.now_s
+            return reply
+        finally:
+            self._calls_under_way -= 1
+
+    def vote_received(self, header: Header, payload: memoryview) -> None:
+        """As `DataConnection.vote_received`; a sign of life."""
+        self._heard_at = self._clock.now_s
+        super().vote_received(header, payload)
+
+    def beat_received(self, header: Header) -> None:
+        """A sign of life, unless what was sent before the last beat does not arrive.
+
+        A DataNode that owes answers may have stopped to read for a while.
+        """
+        sent = self._channel.connection.sent_bytes
+        arrived = arrived_bytes(header, sent)
+        reads = arrived > self._arrived_bytes or arrived >= self._sent_before
+        self._arrived_bytes, self._sent_before = arrived, sent
+        if reads or header.index:
+            self._heard_at = self._clock.now_s
+        self._silence.observe(self._clock.now_s - self._beat_at)
+        self._beat_at = self._clock.now_s
+
+    def connection_lost(self, error: PaxosBlockError) -> None:
+        """As `DataConnection.connection_lost`."""
+        self._clock.look_away(self)
+        super().connection_lost(error)
+
+    def _watch(self) -> None:
+        if not self._watching and not self.closed:
+            self._watching = True
+            self._heard_at = self._beat_at = self._clock.now_s
+            self._channel.connection.send(beat_wish(self._pool.beat_every_s))
+            self._clock.look(self, self._judge)
+
+    def _judge(self) -> None:
+        if not self._listeners and not self._calls_under_way:
+            self._watching = False
+            self._channel.connection.send(beat_wish(0))
+            self._clock.look_away(self)
+            return
+        silent_s = self._clock.now_s - self._heard_at
+        if silent_s > self._silence.seconds:
+            self._silence.observe(silent_s)
+            error = OutcomeUnknownError(
+                f"{self.address} hangs or is out of reach: silent for {silent_s:.2g} s",
+                peer=self.address,
+            )
+            _log.info("DataNode left: %s", error)
+            self._channel.connection.abort(error)

@@ -1,0 +1,117 @@
+"""What a writer does about a DataNode that hangs, and about one whose votes are late."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+
+import pytest
+
+from paxosblock.client.block_writer import BlockWriter
+from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.watched import WritingConnections
+from paxosblock.config import ClientConfig
+from paxosblock.errors import UnavailableError
+from tests.client.memory_cluster import memory_cluster
+from tests.waiting import wait_until_async
+
+NEVER_S = 60.0
+"""For votes: what ends sooner was not ended by the time-out of a vote."""
+HUNG_S = 0.3
+
+
+def block_of(out: AsyncFileWriter) -> BlockWriter:
+    assert out._block is not None
+    return out._block
+
+
+@pytest.mark.parametrize("chunks_before", [1, 5])
+async def test_a_writer_goes_on_without_a_node_that_hangs(chunks_before: int) -> None:
+    async with memory_cluster(4, hung_after_s=HUNG_S, vote_timeout_s=NEVER_S) as (cluster, fs):
+        async with await fs.create("/a", chunk_size=10) as out:
+            await out.write(b"x" * 10 * chunks_before)
+            members = (await out.hflush()).replicas
+            next(node for node in cluster.nodes if node.storage in members).hang()
+            begun = time.monotonic()
+            await out.write(b"y" * 25)
+            assert (await out.hflush()).length == 10 * chunks_before + 25
+            assert time.monotonic() - begun < NEVER_S / 4
+        assert cluster.content("/a") == b"x" * 10 * chunks_before + b"y" * 25
+
+
+async def test_a_node_that_hangs_when_a_block_begins_takes_no_replica() -> None:
+    async with memory_cluster(4, hung_after_s=HUNG_S, vote_timeout_s=NEVER_S) as (cluster, fs):
+        async with await fs.create("/a", chunk_size=10, block_size=10) as out:
+            await out.write(b"x" * 10)
+            await out.hflush()
+            next(node for node in cluster.nodes if node.replicas).hang()
+            begun = time.monotonic()
+            await out.write(b"y" * 10)
+            assert (await out.hflush()).length == 20
+            assert time.monotonic() - begun < NEVER_S / 4
+        assert cluster.content("/a") == b"x" * 10 + b"y" * 10
+
+
+async def test_a_writer_that_is_idle_hears_of_a_node_that_hangs() -> None:
+    async with (
+        memory_cluster(3, hung_after_s=HUNG_S, vote_timeout_s=NEVER_S) as (cluster, fs),
+        await fs.create("/a", chunk_size=10) as out,
+    ):
+        await out.write(b"x" * 10)
+        await out.hflush()
+        block = block_of(out)
+        cluster.nodes[1].hang()
+        await wait_until_async(lambda: block._failure is not None, timeout_s=NEVER_S / 4)
+        assert block._failure is not None
+        assert block._failure.failed == (cluster.nodes[1].storage,)
+        assert "hangs or is out of reach" in block._failure.reason
+
+
+async def test_a_disk_that_is_slow_for_long_does_not_end_a_block() -> None:
+    async with memory_cluster(3, hung_after_s=HUNG_S, vote_timeout_s=NEVER_S) as (cluster, fs):
+        clock = fs._session.writing.clock
+        async with await fs.create("/a", chunk_size=10) as out:
+            await out.write(b"x" * 10)
+            await out.hflush()
+            cluster.nodes[0].votes_may_go.clear()
+            flush = asyncio.create_task(_flushed(out, b"y" * 10))
+            late = clock.now_s + 5 * HUNG_S
+            await wait_until_async(lambda: clock.now_s > late)
+            assert not flush.done()
+            cluster.nodes[0].votes_may_go.set()
+            await flush
+        assert len(cluster.files["/a"].blocks) == 1
+
+
+async def test_a_disk_that_never_answers_ends_a_block_though_its_node_lives() -> None:
+    async with memory_cluster(4, hung_after_s=HUNG_S, vote_timeout_s=2.0) as (cluster, fs):
+        async with await fs.create("/a", chunk_size=10) as out:
+            await out.write(b"x" * 10)
+            members = (await out.hflush()).replicas
+            slow = next(node for node in cluster.nodes if node.storage in members)
+            block = block_of(out)
+            slow.votes_may_go.clear()
+            await _flushed(out, b"y" * 10)
+            assert block._failure is not None
+            assert block._failure.failed == (slow.storage,)
+            assert block._failure.reason.startswith(f"no vote of {slow.storage} in 1")
+            slow.votes_may_go.set()
+        assert cluster.content("/a") == b"x" * 10 + b"y" * 10
+
+
+async def test_a_node_that_takes_no_connection_is_given_twice_the_time_at_the_next_try() -> None:
+    """The system of a stopped process accepts in its name; then nobody answers."""
+    config = ClientConfig(hung_after_s=0.1, connect_timeout_s=0.3)
+    with socket.create_server(("127.0.0.1", 0)) as stopped:
+        pool = WritingConnections(config)
+        address = f"127.0.0.1:{stopped.getsockname()[1]}"
+        for within in ("0.1", "0.2", "0.3", "0.3"):
+            with pytest.raises(UnavailableError, match=f"did not answer within {within} s"):
+                await pool.get(address)
+        await pool.close()
+
+
+async def _flushed(out: AsyncFileWriter, data: bytes) -> None:
+    await out.write(data)
+    await out.hflush()
