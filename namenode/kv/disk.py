@@ -18,7 +18,8 @@ FileHandle = NewType("FileHandle", int)
 
 
 class Disk(Protocol):
-    """Files that are written once, from beginning to end, and folders of them."""
+    """Files that are written once, from beginning to end, and folders of them; and short ones
+    that are written over."""
 
     def make_folder(self, folder: Path) -> None:
         """Create the folder, durably, unless it is there."""
@@ -34,6 +35,13 @@ class Disk(Protocol):
 
     def append(self, file: FileHandle, data: bytes) -> None:
         """Write all of `data` at the end."""
+
+    def open(self, path: Path) -> FileHandle:
+        """Open a file that is there for `overwrite`."""
+
+    def overwrite(self, file: FileHandle, data: bytes) -> None:
+        """Write `data` over the beginning. Until the next `sync`, a power cut leaves any mixture
+        of this and what was there."""
 
     def sync(self, file: FileHandle) -> None:
         """Return once what was appended, and the file's length, are on stable storage."""
@@ -77,6 +85,12 @@ class OsDisk:
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(file, rest) :]
+
+    def open(self, path: Path) -> FileHandle:
+        return FileHandle(os.open(path, os.O_WRONLY))
+
+    def overwrite(self, file: FileHandle, data: bytes) -> None:
+        os.pwrite(file, data, 0)
 
     def sync(self, file: FileHandle) -> None:
         os.fdatasync(file)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from paxosblock.errors import CorruptionError
 from paxosblock.namenode.kv.disk import Disk, FileHandle, numbered, numbers, publish
+from paxosblock.namenode.kv.mark import DurableMark, read_mark
 from paxosblock.namenode.kv.segment import (
     HEADER_BYTES,
     SALT_BYTES,
@@ -39,17 +40,18 @@ def replay(disk: Disk, folder: Path, after: int) -> Iterator[tuple[int, memoryvi
     """
     firsts = numbers(disk.names(folder), _KIND)
     earlier = [first for first in firsts if first <= after + 1]
-    if not earlier and (firsts or after > 0):
+    needed = max(after, read_mark(disk, folder))
+    if not earlier and (firsts or needed > 0):
         raise CorruptionError(f"{folder}: the journal's entries from {after + 1} on are missing")
     chain = firsts[len(earlier) - 1 :] if earlier else []
     for first, following in pairwise([*chain, None]):
         assert first is not None, "None only ends the chain"
-        segment = _read(disk, folder, first, following)
+        segment = _read(disk, folder, first, following, needed if needed > after else 0)
         skipped = max(0, after + 1 - first)
         yield from enumerate(segment.entries[skipped:], first + skipped)
 
 
-def _read(disk: Disk, folder: Path, first: int, following: int | None) -> Segment:
+def _read(disk: Disk, folder: Path, first: int, following: int | None, needed: int) -> Segment:
     path = numbered(folder, _KIND, first)
     data = disk.read(path)
     segment = read_segment(str(path), data)
@@ -57,6 +59,7 @@ def _read(disk: Disk, folder: Path, first: int, following: int | None) -> Segmen
     if segment.first_index != first:
         raise CorruptionError(f"{path}: begins with entry {segment.first_index}, not {first}")
     if following is None:
+        _check_reaches(path, segment, needed)
         if torn_bytes:
             _log.warning("%s: cut off a torn tail of %d bytes", path, torn_bytes)
         disk.cut(path, segment.size_bytes)
@@ -71,6 +74,18 @@ def _read(disk: Disk, folder: Path, first: int, following: int | None) -> Segmen
     return segment
 
 
+def _check_reaches(path: Path, segment: Segment, needed: int) -> None:
+    """Raise if the journal ends before entry `needed`; nothing of it has been cut off yet."""
+    last = segment.next_index - 1
+    if last < needed:
+        raise CorruptionError(
+            f"{path}: cut short at offset {segment.size_bytes}: {needed - last} entries that had "
+            f"been durable, {last + 1} to {needed}, are missing",
+            file=str(path),
+            offset=segment.size_bytes,
+        )
+
+
 class Journal:
     """The writing end. A new segment begins at every start and after `segment_bytes`."""
 
@@ -83,6 +98,7 @@ class Journal:
         self._failed = False
         self._firsts = [first for first in self._on_disk() if first < next_index]
         self._file = self._begin()
+        self._mark = DurableMark(disk, folder, next_index - 1)
 
     def __repr__(self) -> str:
         return f"Journal(next_index={self._next_index}, segments={self._firsts})"
@@ -106,6 +122,7 @@ class Journal:
             self._failed = True
             raise
         self._next_index += len(entries)
+        self._mark.move(self._next_index - 1)
         return size
 
     def remove_through(self, index: int) -> None:
@@ -114,12 +131,14 @@ class Journal:
             self._disk.remove(numbered(self._folder, _KIND, self._firsts.pop(0)))
 
     def close(self) -> None:
-        """Close the file, with a last mark that all before it is durable."""
+        """Close the files, with last marks that all before them is durable."""
         if not self._failed:
             # Best effort: the mark only helps to recognise damage to the last batch.
             with suppress(OSError):
                 self._write(())
+            self._mark.keep()
         self._disk.close(self._file)
+        self._mark.close()
 
     def _write(self, entries: Sequence[bytes]) -> int:
         # One batch at a time, each synced: all that lies before this one is durable.
@@ -132,6 +151,7 @@ class Journal:
     def _roll(self) -> None:
         full = self._file
         self._file = self._begin()
+        self._mark.keep()
         self._disk.close(full)
 
     def _begin(self) -> FileHandle:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from paxosblock.errors import ConfigError, StorageError
+from paxosblock.namenode.kv import mark
 from paxosblock.namenode.kv.disk import Disk, OsDisk, store
 from paxosblock.namenode.raft import vote_file
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
@@ -48,7 +49,8 @@ def check_member(folder: Path, members: Sequence[str], *, new_cluster: bool) -> 
 
 def _make(disk: Disk, folder: Path) -> None:
     disk.make_folder(folder)
-    kept = [name for name in disk.names(folder) if name.startswith(("journal-", "snapshot-"))]
+    of_a_member = ("journal-", "snapshot-", mark.NAME)
+    kept = [name for name in disk.names(folder) if name.startswith(of_a_member)]
     if kept or (folder / vote_file.NAME).exists():
         raise ConfigError(f"--new-cluster: {folder} holds a member already; start without it")
     VoteFile(disk, folder).write(Vote(0, None))

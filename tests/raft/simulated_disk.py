@@ -13,10 +13,11 @@ from paxosblock.namenode.kv.disk import FileHandle
 
 @dataclass(slots=True)
 class Inode:
-    """A file: `data[:synced]` survives."""
+    """A file: `data[:synced]` survives, unless it was overwritten since: then `before` may."""
 
     data: bytearray = field(default_factory=bytearray)
     synced: int = 0
+    before: bytes = b""
 
 
 @dataclass(slots=True)
@@ -51,6 +52,10 @@ class SimulatedDisk:
         return SimulatedDisk(dict(left), dict(left), bytes_lost=self.bytes_lost)
 
     def _left(self, rng: random.Random, inode: Inode) -> Inode:
+        if inode.before:
+            mixed = rng.randint(0, len(inode.data))
+            data = inode.data[:mixed] + inode.before[mixed:]
+            return Inode(data, len(data))
         whole = rng.random() < 0.5  # it all arrived, but perhaps not as it was
         size = len(inode.data) if whole else rng.randint(inode.synced, len(inode.data))
         data = inode.data[:size]
@@ -101,10 +106,22 @@ class SimulatedDisk:
         self.handles[file].data += data
         self._changed()
 
+    def open(self, path: Path) -> FileHandle:
+        self._read()
+        self.handles.append(self.names_now[path.name])
+        return FileHandle(len(self.handles) - 1)
+
+    def overwrite(self, file: FileHandle, data: bytes) -> None:
+        self._change()
+        inode = self.handles[file]
+        inode.before = inode.before or bytes(inode.data)
+        inode.data[: len(data)] = data
+        self._changed()
+
     def sync(self, file: FileHandle) -> None:
         self._change()
         inode = self.handles[file]
-        inode.synced = len(inode.data)
+        inode.synced, inode.before = len(inode.data), b""
         self._changed()
 
     def close(self, file: FileHandle) -> None:

@@ -75,7 +75,7 @@ SEEN_BY_A_SEED: dict[Plant, int] = {
     faults.compaction_forgets_too_much: 23,
     faults.followers_acknowledge_before_the_sync: 8,
     faults.followers_cut_without_a_conflict: 3,
-    faults.checksums_are_not_checked: 1,
+    faults.checksums_are_not_checked: 3,
     faults.votes_only_in_memory: 0,
     faults.votes_are_counted_instead_of_voters: 7,
 }

@@ -308,6 +308,19 @@ async def test_a_crash_before_the_base_was_written_loses_only_what_the_snapshot_
         assert (work.log.base_index, work.terms()) == (10, [4])
 
 
+def test_a_journal_that_lost_what_it_had_confirmed_stops_the_start() -> None:
+    disk = SimulatedDisk()
+    opened = open_folder(disk, FOLDER, SEGMENT_BYTES)
+    opened.votes.write(Vote(1, None))
+    for index in range(1, 4):
+        opened.journal.append([encode_entry(index, entry(1, "some bytes"))])
+    (segment,) = (inode for name, inode in disk.names_now.items() if name.startswith("journal"))
+    del segment.data[len(segment.data) // 2 :]
+    advice = "replace the folder as RAFT.md says, never by an older copy"
+    with pytest.raises(CorruptionError, match=f"cut short at .* 3, are missing; {advice}"):
+        open_folder(disk, FOLDER, SEGMENT_BYTES)
+
+
 async def test_a_missing_segment_stops_the_start(tmp_path: Path) -> None:
     async with opened_log(tmp_path) as work:
         for _ in range(30):

@@ -1,0 +1,72 @@
+"""How far the journal is durable, in a small file beside it.
+
+    durable = "PBKMARK1", index of an entry u64, crc32c of these u32        all integers big-endian
+
+A journal that lost whole batches at its end looks like one whose last batches were never written.
+The mark tells them apart. It is written after the sync of each batch and not synced itself, so it
+costs one write in place: after a power cut it may be old, or garbled, and never ahead of what is
+durable. As long as the machine runs it is exact, whatever happens to the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+from paxosblock.checksum import crc32c
+from paxosblock.namenode.kv.disk import Disk, store
+
+NAME = "durable"
+
+_MAGIC = b"PBKMARK1"
+_MARK = struct.Struct(">8sQ")
+_CRC = struct.Struct(">I")
+
+_log = logging.getLogger(__name__)
+
+
+def read_mark(disk: Disk, folder: Path) -> int:
+    """Return the last entry that is known to have been durable; 0 when nothing is known.
+
+    A mark that does not check was being written when the power went, which is nobody's loss.
+    """
+    if NAME not in disk.names(folder):
+        return 0
+    data = disk.read(folder / NAME)
+    body = data[: _MARK.size]
+    if data[_MARK.size :] != _CRC.pack(crc32c(body)) or not body.startswith(_MAGIC):
+        _log.warning("%s: does not check; a journal cut short would go unnoticed", folder / NAME)
+        return 0
+    index: int = _MARK.unpack(body)[1]
+    return index
+
+
+class DurableMark:
+    """The mark of a journal that is being written."""
+
+    def __init__(self, disk: Disk, folder: Path, index: int) -> None:
+        """Say, durably, that everything up to entry `index` is durable."""
+        self._disk = disk
+        store(disk, folder / NAME, [_encode(index)])
+        self._file = disk.open(folder / NAME)
+
+    def move(self, index: int) -> None:
+        """Say that everything up to entry `index` is durable; a power cut may take this back."""
+        with suppress(OSError):  # an older mark is as true; the journal's next write tells
+            self._disk.overwrite(self._file, _encode(index))
+
+    def keep(self) -> None:
+        """Make what was said last durable."""
+        with suppress(OSError):
+            self._disk.sync(self._file)
+
+    def close(self) -> None:
+        """Release the file."""
+        self._disk.close(self._file)
+
+
+def _encode(index: int) -> bytes:
+    body = _MARK.pack(_MAGIC, index)
+    return body + _CRC.pack(crc32c(body))
