@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NewType, Protocol
 
-from paxosblock import folders
+from paxosblock import descriptors, folders
+from paxosblock.descriptors import opening
 from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.wire import Buffer
 
 FileHandle = NewType("FileHandle", int)
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+"""No room, be it for bytes or for one more open file: nothing is wrong with the disk."""
 _NO_WAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)  # Linux has it
 
 
@@ -100,22 +102,22 @@ class OsDisk:
 
     def names(self, folder: Path) -> list[str]:
         with _translated(f"cannot list {folder}"):
-            return os.listdir(folder)
+            return opening(os.listdir, folder)
 
     def create(self, path: Path) -> FileHandle:
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         try:
-            return FileHandle(os.open(path, flags, 0o600))
+            return FileHandle(opening(os.open, path, flags, 0o600))
         except OSError as error:
             raise _refused(f"cannot create {path}", error) from error
 
     def open(self, path: Path) -> FileHandle:
         with _translated(f"cannot open {path}"):
-            return FileHandle(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+            return FileHandle(opening(os.open, path, os.O_RDWR | os.O_CLOEXEC))
 
     def close(self, file: FileHandle) -> None:
         with _translated("cannot close a file"):
-            os.close(file)
+            descriptors.close(file)
 
     def size(self, file: FileHandle) -> int:
         with _translated("cannot tell the size of a file"):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import resource
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -18,7 +17,9 @@ from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.disk import OsDisk
 from paxosblock.datanode.node import DataNode, open_volumes
 from paxosblock.datanode_api import ACCEPT, FIND_REPLICA, LIST_REPLICAS
+from paxosblock.descriptors import RESERVE, RESERVE_COUNT, raise_limit
 from paxosblock.errors import StorageError
+from paxosblock.guard import Guard
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE
 from paxosblock.process import boot_id
@@ -69,16 +70,19 @@ async def running(
     node_id: str,
 ) -> AsyncIterator[Running]:
     """A DataNode for the length of a `with`. Raises like `serve`."""
-    _allow_many_files()
+    descriptors = raise_limit()
+    RESERVE.keep(RESERVE_COUNT)
+    guard = Guard.of(config, descriptors // 2)  # a block that is being written keeps its file open
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(RpcClient())
         volumes = open_volumes(OsDisk(), paths, node_id, config, boot_id())
         node = DataNode(node_id, volumes, namenodes, client, config)
         stack.push_async_callback(node.close)
+        guard.add_to(node.counters.metrics)
         await node.load()
         if node.failure:
             raise StorageError(node.failure)
-        address = await listen_at(stack, _app(node), _calls(node), listen)
+        address = await listen_at(stack, _app(node), _calls(node, guard), listen, guard)
         publish_address(stack, paths[0], address)
         node.start(address)
         _log.info("DataNode serves", extra=facts(address=address, volumes=len(volumes)))
@@ -108,16 +112,9 @@ def _app(node: DataNode) -> web.Application:
     return app
 
 
-def _calls(node: DataNode) -> RpcRouter:
-    router = RpcRouter()
+def _calls(node: DataNode, guard: Guard) -> RpcRouter:
+    router = RpcRouter(guard.bodies)
     router.register(ACCEPT.name, ACCEPT.request, node.accept)
     router.register(LIST_REPLICAS.name, LIST_REPLICAS.request, node.list_replicas)
     router.register(FIND_REPLICA.name, FIND_REPLICA.request, node.find_replica)
     return router
-
-
-def _allow_many_files() -> None:
-    """A block that is being written keeps its file open: as many as the system lets us have."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -16,8 +16,10 @@ from pathlib import Path
 from aiohttp import web
 
 from paxosblock.config import NameNodeConfig
+from paxosblock.descriptors import RESERVE, RESERVE_COUNT, raise_limit
 from paxosblock.errors import StorageError
 from paxosblock.folders import make_folder
+from paxosblock.guard import Guard
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE, NodeMetrics
 from paxosblock.namenode.membership import Engine, Peers, alone, one_of
@@ -77,6 +79,9 @@ async def running(
     peers: Peers | None = None,
 ) -> AsyncIterator[Running]:
     """A NameNode for the length of a `with`. Raises like `serve`."""
+    descriptors = raise_limit()
+    RESERVE.keep(RESERVE_COUNT)
+    guard = Guard.of(config, descriptors * 3 // 4)
     async with contextlib.AsyncExitStack() as stack:
         folder = _make_folder(path)
         engine = one_of(config, folder, peers) if peers else alone(config, folder, listen)
@@ -91,8 +96,8 @@ async def running(
         stall.start()
         stack.callback(stall.stop)
         # Before the store opens: others speak to it on this port, and who calls too early is told.
-        app, calls = _app(node, engine, stall), _calls(node, engine)
-        opened = await listen_at(stack, app, calls, listen)
+        app, calls = _app(node, engine, stall, guard), _calls(node, engine, guard)
+        opened = await listen_at(stack, app, calls, listen, guard)
         address = peers.address if peers else opened
         await store.start()
         await node.start()
@@ -102,10 +107,11 @@ async def running(
         yield Running(address, store.wait_failure)
 
 
-def _app(node: NameNode, engine: Engine, stall: StallWatch) -> web.Application:
+def _app(node: NameNode, engine: Engine, stall: StallWatch, guard: Guard) -> web.Application:
     app = web.Application()
     engine.add_to(app)
     metrics = _metrics(node, engine, stall)
+    guard.add_to(metrics)
 
     async def healthz(_: web.Request) -> web.Response:
         failure = node.failure
@@ -120,8 +126,8 @@ def _app(node: NameNode, engine: Engine, stall: StallWatch) -> web.Application:
     return app
 
 
-def _calls(node: NameNode, engine: Engine) -> RpcRouter:
-    router = RpcRouter()
+def _calls(node: NameNode, engine: Engine, guard: Guard) -> RpcRouter:
+    router = RpcRouter(guard.bodies)
     Service(node).add_to(router)
     router.register(NAMENODE_STATUS.name, NAMENODE_STATUS.request, _standing(node, engine))
     return router

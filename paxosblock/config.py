@@ -32,7 +32,7 @@ from paxosblock.settings import (
     settings_of,
 )
 from paxosblock.units import KIB, MIB, format_duration, format_size
-from paxosblock.wire import MAX_CHUNK_BYTES
+from paxosblock.wire import MAX_BODY_BYTES, MAX_CHUNK_BYTES
 
 ENVIRONMENT_PREFIX: Final = "PAXOSBLOCK"
 
@@ -60,7 +60,34 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
-class NameNodeConfig(Config):
+class NodeConfig(Config):
+    """What both kinds of nodes bear on their port."""
+
+    max_connections: Count = 8192
+    """Connections at a time, as far as the process has descriptors (see `ulimit -n`): a NameNode
+    gives them three quarters, a DataNode, which keeps a file open for each block that is written,
+    half. When more come, those that are idle are closed, the longest first."""
+    max_connections_per_address: Count = 4096
+    """The same for those from one address, and never more than three quarters of all."""
+    request_head_timeout_s: Seconds = 10.0
+    """How long a connection may take to send the head of its first request, or the rest of one."""
+    request_stall_timeout_s: Seconds = 10.0
+    """How long the body of a request may bring less than 64 KiB, unless it ends."""
+    request_memory_bytes: Bytes = 128 * MIB
+    """Bytes of long requests (above 16 KiB) that may be under way; one more is told to try again.
+    """
+
+    def check(self) -> None:
+        """Raise ConfigError when a setting leaves no room for what is allowed otherwise."""
+        if self.request_memory_bytes < MAX_BODY_BYTES:
+            raise ConfigError(
+                f"request_memory = {format_size(self.request_memory_bytes)} is less than "
+                f"{format_size(MAX_BODY_BYTES)}, the longest request"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class NameNodeConfig(NodeConfig):
     """How a NameNode behaves, and what new files and writers are told."""
 
     section = "namenode"
@@ -103,6 +130,7 @@ class NameNodeConfig(Config):
 
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""
+        NodeConfig.check(self)
         _in_order(self, "datanode_stale_after_s", "datanode_dead_after_s")
         _in_order(self, "lease_soft_limit_s", "lease_hard_limit_s")
         _in_order(self, "min_replication", "replication")
@@ -121,7 +149,7 @@ class NameNodeConfig(Config):
 
 
 @dataclass(frozen=True, slots=True)
-class DataNodeConfig(Config):
+class DataNodeConfig(NodeConfig):
     """How a DataNode keeps and serves its replicas."""
 
     section = "datanode"

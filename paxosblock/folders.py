@@ -6,6 +6,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from paxosblock import descriptors
+
 
 def make_folder(folder: Path) -> None:
     """Create the folder and those above it, each durably, unless they are there.
@@ -28,11 +30,11 @@ def sync_folder(folder: Path) -> None:
     Raises:
         OSError: the system refuses.
     """
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    file = descriptors.opening(os.open, folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(file)
     finally:
-        os.close(file)
+        descriptors.close(file)
 
 
 def lock(path: Path) -> int:

@@ -25,6 +25,7 @@ import yarl
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 
+from paxosblock.bodies import Bodies
 from paxosblock.control import split_address
 from paxosblock.errors import (
     DeadlineError,
@@ -44,7 +45,6 @@ A = TypeVar("A")
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 CONTENT_TYPE: Final = "application/msgpack"
-MAX_BODY_BYTES: Final = 64 * MIB
 LONG_BODY_BYTES: Final = MIB
 """aiohttp sends longer ones piece by piece, so that the event loop is not held up."""
 REQUEST_ID: ContextVar[str] = ContextVar("paxosblock_request_id")
@@ -67,8 +67,10 @@ class _Registered:
 class RpcRouter:
     """The server's end: methods by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, bodies: Bodies | None = None) -> None:
+        """`bodies` reads those of the requests; None: with the usual limits."""
         self._methods: dict[str, _Registered] = {}
+        self._bodies = bodies or Bodies()
 
     def register(
         self, method: str, request_type: type[Q], handler: Callable[[Q], Awaitable[object]]
@@ -120,7 +122,7 @@ class RpcRouter:
             registered = self._methods.get(method)
             if registered is None:
                 raise ProtocolError(f"there is no control call {method!r} on this node")
-            message = _decode_request(method, registered, await _read_body(request))
+            message = _decode_request(method, registered, await self._bodies.read(request))
             return 200, _ENCODER.encode(await registered.handler(message))
         except PaxosBlockError as error:
             return error.http_status, encode_error(error)
@@ -130,23 +132,11 @@ class RpcRouter:
             return 500, encode_error(OutcomeUnknownError(reason, request=REQUEST_ID.get()))
 
 
-def _decode_request(method: str, registered: _Registered, body: bytes) -> Any:
+def _decode_request(method: str, registered: _Registered, body: bytes | bytearray) -> Any:
     try:
         return registered.decoder.decode(body)
     except msgspec.DecodeError as error:
         raise InvalidRequestError(f"malformed request of {method}: {error}") from error
-
-
-async def _read_body(request: web.BaseRequest) -> bytes:
-    """The body, up to our own limit: block reports are longer than aiohttp's."""
-    if request.content.is_eof():  # it came together with the head, as nearly all do
-        return request.content.read_nowait()
-    body = bytearray()
-    async for part in request.content.iter_any():
-        body += part
-        if len(body) > MAX_BODY_BYTES:
-            raise InvalidRequestError(f"the request has more than {MAX_BODY_BYTES} bytes")
-    return bytes(body)
 
 
 class _Answer(web.StreamResponse):

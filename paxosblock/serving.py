@@ -15,7 +15,10 @@ from typing import Final, NoReturn
 
 from aiohttp import web
 
+from paxosblock.accepting import Listener, open_sockets
 from paxosblock.errors import ConfigError, StorageError
+from paxosblock.guard import Guard
+from paxosblock.http_server import HeadWatch, HttpConnection
 from paxosblock.rpc import RpcRouter
 
 DISK_FAILED: Final = 74
@@ -23,9 +26,6 @@ DISK_FAILED: Final = 74
 ADDRESS_FILE: Final = "address"
 SHUTDOWN_S: Final = 2.0
 """How long calls under way may take to end when the node closes."""
-BACKLOG: Final = 4096
-"""Connections that may wait to be accepted, if the system allows as many. Of a program's thousand
-calls at once it dropped those above the 128 that are usual, and tried them again after seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,17 @@ def _end(role: str, failure: StorageError) -> NoReturn:
 
 
 async def listen(
-    stack: contextlib.AsyncExitStack, app: web.Application, router: RpcRouter, address: str
+    stack: contextlib.AsyncExitStack,
+    app: web.Application,
+    router: RpcRouter,
+    address: str,
+    guard: Guard | None = None,
 ) -> str:
     """Serve `app` with the control calls of `router` at `address` until `stack` closes.
 
     Args:
         address: host:port; port 0 lets the system choose.
+        guard: what bounds connections; None: as by default.
 
     Returns:
         The address it really has.
@@ -94,12 +99,18 @@ async def listen(
     server = runner.server
     assert server is not None, "it is set up"
     server.request_handler = router.ahead_of(server.request_handler)
+    guard = guard or Guard()
+    heads = HeadWatch(guard.head_timeout_s, guard.refusals)
+    stack.callback(heads.close)
     try:
-        site = web.TCPSite(runner, host.strip("[]") or None, int(port), backlog=BACKLOG)
-        await site.start()
+        sockets = await open_sockets(host.strip("[]") or None, int(port))
     except OSError as error:
         raise ConfigError(f"cannot listen at {address}: {error.strerror}") from error
-    return f"{host}:{runner.addresses[0][1]}"
+    listener = Listener(
+        sockets, guard.admission, guard.refusals, lambda slot: HttpConnection(server, heads, slot)
+    )
+    stack.push_async_callback(listener.close)
+    return f"{host}:{listener.port}"
 
 
 def publish_address(stack: contextlib.AsyncExitStack, folder: Path, address: str) -> None:

@@ -18,6 +18,7 @@ from typing import Final
 
 from aiohttp import web
 
+from paxosblock.admission import Slot
 from paxosblock.connection import (
     HIGH_WATER_BYTES,
     FrameConnection,
@@ -25,6 +26,7 @@ from paxosblock.connection import (
     tune_socket,
 )
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.http_server import HttpConnection
 from paxosblock.units import KIB
 from paxosblock.wire import decode_error, encode_error
 
@@ -50,7 +52,10 @@ def upgrade_handler(
     `make_handler` makes the `FrameHandler` of a new connection; a `PaxosBlockError` that it raises
     refuses the connection. When `app` shuts down, the open streams are closed.
     """
-    connections: set[FrameConnection] = set()
+    connections: dict[FrameConnection, Slot] = {}
+
+    def lost(connection: FrameConnection) -> None:
+        connections.pop(connection).release()
 
     async def upgrade(request: web.Request) -> web.StreamResponse:
         if request.headers.get("Upgrade", "").lower() != UPGRADE:
@@ -60,6 +65,7 @@ def upgrade_handler(
                 text=f"{STREAM_PATH} speaks {UPGRADE} only\n",
             )
         try:
+            _refuse_spare(request)
             handler = make_handler(request)
         except PaxosBlockError as error:
             return web.Response(
@@ -67,9 +73,9 @@ def upgrade_handler(
             )
         transport = request.transport
         if transport is not None:
-            connection = FrameConnection(handler, _peer_of(transport), on_lost=connections.discard)
-            connections.add(connection)
-            take_over(request, transport, connection, {"Upgrade": UPGRADE})
+            connection = FrameConnection(handler, _peer_of(transport), on_lost=lost)
+            slot = take_over(request, transport, connection, {"Upgrade": UPGRADE})
+            connections[connection] = slot
         return web.Response(status=101)  # for the access log; it finds the connection gone
 
     async def close_all(_app: web.Application) -> None:
@@ -77,6 +83,13 @@ def upgrade_handler(
 
     app.on_shutdown.append(close_all)
     return upgrade
+
+
+def _refuse_spare(request: web.Request) -> None:
+    """Raise UnavailableError when the connection is one beyond the cap, which must not stay."""
+    http = request.protocol
+    if isinstance(http, HttpConnection) and http.slot.spare:
+        raise UnavailableError("the node has as many connections as it takes; try again")
 
 
 def _peer_of(transport: asyncio.Transport) -> str:
@@ -89,12 +102,16 @@ def take_over(
     transport: asyncio.Transport,
     protocol: asyncio.BaseProtocol,
     headers: Mapping[str, str],
-) -> None:
+) -> Slot:
     """Move the request's transport from aiohttp to `protocol`; to aiohttp it looks closed.
 
     `headers` of the `101` name what is spoken from now on.
+
+    Returns:
+        The connection's slot, to be released when it is lost, or need not count any more.
     """
     http = request.protocol
+    slot = http.hand_over() if isinstance(http, HttpConnection) else Slot(None, "")
     # A uvloop transport chooses how to read when reading starts: buffered or not.
     transport.pause_reading()
     transport.set_protocol(protocol)
@@ -106,6 +123,7 @@ def take_over(
         f"HTTP/1.1 101 Switching Protocols\r\n{lines}Connection: Upgrade\r\n\r\n".encode()
     )
     transport.resume_reading()
+    return slot
 
 
 async def close_connections(connections: tuple[FrameConnection, ...]) -> None:

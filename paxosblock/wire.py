@@ -43,6 +43,8 @@ MAX_CHUNK_BYTES: Final = 16 * MIB
 """Most bytes in the payload of a CHUNK frame."""
 MAX_MESSAGE_BYTES: Final = MIB
 """Most bytes in the payload of any other frame."""
+MAX_BODY_BYTES: Final = 64 * MIB
+"""Most bytes in the body of a control call."""
 
 Buffer = bytes | bytearray | memoryview
 

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NewType, Protocol
 
-from paxosblock import folders
+from paxosblock import descriptors, folders
+from paxosblock.descriptors import opening
 
 FileHandle = NewType("FileHandle", int)
 
@@ -72,14 +73,14 @@ class OsDisk:
         folders.make_folder(folder)
 
     def names(self, folder: Path) -> list[str]:
-        return os.listdir(folder)
+        return opening(os.listdir, folder)
 
     def read(self, path: Path) -> bytes:
-        return path.read_bytes()
+        return opening(path.read_bytes)
 
     def create(self, path: Path) -> FileHandle:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-        return FileHandle(os.open(path, flags, 0o600))
+        return FileHandle(opening(os.open, path, flags, 0o600))
 
     def append(self, file: FileHandle, data: bytes) -> None:
         rest = memoryview(data)
@@ -87,7 +88,7 @@ class OsDisk:
             rest = rest[os.write(file, rest) :]
 
     def open(self, path: Path) -> FileHandle:
-        return FileHandle(os.open(path, os.O_WRONLY))
+        return FileHandle(opening(os.open, path, os.O_WRONLY))
 
     def overwrite(self, file: FileHandle, data: bytes) -> None:
         os.pwrite(file, data, 0)
@@ -96,10 +97,10 @@ class OsDisk:
         os.fdatasync(file)
 
     def close(self, file: FileHandle) -> None:
-        os.close(file)
+        descriptors.close(file)
 
     def cut(self, path: Path, size_bytes: int) -> None:
-        file = os.open(path, os.O_WRONLY)
+        file = opening(os.open, path, os.O_WRONLY)
         try:
             os.ftruncate(file, size_bytes)
             os.fsync(file)

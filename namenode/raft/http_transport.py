@@ -18,6 +18,7 @@ from typing import Final
 
 from aiohttp import web
 
+from paxosblock.admission import Slot
 from paxosblock.errors import ConfigError, ProtocolError
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.messages import Message
@@ -117,7 +118,7 @@ class HttpTransport:
             _NONCE: handshake.called_nonce.hex(),
             _PROOF: handshake.proof(self._secret).hex(),
         }
-        take_over(request, transport, receiver, answer)
+        receiver.slot = take_over(request, transport, receiver, answer)
         return web.Response(status=101)  # for the access log; it finds the connection gone
 
     # -- for links and receivers ------------------------------------------------------------------
@@ -186,6 +187,8 @@ class _Receiver(asyncio.Protocol):
     def __init__(self, owner: HttpTransport, caller: str, key: bytes) -> None:
         self._owner, self._caller = owner, caller
         self._opener = Opener(key)
+        self.slot = Slot(None, "")
+        """Among the connections of clients, until it has proven to be none of them."""
         self._transport: asyncio.BaseTransport | None = None
         self._patience: asyncio.TimerHandle | None = None
 
@@ -200,12 +203,15 @@ class _Receiver(asyncio.Protocol):
                 self._owner.received(self._caller, body)
         except ProtocolError as error:
             self._refuse(str(error))
-        if self._opener.proven and not proven and self._patience is not None:
-            self._patience.cancel()
+        if self._opener.proven and not proven:
+            self.slot.release()
+            if self._patience is not None:
+                self._patience.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._patience is not None:
             self._patience.cancel()
+        self.slot.release()
         self._owner.forget(self)
 
     def abort(self) -> None:

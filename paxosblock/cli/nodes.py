@@ -30,7 +30,9 @@ def _node_options(default_port: int) -> Callable[[Any], Any]:
         click.option(
             "--config",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="Settings, a TOML file. PAXOSBLOCK_<SECTION>_<NAME> in the environment wins.",
+            help="Settings, a TOML file. PAXOSBLOCK_<SECTION>_<NAME> in the environment wins. "
+            "max_connections, max_connections_per_address, request_head_timeout, "
+            "request_stall_timeout and request_memory bound what a flood may cost: docs/cli.md.",
         ),
         click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True),
         click.option("--die-with", type=int, hidden=True),

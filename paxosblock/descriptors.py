@@ -1,0 +1,125 @@
+"""File descriptors of a node: as many as the system allows, some kept for what must not fail.
+
+Connections may come by the thousand, and a vote that cannot be written for lack of a descriptor
+would stop a NameNode. So a node keeps some descriptors open on nothing; who must open a file and
+cannot is given one of those (`opening`), and what was given is taken back later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import resource
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+RESERVE_COUNT: Final = 32
+"""A vote takes two at a time, and so does a new piece of a log; some threads do such things."""
+PATIENCE_S: Final = 5.0
+"""How long a thread waits for a descriptor when those in reserve are used up."""
+
+_NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
+_LOOK_AGAIN_S: Final = 0.01
+
+
+def raise_limit() -> int:
+    """Let this process have as many descriptors as the system grants it; return how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def is_shortage(error: OSError) -> bool:
+    """True if nothing is wrong but that no descriptor was left: it may succeed later."""
+    return error.errno in _NONE_LEFT
+
+
+class Reserve:
+    """Descriptors that are open on nothing. Any thread may use it."""
+
+    def __init__(self) -> None:
+        """Hold none: a program that is no node needs none."""
+        self._wanted = 0
+        self._held: list[int] = []
+        self._lock = threading.Lock()
+
+    @property
+    def count(self) -> int:
+        """How many are held now."""
+        return len(self._held)
+
+    def keep(self, count: int) -> None:
+        """Hold `count` from now on, as far as there are so many."""
+        self._wanted = count
+        self.refill()
+
+    def refill(self) -> None:
+        """Take back what was given, as far as there are so many."""
+        if len(self._held) >= self._wanted:
+            return
+        with self._lock:
+            try:
+                while len(self._held) < self._wanted:
+                    self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            except OSError as error:
+                if not is_shortage(error):
+                    raise
+
+    def give(self) -> bool:
+        """Let one go, for whoever opens a file now; False when none is left."""
+        with self._lock:
+            if not self._held:
+                return False
+            os.close(self._held.pop())
+            return True
+
+    def let_go(self) -> None:
+        """Hold none any more."""
+        self._wanted = 0
+        while self.give():
+            pass
+
+
+RESERVE: Final = Reserve()
+"""Of this process."""
+
+
+def opening(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what `call` returns, which opens a file or a folder and changes nothing if it cannot.
+
+    When no descriptor is left it gets one of the reserve. When that is used up, too, a thread waits
+    for one; the event loop must not.
+
+    Raises: what `call` raises; OSError for the lack of a descriptor only when it lasted.
+    """
+    deadline_s: float | None = None
+    while True:
+        try:
+            result = call(*args, **kwargs)
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            if RESERVE.give():
+                continue
+            if asyncio._get_running_loop() is not None:
+                raise
+            deadline_s = deadline_s or time.monotonic() + PATIENCE_S
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(_LOOK_AGAIN_S)
+        else:
+            RESERVE.refill()
+            return result
+
+
+def close(file: int) -> None:
+    """Close the file; the reserve takes what it lacks."""
+    os.close(file)
+    RESERVE.refill()

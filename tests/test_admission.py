@@ -1,0 +1,127 @@
+"""Which connections a node takes, and which give way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from paxosblock.admission import CLOSED_TOGETHER, SPARE_COUNT, Admission, Caps, Slot
+from paxosblock.refusals import Refusal, Refusals
+
+
+@dataclass
+class Connection:
+    """A holder; `used` it was last."""
+
+    slot: Slot
+    used: int = 0
+    asked: bool = True
+    idle: bool = True
+    closed: bool = False
+
+    @property
+    def idle_rank(self) -> tuple[bool, float]:
+        return self.asked, self.used
+
+    def dismiss(self) -> None:
+        assert self.idle
+        self.closed = True
+
+
+class Node:
+    """An admission and the connections to it."""
+
+    def __init__(self, caps: Caps) -> None:
+        self.refusals = Refusals()
+        self.admission = Admission(caps, self.refusals)
+
+    def connect(
+        self, address: str, used: int = 0, *, asked: bool = True, idle: bool = True
+    ) -> Connection:
+        slot = self.admission.admit(address)
+        assert slot is not None
+        connection = Connection(slot, used, asked, idle)
+        if not slot.spare:
+            slot.holder = connection
+        return connection
+
+    def count(self, why: Refusal) -> int:
+        return self.refusals.counts[why]
+
+
+async def test_the_longest_idle_connections_of_an_address_make_room_for_its_next_one() -> None:
+    node = Node(Caps(node=100, address=40))
+    old = [node.connect("a", used=each) for each in range(40)]
+    other = node.connect("b", used=-1)
+    new = node.connect("a", used=99)
+    assert [each.closed for each in old] == [each < CLOSED_TOGETHER for each in range(40)]
+    assert [other.closed, new.closed, new.slot.spare] == [False] * 3
+    assert node.count(Refusal.IDLE) == CLOSED_TOGETHER
+
+
+async def test_connections_on_which_no_request_ever_came_go_first() -> None:
+    node = Node(Caps(node=100, address=4))
+    useful = [node.connect("a", used=each) for each in range(2)]
+    silent = [node.connect("a", used=9, asked=False) for _ in range(2)]
+    node.connect("a")
+    assert [each.closed for each in silent] == [True, True]
+    # All idle ones went: no more are closed together than that, but no fewer either.
+    assert [each.closed for each in useful] == [True, True]
+
+
+async def test_who_holds_most_connections_makes_room_for_others() -> None:
+    node = Node(Caps(node=40, address=30))
+    crowd = [node.connect("many") for _ in range(30)]
+    few = [node.connect("few") for _ in range(10)]
+    assert not node.connect("new").slot.spare
+    assert sum(each.closed for each in crowd) == CLOSED_TOGETHER
+    assert not any(each.closed for each in few)
+
+
+async def test_what_is_in_use_is_never_closed_and_a_few_more_get_one_request_each() -> None:
+    node = Node(Caps(node=8, address=8))
+    busy = [node.connect("a", idle=False) for _ in range(8)]
+    spare = [node.connect(f"b{each}", idle=False) for each in range(SPARE_COUNT)]
+    assert all(each.slot.spare for each in spare)
+    assert node.admission.admit("c") is None
+    assert node.count(Refusal.NODE_FULL) == 1
+    assert not any(each.closed for each in busy)
+    spare[0].slot.release()
+    spare[0].slot.release()  # twice counts once
+    assert node.connect("c").slot.spare
+    assert node.admission.admit("c") is None
+
+
+async def test_an_address_at_its_cap_is_refused_while_others_are_not() -> None:
+    node = Node(Caps(node=100, address=3))
+    for _ in range(3 + SPARE_COUNT):
+        node.connect("a", idle=False)
+    assert node.admission.admit("a") is None
+    assert node.count(Refusal.ADDRESS_FULL) == 1
+    assert not node.connect("b").slot.spare
+
+
+async def test_what_is_released_counts_no_more() -> None:
+    node = Node(Caps(node=2, address=2))
+    links = [node.connect("peer", idle=False) for _ in range(2)]
+    for link in links:
+        link.slot.release()
+    assert node.admission.count == 0
+    assert not node.connect("client").slot.spare
+
+
+@pytest.mark.parametrize(
+    ("wanted", "descriptors", "caps"),
+    [
+        ((8192, 4096), 15_000, Caps(8192, 4096)),
+        ((8192, 4096), 768, Caps(736, 552)),
+        ((100, 4096), 15_000, Caps(100, 75)),
+        ((8192, 10), 15_000, Caps(8192, 10)),
+        ((8192, 4096), 10, Caps(1, 1)),
+    ],
+)
+def test_caps_stay_within_the_descriptors_and_leave_a_quarter_to_other_addresses(
+    wanted: tuple[int, int], descriptors: int, caps: Caps
+) -> None:
+    assert Caps.within(*wanted, descriptors) == caps
