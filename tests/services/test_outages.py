@@ -1,0 +1,135 @@
+"""Writers on real processes go on when a DataNode is cut off, and wait for one that is slow."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.config import ClientConfig
+from paxosblock.node_process import Node
+from paxosblock.protocol.types import StorageId
+from paxosblock.units import KIB
+from tests.children import killed_at_the_end
+from tests.services.faulty_node import SYNCS, Fault, FaultyCluster
+from tests.services.partitions import PartitionedCluster, Way
+from tests.waiting import PATIENCE_S, wait_until
+
+PATIENT = ClientConfig(vote_timeout_s=60.0, rpc_timeout_s=60.0)
+"""What ends sooner than a minute was ended by silence."""
+SOON_S = PATIENCE_S / 3
+"""About a second on a quiet machine."""
+
+
+def node_of(cluster: LocalCluster, storage: StorageId) -> Node:
+    """The DataNode that owns a storage."""
+    (address,) = (
+        node.address
+        for node in cluster.status().datanodes
+        if any(volume.storage == storage for volume in node.storages)
+    )
+    return next(node for node in cluster.datanodes if node.address == address)
+
+
+@pytest.fixture(scope="module")
+def partitioned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PartitionedCluster]:
+    with PartitionedCluster(4, path=tmp_path_factory.mktemp("partitions") / "c") as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("ways", [(), (Way.IN,), (Way.OUT,)], ids=["both", "in", "out"])
+def test_a_writer_goes_on_without_a_node_that_is_cut_off(
+    partitioned: PartitionedCluster, ways: tuple[Way, ...]
+) -> None:
+    path = f"/cut/{'-'.join(way.value for way in ways) or 'both'}"
+    data = os.urandom(300 * KIB)
+    with Client(partitioned.url, PATIENT) as fs:
+        with fs.create(path, chunk_size=16 * KIB) as out:
+            out.write(data[: 100 * KIB])
+            members = out.hflush().replicas
+            assert len(members) == 3
+            with partitioned.cut(node_of(partitioned, members[0]), *ways):
+                begun = time.monotonic()
+                out.write(data[100 * KIB :])
+                receipt = out.hflush()
+                assert receipt.length == len(data)
+                assert time.monotonic() - begun < SOON_S
+                assert members[0] not in receipt.replicas
+        with fs.open(path) as file:
+            assert file.read() == data
+    partitioned.wait_registered()
+
+
+def test_a_sync_that_takes_two_seconds_does_not_end_a_block(tmp_path: Path) -> None:
+    data = os.urandom(100 * KIB)
+    with (
+        FaultyCluster(3, path=tmp_path / "c") as cluster,
+        Client(cluster.url) as fs,
+        fs.create("/slow", chunk_size=16 * KIB) as out,
+    ):
+        out.write(data)
+        before = out.hflush()
+        slow = node_of(cluster, before.replicas[0])
+        cluster.break_disk(slow, Fault(SYNCS, path="/rbw/", delay_s=2.0, times=1))
+        begun = time.monotonic()
+        out.write(data)
+        receipt = out.hflush()
+        assert time.monotonic() - begun >= 2.0
+        assert cluster.met(slow)
+        assert (receipt.block, receipt.replicas) == (before.block, before.replicas)
+
+
+WRITER = """
+import sys
+from paxosblock import Client
+with Client(sys.argv[1]) as fs, fs.create("/stopped", chunk_size=1000) as out:
+    for line in sys.stdin:
+        out.write(b"x" * 100_000)
+        receipt = out.hflush()
+        print(receipt.block, len(receipt.replicas), flush=True)
+"""
+
+
+@contextmanager
+def writer(cluster: LocalCluster) -> Iterator[subprocess.Popen[str]]:
+    """A process that writes and flushes for each line it is sent, and tells its receipt."""
+    command = [sys.executable, "-c", WRITER, cluster.url]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+    with killed_at_the_end(process):
+        yield process
+
+
+def test_a_client_that_was_stopped_does_not_blame_its_datanodes(tmp_path: Path) -> None:
+    """It was stopped in mid-write: the votes that came meanwhile are in its sockets."""
+    silence_s = 4 * ClientConfig().hung_after_s
+    with FaultyCluster(3, path=tmp_path / "c") as cluster, writer(cluster) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        seen = set()
+        for _ in range(3):
+            process.stdin.write("go on\n")
+            process.stdin.flush()
+            seen.add(process.stdout.readline())
+            for node in cluster.datanodes:
+                cluster.break_disk(node, Fault(SYNCS, path="/rbw/", delay_s=60.0))
+            process.stdin.write("go on\n")
+            process.stdin.flush()
+            wait_until(lambda: all(map(cluster.met, cluster.datanodes)), what="chunks under way")
+            process.send_signal(signal.SIGSTOP)
+            stopped = time.monotonic()
+            for node in cluster.datanodes:
+                cluster.mend_disk(node)
+            wait_until(lambda: time.monotonic() > stopped + silence_s)  # noqa: B023  # at once
+            process.send_signal(signal.SIGCONT)
+            seen.add(process.stdout.readline())
+        assert len(seen) == 1
+        assert seen.pop().endswith(" 3\n")
