@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import AnyStr
 
 
@@ -16,3 +17,10 @@ def killed_at_the_end(process: subprocess.Popen[AnyStr]) -> Iterator[subprocess.
             yield process
         finally:
             process.kill()
+
+
+def memory_bytes(pid: int, which: str = "VmRSS") -> int:
+    """Memory of a process: `VmRSS` what is in use, `VmHWM` the most that ever was."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith(f"{which}:")]
+    return int(line.split()[1]) * 1024

@@ -80,8 +80,10 @@ async def node(
         yield Node(await listen(stack, app, router, "127.0.0.1:0", guard), guard)
 
 
-def post(length: int, body: bytes = b"") -> bytes:
-    return b"POST /rpc/measure HTTP/1.1\r\nHost: n\r\nContent-Length: %d\r\n\r\n%b" % (length, body)
+def post(length: int, body: bytes = b"", method: str = "measure") -> bytes:
+    """A request that says it has `length` bytes, and so many of them as `body` has."""
+    head = f"POST /rpc/{method} HTTP/1.1\r\nHost: n\r\nContent-Length: {length}\r\n\r\n"
+    return head.encode() + body
 
 
 def whole() -> bytes:

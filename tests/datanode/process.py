@@ -27,6 +27,7 @@ from paxosblock.errors import PaxosBlockError
 from paxosblock.protocol.messages import Create, LastVote, Nack, NextGS
 from paxosblock.protocol.types import BlockId, Durability, Generation, StorageId
 from paxosblock.wire import FrameKind, Header, MessageTable
+from tests.children import memory_bytes
 from tests.datanode.node import BLOCK, WINDOW
 from tests.waiting import wait_until, wait_until_async
 
@@ -83,9 +84,7 @@ class DataNodeProcess:
     @property
     def resident_bytes(self) -> int:
         assert self.process is not None
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
-        return int(line.split()[1]) * 1024
+        return memory_bytes(self.process.pid)
 
     def end(self, number: signal.Signals) -> int:
         """Send the signal, wait for the end, return the exit code."""

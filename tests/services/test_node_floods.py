@@ -1,0 +1,178 @@
+"""Real nodes under connections and requests that never end, and under garbage: they go on."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from urllib.request import urlopen
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.cluster_folder import Member, Settings
+from paxosblock.control import split_address
+from paxosblock.descriptors import raise_limit
+from paxosblock.namenode_api import STAT
+from paxosblock.node_process import Node
+from paxosblock.units import MIB
+from tests.children import memory_bytes
+from tests.services.conftest import QUICK, wait_other_leader
+from tests.test_floods import GARBAGE, post
+from tests.waiting import wait_until
+
+DESCRIPTORS = 1024
+IMPATIENT: Settings = {
+    role: {
+        "request_head_timeout": "2s",
+        "request_stall_timeout": "2s",
+        "request_memory": "64MiB",
+    }
+    for role in ("namenode", "datanode")
+}
+
+
+class Restricted(LocalCluster):
+    """The system grants its nodes few descriptors, and says so from the start."""
+
+    def command(self, member: Member) -> list[str]:
+        limited = f'ulimit -n {DESCRIPTORS}; exec "$@"'
+        return ["/bin/sh", "-c", limited, "sh", *super().command(member)]
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One NameNode and one DataNode that wait for nobody long."""
+    path = tmp_path_factory.mktemp("single")
+    with LocalCluster(1, 1, path, settings=IMPATIENT) as cluster:
+        yield cluster
+
+
+@contextmanager
+def connections(node: Node, count: int, sent: bytes = b"") -> Iterator[list[socket.socket]]:
+    """So many connections to the node, with `sent` on each of them."""
+    raise_limit()
+    with ExitStack() as stack:
+        found = []
+        for _ in range(count):
+            place = split_address(node.address)
+            found.append(stack.enter_context(socket.create_connection(place, timeout=20)))
+            with suppress(ConnectionError):  # it was closed already
+                found[-1].sendall(sent)
+        yield found
+
+
+def ended(connection: socket.socket) -> bool:
+    """True once the node has closed it, after whatever it said."""
+    with suppress(ConnectionError):
+        while connection.recv(65536):
+            pass
+    return True
+
+
+def refusals(node: Node) -> dict[str, float]:
+    """What the node has refused, by reason."""
+    with urlopen(f"http://{node.address}/metrics", timeout=20) as answer:
+        lines = answer.read().decode().splitlines()
+    start = f'paxosblock_{node.member.role.value}_refusals_total{{reason="'
+    found = (line.removeprefix(start).split('"} ') for line in lines if line.startswith(start))
+    return {reason: float(count) for reason, count in found}
+
+
+def test_namenodes_outlive_a_thousand_idle_connections_and_a_pause_of_the_leader() -> None:
+    """A vote needs a file: with none left both followers stopped for good."""
+    with Restricted(1, 3) as cluster, Client(cluster.url, QUICK) as fs, ExitStack() as stack:
+        for node in cluster.namenodes:
+            stack.enter_context(connections(node, 1100))
+        leader = cluster.wait_leader()
+        leader.pause()
+        stack.callback(leader.resume)
+        stack.enter_context(waiting(leader, 1100))
+        wait_other_leader(cluster, leader)
+        fs.mkdirs("/meanwhile")
+        leader.resume()
+        with fs.create("/file") as out:
+            out.write(b"bytes")
+        wait_caught_up(cluster)
+        for node in cluster.namenodes:
+            assert refusals(node)["idle"] > 0
+            assert "stops" not in node.log.read_text()
+
+
+@contextmanager
+def waiting(node: Node, count: int) -> Iterator[None]:
+    """Connections that wait to be accepted by a node that hangs, as many as the system lets."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            each = stack.enter_context(socket.socket())
+            each.setblocking(False)
+            with suppress(BlockingIOError):
+                each.connect(split_address(node.address))
+        yield
+
+
+def wait_caught_up(cluster: LocalCluster) -> None:
+    """Wait until one member leads, the others follow, and all have applied the same."""
+
+    def level() -> bool:
+        standings = [cluster.standing(node) for node in cluster.namenodes]
+        roles = sorted(seen.role for seen in standings if seen)
+        applied = {seen.applied_index for seen in standings if seen}
+        return (roles, len(applied)) == (["follower", "follower", "leader"], 1)
+
+    wait_until(level)
+
+
+@pytest.mark.parametrize("role", ["namenode", "datanode"])
+def test_half_open_connections_are_closed_in_time(single: LocalCluster, role: str) -> None:
+    node = single.namenode if role == "namenode" else single.datanodes[0]
+    count = min(3000, raise_limit() - 200)
+    before = refusals(node)["no_head"]
+    with connections(node, count, b"POST /rpc/") as found:
+        assert all(map(ended, found))
+    assert refusals(node)["no_head"] - before > count / 2
+
+
+def test_bodies_that_never_end_cost_a_bounded_memory_and_others_are_served(
+    single: LocalCluster,
+) -> None:
+    node = single.namenode
+    assert node.pid is not None
+    before_bytes = memory_bytes(node.pid, "VmHWM")
+    head, body = post(63 * MIB, method=STAT.name), bytes(63 * MIB - 1)
+
+    def send(connection: socket.socket) -> None:
+        with suppress(OSError):
+            connection.sendall(body)
+
+    with Client(single.url, QUICK) as fs, connections(node, 16, head) as found:
+        senders = [threading.Thread(target=send, args=(each,)) for each in found]
+        for sender in senders:
+            sender.start()
+        wait_until(lambda: refusals(node)["body_memory"] > 0)
+        fs.mkdirs("/served/meanwhile")
+        assert all(map(ended, found))
+        for sender in senders:
+            sender.join()
+        fs.mkdirs("/served/after")
+    assert refusals(node)["body_stalled"] > 0
+    assert memory_bytes(node.pid, "VmHWM") - before_bytes < 250 * MIB
+
+
+def test_garbage_leaves_one_line_for_each_reason_in_the_log_and_no_traceback(
+    single: LocalCluster,
+) -> None:
+    for node in single.nodes:
+        before = len(node.log.read_text())
+        for sent in GARBAGE:
+            with connections(node, 5, sent) as found:
+                for each in found:
+                    with suppress(OSError):
+                        each.shutdown(socket.SHUT_WR)
+                    assert ended(each)
+        assert refusals(node)["malformed"] >= 5
+        said = node.log.read_text()[before:]
+        assert "traceback" not in said.lower()
+        assert 1 <= said.count("requests refused that are no HTTP") < 10
+        assert node.alive
