@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
+from typing import Final
 from weakref import WeakMethod
 
 from paxosblock.client.namenode import NameNodes
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode_api import RENEW_LEASES, RenewLeases
 from paxosblock.protocol.types import WriterId
+
+WARN_AGAIN_S: Final = 60.0
+"""How long leases may go on failing until that is told again; then twice as long, and so on."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +33,7 @@ class LeaseKeeper:
         self._interval_s = interval_s
         self._on_lost: dict[WriterId, WeakMethod[Callable[[], None]]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._trouble = _Trouble()
 
     def keep(self, writer: WriterId, on_lost: Callable[[], None]) -> None:
         """Renew this writer's lease from now on; `on_lost`, a method, is called when it is gone."""
@@ -60,10 +66,39 @@ class LeaseKeeper:
                 RENEW_LEASES, RenewLeases(writers), retry_for_s=self._interval_s
             )
         except PaxosBlockError as error:
-            _log.warning("could not renew the leases of %d writers: %s", len(writers), error)
+            self._trouble.goes_on(len(writers), error)
             return
+        self._trouble.is_over()
         for writer in answer.lost:
             reference = self._on_lost.pop(writer, None)
             on_lost = None if reference is None else reference()
             if on_lost is not None:
                 on_lost()
+
+
+class _Trouble:
+    """A time in which leases cannot be renewed: told when it begins, lasts and ends.
+
+    An application's standard error is its user's; a line for each try says nothing more.
+    """
+
+    def __init__(self) -> None:
+        self._began_s: float | None = None
+        self._tell_after_s = WARN_AGAIN_S
+
+    def goes_on(self, writers: int, error: PaxosBlockError) -> None:
+        now_s = time.monotonic()
+        if self._began_s is None:
+            self._began_s, self._tell_after_s = now_s, WARN_AGAIN_S
+            _log.warning("cannot renew the leases of %d writers: %s", writers, error)
+        elif (lasts_s := now_s - self._began_s) >= self._tell_after_s:
+            self._tell_after_s = 2 * lasts_s
+            told = "could not renew the leases of %d writers for %.0f s: %s"
+            _log.warning(told, writers, lasts_s, error)
+        else:
+            _log.debug("the leases of %d writers are not renewed yet: %s", writers, error)
+
+    def is_over(self) -> None:
+        if self._began_s is not None:
+            _log.info("leases are renewed again, after %.1f s", time.monotonic() - self._began_s)
+            self._began_s = None
