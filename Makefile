@@ -33,11 +33,13 @@ $(STAMP): pyproject.toml
 demo: $(STAMP) ## a throw-away cluster: write a file, kill nodes on the way, verify every byte
 	$(BIN)/paxosblock demo
 
-test: $(STAMP) ## the fast tests, in JOBS=2 processes; ends by itself within twenty minutes
-	$(BIN)/pytest -q -m 'not slow' -n $(JOBS) --max-worker-restart=0 --session-timeout=1140
+# Each test has a limit of its own (`timeout` in pyproject.toml), the sum has none: a machine that is
+# busy with other things is no fault of the code. Fifteen minutes on a quiet one are the target.
+test: $(STAMP) ## the fast tests, in JOBS=2 processes
+	$(BIN)/pytest -q -m 'not slow' -n $(JOBS) --max-worker-restart=0
 
 test-all: $(STAMP) ## all tests, the slow ones too
-	$(BIN)/pytest -q --session-timeout=3600
+	$(BIN)/pytest -q
 
 lint: $(STAMP) ## style, types, import rules, house rules
 	$(BIN)/ruff check .
