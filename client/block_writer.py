@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+from weakref import WeakMethod
 
 from paxosblock.client.chunks import Chunk
 from paxosblock.client.namenode import NameNodes
@@ -82,8 +84,14 @@ class BlockWriter:
         writer: WriterId,
         namenodes: NameNodes,
         pool: WritingConnections,
+        *,
+        on_failed: Callable[[tuple[StorageId, ...]], None] | None = None,
     ) -> None:
-        """`view` is the answer of AddBlock; `open` comes next."""
+        """`view` is the answer of AddBlock; `open` comes next.
+
+        `on_failed`, a method, hears at once of every failure, and whom it is newly blamed on. It
+        is referred to weakly: connections know their blocks, but keep no file that was dropped.
+        """
         self.view = view
         self.acknowledged_bytes = 0
         self.sent_bytes = 0
@@ -92,6 +100,7 @@ class BlockWriter:
         self._identity = writer
         self._namenodes = namenodes
         self._pool = pool
+        self._on_failed = None if on_failed is None else WeakMethod(on_failed)
         self._writer = write.open_writer(view.record.block, view.record.members, view.record.window)
         self._connections: dict[StorageId, DataConnection] = {}
         self._in_flight: deque[_InFlight] = deque()
@@ -129,6 +138,11 @@ class BlockWriter:
     def acknowledged_synced(self) -> int:
         """How many chunks all members have on stable storage."""
         return self._writer.acknowledged_synced
+
+    @property
+    def failure(self) -> BlockFailed | None:
+        """Why the block takes no more chunks; None while it does."""
+        return self._failure
 
     # -- W1 -------------------------------------------------------------------------------------
 
@@ -274,14 +288,17 @@ class BlockWriter:
         patience.back_off()
 
     def _fail(self, failed: tuple[StorageId, ...], reason: str) -> None:
+        blamed = () if self._failure is None else self._failure.failed
+        new = tuple(storage for storage in failed if storage not in blamed)
         if self._failure is not None:
-            failed = tuple(dict.fromkeys((*self._failure.failed, *failed)))
             reason = self._failure.reason
-        self._failure = BlockFailed(self.block, failed, reason)
+        self._failure = BlockFailed(self.block, (*blamed, *new), reason)
         self._writer = write.on_failure(self._writer)
         for waiter in self._waiters:
             if not waiter.done.done():
                 waiter.done.set_exception(self._failure)
+        if self._on_failed is not None and (on_failed := self._on_failed()) is not None:
+            on_failed(new)
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -289,8 +306,10 @@ class BlockWriter:
 
     # -- W6, W7 ---------------------------------------------------------------------------------
 
-    async def close(self) -> BlockView:
+    async def close(self, *, retry_for_s: float | None = None) -> BlockView:
         """W6: wait for the votes, then record the length.
+
+        The NameNodes are asked for `retry_for_s` seconds; None: as long as for every request.
 
         Raises:
             BlockFailed: the votes did not come, or a recovery was faster; `seal` comes next.
@@ -306,12 +325,15 @@ class BlockWriter:
             FinalizeBlock(
                 self.block, self._identity, self.generation, self._writer.sent, self.sent_bytes
             ),
+            retry_for_s=retry_for_s,
         )
         self._conclude(view)
         return view
 
-    async def seal(self) -> Sealed:
+    async def seal(self, *, retry_for_s: float | None = None) -> Sealed:
         """W7: have the block recovered, and take the length that was decided.
+
+        The NameNodes are asked for `retry_for_s` seconds; None: as long as for every request.
 
         Raises:
             FencedError: the block belongs to another writer.
@@ -320,7 +342,8 @@ class BlockWriter:
         """
         self._writer = write.on_failure(self._writer)
         self.release()
-        view = await self._namenodes.call(SEAL_BLOCK, BlockRequest(self.block, self._identity))
+        request = BlockRequest(self.block, self._identity)
+        view = await self._namenodes.call(SEAL_BLOCK, request, retry_for_s=retry_for_s)
         chunks = tuple(entry.chunk for entry in self._in_flight)
         kept = view.record.length - self._writer.acknowledged
         self._conclude(view)

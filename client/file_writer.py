@@ -1,7 +1,9 @@
 """Files being written: blocks one after the other, through failures of DataNodes.
 
 A `BlockWriter` ends with the first failure. The file goes on: the block is sealed, what it kept is
-kept (W7), and the rest is sent again, byte for byte, as the first chunks of the next block.
+kept (W7), and the rest is sent again, byte for byte, as the first chunks of the next block. If that
+happens between two calls it is done in the background: readers of what was acknowledged do not
+depend on when the application writes again.
 """
 
 from __future__ import annotations
@@ -10,23 +12,22 @@ import asyncio
 import logging
 import warnings
 from collections import deque
-from collections.abc import Awaitable
-from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import Final, Self
 
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.block_writer import BlockFailed, BlockWriter
 from paxosblock.client.chunks import Buffer, Chunk, ChunkBuffer, chunk_of
 from paxosblock.client.durable import finalized_on_disk
-from paxosblock.client.receipt import FlushReceipt
+from paxosblock.client.exclusions import Exclusions
+from paxosblock.client.fence import Fence
+from paxosblock.client.receipt import FlushReceipt, Place
 from paxosblock.client.session import Session
+from paxosblock.client.shortfall import Shortfall
+from paxosblock.client.tender import Tender
 from paxosblock.errors import (
     CorruptionError,
-    FencedError,
     InvalidRequestError,
-    LeaseError,
     NoSpaceError,
-    NotFoundError,
     PaxosBlockError,
     UnavailableError,
 )
@@ -37,30 +38,15 @@ from paxosblock.namenode_api import (
     AddBlock,
     CloseFile,
     FileStatus,
+    ShortBlock,
 )
 from paxosblock.protocol.invariants import invariant
-from paxosblock.protocol.types import (
-    FIRST_GENERATION,
-    BlockId,
-    Durability,
-    Generation,
-    StorageId,
-    WriterId,
-)
+from paxosblock.protocol.types import BlockId, Durability, StorageId, WriterId
 
-T = TypeVar("T")
+TEND_FOR_S: Final = 1.0
+"""How long one attempt in the background repeats its requests: a call may be waiting for it."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """The last acknowledged chunk, for receipts."""
-
-    block: BlockId = NO_BLOCK
-    generation: Generation = FIRST_GENERATION
-    chunk: int = -1
-    replicas: tuple[StorageId, ...] = ()
 
 
 class AsyncFileWriter:
@@ -96,14 +82,17 @@ class AsyncFileWriter:
         self._cut_bytes = status.length  # became chunks
         self._finished_bytes = status.length  # of the blocks before the current one
         self._unsynced: list[BlockId] = []  # closed blocks that may not be on disk yet
-        self._excluded: dict[StorageId, None] = {}
-        self._fewest_replicas = status.replication
-        self._place = _Place()
+        self._exclusions = Exclusions(asyncio.get_running_loop().time)
+        self._tender = Tender(self._tend, f"'{status.path}'")
+        self._rolling = NO_BLOCK  # has too few members: the next chunk begins another one
+        self._shortfall = Shortfall(status.path, status.replication)
+        self._place = Place()
+        self._retry_for_s = session.config.retry_for_s
         self._patience: Backoff | None = None
         self._progress = -1
-        self._fenced: FencedError | None = None
+        self._fence = Fence(status.path)
         self._closed = False
-        session.leases.keep(writer, self._lease_lost)
+        session.leases.keep(writer, self._fence.lease_lost, self._short_block, self._roll)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
@@ -127,9 +116,15 @@ class AsyncFileWriter:
     def fewest_replicas(self) -> int:
         """Members of the block that has the fewest; what was asked for while there is no block.
 
-        A file is written with fewer than that when the cluster has no more DataNodes for it.
+        A file is written with fewer than that when the cluster has no more DataNodes for it; as
+        soon as it has, the file goes on in a new block.
         """
-        return self._fewest_replicas
+        return self._shortfall.fewest
+
+    @property
+    def shortfall(self) -> str:
+        """Why the block that has the fewest members got no more; "" when none was short."""
+        return self._shortfall.why
 
     def tell(self) -> int:
         """Length of the file so far in bytes, flushed or not."""
@@ -173,7 +168,7 @@ class AsyncFileWriter:
             if self._buffer:
                 self._enqueue(self._buffer.take())
             await self._settle(synced=False)
-            return self._receipt(self.status.durability)
+            return self._place.receipt(self.acknowledged, self.status.durability)
 
     async def hsync(self) -> FlushReceipt:
         """Like `hflush`, and everything written is on stable storage at all replicas.
@@ -194,7 +189,7 @@ class AsyncFileWriter:
             while self._unsynced:
                 await finalized_on_disk(self._session, self._unsynced[0])
                 self._unsynced.pop(0)
-            return self._receipt(Durability.DISK)
+            return self._place.receipt(self.acknowledged, Durability.DISK)
 
     async def close(self) -> None:
         """Flush, record the length of the last block, and end the lease.
@@ -228,7 +223,7 @@ class AsyncFileWriter:
             if self._closed:
                 return
             try:
-                if self._fenced is None:
+                if not self._fence.is_up:
                     if self._block is not None:
                         await self._block.seal()
                     await self._close_file()
@@ -240,12 +235,12 @@ class AsyncFileWriter:
     def _check_usable(self) -> None:
         if self._closed:
             raise InvalidRequestError(f"'{self.status.path}': the file is closed")
-        self._patience = None
-        self._check_fenced()
+        self._begin(self._session.config.retry_for_s)
+        self._fence.check()
 
-    def _check_fenced(self) -> None:
-        if self._fenced is not None:
-            raise self._fenced
+    def _begin(self, retry_for_s: float) -> None:
+        """A call, or an attempt between two calls, begins, and tries for so long."""
+        self._retry_for_s, self._patience = retry_for_s, None
 
     def _enqueue(self, piece: Buffer, *, sync: bool = False) -> None:
         self._cut_bytes += len(piece)
@@ -253,7 +248,7 @@ class AsyncFileWriter:
 
     async def _close_file(self) -> None:
         """End the lease; the NameNode answers when every block is complete."""
-        self.status = await self._fencing(
+        self.status = await self._fence.guard(
             self._session.namenodes.call(CLOSE_FILE, CloseFile(self.status.file_id, self._writer))
         )
         if self.status.length != self.acknowledged:
@@ -265,6 +260,7 @@ class AsyncFileWriter:
 
     def _release(self) -> None:
         self._closed = True
+        self._tender.stop()
         self._session.leases.drop(self._writer)
         self._pending.clear()
         self._unsynced.clear()
@@ -277,7 +273,7 @@ class AsyncFileWriter:
     async def _push(self) -> None:
         """Send all pending chunks, in as many blocks as it takes."""
         while self._pending:
-            self._check_fenced()
+            self._fence.check()
             try:
                 block = await self._block_with_room(self._pending[0].size_bytes)
                 await block.room()
@@ -302,13 +298,14 @@ class AsyncFileWriter:
 
     async def _block_with_room(self, size_bytes: int) -> BlockWriter:
         if self._block is not None and self._is_full(self._block, size_bytes):
-            await self._fencing(self._block.close())
-            self._finish(self._block)
+            await self._end(self._block)
         if self._block is None:
             self._block = await self._open_block()
         return self._block
 
     def _is_full(self, block: BlockWriter, size_bytes: int) -> bool:
+        if block.asked_to_close or block.block == self._rolling:
+            return True
         fits = block.sent_bytes + size_bytes <= self.status.block_size
         return block.sent >= self._session.config.max_chunks_per_block or (
             block.sent > 0 and not fits
@@ -316,16 +313,15 @@ class AsyncFileWriter:
 
     async def _open_block(self) -> BlockWriter:
         """K1, W1: a new block whose members all have an empty replica."""
-        backoff = Backoff(self._session.config.retry_for_s)
+        backoff = Backoff(self._retry_for_s)
         while True:
-            self._check_fenced()
+            self._fence.check()
             try:
                 return await self._try_to_open_block()
             except NoSpaceError:
-                # Better a DataNode that failed before than none.
                 if backoff.exhausted:
                     raise
-                self._excluded.clear()
+                self._exclusions.end_rest()
             except BlockFailed as failure:
                 if backoff.exhausted:
                     raise UnavailableError(
@@ -339,62 +335,55 @@ class AsyncFileWriter:
             self._writer,
             self._previous,
             self._window,
-            tuple(self._excluded),
+            self._exclusions.told(),
             self.status.replication,
             self.status.durability,
         )
-        view = await self._fencing(self._session.namenodes.call(ADD_BLOCK, request))
-        self._count_replicas(len(view.members))
+        view = await self._fence.guard(
+            self._session.namenodes.call(ADD_BLOCK, request, retry_for_s=self._retry_for_s)
+        )
         block = BlockWriter(
             view,
             self._writer,
             self._session.namenodes,
             self._session.writing,
+            on_failed=self._block_failed,
         )
         try:
             await block.open()
-        except BlockFailed as failure:
-            self._exclude(failure)
+        except BlockFailed:
             # Whoever does not hear that it is sealed seals it again: it may be the last block now.
             self._previous, self._block = block.block, block
-            await self._fencing(block.seal())
+            await self._fence.guard(block.seal(retry_for_s=self._retry_for_s))
             self._block = None
             raise
         self._previous = block.block
+        self._shortfall.note(view)
         return block
-
-    def _count_replicas(self, count: int) -> None:
-        """Tell, once for each loss, that a block gets fewer replicas than were asked for."""
-        if count < self._fewest_replicas:
-            self._fewest_replicas = count
-            _log.warning(
-                "'%s': a block gets only %d of %d replicas: too few DataNodes",
-                self.status.path,
-                count,
-                self.status.replication,
-            )
 
     async def _close_block(self) -> None:
         """W6 for the last block, whatever happens to its members."""
         while self._block is not None:
             try:
-                await self._fencing(self._block.close())
+                await self._end(self._block)
             except BlockFailed as failure:
                 await self._recover(failure)
                 await self._settle(synced=False)
-            else:
-                self._finish(self._block)
+
+    async def _end(self, block: BlockWriter) -> None:
+        """W6: wait for the votes, and record the length. Raises BlockFailed as `close` does."""
+        await self._fence.guard(block.close(retry_for_s=self._retry_for_s))
+        self._finish(block)
 
     async def _recover(self, failure: BlockFailed) -> None:
         """W4, W7: seal the block; its undecided chunks go to the front of what is pending."""
         block = self._block
         if block is None:
             raise failure
-        self._exclude(failure)
         self._lose_patience(failure)
-        sealed = await self._fencing(block.seal())
+        sealed = await self._fence.guard(block.seal(retry_for_s=self._retry_for_s))
         self._pending.extendleft(reversed(sealed.rest))
-        self._place = _Place(
+        self._place = Place(
             block.block,
             sealed.view.record.finalized_generation,
             sealed.view.record.length - 1,
@@ -415,16 +404,13 @@ class AsyncFileWriter:
     def _lose_patience(self, failure: BlockFailed) -> None:
         """Blocks that fail without a byte of progress are not tried for ever."""
         if self._patience is None or self.acknowledged > self._progress:
-            self._patience = Backoff(self._session.config.retry_for_s)
+            self._patience = Backoff(self._retry_for_s)
             self._progress = self.acknowledged
         elif self._patience.exhausted:
             raise UnavailableError(
                 f"'{self.status.path}': no block takes chunks: {failure.reason}",
                 path=self.status.path,
             )
-
-    def _exclude(self, failure: BlockFailed) -> None:
-        self._excluded |= dict.fromkeys(failure.failed)
 
     def _finish(self, block: BlockWriter) -> None:
         """The block is closed with everything that was sent in it."""
@@ -437,6 +423,57 @@ class AsyncFileWriter:
         if self.status.durability is Durability.MEMORY and block.acknowledged_synced < block.sent:
             self._unsynced.append(block.block)
 
+    # -- between two calls ----------------------------------------------------------------------
+
+    def _block_failed(self, failed: tuple[StorageId, ...]) -> None:
+        """W4 of the current block. A call that waits for it acts; if there is none, we do."""
+        self._exclusions.add(failed)
+        if not self._session.namenodes.closed:
+            self._tender.wake()
+
+    async def _tend(self) -> bool:
+        """Do what a call would do first. True if no acknowledged byte waits in a failed block.
+
+        What else is left undone, the next call does.
+
+        Raises: as `write`; another attempt may succeed.
+        """
+        async with self._lock:
+            if self._closed or self._fence.is_up:
+                return True
+            self._begin(min(TEND_FOR_S, self._session.config.retry_for_s))
+            try:
+                await self._go_on()
+            except PaxosBlockError as error:
+                if self._block is not None and self._block.failure is not None:
+                    raise
+                _log.warning("'%s': %s; left to the next call", self.status.path, error)
+            return self._block is None or self._block.failure is None
+
+    async def _go_on(self) -> None:
+        """End a block that failed, or should have more members; send what was not acknowledged."""
+        block = self._block
+        if block is not None and (block.failure or block.block == self._rolling):
+            try:
+                await self._end(block)
+            except BlockFailed as failure:
+                await self._recover(failure)
+        await self._push()
+
+    def _short_block(self) -> ShortBlock | None:
+        """The current block if it takes chunks and has fewer members than were asked for."""
+        block, wanted = self._block, self.status.replication
+        if block is None or block.failure is not None or len(block.members) >= wanted:
+            return None
+        count, told = len(block.members), self._exclusions.told()
+        return ShortBlock(self._writer, count, wanted, self.status.block_size, told)
+
+    def _roll(self) -> None:
+        """The NameNode has more members for a new block than the current one has (HDFS-6867)."""
+        if self._block is not None and self._short_block() is not None:
+            self._rolling = self._block.block
+            self._tender.wake()
+
     # -- what is known --------------------------------------------------------------------------
 
     def _has_unsynced_chunks(self) -> bool:
@@ -446,33 +483,4 @@ class AsyncFileWriter:
 
     def _note(self, block: BlockWriter) -> None:
         if block.sent:
-            self._place = _Place(block.block, block.generation, block.sent - 1, block.members)
-
-    def _receipt(self, durability: Durability) -> FlushReceipt:
-        at = self._place
-        return FlushReceipt(
-            at.block, at.generation, at.chunk, self.acknowledged, at.replicas, durability
-        )
-
-    # -- the lease ------------------------------------------------------------------------------
-
-    def _lease_lost(self) -> None:
-        self._fenced = self._fenced or self._fence("its lease is gone: somebody took it over")
-
-    async def _fencing(self, request: Awaitable[T]) -> T:
-        """The result of `request`; what tells that the file has another writer is remembered."""
-        try:
-            return await request
-        except (FencedError, LeaseError) as error:
-            self._fenced = self._fence(str(error))
-            raise self._fenced from error
-        except NotFoundError as error:
-            self._fenced = self._fence("was deleted")
-            raise self._fenced from error
-
-    def _fence(self, why: str) -> FencedError:
-        ours = f"'{self.status.path}': "  # which what the NameNode says begins with, too
-        return FencedError(
-            f"{ours}{why.removeprefix(ours)}; what was not flushed has an unknown outcome",
-            path=self.status.path,
-        )
+            self._place = Place(block.block, block.generation, block.sent - 1, block.members)

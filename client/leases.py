@@ -6,18 +6,26 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakMethod
 
 from paxosblock.client.namenode import NameNodes
 from paxosblock.errors import PaxosBlockError
-from paxosblock.namenode_api import RENEW_LEASES, RenewLeases
+from paxosblock.namenode_api import RENEW_LEASES, RenewLeases, ShortBlock
 from paxosblock.protocol.types import WriterId
 
 WARN_AGAIN_S: Final = 60.0
 """How long leases may go on failing until that is told again; then twice as long, and so on."""
 
 _log = logging.getLogger(__name__)
+
+
+class _Kept(NamedTuple):
+    """Methods of a writer: one dropped without `close` is to be collected all the same."""
+
+    on_lost: WeakMethod[Callable[[], None]]
+    short_block: WeakMethod[Callable[[], ShortBlock | None]]
+    on_roll: WeakMethod[Callable[[], None]]
 
 
 class LeaseKeeper:
@@ -31,23 +39,35 @@ class LeaseKeeper:
     def __init__(self, namenodes: NameNodes, interval_s: float) -> None:
         self._namenodes = namenodes
         self._interval_s = interval_s
-        self._on_lost: dict[WriterId, WeakMethod[Callable[[], None]]] = {}
+        self._kept: dict[WriterId, _Kept] = {}
         self._task: asyncio.Task[None] | None = None
         self._trouble = _Trouble()
 
-    def keep(self, writer: WriterId, on_lost: Callable[[], None]) -> None:
-        """Renew this writer's lease from now on; `on_lost`, a method, is called when it is gone."""
-        self._on_lost[writer] = WeakMethod(on_lost, lambda _: self.drop(writer))
+    def keep(
+        self,
+        writer: WriterId,
+        on_lost: Callable[[], None],
+        short_block: Callable[[], ShortBlock | None],
+        on_roll: Callable[[], None],
+    ) -> None:
+        """Renew this writer's lease from now on, until the object that `short_block` belongs to is
+        collected.
+
+        `on_lost` is called when the lease is gone. `short_block` tells the writer's block if it
+        wants more members, and `on_roll` is called when the next block would get more.
+        """
+        gone = WeakMethod(short_block, lambda _: self.drop(writer))
+        self._kept[writer] = _Kept(WeakMethod(on_lost), gone, WeakMethod(on_roll))
         if self._task is None:
             self._task = asyncio.create_task(self._renew(), name="paxosblock-leases")
 
     def drop(self, writer: WriterId) -> None:
         """Stop renewing the lease of this writer."""
-        self._on_lost.pop(writer, None)
+        self._kept.pop(writer, None)
 
     async def close(self) -> None:
         """Stop renewing anything."""
-        self._on_lost.clear()
+        self._kept.clear()
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -56,24 +76,34 @@ class LeaseKeeper:
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._interval_s)
-            if self._on_lost:
+            if self._kept:
                 await self._renew_once()
 
     async def _renew_once(self) -> None:
-        writers = tuple(self._on_lost)
+        writers = tuple(self._kept)
         try:
             answer = await self._namenodes.call(
-                RENEW_LEASES, RenewLeases(writers), retry_for_s=self._interval_s
+                RENEW_LEASES,
+                RenewLeases(writers, self._short_blocks()),
+                retry_for_s=self._interval_s,
             )
         except PaxosBlockError as error:
             self._trouble.goes_on(len(writers), error)
             return
         self._trouble.is_over()
         for writer in answer.lost:
-            reference = self._on_lost.pop(writer, None)
-            on_lost = None if reference is None else reference()
-            if on_lost is not None:
+            kept = self._kept.pop(writer, None)
+            if kept is not None and (on_lost := kept.on_lost()) is not None:
                 on_lost()
+        for writer in answer.roll:
+            kept = self._kept.get(writer)
+            if kept is not None and (on_roll := kept.on_roll()) is not None:
+                on_roll()
+
+    def _short_blocks(self) -> tuple[ShortBlock, ...]:
+        asked = (kept.short_block() for kept in tuple(self._kept.values()))
+        found = (short_block() for short_block in asked if short_block is not None)
+        return tuple(block for block in found if block is not None)
 
 
 class _Trouble:

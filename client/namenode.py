@@ -89,6 +89,11 @@ class NameNodes:
         self._sessions = 0
         self._idle: list[Once] = []
 
+    @property
+    def closed(self) -> bool:
+        """True once `close` was called."""
+        return self._closed
+
     def close(self) -> None:
         """Refuse every further call, also those that are being tried again."""
         self._closed = True

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paxosblock.protocol.types import BlockId, Durability, Generation, StorageId
+from paxosblock.namenode_api import NO_BLOCK
+from paxosblock.protocol.types import (
+    FIRST_GENERATION,
+    BlockId,
+    Durability,
+    Generation,
+    StorageId,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +30,19 @@ class FlushReceipt:
     length: int
     replicas: tuple[StorageId, ...]
     durability: Durability
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The last acknowledged chunk of a file, by whom."""
+
+    block: BlockId = NO_BLOCK
+    generation: Generation = FIRST_GENERATION
+    chunk: int = -1
+    replicas: tuple[StorageId, ...] = ()
+
+    def receipt(self, length: int, durability: Durability) -> FlushReceipt:
+        """The receipt for a file whose acknowledged `length` bytes end here."""
+        return FlushReceipt(
+            self.block, self.generation, self.chunk, length, self.replicas, durability
+        )

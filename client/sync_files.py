@@ -71,6 +71,11 @@ class FileWriter(io.RawIOBase):
         """See `AsyncFileWriter.fewest_replicas`."""
         return self._file.fewest_replicas
 
+    @property
+    def shortfall(self) -> str:
+        """See `AsyncFileWriter.shortfall`."""
+        return self._file.shortfall
+
     def writable(self) -> bool:
         """True."""
         return True

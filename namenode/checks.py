@@ -18,6 +18,7 @@ from paxosblock.namenode_api import (
     CreateFile,
     FinalizeBlock,
     MakeDirectories,
+    RenewLeases,
     Transact,
 )
 from paxosblock.protocol.types import WriterId
@@ -89,6 +90,17 @@ def check_add_block(request: AddBlock) -> None:
     _demand(1 <= request.window <= WINDOW_MAX, f"window {request.window}: 1 to {WINDOW_MAX} chunks")
     if request.file_id == NO_FILE:
         _check_replication(request.replication)
+
+
+def check_renew(request: RenewLeases) -> None:
+    """Raise InvalidRequestError for a block that is no shorter than it should be."""
+    for short in request.short:
+        _check_replication(short.replication)
+        _check_block_size("", short.block_size)
+        _demand(
+            0 <= short.members < short.replication,
+            f"{short.members} members are not fewer than {short.replication}",
+        )
 
 
 def check_finalize(request: FinalizeBlock, config: NameNodeConfig) -> None:

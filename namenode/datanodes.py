@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from paxosblock.errors import InvalidRequestError
 from paxosblock.logs import facts
-from paxosblock.namenode.placement import Candidate
-from paxosblock.namenode_api import Member
+from paxosblock.namenode.placement import Blame, Candidate
+from paxosblock.namenode_api import Excluded, Member
 from paxosblock.protocol.types import StorageId
 from paxosblock.report_api import Heartbeat, Register, StorageReport
 
@@ -190,8 +190,11 @@ class DataNodes:
         failed = home.storages[storage].failed
         return Member(storage, home.node, home.address, live and not failed)
 
-    def candidates(self, block_size: int, now_s: float) -> tuple[Candidate, ...]:
-        """All storages, for `placement.place`."""
+    def candidates(
+        self, block_size: int, now_s: float, excluded: tuple[Excluded, ...] = ()
+    ) -> tuple[Candidate, ...]:
+        """All storages, for `placement.place`; `excluded` as a writer tells it."""
+        blames = self._blames(excluded, now_s)
         return tuple(
             Candidate(
                 storage=report.storage,
@@ -202,10 +205,27 @@ class DataNodes:
                 live=self.liveness(node, now_s) is not Liveness.DEAD,
                 stale=self.liveness(node, now_s) is Liveness.STALE,
                 failed=bool(report.failed),
+                blame=blames.get(node.node, Blame.NONE),
             )
             for node in self._nodes.values()
             for report in node.storages.values()
         )
+
+    def _blames(self, excluded: tuple[Excluded, ...], now_s: float) -> dict[str, Blame]:
+        """Judge nodes by what was heard of them since one of their storages failed a writer.
+
+        Only a sign of life from after the failure counts: a node that was killed a moment ago is
+        live by all that was heard of it before.
+        """
+        blames: dict[str, Blame] = {}
+        for each in excluded:
+            home, failed_s = self.home(each.storage), now_s - each.ago_s
+            if home is None or home.registered_s > failed_s:
+                continue
+            heard_again = home.heard_s > failed_s and not each.resting
+            blame = Blame.PAST if heard_again else Blame.FRESH
+            blames[home.node] = max(blame, blames.get(home.node, Blame.NONE))
+        return blames
 
     def note_placed(self, storages: tuple[StorageId, ...]) -> None:
         """Count a block that these storages will hear of from its writer."""

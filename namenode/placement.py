@@ -1,8 +1,9 @@
 """Where a new block goes: a pure choice among what the DataNodes last said.
 
-Each member is on another node; live nodes come before stale ones, idle before busy ones, and ties
-are broken by a hash of the block's seed, so that the same situation is always placed the same way
-and different blocks still spread. A DataNode's free bytes leave its own reserve out already.
+Each member is on another node; live nodes come before stale ones, those that did not fail the
+writer before those that did, idle before busy ones, and ties are broken by a hash of the block's
+seed, so that the same situation is always placed the same way and different blocks still spread. A
+DataNode's free bytes leave its own reserve out already.
 
 HDFS lets a write begin on fewer nodes than asked for, and so do we: a choice of at least
 `min_replication` members is taken. The file's own replication stays what was asked for, so that
@@ -11,12 +12,28 @@ whoever re-replicates later knows what is missing.
 
 from __future__ import annotations
 
+import enum
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from typing import Final
 
 from paxosblock.errors import NoSpaceError
 from paxosblock.protocol.types import StorageId
+
+NODES_NAMED_MAX: Final = 3
+"""So many DataNodes are named when somebody is told why a block has no more members."""
+
+
+class Blame(enum.IntEnum):
+    """What a DataNode's failure of one writer still means for the writer's next block."""
+
+    NONE = 0
+    """It did not fail, or has registered again since: what failed was another process."""
+    PAST = 1
+    """It has been heard of since: taken where a block would have fewer members without it."""
+    FRESH = 2
+    """Nothing says that it works again, though it may still count as live: not taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +41,7 @@ class Candidate:
     """One storage as placement sees it.
 
     `load` counts blocks that are open on its node; `pending_bytes` is room promised to blocks that
-    were placed here since the DataNode last told its free bytes.
+    were placed here since the DataNode last told its free bytes; `blame` is the node's.
     """
 
     storage: StorageId
@@ -35,6 +52,7 @@ class Candidate:
     live: bool = True
     stale: bool = False
     failed: bool = False
+    blame: Blame = Blame.NONE
 
     @property
     def room_bytes(self) -> int:
@@ -44,12 +62,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is to be placed. A node with an `excluded` storage has failed this writer: not again."""
+    """What is to be placed."""
 
     replication: int
     min_replication: int
     block_size: int
-    excluded: tuple[StorageId, ...] = ()
     seed: int = 0
 
     @property
@@ -67,8 +84,7 @@ def place(wish: Wish, candidates: tuple[Candidate, ...]) -> tuple[StorageId, ...
     Raises:
         NoSpaceError: there are fewer; the message says what was wrong with the others.
     """
-    excluded = {c.node for c in candidates if c.storage in wish.excluded}
-    reasons = {c.storage: _objection(wish, c, excluded) for c in candidates}
+    reasons = {c.storage: _objection(wish, c) for c in candidates}
     usable = [c for c in candidates if not reasons[c.storage]]
     usable.sort(key=lambda c: _rank(wish, c))
     best: dict[str, StorageId] = {}
@@ -80,21 +96,37 @@ def place(wish: Wish, candidates: tuple[Candidate, ...]) -> tuple[StorageId, ...
     return chosen
 
 
-def _objection(wish: Wish, candidate: Candidate, excluded_nodes: set[str]) -> str:
+def shortfall(wish: Wish, candidates: tuple[Candidate, ...], chosen: tuple[StorageId, ...]) -> str:
+    """Why a block gets fewer members than were asked for, for people; "" when it does not."""
+    if len(chosen) >= wish.replication:
+        return ""
+    used = {candidate.node for candidate in candidates if candidate.storage in chosen}
+    reasons: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for candidate in candidates:
+        if candidate.node not in used:
+            reasons[candidate.node][_objection(wish, candidate)] = None
+    if not reasons:
+        return "too few DataNodes"
+    named = [f"{node} ({', '.join(why)})" for node, why in reasons.items()]
+    more = f" and {len(named) - NODES_NAMED_MAX} more" if len(named) > NODES_NAMED_MAX else ""
+    return f"DataNodes not used: {', '.join(named[:NODES_NAMED_MAX])}{more}"
+
+
+def _objection(wish: Wish, candidate: Candidate) -> str:
     if not candidate.live:
         return "dead"
     if candidate.failed:
         return "failed"
-    if candidate.node in excluded_nodes:
-        return "excluded by the writer"
+    if candidate.blame is Blame.FRESH:
+        return "failed this writer"
     if candidate.room_bytes < wish.block_size:
         return "full"
     return ""
 
 
-def _rank(wish: Wish, candidate: Candidate) -> tuple[bool, int, int, StorageId]:
+def _rank(wish: Wish, candidate: Candidate) -> tuple[bool, Blame, int, int, StorageId]:
     tie = zlib.crc32(f"{wish.seed}/{candidate.storage}".encode())
-    return candidate.stale, candidate.load, tie, candidate.storage
+    return candidate.stale, candidate.blame, candidate.load, tie, candidate.storage
 
 
 def _too_few(wish: Wish, found: int, reasons: Counter[str]) -> NoSpaceError:

@@ -15,7 +15,7 @@ from paxosblock.logs import facts
 from paxosblock.methods import Done, Method
 from paxosblock.namenode import checks, tree
 from paxosblock.namenode.node import NameNode
-from paxosblock.namenode.placement import Wish, place
+from paxosblock.namenode.placement import Candidate, Wish, place, shortfall
 from paxosblock.namenode.records import BlockEntry, FileInode
 from paxosblock.namenode_api import (
     ADD_BLOCK,
@@ -66,6 +66,7 @@ from paxosblock.namenode_api import (
     Rename,
     Renewed,
     RenewLeases,
+    ShortBlock,
     TakeOver,
     Transact,
 )
@@ -234,9 +235,7 @@ class Service:
         """K1: place a new block."""
         checks.check_add_block(request)
         entry = await self._node.catalog.already_added(request)
-        if entry is None:
-            entry = await self._place(request)
-        return self._node.views.block(entry)
+        return await self._place(request) if entry is None else self._node.views.block(entry)
 
     async def finalize_block(self, request: FinalizeBlock) -> BlockView:
         """K6: FinalizeBlock(b, length)."""
@@ -268,8 +267,10 @@ class Service:
 
     async def renew_leases(self, request: RenewLeases) -> Renewed:
         """Keep leases. One that does not lead any more knows too few writers to call any lost."""
+        checks.check_renew(request)
         await self._node.catalog.confirm()
-        return Renewed(self._node.leases.renew(request.writers, self._node.clock_s()))
+        lost = self._node.leases.renew(request.writers, self._node.clock_s())
+        return Renewed(lost, tuple(s.writer for s in request.short if self._has_more_for(s)))
 
     async def report_bad_replica(self, request: BadReplica) -> Done:
         """Have a damaged replica replaced."""
@@ -332,7 +333,7 @@ class Service:
     def _held_by_other_than(self, writer: WriterId) -> Callable[[FileInode], bool]:
         return lambda inode: inode.writer != writer and self._is_held(inode)
 
-    async def _place(self, request: AddBlock) -> BlockEntry:
+    async def _place(self, request: AddBlock) -> BlockView:
         """Choose members for a new block and make it."""
         node, config = self._node, self._node.config
         replication, block_size = request.replication, config.block_size_bytes
@@ -344,10 +345,10 @@ class Service:
             replication=replication,
             min_replication=config.min_replication,
             block_size=block_size,
-            excluded=request.excluded,
             seed=block,
         )
-        members = self._members(wish)
+        candidates = node.datanodes.candidates(block_size, node.clock_s(), request.excluded)
+        members = self._members(wish, candidates)
         entry = await node.catalog.add_block(request, block, members)
         node.datanodes.note_placed(entry.record.members)
         _log.info(
@@ -359,18 +360,29 @@ class Service:
                 members=",".join(entry.record.members),
             ),
         )
-        return entry
+        return replace(
+            node.views.block(entry), shortfall=shortfall(wish, candidates, entry.record.members)
+        )
 
-    def _members(self, wish: Wish) -> tuple[StorageId, ...]:
+    def _members(self, wish: Wish, candidates: tuple[Candidate, ...]) -> tuple[StorageId, ...]:
         """Place a block; a node that just started does not settle for fewer members than asked."""
-        node = self._node
-        candidates = node.datanodes.candidates(wish.block_size, node.clock_s())
-        if not node.warming_up:
+        if not self._node.warming_up:
             return place(wish, candidates)
         try:
             return place(replace(wish, min_replication=wish.replication), candidates)
         except NoSpaceError as error:
             raise NotReadyError(f"{error}; this NameNode has just started") from error
+
+    def _has_more_for(self, short: ShortBlock) -> bool:
+        """True if the writer's next block would get more members, none of them stale."""
+        node = self._node
+        wish = Wish(short.replication, short.members + 1, short.block_size)
+        found = node.datanodes.candidates(short.block_size, node.clock_s(), short.excluded)
+        try:
+            place(wish, tuple(candidate for candidate in found if not candidate.stale))
+        except NoSpaceError:
+            return False
+        return True
 
     async def _check_may_seal(self, entry: BlockEntry, writer: WriterId) -> None:
         """K11: safety does not depend on this, the writer's progress does."""

@@ -77,13 +77,15 @@ class BlockView:
     """A block's record (linearizable) with its members' addresses (soft state).
 
     `offset` is where the block starts in its file, in bytes. `complete` says that at least
-    min_replication members reported the finalized version.
+    min_replication members reported the finalized version. `shortfall` tells the writer of a block
+    that was just placed, in words, why it has fewer members than were asked for.
     """
 
     record: BlockRecord
     members: tuple[Member, ...]
     offset: int = 0
     complete: bool = False
+    shortfall: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,19 +275,32 @@ class ApplicationAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class Excluded:
+    """A storage that failed this writer `ago_s` seconds ago.
+
+    Its DataNode is left out until the NameNode has heard of it since then, and while it is
+    `resting` in any case; then it is taken where others are missing. One that has registered since
+    then is a new process, and taken as any other.
+    """
+
+    storage: StorageId
+    ago_s: float
+    resting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AddBlock:
     """K1. `file_id` NO_FILE makes a block without a file, for embedders.
 
     `previous` is the file's last block as the writer knows it (NO_BLOCK for the first): a repeated
-    request after a lost reply gets the block that was added then. `excluded` are storages that
-    failed this writer.
+    request after a lost reply gets the block that was added then.
     """
 
     file_id: int
     writer: WriterId
     previous: BlockId
     window: int
-    excluded: tuple[StorageId, ...] = ()
+    excluded: tuple[Excluded, ...] = ()
     replication: int = 3
     durability: Durability = Durability.DISK
     once: Once | None = None
@@ -319,17 +334,36 @@ class CloseFile:
 
 
 @dataclass(frozen=True, slots=True)
+class ShortBlock:
+    """A block that its writer has open with fewer `members` than the `replication` of its file."""
+
+    writer: WriterId
+    members: int
+    replication: int
+    block_size: int
+    excluded: tuple[Excluded, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RenewLeases:
-    """Keep the leases of these writers; sent well within the soft limit."""
+    """Keep the leases of these writers; sent well within the soft limit.
+
+    `short` asks for those of them that would rather write in a block of more members (HDFS-6867).
+    """
 
     writers: tuple[WriterId, ...]
+    short: tuple[ShortBlock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """Writers among them that hold no lease any more: they were fenced or closed."""
+    """`lost` are writers among them that hold no lease any more: they were fenced or closed.
+
+    `roll` are those of short blocks that would get more members if they began a new block now.
+    """
 
     lost: tuple[WriterId, ...]
+    roll: tuple[WriterId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

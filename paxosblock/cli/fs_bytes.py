@@ -102,7 +102,7 @@ def put(
                     advance(len(piece))
             has, asked = out.fewest_replicas, out.status.replication
             if has < asked:
-                session.warn(wanted, f"warning: {shortfall(has, asked)}: too few DataNodes")
+                session.warn(wanted, f"warning: {shortfall(has, asked)}: {out.shortfall}")
             session.tell({"source": source, "path": wanted, "size_bytes": out.tell()})
 
         session.for_each(sources, copy)

@@ -1,13 +1,15 @@
 """A NameNode in memory for `MemoryDataNode`s: real records, real recoveries, real control calls.
 
 Leases, placement and the namespace are as simple as the client's tests allow; whoever wants those
-for real starts a `LocalCluster`.
+for real starts a `LocalCluster`. Which DataNodes failed a writer and were heard of since is judged
+by the real registry.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -27,6 +29,8 @@ from paxosblock.errors import (
     OutcomeUnknownError,
 )
 from paxosblock.methods import Done
+from paxosblock.namenode.datanodes import DataNodes
+from paxosblock.namenode.placement import Blame
 from paxosblock.namenode_api import (
     ADD_BLOCK,
     CLOSE_FILE,
@@ -45,6 +49,7 @@ from paxosblock.namenode_api import (
     BlockView,
     CloseFile,
     CreateFile,
+    Excluded,
     FileStatus,
     FileView,
     FinalizeBlock,
@@ -59,6 +64,7 @@ from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.messages import LastVote, RecoveryVote
 from paxosblock.protocol.types import NO_WRITER, BlockId, StorageId, WriterId
+from paxosblock.report_api import Heartbeat, Register, StorageReport
 from paxosblock.rpc import RpcRouter
 from tests.client.memory_node import MemoryDataNode
 
@@ -77,6 +83,9 @@ class MemoryCluster:
         self.nodes = [MemoryDataNode(f"storage-{number}") for number in range(count)]
         self.by_storage = {node.storage: node for node in self.nodes}
         self.dead: set[StorageId] = set()
+        self.silent: set[StorageId] = set()
+        """Whose heartbeats do not arrive, dead or not."""
+        self.datanodes = DataNodes(stale_after_s=1000, dead_after_s=1000)
         self.records: dict[BlockId, BlockRecord] = {}
         self.files: dict[str, _File] = {}
         self.bad_replicas: list[BadReplica] = []
@@ -95,7 +104,7 @@ class MemoryCluster:
         """Start the DataNodes, then the NameNode."""
         for node in self.nodes:
             node.peers = self.by_storage
-            await node.start()
+            await self.revive(node)
         await self.start_namenode()
 
     async def start_namenode(self) -> None:
@@ -144,6 +153,27 @@ class MemoryCluster:
         self.dead.add(node.storage)
         await node.kill()
 
+    async def revive(self, node: MemoryDataNode) -> None:
+        """Start a DataNode, which registers, and is told what was finalized without it."""
+        await node.start()
+        self.dead.discard(node.storage)
+        name = str(node.storage)
+        register = Register(name, node.address, "run", (self._report(node),))
+        self.datanodes.register(register, time.monotonic())
+        for block, record in self.records.items():
+            if record.finalized and node.storage in record.members:
+                self.tell_finalized(block)
+
+    def _hear(self) -> None:
+        """The heartbeats that have come by now."""
+        for node in self.nodes:
+            if node.storage not in self.dead | self.silent:
+                heartbeat = Heartbeat(str(node.storage), "run", (self._report(node),), 0)
+                assert self.datanodes.heartbeat(heartbeat, time.monotonic())
+
+    def _report(self, node: MemoryDataNode) -> StorageReport:
+        return StorageReport(node.storage, 1 << 40, 1 << 40, 0)
+
     def content(self, path: str) -> bytes:
         """What a file holds: every block from its first live member that finalized it."""
         return b"".join(self._block_content(block) for block in self.files[path].blocks)
@@ -181,16 +211,23 @@ class MemoryCluster:
             if self.records[blocks[-1]].finalized:
                 raise InvalidRequestError(f"block {request.previous} is not the last block")
             return self._view(blocks[-1])
-        usable = [n.storage for n in self.nodes if n.storage not in request.excluded]
-        if len(usable) < min(2, len(self.nodes)):
+        members = self._place(request.replication, request.excluded)
+        if len(members) < min(2, len(self.nodes)):
             raise NoSpaceError("too few DataNodes")
         block = BlockId(next(self._numbers))
-        members = tuple(usable[: request.replication])
         self.records[block] = finalize.add_block(
             block, members, request.writer, request.window, request.durability
         )
         blocks.append(block)
-        return self._view(block)
+        short = len(members) < request.replication
+        return replace(self._view(block), shortfall="too few DataNodes" if short else "")
+
+    def _place(self, replication: int, excluded: tuple[Excluded, ...]) -> tuple[StorageId, ...]:
+        """The first DataNodes in order, those that failed the writer only if it needs them."""
+        self._hear()
+        found = self.datanodes.candidates(1, time.monotonic(), excluded)
+        usable = sorted((c for c in found if c.blame < Blame.FRESH), key=lambda c: c.blame)
+        return tuple(c.storage for c in usable[:replication])
 
     async def finalize_block(self, request: FinalizeBlock) -> BlockView:
         self._adopt(
@@ -235,7 +272,9 @@ class MemoryCluster:
 
     async def renew(self, request: RenewLeases) -> Renewed:
         writers = {file.writer for file in self.files.values() if file.status.open}
-        return Renewed(tuple(writer for writer in request.writers if writer not in writers))
+        lost = tuple(writer for writer in request.writers if writer not in writers)
+        more = (s for s in request.short if len(self._place(s.replication, s.excluded)) > s.members)
+        return Renewed(lost, tuple(short.writer for short in more))
 
     async def report_bad_replica(self, request: BadReplica) -> Done:
         self.bad_replicas.append(request)

@@ -312,8 +312,7 @@ async def test_a_file_whose_datanodes_are_gone_says_so_and_goes_on_when_they_are
             with pytest.raises((UnavailableError, NoSpaceError, NotReadyError)):
                 await out.hflush()
             for node in cluster.nodes[:2]:
-                await node.start()
-            cluster.dead.clear()
+                await cluster.revive(node)
             assert (await out.hflush()).length == 6
         assert cluster.content("/a") == b"onetwo"
 

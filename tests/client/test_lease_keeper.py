@@ -45,6 +45,12 @@ class Writer:
     def lost(self) -> None:
         raise AssertionError("no lease is lost here")
 
+    def short_block(self) -> None:
+        """It has no block."""
+
+    def roll(self) -> None:
+        raise AssertionError("there is nothing to roll")
+
 
 @asynccontextmanager
 async def keeping(namenode: NameNode) -> AsyncIterator[None]:
@@ -57,7 +63,7 @@ async def keeping(namenode: NameNode) -> AsyncIterator[None]:
         keeper = LeaseKeeper(NameNodes([address], rpc, timeout_s=10, retry_for_s=10), INTERVAL_S)
         stack.push_async_callback(keeper.close)
         writer = Writer()
-        keeper.keep(WriterId("writer"), writer.lost)
+        keeper.keep(WriterId("writer"), writer.lost, writer.short_block, writer.roll)
         yield
 
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
-from paxosblock.errors import NoSpaceError, NotReadyError
-from paxosblock.namenode_api import NO_BLOCK, NO_FILE, AddBlock
+from paxosblock.errors import InvalidRequestError, NoSpaceError, NotReadyError
+from paxosblock.namenode_api import (
+    NO_BLOCK,
+    NO_FILE,
+    AddBlock,
+    BlockView,
+    Excluded,
+    RenewLeases,
+    ShortBlock,
+)
 from paxosblock.protocol.types import StorageId
+from paxosblock.report_api import Heartbeat, StorageReport
 from tests.namenode.cluster import Network, acceptors
-from tests.namenode.scene import ANN, Scene, new_scene
+from tests.namenode.scene import ANN, ROOM_BYTES, Scene, new_scene
 
 
 @pytest.fixture
@@ -42,11 +52,88 @@ async def test_later_it_takes_what_there_is(scene: Scene) -> None:
     assert (await scene.add_block(file)).record.members == ("s1",)
 
 
-async def test_a_storage_that_failed_the_writer_is_not_chosen_again(scene: Scene) -> None:
+async def all_registered(scene: Scene) -> None:
+    """All three DataNodes are known, and the NameNode does not wait for more."""
+    scene.clock.now += 2
+    for storage in ("s1", "s2", "s3"):
+        await scene.register(storage)
+
+
+async def heartbeat(scene: Scene, storage: str) -> None:
+    room = StorageReport(StorageId(storage), ROOM_BYTES, ROOM_BYTES, 0)
+    answer = await scene.service.heartbeat(Heartbeat(f"dn-{storage}", "run-1", (room,), 0))
+    assert not answer.register
+
+
+async def add_block(scene: Scene, *excluded: Excluded, replication: int = 3) -> BlockView:
+    return await scene.service.add_block(
+        AddBlock(NO_FILE, ANN, NO_BLOCK, 2, excluded=excluded, replication=replication)
+    )
+
+
+async def rolls(scene: Scene, members: int, *excluded: Excluded) -> bool:
+    """The NameNode says that a block of so many members should be followed by another one now."""
+    await scene.create(f"/written/{scene.clock.now}")
+    short = ShortBlock(ANN, members, replication=3, block_size=1 << 20, excluded=excluded)
+    return (await scene.service.renew_leases(RenewLeases((ANN,), (short,)))).roll == (ANN,)
+
+
+async def test_a_storage_that_failed_the_writer_is_not_chosen_while_there_are_others(
+    scene: Scene,
+) -> None:
+    await all_registered(scene)
+    scene.clock.now += 1
+    for storage in ("s1", "s2", "s3"):
+        await heartbeat(scene, storage)
+    view = await add_block(scene, Excluded(StorageId("s2"), 0.5), replication=2)
+    assert set(view.record.members) == {"s1", "s3"}
+    assert view.shortfall == ""
+
+
+async def test_a_storage_that_failed_the_writer_is_left_out_until_it_is_heard_of(
+    scene: Scene,
+) -> None:
+    """By what was heard of it before, it is live: it may have been killed this moment."""
+    await all_registered(scene)
+    scene.clock.now += 1
+    failed = Excluded(StorageId("s2"), 0.5)
+    view = await add_block(scene, failed)
+    assert set(view.record.members) == {"s1", "s3"}
+    assert view.shortfall == "DataNodes not used: dn-s2 (failed this writer)"
+    assert not await rolls(scene, 2, failed)
+    await heartbeat(scene, "s2")
+    assert await rolls(scene, 2, failed)
+    assert len((await add_block(scene, failed)).record.members) == 3
+    assert not await rolls(scene, 2, replace(failed, resting=True))
+    assert len((await add_block(scene, replace(failed, resting=True))).record.members) == 2
+
+
+async def test_a_datanode_that_registered_since_it_failed_the_writer_is_taken_as_any_other(
+    scene: Scene,
+) -> None:
+    await all_registered(scene)
+    scene.clock.now += 1
+    failed = Excluded(StorageId("s2"), 0.5, resting=True)
+    assert set((await add_block(scene, failed)).record.members) == {"s1", "s3"}
     await scene.register("s2")
-    await scene.register("s3")
-    request = AddBlock(NO_FILE, ANN, NO_BLOCK, 2, excluded=(StorageId("s2"),), replication=2)
-    assert set((await scene.service.add_block(request)).record.members) == {"s1", "s3"}
+    assert len((await add_block(scene, failed)).record.members) == 3
+    alone = {(await add_block(scene, failed, replication=1)).record.members for _ in range(50)}
+    assert (StorageId("s2"),) in alone
+
+
+async def test_a_writer_is_not_sent_to_a_datanode_that_is_silent_or_to_as_many_as_it_has(
+    scene: Scene,
+) -> None:
+    await all_registered(scene)
+    assert await rolls(scene, 2)
+    scene.node.datanodes.suspect(StorageId("s3"))
+    assert not await rolls(scene, 2)
+    assert await rolls(scene, 1)
+
+
+async def test_a_block_that_has_all_its_members_is_not_called_short(scene: Scene) -> None:
+    with pytest.raises(InvalidRequestError, match="3 members are not fewer than 3"):
+        await rolls(scene, 3)
 
 
 async def test_when_all_nodes_are_silent_there_is_no_place(scene: Scene) -> None:

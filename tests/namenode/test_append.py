@@ -23,6 +23,7 @@ from paxosblock.namenode_api import (
     Appendable,
     AppendFile,
     CloseFile,
+    Excluded,
     MakeDirectories,
     PathRequest,
     RenewLeases,
@@ -195,7 +196,8 @@ async def test_a_close_after_an_append_does_not_wait_for_replicas_of_older_block
             scene.acceptor(storage).alive = False
             scene.node.replicas.forget(view.record.block, storage)
         opened = await scene.service.append(REQUEST)
-        request = AddBlock(file, BOB, opened.last, window=2, excluded=away)
+        failed = tuple(Excluded(storage, 0.0) for storage in away)
+        request = AddBlock(file, BOB, opened.last, window=2, excluded=failed)
         added = await scene.service.add_block(request)
         for storage in added.record.members:
             scene.network.reach[storage].create(added.record.block)

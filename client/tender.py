@@ -1,0 +1,63 @@
+"""Work for an object between its calls: one task at a time, tried again until it is done."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from typing import Final
+from weakref import WeakMethod
+
+from paxosblock.client.backoff import Backoff
+from paxosblock.errors import PaxosBlockError
+
+LONGEST_PAUSE_S: Final = 5.0
+
+_log = logging.getLogger(__name__)
+
+Attempt = Callable[[], Awaitable[bool]]
+
+
+class Tender:
+    """Runs `attempt`, a method, in a task until it returns True; its object may be collected.
+
+    An error that says that it may succeed later is logged once; any other ends the task.
+    """
+
+    def __init__(self, attempt: Attempt, name: str) -> None:
+        """`name` says in logs what is tended."""
+        self._attempt = WeakMethod(attempt)
+        self._name = name
+        self._task: asyncio.Task[None] | None = None
+
+    def wake(self) -> None:
+        """There is something to do. While a task runs, it is that which finds it."""
+        if self._task is None or self._task.done():
+            work = _until_done(self._attempt, self._name)
+            self._task = asyncio.create_task(work, name="paxosblock-tender")
+
+    def stop(self) -> None:
+        """There is nothing to do any more, whatever is under way."""
+        if self._task is not None:
+            self._task.cancel()
+
+
+async def _until_done(reference: WeakMethod[Attempt], name: str) -> None:
+    backoff = Backoff(math.inf, LONGEST_PAUSE_S)
+    level = logging.WARNING
+    while (attempt := reference()) is not None:
+        try:
+            if await attempt():
+                return
+        except PaxosBlockError as error:
+            again = "trying again" if error.retriable else "left to the next call"
+            _log.log(level, "%s: %s; %s", name, str(error).removeprefix(f"{name}: "), again)
+            if not error.retriable:
+                return
+            level = logging.DEBUG
+        except Exception:
+            _log.exception("%s: left to the next call", name)
+            return
+        del attempt  # nothing holds the object during the pause
+        await backoff.pause()
