@@ -21,6 +21,7 @@ from paxosblock.datanode.identity import Identity, check_node_id, give_identity,
 from paxosblock.datanode.layout import CURRENT, FOLDERS, LOCK, RBW, by_block
 from paxosblock.datanode.load import Loaded, load
 from paxosblock.datanode.store import ReplicaStore
+from paxosblock.descriptors import scarce
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.logs import facts
 from paxosblock.protocol.types import StorageId
@@ -155,7 +156,15 @@ class Volume:
         )
 
     def check_room(self, reserved_bytes: int) -> None:
-        """Raise NoSpaceError when a new replica would go into the reserve."""
+        """Raise NoSpaceError when a new replica would go into the reserve.
+
+        That of bytes, or of files that may be open: older replicas need both to be finalized.
+        """
+        if scarce():
+            raise NoSpaceError(
+                f"storage {self.storage} has no room: too many files and connections are open",
+                storage=self.storage,
+            )
         if self.disk.room(self.folder).free_bytes <= reserved_bytes:
             raise NoSpaceError(f"storage {self.storage} has no room", storage=self.storage)
 

@@ -36,6 +36,22 @@ def raise_limit() -> int:
     return hard
 
 
+def scarce() -> bool:
+    """True if less than an eighth of what this process may have is left: nothing new should begin.
+
+    The system gives the lowest number that is free, so that many are in use below a high one.
+    """
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        probe = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        if not is_shortage(error):
+            raise
+        return True
+    os.close(probe)
+    return probe >= most - most // 8
+
+
 def is_shortage(error: OSError) -> bool:
     """True if nothing is wrong but that no descriptor was left: it may succeed later."""
     return error.errno in _NONE_LEFT

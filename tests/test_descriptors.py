@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock.datanode.disk import OsDisk as DataNodeDisk
-from paxosblock.descriptors import RESERVE, Reserve, opening, raise_limit
+from paxosblock.descriptors import RESERVE, Reserve, opening, raise_limit, scarce
 from paxosblock.errors import NoSpaceError
 from paxosblock.namenode.kv.disk import OsDisk
 from paxosblock.namenode.kv.journal import Journal
@@ -129,6 +129,18 @@ async def test_a_datanode_takes_it_for_a_lack_of_room_and_not_for_a_broken_disk(
     descriptors.take_all()
     with pytest.raises(NoSpaceError, match="Too many open files"):
         DataNodeDisk().create(tmp_path / "block")
+
+
+def test_nothing_new_should_begin_when_less_than_an_eighth_is_left(
+    descriptors: Descriptors,
+) -> None:
+    assert not scarce()
+    descriptors.take_all()
+    assert scarce()
+    descriptors.give(LIMIT // 8 - 2)
+    assert scarce()
+    descriptors.give(8)
+    assert not scarce()
 
 
 def test_another_error_costs_no_descriptor(tmp_path: Path, descriptors: Descriptors) -> None:

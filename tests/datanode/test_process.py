@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
+import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +23,8 @@ from paxosblock.datanode_api import (
     ReadBytes,
 )
 from paxosblock.datanode_api import StorageAddress as At
-from paxosblock.protocol.messages import Finalize, RecoveryWrite
+from paxosblock.errors import NoSpaceError
+from paxosblock.protocol.messages import Delete, Finalize, RecoveryWrite
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import (
     NO_GENERATION,
@@ -36,6 +39,7 @@ from paxosblock.units import KIB, MIB
 from paxosblock.wire import MAX_CHUNK_BYTES, FrameKind, Header, decode_error
 from tests.datanode.node import BLOCK, WINDOW, chunk, frame, name
 from tests.datanode.process import (
+    Client,
     DataNodeProcess,
     client_of,
     datanode,
@@ -305,3 +309,37 @@ def finalize(
         window=WINDOW,
         durability=Durability.DISK,
     )
+
+
+async def test_a_datanode_out_of_descriptors_takes_no_new_replica_and_goes_on_with_others(
+    node: DataNodeProcess,
+) -> None:
+    assert node.process is not None
+    resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE, (256, 256))
+    async with client_of(node) as client:
+        taken = await fill_up(client)
+        assert len(taken) > 100
+        for block in taken:
+            client.send(frame(0, block=block))
+        await client.wait_votes(len(taken))
+        for block in taken:
+            assert (await client.last_vote(1, block)).length == 1
+        assert node.healthy
+        for block in taken:
+            told = await client.ask(Ask(node.storage, delete=Delete(block, Generation(1))))
+            assert told.deleted is not None, told
+        await client.create(BlockId(2000))
+
+
+async def fill_up(client: Client) -> list[BlockId]:
+    """Create replicas until the node refuses one; return those it took."""
+    taken: list[BlockId] = []
+    with pytest.raises(NoSpaceError, match="too many files and connections are open"):
+        await asyncio.wait_for(create_for_ever(client, taken), 60)
+    return taken
+
+
+async def create_for_ever(client: Client, taken: list[BlockId]) -> None:
+    for number in itertools.count(1000):
+        await client.create(BlockId(number))
+        taken.append(BlockId(number))

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from aiohttp import ClientSession, web
 
+from paxosblock.admission import Caps
 from paxosblock.errors import ConfigError, ProtocolError
+from paxosblock.guard import Guard
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.http_transport import UPGRADE, HttpTransport
 from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.secure_channel import Handshake, Opener, Sealer
+from paxosblock.rpc import RpcRouter
+from paxosblock.serving import listen
 from tests.loops import on_both_loops
 from tests.waiting import wait_until_async
 
@@ -266,3 +270,36 @@ def test_n2_a_short_secret_is_a_configuration_error() -> None:
 def test_l21_what_is_not_in_the_table_of_messages_is_a_protocol_error(data: bytes) -> None:
     with pytest.raises(ProtocolError, match="not a message between NameNodes"):
         messages.decode(data)
+
+
+@on_both_loops
+async def test_members_reach_each_other_while_clients_use_every_connection() -> None:
+    busy, ended = 4, asyncio.Event()
+
+    async def stuck(_: web.Request) -> web.Response:
+        await ended.wait()
+        return web.Response()
+
+    found = [Member(), Member()]
+    guards = [Guard(Caps(node=busy, address=busy)) for _ in found]
+    async with AsyncExitStack() as stack, ClientSession() as client, asyncio.TaskGroup() as asked:
+        addresses: list[str] = []
+        for member, guard in zip(found, guards, strict=True):
+            member.app.router.add_get("/stuck", stuck)
+            where = await listen(stack, member.app, RpcRouter(), "127.0.0.1:0", guard)
+            addresses.append(where)
+            for _ in range(busy):
+                asked.create_task(get(client, f"http://{where}/stuck"))
+        await wait_until_async(lambda: [each.admission.count for each in guards] == [busy] * 2)
+        for member, address in zip(found, addresses, strict=True):
+            stack.push_async_callback(member.join(address, addresses, SECRET).close)
+        for member in found:
+            await connected(member, 1)
+        await wait_until_async(lambda: [each.admission.count for each in guards] == [busy] * 2)
+        assert not any(each.refusals.counts for each in guards)
+        ended.set()
+
+
+async def get(client: ClientSession, url: str) -> None:
+    async with client.get(url) as answer:
+        assert answer.status == 200
