@@ -21,8 +21,8 @@ from paxosblock.wire import Buffer
 
 FileHandle = NewType("FileHandle", int)
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
-"""No room, be it for bytes or for one more open file: nothing is wrong with the disk."""
+_TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
+"""No room for one more open file: as with room for bytes, nothing is wrong with the disk."""
 _NO_WAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)  # Linux has it
 
 
@@ -181,7 +181,8 @@ class OsDisk:
 
 
 def _refused(what: str, error: OSError) -> PaxosBlockError:
-    kind = NoSpaceError if error.errno in _FULL else StorageError
+    no_room = folders.lacks_room(error) or error.errno in _TOO_MANY_FILES
+    kind = NoSpaceError if no_room else StorageError
     return kind(f"{what}: {error.strerror}")
 
 

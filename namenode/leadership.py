@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from paxosblock.errors import (
+    NoSpaceError,
     NotLeaderError,
     NotReadyError,
     OutcomeUnknownError,
@@ -138,6 +139,11 @@ class Leadership:
             try:
                 await self._begin()
             except (UnavailableError, OutcomeUnknownError, NotReadyError) as error:
+                _log.warning("cannot serve yet: %s", error)
+            except NoSpaceError as error:
+                if self._first is not None:
+                    self._first.set_exception(error)
+                    return
                 _log.warning("cannot serve yet: %s", error)
             except Exception as error:
                 if self._first is not None and not self._first.done():

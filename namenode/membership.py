@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from aiohttp import web
 
 from paxosblock.config import NameNodeConfig
-from paxosblock.errors import ConfigError, PaxosBlockError, StorageError
+from paxosblock.errors import ConfigError, StorageError
 from paxosblock.metrics import NodeMetrics
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import KeyValueStore
@@ -133,11 +132,7 @@ def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
         )
 
     async def resign() -> None:
-        lag = store.status().lag if store.is_leader() else {}
-        for successor in sorted(lag, key=lag.__getitem__):
-            with contextlib.suppress(PaxosBlockError):
-                await store.hand_over(successor, RESIGN_S)
-                return
+        await store.resign(RESIGN_S)
 
     return Engine(
         store,

@@ -77,6 +77,12 @@ class NameNode:
         return "" if failure is None else str(failure)
 
     @property
+    def trouble(self) -> str:
+        """Why the node cannot do all that it should, for now or for good; "" while it can."""
+        full = self._store.lack_of_room()
+        return self.failure or ("" if full is None else str(full))
+
+    @property
     def warming_up(self) -> bool:
         """Whether DataNodes that live may still be unknown, because this process just started."""
         warm_up_s = WARM_UP_HEARTBEATS * self.config.heartbeat_interval_s

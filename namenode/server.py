@@ -114,9 +114,9 @@ def _app(node: NameNode, engine: Engine, stall: StallWatch, guard: Guard) -> web
     guard.add_to(metrics)
 
     async def healthz(_: web.Request) -> web.Response:
-        failure = node.failure
-        state = {"role": "namenode", "node": node.name, "status": failure or "ok"}
-        return web.json_response(state, status=503 if failure else 200)
+        trouble = node.trouble
+        state = {"role": "namenode", "node": node.name, "status": trouble or "ok"}
+        return web.json_response(state, status=503 if trouble else 200)
 
     async def show_metrics(_: web.Request) -> web.Response:
         return web.Response(body=metrics.render(), headers={"Content-Type": CONTENT_TYPE})
@@ -149,6 +149,7 @@ def _standing(
             lag=dict(standing.lag),
             members=engine.members,
             datanodes=node.views.datanodes(),
+            trouble=node.trouble,
         )
 
     return answer

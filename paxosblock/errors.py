@@ -16,7 +16,7 @@
     ├── UnavailableError (ConnectionError)        no node answers; nothing was done
     ├── NotReadyError                             not yet (just started, not complete): try again
     ├── NotLeaderError                            another NameNode leads: ask that one
-    ├── NoSpaceError (OSError)                    too few DataNodes with room
+    ├── NoSpaceError (OSError)                    too few DataNodes with room, or a full disk
     ├── CorruptionError                           bytes do not match their checksum
     ├── StorageError (OSError)                    a volume refused a read or a write
     ├── ProtocolError                             a peer said something that is not in the protocol
@@ -157,7 +157,10 @@ class NotLeaderError(PaxosBlockError):
 
 
 class NoSpaceError(PaxosBlockError, OSError):
-    """Too few live DataNodes with room for the block."""
+    """Too few live DataNodes with room for the block, or a node whose disk is full.
+
+    It serves again by itself when there is room.
+    """
 
     retriable = True
     http_status = 507

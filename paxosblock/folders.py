@@ -1,12 +1,18 @@
-"""Folders that outlive a power cut, and the lock that lets one process use one."""
+"""Folders that outlive a power cut, their room, and the lock that lets one process use one."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
 
 from paxosblock import descriptors
+
+
+def lacks_room(error: OSError) -> bool:
+    """True if the system refused for lack of room, on the disk or in the user's quota."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def make_folder(folder: Path) -> None:

@@ -421,7 +421,8 @@ class NameNodeStatus:
     `role` is "leader", "follower", "candidate" or, for a cluster's only one, "alone". `serves`
     says that it leads and has begun. Indexes count entries of the replicated log; `lag` says how
     many of them each other member has still to store, as the leader knows. `datanodes` are those
-    this NameNode hears of, with the finalized blocks they reported to it.
+    this NameNode hears of, with the finalized blocks they reported to it. `trouble` tells why it
+    cannot store changes, "" while it can.
     """
 
     node: str
@@ -434,6 +435,7 @@ class NameNodeStatus:
     lag: dict[str, int]
     members: tuple[str, ...]
     datanodes: tuple[NodeStatus, ...]
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,21 @@
 """The operating system's files as the store uses them: the seam at which tests cut the power.
 
 Every method blocks; the engine calls them in threads. They raise `OSError`, which `engine.py`
-translates.
+translates. Only `create` and `append` raise NoSpaceError: what else fails for lack of room leaves
+open what is on the disk, and counts as a failure of the disk.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NewType, Protocol
 
 from paxosblock import descriptors, folders
 from paxosblock.descriptors import opening
+from paxosblock.errors import NoSpaceError
 
 FileHandle = NewType("FileHandle", int)
 
@@ -35,7 +37,10 @@ class Disk(Protocol):
         """Open a new file for `append`; an old one of this name is emptied."""
 
     def append(self, file: FileHandle, data: bytes) -> None:
-        """Write all of `data` at the end."""
+        """Write all of `data` at the end; when it fails, a part may be there."""
+
+    def free_bytes(self, folder: Path) -> int:
+        """Return the room that there is for the files of the folder."""
 
     def open(self, path: Path) -> FileHandle:
         """Open a file that is there for `overwrite`."""
@@ -80,12 +85,18 @@ class OsDisk:
 
     def create(self, path: Path) -> FileHandle:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-        return FileHandle(opening(os.open, path, flags, 0o600))
+        with _telling_room():
+            return FileHandle(opening(os.open, path, flags, 0o600))
 
     def append(self, file: FileHandle, data: bytes) -> None:
         rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(file, rest) :]
+        with _telling_room():
+            while rest:
+                rest = rest[os.write(file, rest) :]
+
+    def free_bytes(self, folder: Path) -> int:
+        found = os.statvfs(folder)
+        return found.f_bavail * found.f_frsize
 
     def open(self, path: Path) -> FileHandle:
         return FileHandle(opening(os.open, path, os.O_WRONLY))
@@ -118,6 +129,16 @@ class OsDisk:
 
     def lock(self, path: Path) -> FileHandle:
         return FileHandle(folders.lock(path))
+
+
+@contextmanager
+def _telling_room() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if folders.lacks_room(error):
+            raise NoSpaceError(os.strerror(error.errno or 0)) from error
+        raise
 
 
 def numbered(folder: Path, kind: str, index: int) -> Path:

@@ -9,10 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from paxosblock.errors import OutcomeUnknownError, StorageError, UnavailableError
+from paxosblock.errors import (
+    NoSpaceError,
+    OutcomeUnknownError,
+    PaxosBlockError,
+    StorageError,
+    UnavailableError,
+)
 from paxosblock.namenode.kv.codec import decode_transaction, encode_transaction
 from paxosblock.namenode.kv.disk import Disk, OsDisk
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
@@ -23,6 +30,9 @@ from paxosblock.units import MIB
 
 BATCH_BYTES = 4 * MIB
 """A batch takes no further transaction once it has reached this."""
+
+ROOM_POLL_S = 0.5
+"""While the disk is full: how often to look whether there is room again."""
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +70,7 @@ class SingleMemberStore:
         self._closing = False
         self._failure: StorageError | None = None
         self._failed = asyncio.Event()
+        self._full: NoSpaceError | None = None
 
     def __repr__(self) -> str:
         state = "failed" if self._failure else "open" if self._open else "closed"
@@ -73,6 +84,8 @@ class SingleMemberStore:
         )
         try:
             storage = await opening
+        except NoSpaceError as error:
+            raise NoSpaceError(f"{self._folder}: {error}") from error
         except OSError as error:
             raise self._translated(error) from error
         self._machine = storage.machine
@@ -87,6 +100,8 @@ class SingleMemberStore:
 
     async def commit(self, transaction: Transaction) -> Committed | Conflict:
         self._check()
+        if self._full is not None:
+            raise NoSpaceError(self._full.message)
         payload = encode_transaction(transaction)
         answer: asyncio.Future[Committed | Conflict] = asyncio.get_running_loop().create_future()
         self._queue.append(_Pending(payload, decode_transaction(payload), answer))
@@ -117,6 +132,9 @@ class SingleMemberStore:
     def failure(self) -> StorageError | None:
         return self._failure
 
+    def lack_of_room(self) -> NoSpaceError | None:
+        return self._full
+
     async def wait_failure(self) -> StorageError:
         await self._failed.wait()
         assert self._failure is not None, "it is set before the event"
@@ -138,6 +156,7 @@ class SingleMemberStore:
         try:
             while self._failure is None and await self._something_queued():
                 await self._write_batch(storage, self._take())
+                await self._wait_room(storage)
             if self._snapshotting is not None:
                 self._pace.hurry()
                 await self._snapshotting
@@ -152,6 +171,8 @@ class SingleMemberStore:
             await loop.run_in_executor(self._thread, storage.append, payloads)
             self._apply(first, batch)
             self._snapshot_if_due(storage)
+        except NoSpaceError as error:
+            self._refuse_changes(batch, error)
         except Exception as error:  # our own mistake must not leave callers waiting, either
             self._fail(batch, error)
 
@@ -190,6 +211,31 @@ class SingleMemberStore:
             _refuse(pending, StorageError(self._failure.message))
         self._queue.clear()
 
+    def _refuse_changes(self, batch: list[_Pending], error: NoSpaceError) -> None:
+        """The disk is full, and nothing of `batch` is in the journal: reads go on."""
+        self._full = disk_full(self._address, self._folder, error)
+        _log.error("refuses changes: %s", self._full)
+        for pending in (*batch, *self._queue):
+            _refuse(pending, NoSpaceError(self._full.message))
+        self._queue.clear()
+
+    async def _wait_room(self, storage: Storage) -> None:
+        """Return once there is room, or the store closes."""
+        loop = asyncio.get_running_loop()
+        while self._full is not None and not self._closing:
+            self._arrived.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ROOM_POLL_S):
+                    await self._arrived.wait()
+            try:
+                has_room = await loop.run_in_executor(self._thread, lambda: storage.has_room)
+            except OSError as error:
+                self._fail([], error)
+                return
+            if has_room:
+                _log.info("takes changes again: %s has room", self._folder)
+                self._full = None
+
     def _snapshot_if_due(self, storage: Storage) -> None:
         running = self._snapshotting is not None and not self._snapshotting.done()
         if storage.snapshot_due and not running:
@@ -208,12 +254,24 @@ class SingleMemberStore:
 
     def _translated(self, error: Exception) -> StorageError:
         match error:
+            case PaxosBlockError():
+                return StorageError(f"{self._folder}: {error}")
             case OSError(filename=filename, strerror=str(reason)):
                 return StorageError(f"{filename or self._folder}: {reason}")
             case _:
                 return StorageError(f"{self._folder}: {error!r}")
 
 
-def _refuse(pending: _Pending, error: OutcomeUnknownError | StorageError) -> None:
+def disk_full(address: str, folder: Path, error: NoSpaceError) -> NoSpaceError:
+    """Return `error` as those are told who ask the NameNode at `address` for a change."""
+    return NoSpaceError(
+        f"the disk of NameNode {address} is full: {folder}: {error}; nothing can be changed until"
+        " it has room, reading goes on",
+        address=address,
+        folder=str(folder),
+    )
+
+
+def _refuse(pending: _Pending, error: PaxosBlockError) -> None:
     if not pending.answer.done():
         pending.answer.set_exception(error)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from paxosblock.errors import StorageError
+from paxosblock.errors import NoSpaceError, StorageError
 from paxosblock.units import MIB
 
 ABSENT_REVISION = 0
@@ -140,6 +140,7 @@ class KeyValueStore(Protocol):
 
         Raises:
             InvalidRequestError: longer than `TRANSACTION_BYTES_MAX`; nothing was done.
+            NoSpaceError: the disk is full, and no other member can lead; nothing was done.
             OutcomeUnknownError: it was under way when the store failed, or the leader changed;
                 read through `barrier` of a working store to learn whether it happened.
             StorageError: the store has failed before; nothing was done.
@@ -177,6 +178,9 @@ class KeyValueStore(Protocol):
 
     def failure(self) -> StorageError | None:
         """Return why the store stopped working, None while it works; only a restart mends it."""
+
+    def lack_of_room(self) -> NoSpaceError | None:
+        """Return why this member cannot store changes for now; None while its disk has room."""
 
     async def wait_failure(self) -> StorageError:
         """Return why the store stopped working, once it does."""

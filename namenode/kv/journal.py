@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
-from paxosblock.errors import CorruptionError
+from paxosblock.errors import CorruptionError, NoSpaceError
 from paxosblock.namenode.kv.disk import Disk, FileHandle, numbered, numbers, publish
 from paxosblock.namenode.kv.mark import DurableMark, read_mark
 from paxosblock.namenode.kv.segment import (
@@ -23,8 +23,12 @@ from paxosblock.namenode.kv.segment import (
     encode_header,
     read_segment,
 )
+from paxosblock.units import MIB
 
 _KIND = "journal"
+
+ROOM_BYTES = 8 * MIB
+"""Whoever found the disk full waits until there is so much room: for the longest transaction."""
 
 _log = logging.getLogger(__name__)
 
@@ -110,20 +114,29 @@ class Journal:
     def append(self, entries: Sequence[bytes]) -> int:
         """Append the entries as one batch; return how many bytes it took, once it is durable.
 
-        After an error nothing can be appended any more: the kernel may have dropped the pages
-        that it could not write, so that a second sync would succeed without them.
+        Raises:
+            NoSpaceError: nothing was appended; try again when there is room.
+            OSError: nothing can be appended any more: the kernel may have dropped the pages that
+                it could not write, so that a second sync would succeed without them.
         """
         assert not self._failed, "a sync that failed is never retried"
         try:
             if self._size >= self._segment_bytes:
                 self._roll()
             size = self._write(entries)
+        except NoSpaceError:
+            raise
         except BaseException:
             self._failed = True
             raise
         self._next_index += len(entries)
         self._mark.move(self._next_index - 1)
         return size
+
+    @property
+    def has_room(self) -> bool:
+        """True if it is worth while to append again after a NoSpaceError. Blocks."""
+        return self._disk.free_bytes(self._folder) >= ROOM_BYTES
 
     def remove_through(self, index: int) -> None:
         """Remove the segments that hold no entry later than `index`, except the open one."""
@@ -143,7 +156,12 @@ class Journal:
     def _write(self, entries: Sequence[bytes]) -> int:
         # One batch at a time, each synced: all that lies before this one is durable.
         batch = encode_batch(self._salt, self._size, self._next_index, entries)
-        self._disk.append(self._file, batch)
+        try:
+            self._disk.append(self._file, batch)
+        except NoSpaceError:
+            # The next batch begins where this one did; nobody was told of any of it.
+            self._disk.cut(numbered(self._folder, _KIND, self._firsts[-1]), self._size)
+            raise
         self._disk.sync(self._file)
         self._size += len(batch)
         return len(batch)
@@ -155,12 +173,12 @@ class Journal:
         self._disk.close(full)
 
     def _begin(self) -> FileHandle:
-        self._salt = os.urandom(SALT_BYTES)
-        header = encode_header(self._next_index, self._salt)
+        salt = os.urandom(SALT_BYTES)
+        header = encode_header(self._next_index, salt)
         # A segment without entries has this name too; the new one takes its place.
         file = publish(self._disk, numbered(self._folder, _KIND, self._next_index), [header])
         self._firsts.append(self._next_index)
-        self._size = HEADER_BYTES
+        self._salt, self._size = salt, HEADER_BYTES
         return file
 
     def _on_disk(self) -> list[int]:

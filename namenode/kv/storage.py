@@ -68,8 +68,18 @@ class Storage:
         return self._journal_bytes >= max(self._limits.snapshot_bytes, self._snapshot_bytes)
 
     def append(self, entries: Sequence[bytes]) -> None:
-        """Append the entries; they are durable when it returns. After an OSError: only `close`."""
+        """Append the entries; they are durable when it returns.
+
+        Raises:
+            NoSpaceError: nothing was appended; try again when `has_room`.
+            OSError: after it, only `close`.
+        """
         self._journal_bytes += self._journal.append(entries)
+
+    @property
+    def has_room(self) -> bool:
+        """True if it is worth while to append again after a NoSpaceError. Blocks."""
+        return self._journal.has_room
 
     def begin_snapshot(self) -> None:
         """Count the journal's growth from now on toward the next snapshot."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from raftos.storage import FileStorage, Log
 
+from paxosblock.errors import NoSpaceError
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft.log import RaftLog, Tail
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
@@ -21,6 +22,11 @@ from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 
 class StoppedError(Exception):
     """The disk refused while a role was acting; the member has stopped."""
+
+
+class NotNowError(Exception):
+    """The disk has no room for a term or vote. Nothing was changed: to the others it is as if the
+    message, or the election time-out, that asked for it had been lost."""
 
 
 class HardState(FileStorage):  # type: ignore[misc]  # raftos has no types
@@ -64,6 +70,8 @@ class HardState(FileStorage):  # type: ignore[misc]  # raftos has no types
             # Blocks the loop for two syncs, on purpose: nothing may happen in between, and with
             # pre-votes a term changes only when a leader is lost.
             self._votes.write(vote)
+        except NoSpaceError as error:
+            raise NotNowError from error
         except OSError as error:
             self._on_failure(error)
             raise StoppedError from error

@@ -9,7 +9,12 @@ from typing import Any
 
 from raftos.state import Leader, validate_term
 
-from paxosblock.errors import OutcomeUnknownError, PaxosBlockError, UnavailableError
+from paxosblock.errors import (
+    NoSpaceError,
+    OutcomeUnknownError,
+    PaxosBlockError,
+    UnavailableError,
+)
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.roles import prepare
@@ -118,7 +123,13 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
 
         Raises:
             UnavailableError: too much is pending, or leadership is being handed over.
+            NoSpaceError: the disk is full, and nobody else took over.
         """
+        server = self.state.server
+        if server.refusal is not None:
+            raise NoSpaceError(server.refusal.message)
+        if server.full is not None:
+            raise UnavailableError(f"the disk of {self.id} is full: another member is to lead")
         if self._successor is not None:
             raise UnavailableError(f"leadership is being handed over to {self._successor}")
         if len(self._pending) >= self._options.pending_max:

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
-from paxosblock.errors import CorruptionError
+from paxosblock.errors import CorruptionError, NoSpaceError
 from paxosblock.namenode.kv.disk import Disk, numbers
 from paxosblock.namenode.kv.journal import Journal, replay
 from paxosblock.namenode.raft.entry import (
@@ -28,7 +29,13 @@ from paxosblock.namenode.raft.entry import (
 )
 from paxosblock.units import MIB
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _KIND = "journal"
+
+ROOM_POLL_S = 0.5
+"""While the disk is full: how often to look whether there is room again."""
 
 FLUSH_BYTES = 4 * MIB
 """A sync takes no further record once it has reached this."""
@@ -196,30 +203,64 @@ class RaftLog:
         self._durable_index = max(self._durable_index, self.base_index)
         self._remove_through(min(through, self._durable_position))
 
-    async def flush(self, on_durable: Callable[[], None]) -> None:
+    async def flush(
+        self, on_durable: Callable[[], None], on_full: Callable[[NoSpaceError | None], None]
+    ) -> None:
         """Write what is queued, for ever; call `on_durable` after each sync. Remove records that
         nobody needs.
+
+        `on_full` is called with why the disk has no room, and with None once what waited for room
+        is durable.
 
         Raises:
             OSError: the disk refuses. What was queued may or may not be durable; a sync is never
                 tried again.
         """
-        loop = asyncio.get_running_loop()
         while True:
             await self._arrived.wait()
             batch = self._take()
             if batch:
-                await loop.run_in_executor(self._executor, self._journal.append, batch)
+                await self._write(batch, on_full)
                 self._durable_position += len(batch)
                 durable = bisect_right(self._tail.positions, self._durable_position)
                 self._durable_index = self.base_index + durable
                 on_durable()
-            removal = self._removal
-            if removal is not None and removal.after <= self._durable_position:
-                self._removal = None
-                await loop.run_in_executor(
-                    self._executor, self._journal.remove_through, removal.through
-                )
+            await self._remove_superfluous()
+
+    async def _write(
+        self, batch: list[bytes], on_full: Callable[[NoSpaceError | None], None]
+    ) -> None:
+        """Append the batch to the journal; where it finds no room, again when there is some."""
+        waited = False
+        while True:
+            try:
+                await self._run(self._journal.append, batch)
+            except NoSpaceError as error:
+                waited = True
+                on_full(error)
+                await self._wait_room()
+            else:
+                break
+        if waited:
+            on_full(None)
+
+    async def _wait_room(self) -> None:
+        """Look now and then. What a snapshot makes superfluous meanwhile may be all it takes."""
+        while True:
+            await asyncio.sleep(ROOM_POLL_S)
+            await self._remove_superfluous()
+            if await self._run(lambda: self._journal.has_room):
+                return
+
+    async def _remove_superfluous(self) -> None:
+        removal = self._removal
+        if removal is not None and removal.after <= self._durable_position:
+            self._removal = None
+            await self._run(self._journal.remove_through, removal.through)
+
+    def _run(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._executor, lambda: step(*args, **kwargs))
 
     def close(self) -> None:
         """Close the files; blocks. What is still queued is lost: nobody was told of it."""

@@ -14,10 +14,12 @@ from typing import Any
 from raftos.server import Node
 from raftos.state import Candidate, Follower, Leader, State
 
-from paxosblock.errors import CorruptionError, StorageError, UnavailableError
+from paxosblock.errors import CorruptionError, NoSpaceError, StorageError, UnavailableError
+from paxosblock.namenode.kv.engine import disk_full
 from paxosblock.namenode.kv.snapshot import Pace
-from paxosblock.namenode.raft.contract import HardState, MemberLog, StoppedError
+from paxosblock.namenode.raft.contract import HardState, MemberLog, NotNowError, StoppedError
 from paxosblock.namenode.raft.leader import RaftLeader
+from paxosblock.namenode.raft.log import ROOM_POLL_S
 from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
 from paxosblock.namenode.raft.messages import FIELDS, Message
 from paxosblock.namenode.raft.options import Options
@@ -93,8 +95,15 @@ class RaftState(State):  # type: ignore[misc]  # raftos has no types
         self.server.role_changed()
 
     def to_candidate(self) -> None:
-        """A member alone is elected by its own vote, which nobody answers (V7)."""
-        super().to_candidate()
+        """A member alone is elected by its own vote, which nobody answers (V7).
+
+        One whose disk has no room for its vote does not stand.
+        """
+        try:
+            super().to_candidate()
+        except NotNowError:
+            self.to_follower()
+            return
         if self.is_majority(1):
             self.to_leader()
 
@@ -150,6 +159,10 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         self.counters = Counters()
         self.failure: StorageError | None = None
         self.failed = asyncio.Event()
+        self.full: NoSpaceError | None = None
+        """Why its disk takes nothing for now. It still knows, answers and sends what it did."""
+        self.refusal: NoSpaceError | None = None
+        """What a leader answers to changes: its disk is full, and no other member took over."""
         self.machine: ReplicatedMachine = opened.machine
         self.hard_state = HardState(opened.votes, self.fail)
         self.log = MemberLog(opened.tail, opened.journal, executor, opened.machine.revision)
@@ -223,6 +236,8 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
                     action()
             except StoppedError:
                 assert self._stopped, "the disk's error came first"
+            except NotNowError:
+                _log.debug("%s: no room for a term or vote", self.address)
             except Exception as error:
                 self.fail(error)
 
@@ -230,7 +245,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
 
     async def _flush(self) -> None:
         try:
-            await self.log.flush(self._on_durable)
+            await self.log.flush(self._on_durable, self._on_full)
         except Exception as error:  # whatever it is, nothing can be promised any more
             self.fail(error)
 
@@ -323,6 +338,15 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             self.state.state.on_durable()
             self._snapshot_if_due()
 
+    def _on_full(self, error: NoSpaceError | None) -> None:
+        if error is None:
+            _log.info("%s has room again", self.address)
+            self.full = self.refusal = None
+        elif self.full is None:
+            self.full = disk_full(self.address, self._opened.folder, error)
+            _log.error("%s takes no changes: %s", self.address, self.full)
+        self._wake()
+
     # -- snapshots ------------------------------------------------------------------------------
 
     def _snapshot_if_due(self) -> None:
@@ -410,6 +434,11 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             await self._remove_older_snapshots(index)
         except CorruptionError as error:
             self.refuse(f"a snapshot: {error}")
+            return
+        except NoSpaceError as error:
+            # The leader sends it again. Until this task ends, none is taken.
+            _log.warning("%s: no room for the leader's snapshot: %s", self.address, error)
+            await asyncio.sleep(ROOM_POLL_S)
             return
         except OSError as error:
             self.fail(error)

@@ -109,8 +109,13 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
     # -- elections ------------------------------------------------------------------------------
 
     def start_election(self) -> None:
-        """Ask whether an election has a chance; the timer asks again if no majority says so."""
+        """Ask whether an election has a chance; the timer asks again if no majority says so.
+
+        Whose disk is full could store nothing as a leader, so it does not stand.
+        """
         self.state.set_leader(None)
+        if self.state.server.full is not None:
+            return
         self._round = self.state.next_round()
         self._supporters = {self.id}
         self.state.broadcast(
@@ -143,7 +148,7 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
 
     def on_receive_timeout_now(self, data: Message) -> None:
         """The leader hands over: stand at once, without asking whether it still lives."""
-        if data["term"] == self.storage.term:
+        if data["term"] == self.storage.term and self.state.server.full is None:
             Follower.start_election(self)
 
     def _stand_if_supported(self) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from paxosblock.errors import (
     ConfigError,
     InvalidRequestError,
+    NoSpaceError,
     PaxosBlockError,
     StorageError,
     UnavailableError,
@@ -36,6 +37,8 @@ from paxosblock.namenode.raft.transport import Transport
 
 CLOSE_S = 1.0
 """How long closing waits for what is pending."""
+GIVE_WAY_S = 2.0
+"""How long a leader without room waits for another member to take over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ class ReplicatedStore:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="raft-journal")
         self._node: RaftNode | None = None
         self._machine = ReplicatedMachine()
+        self._giving_way: asyncio.Task[None] | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -99,6 +103,8 @@ class ReplicatedStore:
         )
         try:
             opened: Opened = await opening
+        except NoSpaceError as error:
+            raise NoSpaceError(f"{self._folder}: {error}") from error
         except PaxosBlockError:
             raise
         except OSError as error:
@@ -115,10 +121,13 @@ class ReplicatedStore:
             rng=self._rng,
         )
         await self._node.start()
+        self._giving_way = loop.create_task(self._give_way(self._node))
 
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
+            if self._giving_way is not None:
+                self._giving_way.cancel()
             if self._node is not None:
                 await self._finish_pending(self._node)
                 await self._node.close()
@@ -186,6 +195,9 @@ class ReplicatedStore:
     def failure(self) -> StorageError | None:
         return None if self._node is None else self._node.failure
 
+    def lack_of_room(self) -> NoSpaceError | None:
+        return None if self._node is None else self._node.full
+
     async def wait_failure(self) -> StorageError:
         node = self._open()
         await node.failed.wait()
@@ -211,6 +223,26 @@ class ReplicatedStore:
             raise UnavailableError(f"{successor} did not take over in {timeout_s} s") from error
         finally:
             leader.keep_leading()
+
+    async def resign(self, timeout_s: float) -> bool:
+        """Let another member lead, whoever is least behind first; each has `timeout_s` to take
+        over. True if this member does not lead any more."""
+        lag = self.status().lag if self.is_leader() else {}
+        for successor in sorted(lag, key=lag.__getitem__):
+            with contextlib.suppress(PaxosBlockError):
+                await self.hand_over(successor, timeout_s)
+                return True
+        return not self.is_leader()
+
+    async def _give_way(self, node: RaftNode) -> None:
+        """Whenever this member leads with a full disk, let another one lead; while none can, refuse
+        changes and go on with reads."""
+        with contextlib.suppress(UnavailableError):
+            while True:
+                await node.wait_until(lambda: node.full is not None and self.is_leader())
+                if not await self.resign(GIVE_WAY_S):
+                    node.refusal = node.full
+                    await asyncio.sleep(GIVE_WAY_S)
 
     def status(self) -> Status:
         """How this member stands now.

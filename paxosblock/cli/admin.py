@@ -42,7 +42,8 @@ def report(session: Session) -> None:
 
     One NameNode's address is enough. "Behind" is what the leader knows: entries of its log that the
     other one has not stored yet. "Used" is what the blocks take; what is neither used nor free
-    belongs to others. Exit code 1 when a node does not answer or is not live.
+    belongs to others. Of a volume that failed and a NameNode whose disk is full the reason is
+    shown. Exit code 1 when a node does not answer, is not live or cannot store changes.
     """
     standings = _ask_all(session)
     lag = next((seen.lag for seen in standings.values() if seen and seen.serves), {})
@@ -50,7 +51,7 @@ def report(session: Session) -> None:
         words = ", ".join(_standing_words(standing) + _lag_words(lag.get(address)))
         fact = {"namenode": address, "standing": standing, "behind": lag.get(address)}
         session.say(f"NameNode  {address:<15}  {words}", fact)
-        session.failures += standing is None
+        session.failures += standing is None or bool(standing.trouble)
     seen = session.call(CLUSTER_STATUS, ClusterStatusRequest())
     for datanode in seen.datanodes:
         heard = f"heard {datanode.seconds_since_heartbeat:.1f} s ago"
@@ -84,14 +85,16 @@ def _ask(address: str) -> NameNodeStatus | None:
 def _standing_words(standing: NameNodeStatus | None) -> list[str]:
     if standing is None:
         return ["does not answer"]
+    trouble = [standing.trouble] if standing.trouble else []
     progress = f"commit {standing.commit_index}, applied {standing.applied_index}"
     if not standing.members:
-        return [f"alone     {progress}"]
+        return [", ".join((f"alone     {progress}", *trouble))]
     beginning = standing.role == "leader" and not standing.serves
     return [
         f"{standing.role:<8}  term {standing.term}",
         progress,
         *(["only beginning to lead"] if beginning else []),
+        *trouble,
     ]
 
 

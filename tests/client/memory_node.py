@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from paxosblock.beats import BeatSender
 from paxosblock.calls import Bulk, CallServer
-from paxosblock.checksum import crc32c
 from paxosblock.connection import FrameConnection
 from paxosblock.datanode_api import (
     STREAM_CALLS,
@@ -71,9 +70,7 @@ class Faults:
     corrupt_reads: bool = False
     """Flip a bit in every chunk that is read."""
     wrong_chunks: bool = False
-    """Serve sound chunks of the block in another order."""
-    short_chunks: bool = False
-    """Serve chunks that lack their last byte, with checksums that fit."""
+    """Serve the chunks of a read under the wrong numbers."""
     silent_reads: bool = False
     """Never answer a read of bytes."""
     most_read_bytes: int = 4 * 1024 * 1024
@@ -197,8 +194,6 @@ class MemoryDataNode:
             last += 1
         self.reads_served += 1
         frames = [self._served(frame) for frame in self.frames[request.block][first:last]]
-        if self.faults.wrong_chunks:
-            frames.reverse()
         start = log.start_of(first)
         chunks = Chunks(first, start, last - first, log.start_of(last) - start)
         return Bulk(chunks, last - first, tuple(frames))
@@ -206,10 +201,10 @@ class MemoryDataNode:
     def _served(self, frame: bytes) -> bytes:
         if self.faults.corrupt_reads and len(frame) > HEADER_BYTES:
             return frame[:-1] + bytes([frame[-1] ^ 1])
-        if self.faults.short_chunks:
-            header, payload = Header.unpack(frame), frame[HEADER_BYTES:-1]
-            size, crc = len(payload), crc32c(payload)
-            return replace(header, payload_length=size, payload_crc=crc).pack() + payload
+        if self.faults.wrong_chunks:
+            header = Header.unpack(frame)
+            moved = replace(header, index=ChunkIndex(header.index + 1))
+            return moved.pack() + frame[HEADER_BYTES:]
         return frame
 
 

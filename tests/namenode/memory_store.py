@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from paxosblock.errors import OutcomeUnknownError, StorageError
+from paxosblock.errors import NoSpaceError, OutcomeUnknownError, StorageError
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
 from paxosblock.namenode.kv.state import StateMachine
 
@@ -71,3 +71,6 @@ class MemoryStore:
     async def wait_failure(self) -> StorageError:
         await asyncio.get_running_loop().create_future()
         raise AssertionError("it never fails")
+
+    def lack_of_room(self) -> NoSpaceError | None:
+        return None

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.errors import CorruptionError
+from paxosblock.errors import CorruptionError, NoSpaceError
 from paxosblock.namenode.kv import mark
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.disk import FileHandle
@@ -52,6 +52,8 @@ class PowerCutDisk:
     operations: int = 0
     fuse: int = 1 << 60
     locked: bool = False
+    full: bool = False
+    """Of what is appended only half finds room."""
 
     @classmethod
     def holding(cls, files: Files) -> PowerCutDisk:
@@ -86,9 +88,11 @@ class PowerCutDisk:
     def append(self, file: FileHandle, data: bytes) -> None:
         inode = self.handles[file]
         whole = self._operate()
-        written = data if whole else data[: len(data) // 2]
+        written = data if whole and not self.full else data[: len(data) // 2]
         inode.data += written
         inode.pieces.append(len(written))
+        if whole and self.full:
+            raise NoSpaceError("no room")
         if not whole:
             raise OSError(errno.ENOSPC, "no space left on device")
 
@@ -101,6 +105,9 @@ class PowerCutDisk:
         inode = self.handles[file]
         inode.versions.append(inode.data)
         inode.data = data + inode.data[len(data) :]
+
+    def free_bytes(self, folder: Path) -> int:
+        return 0 if self.full else 1 << 40
 
     def sync(self, file: FileHandle) -> None:
         self._check()
@@ -205,6 +212,8 @@ class Workload:
             storage = open_storage(self.disk, FOLDER, LIMITS)
             try:
                 for batch in range(5):
+                    if batch == round_number:
+                        self._find_no_room(storage)
                     self._commit(storage, round_number, batch)
                     self._snapshot_if_due(storage)
             finally:
@@ -223,6 +232,16 @@ class Workload:
         storage.append(payloads)
         self.acknowledged = len(self.models) - 1
         self._adopt(storage)
+
+    def _find_no_room(self, storage: Storage) -> None:
+        """What is refused leaves nothing behind that a later start could take for an entry."""
+        payload = encode_transaction(Transaction(puts=((b"refused", bytes(50)),)))
+        self.disk.full = True
+        try:
+            with pytest.raises(NoSpaceError):
+                storage.append([payload])
+        finally:
+            self.disk.full = False
 
     def _adopt(self, storage: Storage) -> None:
         """Apply to the machine what was appended, as the engine does."""

@@ -306,7 +306,7 @@ async def test_closing_does_not_wait_for_the_pauses_of_a_snapshot(
 
 
 @pytest.mark.parametrize(
-    ("operation", "code"), [("append", errno.ENOSPC), ("sync", errno.EIO), ("append", errno.EIO)]
+    ("operation", "code"), [("sync", errno.ENOSPC), ("sync", errno.EIO), ("append", errno.EIO)]
 )
 async def test_after_a_failed_write_the_outcome_is_unknown_and_the_store_stops(
     tmp_path: Path, operation: str, code: int
@@ -326,6 +326,7 @@ async def test_after_a_failed_write_the_outcome_is_unknown_and_the_store_stops(
         failure = store.failure()
         assert failure is not None
         assert failure.outcome is Outcome.NEVER
+        assert await store.wait_failure() is failure
         assert not store.is_leader()
         assert disk.attempts == 1
     async with opened(tmp_path) as store:

@@ -134,7 +134,12 @@ class Rig:
 
     # -- what peers usually say -------------------------------------------------------------------
 
-    def append(
+    def append(self, entries: list[Entry], **about: Any) -> Message:
+        """Send entries as a leader does (`append_only`); return the answer."""
+        self.append_only(entries, **about)
+        return self.last("append_entries_response")
+
+    def append_only(
         self,
         entries: list[Entry],
         *,
@@ -142,8 +147,8 @@ class Rig:
         previous: tuple[int, int] = (0, 0),
         commit: int = 0,
         leader: str = "n1:1",
-    ) -> Message:
-        """Send entries as a leader does; return the answer."""
+    ) -> None:
+        """Send entries as a leader does; there may be no answer yet."""
         self.clear()
         self.tell(
             leader,
@@ -157,7 +162,6 @@ class Rig:
             request_id=1,
             sequence=1,
         )
-        return self.last("append_entries_response")
 
     def ask_for_vote(
         self, candidate: str, term: int, last: tuple[int, int] = (0, 0)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from paxosblock.errors import NoSpaceError
 from paxosblock.namenode.kv.disk import FileHandle
 
 
@@ -33,6 +34,8 @@ class SimulatedDisk:
     burn: Callable[[], None] = lambda: None
     burns_before: bool = False
     dead: bool = False
+    full: bool = False
+    """No file can be made, and of what is appended only half finds room."""
     bytes_lost: int = 0
 
     def die(self) -> None:
@@ -95,6 +98,8 @@ class SimulatedDisk:
 
     def create(self, path: Path) -> FileHandle:
         self._change()
+        if self.full:
+            raise NoSpaceError("no room")
         inode = Inode()
         self._name(path.name, None, inode)
         self.handles.append(inode)
@@ -103,8 +108,14 @@ class SimulatedDisk:
 
     def append(self, file: FileHandle, data: bytes) -> None:
         self._change()
-        self.handles[file].data += data
+        self.handles[file].data += data[: len(data) // 2] if self.full else data
         self._changed()
+        if self.full:
+            raise NoSpaceError("no room")
+
+    def free_bytes(self, folder: Path) -> int:
+        self._read()
+        return 0 if self.full else 1 << 40
 
     def open(self, path: Path) -> FileHandle:
         self._read()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from paxosblock.errors import NoSpaceError
 from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.log import RaftLog
@@ -37,6 +38,10 @@ class Promised:
     vote: Vote = field(default_factory=lambda: Vote(0, None))
 
 
+def _never_full(error: NoSpaceError | None) -> None:
+    raise AssertionError(f"the disk has room, and still: {error}")
+
+
 @dataclass(slots=True)
 class Life:
     """What a log goes through until the power goes."""
@@ -50,7 +55,7 @@ class Life:
         opened.votes.write(Vote(99, "a:1"))
         self.promised.vote = opened.votes.vote
         log = RaftLog(opened.tail, opened.journal, ThreadPoolExecutor(1))
-        flushing = asyncio.ensure_future(log.flush(lambda: self._durable(log)))
+        flushing = asyncio.ensure_future(log.flush(lambda: self._durable(log), _never_full))
         try:
             await story(self, opened, log)
             self.finished = True

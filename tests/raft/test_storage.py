@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.errors import ConfigError, CorruptionError
+from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.disk import OsDisk
 from paxosblock.namenode.kv.interface import Committed, Transaction, Versioned
@@ -50,6 +50,7 @@ class OpenLog:
         self.opened = opened
         self.log = RaftLog(opened.tail, opened.journal, executor)
         self.synced = asyncio.Event()
+        self.refused: list[NoSpaceError | None] = []
 
     async def flushed(self) -> None:
         while self.log.durable_index < self.log.last_log_index:
@@ -68,7 +69,7 @@ async def opened_log(folder: Path, term: int = 9) -> AsyncIterator[OpenLog]:
         if opened.votes.vote.term < term:
             opened.votes.write(Vote(term, None))
         work = OpenLog(opened, executor)
-        flushing = asyncio.create_task(work.log.flush(work.synced.set))
+        flushing = asyncio.create_task(work.log.flush(work.synced.set, work.refused.append))
         try:
             yield work
             await work.flushed()

@@ -12,7 +12,7 @@ import pytest
 from paxosblock import Client
 from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
-from paxosblock.errors import Outcome, PaxosBlockError
+from paxosblock.errors import NoSpaceError, Outcome, PaxosBlockError
 from paxosblock.node_process import Node
 from paxosblock.serving import DISK_FAILED
 from paxosblock.units import MIB
@@ -138,7 +138,7 @@ def test_a_datanode_goes_on_with_the_volume_that_is_left_and_the_report_names_th
         (failed,) = wait_until(lambda: failed_volumes(cluster), what="the report")
         assert str(broken) in failed
         assert BROKEN in failed
-        assert run(["admin", "report", "--namenodes", *cluster.addresses]) == 0
+        assert run(["admin", "report", "--namenodes", ",".join(cluster.addresses)]) == 0
         assert failed in capsys.readouterr().out
         write(fs, "/after", data)
         assert content(fs, "/after") == data
@@ -179,3 +179,74 @@ def test_a_node_whose_disk_fails_at_its_start_ends_with_the_same_code(tmp_path: 
             cluster.break_disk(node, Fault(("open",), path="/lock", error="EIO"))
             node.launch()
             assert BROKEN in wait_ended(node)
+
+
+NO_ROOM = Fault(WRITES, path="/raft/", error="ENOSPC", partly=True)
+
+
+def troubles(cluster: FaultyCluster) -> list[str]:
+    """What the NameNodes say of their disks, in the order of their numbers."""
+    standings = [cluster.standing(node) for node in cluster.namenodes]
+    return [standing.trouble if standing else "silent" for standing in standings]
+
+
+def test_when_the_leader_s_disk_is_full_another_one_leads_and_it_comes_back_with_room(
+    three: FaultyCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leader = three.wait_leader()
+    with Client(three.url, PATIENT) as fs:
+        make_names(fs, range(5))
+        three.break_disk(leader, NO_ROOM)
+        make_names(fs, range(5, 30))
+        assert three.wait_leader() is not leader
+        assert leader.alive
+        (trouble,) = [each for each in troubles(three) if each]
+        assert "No space left on device" in trouble
+        assert str(leader.volumes[0]) in trouble
+        assert run(["admin", "report", "--namenodes", ",".join(three.addresses)]) == 1
+        assert trouble in capsys.readouterr().out
+        three.mend_disk(leader)
+        wait_until(lambda: troubles(three) == ["", "", ""], what="the full disk to have room")
+        successor = three.wait_leader()
+        wait_until(lambda: caught_up(three, successor), what="the others to have caught up")
+        successor.kill()
+        make_names(fs, range(30, 40))
+        assert len(fs.list("/")) == 40
+
+
+def caught_up(cluster: FaultyCluster, leader: Node) -> bool:
+    standing = cluster.standing(leader)
+    return standing is not None and not any(standing.lag.values())
+
+
+def test_when_all_disks_are_full_changes_are_refused_reads_go_on_and_room_ends_it(
+    three: FaultyCluster,
+) -> None:
+    with (
+        Client(three.url, PATIENT) as fs,
+        Client(three.url, ClientConfig(rpc_timeout_s=1.0, retry_for_s=1.0)) as impatient,
+    ):
+        make_names(fs, range(5))
+        for node in three.namenodes:
+            three.break_disk(node, NO_ROOM)
+
+        def refusal() -> NoSpaceError | None:
+            try:
+                impatient.mkdirs("/refused")
+            except NoSpaceError as error:
+                return error
+            except PaxosBlockError:
+                return None
+            raise AssertionError("there is no room for it")
+
+        refused = wait_until(refusal, what="a NameNode to say that its disk is full")
+        assert refused is not None
+        assert "the disk of NameNode " in str(refused)
+        assert "is full: " in str(refused)
+        assert "\n" not in str(refused)
+        assert len(fs.list("/")) == 5
+        for node in three.namenodes:
+            three.mend_disk(node)
+        wait_until(lambda: troubles(three) == ["", "", ""], what="the disks to have room")
+        make_names(fs, range(5, 10))
+        assert {f"/{number}" for number in range(10)} <= {entry.path for entry in fs.list("/")}

@@ -1,0 +1,137 @@
+"""The single-member engine while its disk is full: changes wait for room, nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from paxosblock.errors import NoSpaceError, Outcome
+from paxosblock.namenode.kv import engine
+from paxosblock.namenode.kv.disk import FileHandle, OsDisk
+from paxosblock.namenode.kv.engine import SingleMemberStore
+from paxosblock.namenode.kv.interface import Committed, Transaction
+from paxosblock.namenode.kv.storage import Limits
+from tests.waiting import wait_until_async
+
+
+class FullDisk(OsDisk):
+    """While it is `full`, no file is made, and of what is appended half finds room."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.refusals = 0
+
+    def _refuse_if_full(self) -> None:
+        if self.full:
+            self.refusals += 1
+            raise NoSpaceError("No space left on device")
+
+    def create(self, path: Path) -> FileHandle:
+        self._refuse_if_full()
+        return super().create(path)
+
+    def append(self, file: FileHandle, data: bytes) -> None:
+        if self.full:
+            super().append(file, data[: len(data) // 2])
+        self._refuse_if_full()
+        super().append(file, data)
+
+    def free_bytes(self, folder: Path) -> int:
+        return 0 if self.full else super().free_bytes(folder)
+
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "ROOM_POLL_S", 0.01)
+
+
+def put(key: bytes, value: bytes = b"v") -> Transaction:
+    return Transaction(puts=((key, value),))
+
+
+async def opened(folder: Path, disk: OsDisk, segment_bytes: int = 1 << 20) -> SingleMemberStore:
+    store = SingleMemberStore(folder, disk=disk, limits=Limits(segment_bytes))
+    await store.start()
+    return store
+
+
+async def refused(store: SingleMemberStore) -> NoSpaceError:
+    with pytest.raises(NoSpaceError) as caught:
+        await store.commit(put(b"refused"))
+    return caught.value
+
+
+async def test_a_full_disk_refuses_changes_serves_reads_and_goes_on_when_it_has_room(
+    tmp_path: Path,
+) -> None:
+    disk = FullDisk()
+    store = await opened(tmp_path, disk)
+    await store.commit(put(b"before"))
+    disk.full = True
+    error = await refused(store)
+    assert error.outcome is Outcome.NEVER
+    assert str(tmp_path) in str(error)
+    assert "full" in str(error)
+    assert "\n" not in str(error)
+    await refused(store)
+    assert disk.refusals == 1, "the disk is not asked again for each change"
+    assert (await store.barrier()).get(b"before").exists
+    assert store.failure() is None
+    assert store.is_leader()
+    assert store.lack_of_room() is not None
+    disk.full = False
+    await wait_until_async(lambda: store.lack_of_room() is None)
+    assert await store.commit(put(b"after")) == Committed(2)
+    await store.close()
+    again = await opened(tmp_path, disk)
+    assert [key for key, _ in again.view().scan(b"", b"")] == [b"after", b"before"]
+    await again.close()
+
+
+async def test_what_waits_behind_the_change_that_finds_no_room_is_refused_too(
+    tmp_path: Path,
+) -> None:
+    disk = FullDisk()
+    store = await opened(tmp_path, disk)
+    disk.full = True
+    commits = [asyncio.create_task(store.commit(put(b"%d" % number))) for number in range(20)]
+    results = await asyncio.gather(*commits, return_exceptions=True)
+    assert {type(result) for result in results} == {NoSpaceError}
+    await store.close()
+    assert (await opened(tmp_path, OsDisk())).view().revision == 0
+
+
+async def test_a_segment_that_finds_no_room_to_begin_begins_when_there_is(tmp_path: Path) -> None:
+    disk = FullDisk()
+    store = await opened(tmp_path, disk, segment_bytes=200)
+    for number in range(20):
+        await store.commit(put(b"%02d" % number, bytes(30)))
+        disk.full = True
+        await refused(store)
+        disk.full = False
+        await wait_until_async(lambda: store.lack_of_room() is None)
+    await store.close()
+    assert len(list(tmp_path.glob("journal-*"))) > 4
+    again = await opened(tmp_path, OsDisk())
+    assert [key for key, _ in again.view().scan(b"", b"")] == [b"%02d" % n for n in range(20)]
+    await again.close()
+
+
+async def test_a_store_whose_disk_stays_full_closes_at_once(tmp_path: Path) -> None:
+    disk = FullDisk()
+    store = await opened(tmp_path, disk)
+    disk.full = True
+    await refused(store)
+    async with asyncio.timeout(10):
+        await store.close()
+    assert store.lack_of_room() is not None
+
+
+def test_the_system_s_lack_of_room_is_told_from_a_failure_of_the_disk() -> None:
+    disk = OsDisk()
+    file = disk.create(Path("/dev/full"))  # every write to it fails so
+    with pytest.raises(NoSpaceError, match="No space left on device"):
+        disk.append(file, b"data")
+    disk.close(file)

@@ -1,0 +1,147 @@
+"""A member whose disk is full: it promises nothing that it cannot keep, and stops for nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from paxosblock.errors import NoSpaceError, UnavailableError
+from paxosblock.namenode.kv.interface import Committed
+from paxosblock.namenode.raft import snapshot_file
+from paxosblock.namenode.raft.entry import Entry, EntryKind
+from paxosblock.namenode.raft.log import ROOM_POLL_S
+from paxosblock.namenode.raft.machine import ReplicatedMachine
+from paxosblock.namenode.raft.store import GIVE_WAY_S
+from tests.raft.rig import ELECTION_S, Rig, entry, put, rig
+
+
+def fill_leader(member: Rig) -> None:
+    """Be elected; then a change finds no room here, and is committed by the others."""
+    member.become_leader()
+    member.disk.full = True
+    write = member.commit(b"k")
+    member.run()
+    member.acknowledge()
+    assert isinstance(write.result(), Committed)
+
+
+def test_a_full_leader_commits_with_the_others_and_lets_one_of_them_lead() -> None:
+    with rig() as member:
+        fill_leader(member)
+        assert member.store.lack_of_room() is not None
+        with pytest.raises(UnavailableError, match="another member is to lead"):
+            member.wait(member.store.commit(put(b"later")))
+        member.run(0.2)
+        assert member.last("timeout_now")["term"] == member.term
+        # It cannot store the new term, but without a majority it does not lead.
+        assert member.ask_for_vote("n1:1", member.term + 1, last=(9, 1)) is None
+        member.run(1.0)
+        assert not member.store.is_leader()
+        assert member.store.failure() is None
+        member.clear()
+        member.run(3 * ELECTION_S)
+        assert not member.sent("pre_vote"), "it could store nothing as a leader"
+
+
+def test_a_full_leader_that_nobody_replaces_refuses_changes_and_goes_on_with_room() -> None:
+    with rig() as member:
+        fill_leader(member)
+        for _ in range(int(3 * GIVE_WAY_S / 0.1)):  # others answer, and do not stand
+            member.run(0.1)
+            member.acknowledge()
+        assert member.store.is_leader()
+        with pytest.raises(NoSpaceError, match="/member: no room"):
+            member.wait(member.store.commit(put(b"refused")))
+        read = member.begin(member.store.barrier())
+        member.run()
+        member.acknowledge()
+        assert read.result().get(b"k").exists
+        member.disk.full = False
+        for _ in range(int(3 * GIVE_WAY_S / 0.1)):
+            member.run(0.1)
+            member.acknowledge()
+        assert member.store.lack_of_room() is None
+        write = member.commit(b"after")
+        member.run()
+        member.acknowledge()
+        assert isinstance(write.result(), Committed)
+        assert not member.node.machine.get(b"refused").exists
+
+
+def test_a_member_alone_with_a_full_disk_has_nobody_to_give_way_to() -> None:
+    with rig(1) as member:
+        member.run()
+        member.disk.full = True
+        waiting = member.commit(b"waits")
+        member.run()
+        with pytest.raises(NoSpaceError, match="is full"):
+            member.wait(member.store.commit(put(b"refused")))
+        member.wait(member.store.barrier())
+        member.disk.full = False
+        member.run(2 * ROOM_POLL_S)
+        assert isinstance(waiting.result(), Committed)
+        member.wait(member.store.commit(put(b"after")))
+        member.crash()
+        member.run()
+        assert [key for key, _ in member.store.view().scan(b"", b"")] == [b"after", b"waits"]
+
+
+def test_a_full_follower_confirms_nothing_before_it_has_it_on_disk() -> None:
+    with rig() as member:
+        member.append([entry(1)])
+        member.disk.full = True
+        member.append_only([entry(1), entry(1)], previous=(1, 1))
+        member.run(3 * ROOM_POLL_S)
+        answers = member.sent("append_entries_response")
+        assert all(answer["last_log_index"] <= 1 for answer in answers)
+        assert member.append([], previous=(3, 1))["last_log_index"] == 1
+        member.disk.full = False
+        member.run(2 * ROOM_POLL_S)
+        assert member.last("append_entries_response")["last_log_index"] == 3
+        member.crash()
+        assert member.node.log.last_log_index == 3
+
+
+def test_a_vote_without_room_is_not_given_and_not_half_given() -> None:
+    with rig() as member:
+        member.append([])
+        member.disk.full = True
+        assert member.ask_for_vote("n1:1", 5) is None
+        assert member.term == 1
+        member.crash()
+        assert member.term == 1
+        member.disk.full = False
+        answer = member.ask_for_vote("n2:1", 5)
+        assert answer is not None
+        assert answer["vote_granted"]
+
+
+def test_a_candidate_without_room_for_its_own_vote_stands_later() -> None:
+    with rig() as member:
+        member.disk.full = True
+        member.become_candidate()
+        assert not member.sent("request_vote")
+        assert member.term == 0
+        member.disk.full = False
+        member.clear()
+        member.become_candidate()
+        assert member.last("request_vote")["term"] == 1
+
+
+def test_a_follower_without_room_for_the_leader_s_snapshot_takes_it_later() -> None:
+    machine = ReplicatedMachine()
+    for index in range(1, 4):
+        machine.apply_entry(index, Entry(1, EntryKind.NOOP, b""))
+    data = b"".join(snapshot_file.encode(machine.snapshot_after(1)))
+    about = {"term": 1, "leader_id": "n1:1", "index": 3, "request_id": 1}
+    whole = {**about, "size": len(data), "offset": 0, "data": data}
+    with rig() as member:
+        member.append([])
+        member.disk.full = True
+        member.tell("n1:1", "install_snapshot", **whole)
+        member.run(2 * ROOM_POLL_S)
+        assert member.store.failure() is None
+        assert not member.sent("install_snapshot_response")
+        member.disk.full = False
+        member.tell("n1:1", "install_snapshot", **whole)
+        member.run(2 * ROOM_POLL_S)
+        assert member.last("install_snapshot_response")["match"] == 3
