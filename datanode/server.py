@@ -82,14 +82,14 @@ async def running(
         await node.load()
         if node.failure:
             raise StorageError(node.failure)
-        address = await listen_at(stack, _app(node), _calls(node, guard), listen, guard)
+        address = await listen_at(stack, _app(node, guard), _calls(node, guard), listen, guard)
         publish_address(stack, paths[0], address)
         node.start(address)
         _log.info("DataNode serves", extra=facts(address=address, volumes=len(volumes)))
         yield Running(address, node.wait_failure)
 
 
-def _app(node: DataNode) -> web.Application:
+def _app(node: DataNode, guard: Guard) -> web.Application:
     app = web.Application()
 
     async def healthz(_: web.Request) -> web.Response:
@@ -108,7 +108,13 @@ def _app(node: DataNode) -> web.Application:
 
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/metrics", show_metrics)
-    app.router.add_get(STREAM_PATH, upgrade_handler(app, lambda _: node.new_session()))
+    upgrade = upgrade_handler(
+        app,
+        lambda _: node.new_session(),
+        stall_s=guard.bodies.limits.stall_s,
+        refusals=guard.refusals,
+    )
+    app.router.add_get(STREAM_PATH, upgrade)
     return app
 
 

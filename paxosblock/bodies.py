@@ -24,6 +24,7 @@ SMALL_BODY_BYTES: Final = 16 * KIB
 """A body of so many bytes is always taken; the cap on connections bounds them."""
 PROGRESS_BYTES: Final = 64 * KIB
 """So much of a body, or its end, must come in each `stall_s`: a byte now and then is not enough."""
+STALL_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class BodyLimits:
     """How many bytes all bodies under way may have, and how long one may make no progress."""
 
     memory_bytes: int = 128 * MIB
-    stall_s: float = 10.0
+    stall_s: float = STALL_S
 
 
 class Bodies:
@@ -39,7 +40,7 @@ class Bodies:
 
     def __init__(self, limits: BodyLimits | None = None, refusals: Refusals | None = None) -> None:
         """None under way."""
-        self._limits = limits or BodyLimits()
+        self.limits = limits or BodyLimits()
         self._refusals = refusals or Refusals()
         self.held_bytes = 0
 
@@ -73,7 +74,7 @@ class Bodies:
 
     async def _read_parts(self, request: web.BaseRequest, body: bytearray) -> None:
         """Raises TimeoutError when it comes too slowly, and as `read`."""
-        stall_s, goal = self._limits.stall_s, PROGRESS_BYTES
+        stall_s, goal = self.limits.stall_s, PROGRESS_BYTES
         clock_s = asyncio.get_running_loop().time
         async with asyncio.timeout(stall_s) as patience:
             async for part in request.content.iter_any():
@@ -87,7 +88,7 @@ class Bodies:
             raise _too_long()
         before = _counted(body)
         growth = max(0, len(body) + len(part) - SMALL_BODY_BYTES) - before
-        if growth and self.held_bytes + growth > self._limits.memory_bytes:
+        if growth and self.held_bytes + growth > self.limits.memory_bytes:
             self._refusals.count(Refusal.BODY_MEMORY, request.remote or "")
             raise UnavailableError("the node has too many large requests under way; try again")
         body += part

@@ -72,7 +72,9 @@ class NodeConfig(Config):
     request_head_timeout_s: Seconds = 10.0
     """How long a connection may take to send the head of its first request, or the rest of one."""
     request_stall_timeout_s: Seconds = 10.0
-    """How long the body of a request may bring less than 64 KiB, unless it ends."""
+    """How long the body of a request may bring less than 64 KiB, unless it ends; how long a data
+    stream may bring no first frame, or nothing of a frame's rest (it is closed within twice that).
+    """
     request_memory_bytes: Bytes = 128 * MIB
     """Bytes of long requests (above 16 KiB) that may be under way; one more is told to try again.
     """

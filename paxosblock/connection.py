@@ -95,6 +95,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._sunk = 0
         self._idle_timer: asyncio.TimerHandle | None = None
         self._busy = False
+        self._reading_paused = False
 
     def __repr__(self) -> str:
         return f"<FrameConnection {self.peer}{' closed' if self.closed else ''}>"
@@ -157,13 +158,21 @@ class FrameConnection(asyncio.BufferedProtocol):
         """Why the connection is closed; None while it is open."""
         return self._error
 
+    @property
+    def awaits_rest(self) -> bool:
+        """True while a frame has come in part and its rest would be read if it came."""
+        in_part = self._header is not None or self._start < self._end
+        return in_part and not self._reading_paused
+
     def pause_reading(self) -> None:
         """Read no more from the socket; frames that were read already still come."""
+        self._reading_paused = True
         if self._transport is not None and not self.closed:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Go on reading."""
+        self._reading_paused = False
         if self._transport is not None and not self.closed:
             self._transport.resume_reading()
 

@@ -19,14 +19,16 @@ from typing import Final
 from aiohttp import web
 
 from paxosblock.admission import Slot
+from paxosblock.bodies import STALL_S
 from paxosblock.connection import (
     HIGH_WATER_BYTES,
     FrameConnection,
     FrameHandler,
     tune_socket,
 )
-from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.errors import DeadlineError, PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.http_server import HttpConnection
+from paxosblock.refusals import Refusal, Refusals
 from paxosblock.units import KIB
 from paxosblock.wire import decode_error, encode_error
 
@@ -45,17 +47,26 @@ MakeHandler = Callable[[web.Request], FrameHandler]
 
 
 def upgrade_handler(
-    app: web.Application, make_handler: MakeHandler
+    app: web.Application,
+    make_handler: MakeHandler,
+    *,
+    stall_s: float = STALL_S,
+    refusals: Refusals | None = None,
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """The handler of `GET /stream`: `app.router.add_get(STREAM_PATH, upgrade_handler(app, ...))`.
 
     `make_handler` makes the `FrameHandler` of a new connection; a `PaxosBlockError` that it raises
     refuses the connection. When `app` shuts down, the open streams are closed.
+
+    One on which no frame ever comes, or the rest of one does not come, is closed when that has
+    lasted for `stall_s`, and counted in `refusals`; any other may be silent.
     """
     connections: dict[FrameConnection, Slot] = {}
+    watch = _StallWatch(stall_s, refusals or Refusals())
 
     def lost(connection: FrameConnection) -> None:
         connections.pop(connection).release()
+        watch.end(connection)
 
     async def upgrade(request: web.Request) -> web.StreamResponse:
         if request.headers.get("Upgrade", "").lower() != UPGRADE:
@@ -76,6 +87,7 @@ def upgrade_handler(
             connection = FrameConnection(handler, _peer_of(transport), on_lost=lost)
             slot = take_over(request, transport, connection, {"Upgrade": UPGRADE})
             connections[connection] = slot
+            watch.begin(connection)
         return web.Response(status=101)  # for the access log; it finds the connection gone
 
     async def close_all(_app: web.Application) -> None:
@@ -83,6 +95,40 @@ def upgrade_handler(
 
     app.on_shutdown.append(close_all)
     return upgrade
+
+
+class _StallWatch:
+    """Looks every `stall_s` for streams whose peer has begun something and does not go on."""
+
+    def __init__(self, stall_s: float, refusals: Refusals) -> None:
+        self._stall_s, self._refusals = stall_s, refusals
+        self._received: dict[FrameConnection, int | None] = {}  # at the last look
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, connection: FrameConnection) -> None:
+        self._received[connection] = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._stall_s, self._look)
+
+    def end(self, connection: FrameConnection) -> None:
+        del self._received[connection]
+        if not self._received and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._stall_s, self._look)
+        for connection, before in self._received.items():
+            now = connection.received_bytes
+            due = now == 0 or connection.awaits_rest
+            if due and now == before:
+                self._give_up(connection)
+            self._received[connection] = now
+
+    def _give_up(self, connection: FrameConnection) -> None:
+        why = Refusal.BODY_STALLED if connection.received_bytes else Refusal.NO_HEAD
+        self._refusals.count(why, connection.peer)
+        connection.abort(DeadlineError(f"{connection.peer} did not send the rest of a frame"))
 
 
 def _refuse_spare(request: web.Request) -> None:

@@ -11,9 +11,11 @@ from typing import Any
 
 from aiohttp import web
 
+from paxosblock.bodies import STALL_S
 from paxosblock.connection import FrameConnection
 from paxosblock.errors import PaxosBlockError
 from paxosblock.protocol.types import BlockId, ChunkIndex
+from paxosblock.refusals import Refusals
 from paxosblock.stream import connect, upgrade_handler
 from paxosblock.wire import FrameKind, Header
 
@@ -54,10 +56,16 @@ class Echo(Recorder):
 
 
 @asynccontextmanager
-async def node(make_handler: Callable[[web.Request], Any]) -> AsyncIterator[int]:
+async def node(
+    make_handler: Callable[[web.Request], Any],
+    *,
+    stall_s: float = STALL_S,
+    refusals: Refusals | None = None,
+) -> AsyncIterator[int]:
     """A server with a data stream; gives its port."""
     app = web.Application()
-    app.router.add_get("/stream", upgrade_handler(app, make_handler))
+    upgrade = upgrade_handler(app, make_handler, stall_s=stall_s, refusals=refusals)
+    app.router.add_get("/stream", upgrade)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

@@ -18,6 +18,7 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
+from paxosblock.refusals import Refusal, Refusals
 from paxosblock.stream import connect
 from paxosblock.wire import HEADER_BYTES, MAX_CHUNK_BYTES, FrameKind, Header, verify_payload
 from tests.loops import on_both_loops
@@ -301,3 +302,38 @@ async def test_a_server_survives_garbage() -> None:
             assert (await survivor.frames.get())[0].index == seed
         assert survivor.lost is None
     assert all(handler.lost is not None for handler in handlers)
+
+
+class Busy(Echo):
+    """Reads nothing for a while when it is told so: the rest of a frame waits for it."""
+
+    def frame_received(
+        self, connection: FrameConnection, header: Header, frame: memoryview
+    ) -> None:
+        super().frame_received(connection, header, frame)
+        if bytes(frame).endswith(b"busy"):
+            connection.pause_reading()
+
+
+@on_both_loops
+async def test_a_stream_on_which_a_frame_does_not_come_is_closed_and_a_silent_one_is_not() -> None:
+    refusals = Refusals()
+    silent, unread, never, stuck = Recorder(), Recorder(), Recorder(), Recorder()
+    whole, half = chunk(b"x"), chunk(some_bytes(1000))[:500]
+    async with (
+        node(lambda _request: Busy(), stall_s=0.1, refusals=refusals) as port,
+        stream_to(port, silent) as to_silent,
+        stream_to(port, unread) as to_unread,
+        stream_to(port, never),
+        stream_to(port, stuck) as to_stuck,
+    ):
+        to_silent.send(whole)
+        to_unread.send(chunk(b"busy") + half)
+        to_stuck.send(whole + half)
+        for recorder in (silent, unread, stuck):
+            await recorder.frames.get()
+        await wait_until_async(lambda: never.lost is not None and stuck.lost is not None)
+        assert refusals.counts == {Refusal.NO_HEAD: 1, Refusal.BODY_STALLED: 1}
+        to_silent.send(whole)
+        await silent.frames.get()
+        assert (silent.lost, unread.lost) == (None, None)

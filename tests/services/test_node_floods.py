@@ -124,12 +124,25 @@ def wait_caught_up(cluster: LocalCluster) -> None:
     wait_until(level)
 
 
-@pytest.mark.parametrize("role", ["namenode", "datanode"])
-def test_half_open_connections_are_closed_in_time(single: LocalCluster, role: str) -> None:
-    node = single.namenode if role == "namenode" else single.datanodes[0]
+HALF = b"POST /rpc/"
+STREAM = (
+    b"GET /stream HTTP/1.1\r\nHost: n\r\n"
+    b"Upgrade: paxosblock-stream/1\r\nConnection: Upgrade\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("number", "sent"),
+    [(0, HALF), (1, HALF), (1, STREAM)],
+    ids=["namenode", "datanode", "data-streams"],
+)
+def test_half_open_connections_are_closed_in_time(
+    single: LocalCluster, number: int, sent: bytes
+) -> None:
+    node = (*single.namenodes, *single.datanodes)[number]
     count = min(3000, raise_limit() - 200)
     before = refusals(node)["no_head"]
-    with connections(node, count, b"POST /rpc/") as found:
+    with connections(node, count, sent) as found:
         assert all(map(ended, found))
     assert refusals(node)["no_head"] - before > count / 2
 
