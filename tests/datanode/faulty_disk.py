@@ -20,6 +20,8 @@ class FaultyDisk(OsDisk):
         """Every `sync` of a file below this folder fails once, and succeeds afterwards."""
         self.free_bytes: int | None = None
         self.sync_count = 0
+        self.synced: list[Path] = []
+        """Files, in the order in which they were synced."""
         self.waiting_count = 0
         """Syncs that wait for `may_sync`."""
         self.may_sync = threading.Event()
@@ -42,6 +44,7 @@ class FaultyDisk(OsDisk):
             self.broken_below = None
             raise StorageError("cannot sync: Input/output error")
         super().sync(file)
+        self.synced.append(path)
 
     def room(self, folder: Path) -> Room:
         room = super().room(folder)

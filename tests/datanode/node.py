@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.disk import Disk, OsDisk
 from paxosblock.datanode.draft import Draft
+from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.registers import Registers
 from paxosblock.datanode.volume import Volume, open_volume
@@ -282,3 +285,12 @@ async def running(
         await registers.close()
         for volume in volumes:
             volume.close()
+
+
+def hold_group_commit(volume: Volume) -> threading.Event:
+    """Syncs for votes begin only when the result is set; those of control steps go on."""
+    may_go = threading.Event()
+    threads = ThreadPoolExecutor(1)
+    threads.submit(may_go.wait, 30)
+    volume.commit = GroupCommit(threads, 1)
+    return may_go

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from paxosblock.datanode.disk import OsDisk
-from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.identity import VERSION
 from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.volume import Volume, open_volume
+from paxosblock.datanode.volume import open_volume
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.protocol.messages import Created, Delete, LastVote, Nack, Read, Vote
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Durability, Reason
 from tests.datanode.faulty_disk import FaultyDisk
-from tests.datanode.node import BLOCK, frame, refusal, running
+from tests.datanode.node import BLOCK, frame, hold_group_commit, refusal, running
 from tests.waiting import wait_until_async
 
 OTHER = BlockId(8)
@@ -152,15 +149,6 @@ async def test_no_promise_leaves_after_a_vote_met_the_failed_sync(tmp_path: Path
         assert isinstance(await vote, Nack)
 
 
-def hold_group_commit(volume: Volume) -> threading.Event:
-    """Syncs for votes begin only when the result is set; those of control steps go on."""
-    may_go = threading.Event()
-    threads = ThreadPoolExecutor(1)
-    threads.submit(may_go.wait, 30)
-    volume.commit = GroupCommit(threads, 1)
-    return may_go
-
-
 async def test_a_failed_volume_takes_only_its_own_replicas_with_it(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with running(tmp_path / "a", tmp_path / "b", disk=disk) as node:
@@ -210,16 +198,16 @@ async def test_a_promise_tells_of_chunks_only_once_they_are_durable(tmp_path: Pa
     disk = FaultyDisk()
     async with running(tmp_path, disk=disk) as node:
         await node.create()
-        disk.may_sync.clear()
+        may_go = hold_group_commit(node.volumes[0])
         vote = node.send(frame(0))
-        await wait_until_async(lambda: node.volumes[0].commit.waiting_count == 1)
-        before = disk.sync_count
-        disk.may_sync.set()
+        disk.synced.clear()
         last = await node.next_gs(1)
         assert isinstance(last, LastVote)
         assert last.length == 1
+        assert disk.synced[0] == tmp_path / "rbw" / f"blk_{BLOCK}", "the step syncs it itself"
+        assert not vote.done()
+        may_go.set()
         assert isinstance(await vote, Vote), "voted for before the promise, so it still counts"
-        assert disk.sync_count >= before + 2
 
 
 async def test_a_memory_vote_does_not_wait_for_a_slow_disk(tmp_path: Path) -> None:

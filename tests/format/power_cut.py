@@ -1,8 +1,10 @@
 """A disk in memory that takes down what is done to it, and every state a power cut could leave.
 
-What is durable is only what was synced: a file's bytes by `sync`, a name by `sync_folder` of one of
-its folders. Of everything else any part may be there: each write whole, torn in the middle or
-missing, each truncation and each change of a name done or not, in any combination.
+What is durable is only what was synced: a file's bytes by `sync`, a name, or that it is gone, by
+`sync_folder` of its own folder. Of everything else any part may be there: each write whole, torn in
+the middle or missing, each truncation and each change of a name done or not, in any combination. A
+file that changes its folder is in one of them until one is synced, and then that one says nothing
+of the other: synced where it was and not where it is, it may be lost.
 """
 
 from __future__ import annotations
@@ -50,10 +52,18 @@ class Named:
     target: Path | None
     inode: int
 
-    def is_in(self, folder: Path) -> bool:
-        return any(
-            path is not None and path.parent == folder for path in (self.source, self.target)
-        )
+    def synced(self, folder: Path) -> tuple[Named | None, Named | None]:
+        """What of it is durable once `folder` is synced, and what is still pending."""
+        leaves = self.source is not None and self.source.parent == folder
+        comes = self.target is not None and self.target.parent == folder
+        if not leaves and not comes:
+            return None, self
+        gone, there = Named(self.source, None, self.inode), Named(None, self.target, self.inode)
+        if comes and not leaves and self.source is not None:
+            return there, gone
+        if leaves and not comes and self.target is not None:
+            return gone, there
+        return self, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +214,11 @@ class _Cache:
             case Named():
                 self.renames.append(entry)
             case FolderSynced():
-                for rename in self.renames:
-                    if rename.is_in(entry.folder):
-                        _rename(self.names, rename)
-                self.renames = [one for one in self.renames if not one.is_in(entry.folder)]
+                fates = [rename.synced(entry.folder) for rename in self.renames]
+                for durable, _ in fates:
+                    if durable is not None:
+                        _rename(self.names, durable)
+                self.renames = [pending for _, pending in fates if pending is not None]
             case Note():
                 pass
 

@@ -24,7 +24,7 @@ from paxosblock.protocol.types import (
     Generation,
     ReplicaState,
 )
-from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, name, running
+from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, hold_group_commit, name, running
 from tests.format.power_cut import Files, Note, RecordingDisk, states_after
 
 FOLDER = Path("/volume")
@@ -115,6 +115,19 @@ async def memory_votes_and_one_synced(scenario: Scenario) -> None:
     await scenario.write(range(3, 5))
 
 
+async def promise_beside_a_vote(scenario: Scenario) -> None:
+    """The step makes durable what it tells of; no sync of the vote has done it before."""
+    node = scenario.node
+    await scenario.does(node.create())
+    await scenario.write(range(2))
+    may_go = hold_group_commit(node.volumes[0])
+    scenario.issue(name(2))
+    vote = node.send(frame(2))
+    await scenario.does(node.next_gs(1))
+    may_go.set()
+    await scenario.does(vote)
+
+
 async def recovery_that_extends(scenario: Scenario) -> None:
     """Chunks of a holder are appended behind the replica's own, more than a window of them."""
     node = scenario.node
@@ -175,6 +188,7 @@ SCENARIOS = [
     disk_votes,
     memory_votes,
     memory_votes_and_one_synced,
+    promise_beside_a_vote,
     recovery_that_extends,
     full_copy_over_another_log,
     full_copy_to_an_empty_storage,
