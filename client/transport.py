@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -152,7 +151,7 @@ class DataConnections:
     def __init__(self, connect_timeout_s: float) -> None:
         self._connect_timeout_s = connect_timeout_s
         self._open: dict[str, DataConnection] = {}
-        self._connecting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._connecting: dict[str, asyncio.Task[DataConnection]] = {}
         self._suspects: dict[str, float] = {}
         self._closed = False
 
@@ -176,13 +175,26 @@ class DataConnections:
         connection = self._open.get(address)
         if connection is not None and not connection.closed:
             return connection
-        async with self._connecting[address]:
-            connection = self._open.get(address)
-            if connection is None or connection.closed:
-                if self._closed:
-                    raise UnavailableError("the client is closed")
-                connection = self._open[address] = await self._connect(address)
-            return connection
+        if self._closed:
+            raise UnavailableError("the client is closed")
+        # All who ask meanwhile share one try, and its failure: a queue of tries at a node that
+        # hangs would keep the last one waiting for all of them.
+        trying = self._connecting.get(address)
+        if trying is None:
+            trying = asyncio.create_task(self._connect(address))
+            self._connecting[address] = trying
+            trying.add_done_callback(lambda tried: self._connected(address, tried))
+        try:
+            return await asyncio.shield(trying)
+        except asyncio.CancelledError:
+            if trying.cancelled():  # by `close`; the caller was not
+                raise UnavailableError("the client is closed") from None
+            raise
+
+    def _connected(self, address: str, tried: asyncio.Task[DataConnection]) -> None:
+        del self._connecting[address]
+        if not tried.cancelled() and tried.exception() is None:
+            self._open[address] = tried.result()
 
     async def _connect(self, address: str) -> DataConnection:
         connection = DataConnection(address)
@@ -192,5 +204,9 @@ class DataConnections:
     async def close(self) -> None:
         """Close all of them."""
         self._closed = True
+        tries = tuple(self._connecting.values())
+        for trying in tries:
+            trying.cancel()
+        await asyncio.gather(*tries, return_exceptions=True)
         connections, self._open = list(self._open.values()), {}
         await asyncio.gather(*(connection.close() for connection in connections))

@@ -16,15 +16,13 @@ from paxosblock.beats import arrived_bytes, beat_wish
 from paxosblock.calls import ChunkSink
 from paxosblock.client.patience import Patience, RunningClock
 from paxosblock.client.transport import DataConnection, DataConnections, VoteListener
-from paxosblock.config import ClientConfig
+from paxosblock.config import BEATS_PER_SILENCE, ClientConfig
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError, UnavailableError
 from paxosblock.protocol.types import BlockId
 from paxosblock.wire import Header
 
 _log = logging.getLogger(__name__)
 
-BEATS_PER_SILENCE: Final = 4
-"""So many beats are due in the shortest silence after which a node counts as hung."""
 TICKS_PER_BEAT: Final = 2
 LONGEST_SILENCES: Final = 5
 """A node whose beats are measured to come irregularly may be silent for so much longer."""

@@ -15,12 +15,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from paxosblock.config import SHORTEST_BEAT_S
 from paxosblock.connection import FrameConnection
 from paxosblock.protocol.types import ChunkIndex
 from paxosblock.wire import FrameKind, Header
 
-SHORTEST_MS: Final = 10
-"""A node beats no faster than this, whatever it is asked for."""
+SHORTEST_MS: Final = round(SHORTEST_BEAT_S * 1000)
 LONGEST_MS: Final = 60_000
 _BYTES_MASK: Final = (1 << 32) - 1
 

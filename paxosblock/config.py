@@ -40,6 +40,12 @@ HEARTBEATS_PER_ELECTION: Final = 3
 """A NameNode waits at least for so many heartbeats of the leader before it calls it lost."""
 
 
+BEATS_PER_SILENCE: Final = 4
+"""So many beats of a DataNode are due in the shortest silence after which it counts as hung."""
+SHORTEST_BEAT_S: Final = 0.01
+"""A DataNode beats no faster than this, whatever it is asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """One section of the configuration. Raises ConfigError for values that make no sense."""
@@ -206,6 +212,12 @@ class ClientConfig(Config):
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""
         _check_chunk_size(self)
+        if self.hung_after_s < BEATS_PER_SILENCE * SHORTEST_BEAT_S:
+            raise ConfigError(
+                f"hung_after = {format_duration(self.hung_after_s)} is less than "
+                f"{format_duration(BEATS_PER_SILENCE * SHORTEST_BEAT_S)}, the time of "
+                f"{BEATS_PER_SILENCE} beats"
+            )
 
 
 C = TypeVar("C", bound=Config)

@@ -171,3 +171,8 @@ def test_settings_that_contradict_each_other_are_refused(
     with pytest.raises(ConfigError) as refused:
         load_config(NameNodeConfig, environment={}, flags=flags)
     assert str(refused.value) == message
+
+
+def test_a_silence_that_no_beat_could_end_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^hung_after = 39ms is less than 40ms, the time of 4"):
+        load_config(ClientConfig, environment={}, flags={"hung_after": "39ms"})
