@@ -16,11 +16,13 @@ from typing import Final, NewType, Protocol
 
 from paxosblock import descriptors, folders
 from paxosblock.descriptors import opening
-from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError
+from paxosblock.errors import ConfigError, NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.wire import Buffer
 
 FileHandle = NewType("FileHandle", int)
 
+_BROKEN = (errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.EUCLEAN, errno.ESTALE)
+"""What a disk answers that is dead, gone, damaged, or set read-only by the system for that."""
 _TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 """No room for one more open file: as with room for bytes, nothing is wrong with the disk."""
 _NO_WAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)  # Linux has it
@@ -87,7 +89,7 @@ class Disk(Protocol):
         """Return once all creations, renames and removals in the folder are durable."""
 
     def lock(self, path: Path) -> FileHandle:
-        """Lock the file until `close` or the end of the process."""
+        """Lock the file until `close` or the end of the process; ConfigError when it is taken."""
 
     def room(self, folder: Path) -> Room:
         """Return how much room there is."""
@@ -171,13 +173,23 @@ class OsDisk:
             folders.sync_folder(folder)
 
     def lock(self, path: Path) -> FileHandle:
-        with _translated(f"{path} is locked by another process"):
+        try:
             return FileHandle(folders.lock(path))
+        except BlockingIOError as error:
+            raise ConfigError(f"{path} is locked by another process") from error
+        except OSError as error:
+            raise StorageError(f"cannot lock {path}: {error.strerror}") from error
 
     def room(self, folder: Path) -> Room:
         with _translated(f"cannot tell the room of {folder}"):
             found = os.statvfs(folder)
             return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+
+def is_broken(error: StorageError) -> bool:
+    """True if the disk itself failed, and nobody's mistake, such as a wrong path, is the cause."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in _BROKEN
 
 
 def _refused(what: str, error: OSError) -> PaxosBlockError:

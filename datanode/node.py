@@ -11,13 +11,13 @@ from pathlib import Path
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.counters import Counters
-from paxosblock.datanode.disk import Disk
+from paxosblock.datanode.disk import Disk, is_broken
 from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.registers import Registers
 from paxosblock.datanode.reporter import Reporter, summarize
 from paxosblock.datanode.session import Session
 from paxosblock.datanode.transfer import Transfer
-from paxosblock.datanode.volume import Volume, open_volume
+from paxosblock.datanode.volume import LostVolume, Volume, open_volume
 from paxosblock.datanode_api import Ask, FindReplica, ListReplicas, Replicas, Told
 from paxosblock.errors import PaxosBlockError, StorageError
 from paxosblock.logs import facts
@@ -34,13 +34,14 @@ class DataNode:
     def __init__(
         self,
         node: str,
-        volumes: Sequence[Volume],
+        opened: tuple[Sequence[Volume], Sequence[LostVolume]],
         namenodes: Sequence[str],
         client: RpcClient,
         config: DataNodeConfig,
     ) -> None:
-        """Use `open_volumes` for `volumes`. Closes them, not `client`."""
+        """Use `open_volumes` for `opened`. Closes the volumes, not `client`."""
         self.name = node
+        volumes, self._lost = opened
         self.volumes = tuple(volumes)
         self._reserved_bytes = config.reserved_space_bytes
         self._reporter = Reporter(node, namenodes, self, client, config)
@@ -94,7 +95,8 @@ class DataNode:
 
     def storages(self) -> tuple[StorageReport, ...]:
         """The volumes and their room."""
-        return tuple(volume.report(self._reserved_bytes) for volume in self.volumes)
+        reports = [volume.report(self._reserved_bytes) for volume in self.volumes]
+        return (*reports, *(lost.report(self.name) for lost in self._lost))
 
     # -- control calls and streams --------------------------------------------------------------
 
@@ -120,19 +122,28 @@ class DataNode:
 
 def open_volumes(
     disk: Disk, folders: Sequence[Path], node: str, config: DataNodeConfig, boot: str
-) -> list[Volume]:
-    """Open all folders, or none. Raises as `open_volume`."""
+) -> tuple[list[Volume], list[LostVolume]]:
+    """Open all folders, or none, but for those whose disks are broken while one is not.
+
+    Raises as `open_volume`.
+    """
+    threads = config.sync_threads_per_volume
     volumes: list[Volume] = []
+    lost: list[LostVolume] = []
     try:
         for folder in folders:
-            volumes.append(
-                open_volume(
-                    disk, folder, node, boot=boot, sync_threads=config.sync_threads_per_volume
-                )
-            )
+            try:
+                volumes.append(open_volume(disk, folder, node, boot=boot, sync_threads=threads))
+            except StorageError as error:
+                if not is_broken(error):
+                    raise
+                _log.error("volume left out", extra=facts(folder=folder, reason=error))
+                lost.append(LostVolume(folder, str(error)))
+        if not volumes:
+            raise StorageError("no volume can be used: " + "; ".join(one.reason for one in lost))
     except PaxosBlockError:
         for volume in volumes:
             with contextlib.suppress(StorageError):
                 volume.close()
         raise
-    return volumes
+    return volumes, lost

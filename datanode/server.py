@@ -1,7 +1,7 @@
 """A DataNode on the network: data streams, control calls, health and metrics on one port.
 
-Each volume's folder is laid out by FORMAT.md; while the node serves, the first one also holds
-`address`: the host:port it really has.
+Each volume's folder is laid out by FORMAT.md; while the node serves, the first one that could be
+opened also holds `address`: the host:port it really has.
 """
 
 from __future__ import annotations
@@ -75,17 +75,17 @@ async def running(
     guard = Guard.of(config, descriptors // 2)  # a block that is being written keeps its file open
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(RpcClient())
-        volumes = open_volumes(OsDisk(), paths, node_id, config, boot_id())
-        node = DataNode(node_id, volumes, namenodes, client, config)
+        opened = open_volumes(OsDisk(), paths, node_id, config, boot_id())
+        node = DataNode(node_id, opened, namenodes, client, config)
         stack.push_async_callback(node.close)
         guard.add_to(node.counters.metrics)
         await node.load()
         if node.failure:
             raise StorageError(node.failure)
         address = await listen_at(stack, _app(node, guard), _calls(node, guard), listen, guard)
-        publish_address(stack, paths[0], address)
+        publish_address(stack, node.volumes[0].folder, address)
         node.start(address)
-        _log.info("DataNode serves", extra=facts(address=address, volumes=len(volumes)))
+        _log.info("DataNode serves", extra=facts(address=address, volumes=len(node.volumes)))
         yield Running(address, node.wait_failure)
 
 

@@ -12,6 +12,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -175,14 +176,27 @@ class Volume:
             self.disk.close(self._lock)
 
 
+@dataclass(frozen=True, slots=True)
+class LostVolume:
+    """A volume whose disk refused already when the node started: nobody knows what it holds."""
+
+    folder: Path
+    reason: str
+
+    def report(self, node: str) -> StorageReport:
+        """Its state for the NameNode. Its own name cannot be read, so it gets that of its place."""
+        return StorageReport(StorageId(f"{node}:{self.folder}"), 0, 0, 0, self.reason)
+
+
 def open_volume(disk: Disk, folder: Path, node: str, *, boot: str, sync_threads: int) -> Volume:
     """Open the storage at `folder` for `node`, or make it one when it is empty. Blocks.
 
     Must be called on the event loop's thread.
 
     Raises:
-        StorageError: the folder cannot be used, or another process uses it.
-        ConfigError: it belongs to another node, or it holds blocks but no identity.
+        StorageError: the folder cannot be used.
+        ConfigError: another process uses it, it belongs to another node, or it holds blocks but no
+            identity.
         CorruptionError: its identity is damaged.
     """
     disk.make_folder(folder)

@@ -210,10 +210,14 @@ class LocalCluster:
 
         Raises:
             DeadlineError: none does.
+            UnavailableError: all of them have ended; the message quotes the first one's last line.
         """
         found: list[Node] = []
 
         def serves() -> bool:
+            if not any(node.alive for node in self.namenodes):
+                said = self.namenode.log_tail().splitlines() or ["it said nothing"]
+                raise UnavailableError(f"no NameNode runs any more: {said[-1]}")
             found[:] = [leader] if (leader := self.leader) is not None else []
             return bool(found)
 

@@ -17,6 +17,7 @@ from paxosblock.process import Child, identify, spawn
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.005
+_ADDRESS_FILE: Final = "address"
 
 
 class Node:
@@ -87,7 +88,8 @@ class Node:
         """Start its process and do not wait."""
         if self.alive:
             raise ExistsError(f"{self.name} is running already, as process {self.pid}")
-        self._address_file.unlink(missing_ok=True)
+        for volume in self.volumes:
+            (volume / _ADDRESS_FILE).unlink(missing_ok=True)
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         self._child = spawn(self._command(self.member), self.log)
         self._process = identify(self._child.pid)
@@ -135,7 +137,9 @@ class Node:
 
     @property
     def _address_file(self) -> Path:
-        return self.volumes[0] / "address"
+        """In the first volume, or in the first one that the node could open."""
+        files = [volume / _ADDRESS_FILE for volume in self.volumes]
+        return next(filter(Path.exists, files), files[0])
 
     def _real_address(self) -> str:
         return self._address_file.read_text().strip()

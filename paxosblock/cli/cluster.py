@@ -126,7 +126,8 @@ def status(session: Session, path: str) -> None:
       datanode-0    up   127.0.0.1:9871    process 4712  live, 14 blocks, 1.2 G used, 80 G free ...
       ...
 
-    Exit code 1 when a node is down, or when the NameNode that leads does not count it as live.
+    Of a node that is down the last line of its log is shown. Exit code 1 when a node is down, or
+    when the NameNode that leads does not count it as live.
     """
     local = LocalCluster.at(path)
     standings = {node.name: local.standing(node) for node in local.namenodes if node.alive}
@@ -136,11 +137,13 @@ def status(session: Session, path: str) -> None:
     for node in local.nodes:
         if node.member.role is Role.NAMENODE:
             standing = standings.get(node.name)
-            _tell(session, node, standing, _namenode_words(standing, seen))
+            words = _namenode_words(standing, seen) or _last_words(node)
+            _tell(session, node, standing, words)
             session.failures += standing is None
         else:
             report = reports.get(node.address)
-            _tell(session, node, report, datanode_words(report) if report else "")
+            words = datanode_words(report) if report and node.alive else _last_words(node)
+            _tell(session, node, report, words)
             session.failures += not (node.alive and report is not None and report.state == "live")
 
 
@@ -155,6 +158,12 @@ def _tell(
     line = f"{node.name:<13} {'up' if pid else 'down':<4} {node.address:<17} {process}  {words}"
     fact = {"name": node.name, "address": node.address, "process": pid, "report": report}
     session.say(line.rstrip(), fact)
+
+
+def _last_words(node: Node) -> str:
+    """Of a node that has ended, why: the last line of its log."""
+    lines = [] if node.alive else node.log_tail().splitlines()
+    return lines[-1] if lines else ""
 
 
 def _namenode_words(standing: NameNodeStatus | None, seen: ClusterStatus | None) -> str:

@@ -248,5 +248,5 @@ async def test_the_folder_of_another_node_is_refused(tmp_path: Path) -> None:
 
 async def test_a_folder_that_is_in_use_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path):
-        with pytest.raises(StorageError, match="is locked by another process"):
+        with pytest.raises(ConfigError, match="is locked by another process"):
             open_volume(OsDisk(), tmp_path, "node-1", boot="boot-1", sync_threads=1)

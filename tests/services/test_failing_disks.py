@@ -12,7 +12,7 @@ import pytest
 from paxosblock import Client
 from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
-from paxosblock.errors import NoSpaceError, Outcome, PaxosBlockError
+from paxosblock.errors import NoSpaceError, Outcome, PaxosBlockError, UnavailableError
 from paxosblock.node_process import Node
 from paxosblock.serving import DISK_FAILED
 from paxosblock.units import MIB
@@ -112,6 +112,8 @@ def test_a_namenode_alone_ends_when_its_sync_fails_and_has_all_it_answered_after
         assert str(cluster.namenode.volumes[0]) in line
         assert BROKEN in line
         assert len(cluster.met(cluster.namenode)) == 1
+        with pytest.raises(UnavailableError, match=BROKEN):
+            cluster.wait_leader()
         cluster.mend_disk(cluster.namenode)
         cluster.namenode.start()
         cluster.wait_registered()
@@ -152,7 +154,7 @@ def failed_volumes(cluster: FaultyCluster) -> list[str]:
 
 
 def test_a_datanode_without_a_volume_left_ends_and_serves_again_after_a_start(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = os.urandom(3 * MIB)
     with (
@@ -166,10 +168,37 @@ def test_a_datanode_without_a_volume_left_ends_and_serves_again_after_a_start(
         line = wait_ended(node)
         assert line.startswith("datanode: no volume is left: ")
         assert BROKEN in line
+        assert run(["cluster", "status", "--path", str(cluster.path)]) == 1
+        assert line in capsys.readouterr().out
         assert content(fs, "/file") == data
         cluster.mend_disk(node)
         node.start()
         cluster.wait_registered()
+
+
+def test_a_datanode_starts_with_the_volumes_it_can_open_and_reports_the_other(
+    tmp_path: Path,
+) -> None:
+    data = os.urandom(3 * MIB)
+    with (
+        FaultyCluster(1, 1, tmp_path / "cluster", volumes=2, settings=SETTINGS) as cluster,
+        Client(cluster.url, PATIENT) as fs,
+    ):
+        (node,) = cluster.datanodes
+        node.stop()
+        cluster.break_disk(node, Fault(("open",), path=f"{node.volumes[0]}/", error="EIO"))
+        node.start()
+        cluster.wait_registered()
+        (failed,) = wait_until(lambda: failed_volumes(cluster), what="the report")
+        assert str(node.volumes[0]) in failed
+        assert BROKEN in failed
+        write(fs, "/file", data)
+        assert content(fs, "/file") == data
+        node.stop()
+        cluster.mend_disk(node)
+        node.start()
+        cluster.wait_registered()
+        wait_until(lambda: not failed_volumes(cluster), what="the volume to be back")
 
 
 def test_a_node_whose_disk_fails_at_its_start_ends_with_the_same_code(tmp_path: Path) -> None:
