@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from paxosblock.errors import NotReadyError, PaxosBlockError
@@ -272,9 +273,9 @@ class Catalog:
             BlockEntry, request.once, lambda draft: decide(draft, request, block, members)
         )
 
-    async def allocate_seal(self, block: BlockId) -> BlockEntry | Refused:
-        """K2: a fresh generation for a recovery."""
-        return await self._rule(block, finalize.allocate_seal)
+    async def allocate_seal(self, block: BlockId, *, forced: bool = False) -> BlockEntry | Refused:
+        """K2: a fresh generation for a recovery; `forced`: members will be given up for it."""
+        return await self._rule(block, partial(finalize.allocate_seal, forced=forced))
 
     async def finalize_by_recovery(
         self, block: BlockId, base: Generation, generation: Generation, length: int, size: int

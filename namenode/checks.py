@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode import paths
-from paxosblock.namenode.records import RECOVERY_WRITER
+from paxosblock.namenode.records import RECOVERY_WRITER, BlockEntry
 from paxosblock.namenode.transactions import new_inodes
 from paxosblock.namenode_api import (
     NO_FILE,
@@ -18,6 +20,7 @@ from paxosblock.namenode_api import (
     CreateFile,
     FinalizeBlock,
     MakeDirectories,
+    RecoverLease,
     RenewLeases,
     Transact,
 )
@@ -82,6 +85,21 @@ def check_transact(request: Transact) -> None:
 def check_application(request: ApplicationRequest) -> None:
     """Raise InvalidRequestError for an application without a name."""
     _check_id("an application's", request.app_id, APPLICATION_CHARACTERS_MAX)
+
+
+def check_recover_lease(request: RecoverLease, entries: Iterable[BlockEntry]) -> None:
+    """Raise InvalidRequestError when members are given up that the file's blocks do not have."""
+    members = {entry.record.block: set(entry.record.members) for entry in entries}
+    for each in request.give_up:
+        _demand(each.block in members, f"block {each.block} is none of {paths.shown(request.path)}")
+        _demand(
+            bool(each.members) and members[each.block].issuperset(each.members),
+            f"block {each.block}: give up some of {', '.join(sorted(members[each.block]))}",
+        )
+        _demand(
+            set(each.members) != members[each.block],
+            f"block {each.block}: one member at least must answer",
+        )
 
 
 def check_add_block(request: AddBlock) -> None:

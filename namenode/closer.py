@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from paxosblock.errors import NotReadyError
 from paxosblock.logs import facts
@@ -20,7 +22,10 @@ from paxosblock.namenode.records import RECOVERY_WRITER, FileInode
 from paxosblock.namenode.recoverer import Recoverer
 from paxosblock.namenode.replicas import Replicas
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.types import WriterId
+from paxosblock.protocol.types import BlockId, StorageId, WriterId
+
+NOBODY: Mapping[BlockId, tuple[StorageId, ...]] = MappingProxyType({})
+"""No member is given up."""
 
 _log = logging.getLogger(__name__)
 
@@ -69,8 +74,12 @@ class Closer:
         _log.info("file closed", extra=facts(file=number, writer=writer, length_bytes=inode.length))
         return inode
 
-    async def take_over(self, path: str, now_s: float) -> FileInode:
+    async def take_over(
+        self, path: str, now_s: float, given_up: Mapping[BlockId, tuple[StorageId, ...]] = NOBODY
+    ) -> FileInode:
         """Fence the writer of a file, finalize its blocks, close it. A closed file stays as it is.
+
+        `given_up` are members of its blocks that an operator says will not answer (P2).
 
         Raises:
             NotFoundError, IsDirectoryError: there is no such file.
@@ -81,6 +90,8 @@ class Closer:
         if not before.open:
             return before
         self._leases.open(RECOVERY_WRITER, before.number, now_s)
+        for block, members in given_up.items():
+            await self._recoverer.finalize(block, members)
         return await self.recover(before.number)
 
     async def expire(self, expired: Expired, now_s: float) -> None:

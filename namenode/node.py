@@ -23,6 +23,7 @@ from paxosblock.namenode.leases import Leases
 from paxosblock.namenode.recoverer import Recoverer
 from paxosblock.namenode.replicas import Replicas
 from paxosblock.namenode.reports import Reports
+from paxosblock.namenode.survey import Surveyor
 from paxosblock.namenode.views import Views
 from paxosblock.rpc import RpcClient
 
@@ -58,6 +59,7 @@ class NameNode:
         reach = acceptors(self.datanodes)
         self.finalizer = self._make_finalizer(reach)
         self.recoverer = self._make_recoverer(reach)
+        self.surveyor = Surveyor(self.recoverer, self.datanodes, clock_s)
         self.closer = self._make_closer()
         self.reports = Reports(
             catalog=self.catalog,

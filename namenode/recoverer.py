@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from paxosblock.errors import NotReadyError, PaxosBlockError
+from paxosblock.errors import NotFoundError, NotReadyError, PaxosBlockError
 from paxosblock.namenode.acceptors import Acceptors, Answer
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.catalog import Catalog
@@ -59,42 +60,74 @@ class Recoverer:
         self._timeout_s = timeout_s
         self._finalized = finalized
         self._jitter = jitter
-        self._running: dict[BlockId, asyncio.Task[BlockEntry]] = {}
+        self._running: dict[BlockId, _Run] = {}
+        self._stuck: dict[BlockId, _Run] = {}
+        """The last failed try to end each block that could not be ended."""
 
     @property
     def running(self) -> int:
         """How many recoveries are under way."""
         return len(self._running)
 
-    async def finalize(self, block: BlockId) -> BlockEntry:
+    async def finalize(self, block: BlockId, given_up: tuple[StorageId, ...] = ()) -> BlockEntry:
         """End a block; return its entry with the decided length. Safe to repeat at any time.
+
+        `given_up` are members, not all, that an operator says will not answer (P2): the others
+        end the block alone, once all of them have answered. That holds for this call only.
 
         Raises:
             NotFoundError: there is no such block.
             NotReadyError: no quorum of its members answered in time; the message says who did.
         """
-        task = self._running.get(block)
-        if task is None:
-            task = self._background.start(self._recover(block), f"recovery of block {block}")
-            self._running[block] = task
-            task.add_done_callback(lambda _: self._running.pop(block, None))
-        return await asyncio.shield(task)
+        run = self._running.get(block)
+        if run is None:
+            run = self._running[block] = _Run(_now_s() + self._timeout_s, given_up)
+            work = self._recover(block, run)
+            run.task = self._background.start(work, f"recovery of block {block}")
+            run.task.add_done_callback(lambda _: self._running.pop(block, None))
+        elif given_up:
+            run.give_up(given_up, _now_s() + self._timeout_s)
+        assert run.task is not None, "a run has a task from the start"
+        return await asyncio.shield(run.task)
 
-    async def _recover(self, block: BlockId) -> BlockEntry:
-        deadline_s = _now_s() + self._timeout_s
+    def heard(self, block: BlockId) -> dict[StorageId, Heard]:
+        """What each member of a block that is not ended said last; silent ones are left out."""
+        run = self._running.get(block)
+        if run is None or not run.heard:
+            run = self._stuck.get(block, run)
+        return {} if run is None else run.heard
+
+    async def _recover(self, block: BlockId, run: _Run) -> BlockEntry:
+        try:
+            entry = await self._try_until(block, run)
+        except NotReadyError:
+            self._stuck[block] = run
+            raise
+        except NotFoundError:
+            self._stuck.pop(block, None)
+            raise
+        self._stuck.pop(block, None)
+        return entry
+
+    async def _try_until(self, block: BlockId, run: _Run) -> BlockEntry:
         backoff_s, patience_s = BACKOFF_FIRST_S, PATIENCE_FIRST_S
         while True:
-            entry = await self._catalog.allocate_seal(block)
+            entry = await self._catalog.allocate_seal(block, forced=bool(run.given_up))
             if isinstance(entry, Refused):  # K2 refuses finalized blocks only
                 return await self._catalog.get_block(block)
-            attempt = _Attempt(entry.record, self._acceptors, self._history, self._background)
-            proposer = await attempt.run(min(deadline_s, _now_s() + patience_s))
+            attempt = _Attempt(
+                recovery.seal(entry.record, run.given_up),
+                self._acceptors,
+                self._history,
+                self._background,
+            )
+            proposer = await run.run(attempt, patience_s)
             if proposer.phase is Phase.DECIDED:
                 decided = await self._decide(proposer)
                 if decided is not None:
                     return decided
-            if _now_s() >= deadline_s:
-                raise _no_quorum(proposer, self._timeout_s)
+            if _now_s() >= run.deadline_s:
+                raise _not_recovered(proposer, run.heard, self._timeout_s)
             await asyncio.sleep(self._jitter.uniform(0, backoff_s))
             backoff_s, patience_s = min(2 * backoff_s, BACKOFF_MAX_S), 2 * patience_s
 
@@ -120,21 +153,55 @@ def _now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
+Heard = LastVote | Nack | PaxosBlockError
+"""What a member said, or why it said nothing, when it was asked for its last vote."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """The attempts of one call of `finalize`, and of those who joined it."""
+
+    deadline_s: float
+    given_up: tuple[StorageId, ...] = ()
+    task: asyncio.Task[BlockEntry] | None = None
+    _attempt: _Attempt | None = None
+    _before: dict[StorageId, Heard] = field(default_factory=dict)
+
+    @property
+    def heard(self) -> dict[StorageId, Heard]:
+        """What members said in the last attempt, or in the one before: the last may be short."""
+        return self._before | (self._attempt.heard if self._attempt else {})
+
+    async def run(self, attempt: _Attempt, patience_s: float) -> Proposer:
+        """Run one more attempt, as long as `patience_s` and the deadline allow."""
+        self._before = self._attempt.heard if self._attempt else {}
+        self._attempt = attempt
+        return await attempt.run(min(self.deadline_s, _now_s() + patience_s))
+
+    def give_up(self, members: tuple[StorageId, ...], deadline_s: float) -> None:
+        """Do not wait for these from the next attempt on, which begins now."""
+        self.given_up, self.deadline_s = members, deadline_s
+        if self._attempt is not None:
+            self._attempt.stop()
+
+
 class _Attempt:
     """One proposer and its conversation with the members."""
 
     def __init__(
         self,
-        record: BlockRecord,
+        proposer: Proposer,
         acceptors: Acceptors,
         history: History,
         background: Background,
     ) -> None:
-        self.proposer = recovery.seal(record)
+        self.proposer = proposer
+        self.heard: dict[StorageId, Heard] = {}
+        self._stopped = False
         self._acceptors = acceptors
         self._history = history
         self._background = background
-        self._inbox: asyncio.Queue[Answer] = asyncio.Queue()
+        self._inbox: asyncio.Queue[Answer | None] = asyncio.Queue()
         self._asking: list[asyncio.Task[None]] = []
         self._refused: set[StorageId] = set()
         """Targets that could not accept what was chosen, when they were asked last."""
@@ -156,6 +223,11 @@ class _Attempt:
             self._stop_asking()
         return self.proposer
 
+    def stop(self) -> None:
+        """Give this generation up."""
+        self._stopped = True
+        self._inbox.put_nowait(None)
+
     def _may_decide(self) -> bool:
         """Whether this generation can still succeed.
 
@@ -163,8 +235,8 @@ class _Attempt:
         generation chooses again, among those who are left.
         """
         proposer = self.proposer
-        if proposer.phase is not Phase.WRITING:
-            return proposer.phase is Phase.PROMISING
+        if self._stopped or proposer.phase is not Phase.WRITING:
+            return not self._stopped and proposer.phase is Phase.PROMISING
         votes, refused = len(proposer.votes), len(self._refused)
         state = tally(votes, refused, len(proposer.targets), proposer.votes_needed)
         return state is not Tally.IMPOSSIBLE
@@ -187,17 +259,32 @@ class _Attempt:
                 answer = await self._acceptors.ask(storage, question)
             except PaxosBlockError as error:
                 self._note("no answer", str(error), storage)
+                if isinstance(question, NextGS):
+                    self.heard[storage] = error
             else:
                 self._inbox.put_nowait(answer)
                 if not isinstance(answer, Nack):
                     return
             await asyncio.sleep(RESEND_S)
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: Answer | None) -> None:
+        if answer is None:
+            return
         before = self.proposer
+        self._hear(before, answer)
+        if before.choice is None and (choice := self.proposer.choice) is not None:
+            without = f", without {', '.join(self.proposer.given_up)}"
+            self._note(
+                "chose",
+                f"length {choice.length}, accepted in {choice.accepted_generation}"
+                + (without if self.proposer.given_up else ""),
+            )
+
+    def _hear(self, before: Proposer, answer: Answer) -> None:
         match answer:
             case LastVote():
                 self.proposer = recovery.on_last_vote(before, answer)
+                self.heard[answer.storage] = answer
             case RecoveryVote():
                 self.proposer = recovery.on_recovery_vote(before, answer)
                 self._refused.discard(answer.storage)
@@ -205,33 +292,34 @@ class _Attempt:
                 self.proposer = recovery.on_nack(before, answer)
                 if before.phase is Phase.WRITING:
                     self._refused.add(answer.storage)
+                else:
+                    self.heard[answer.storage] = answer
         event, detail = describe(answer)
         self._note(event, detail, answer.storage)
-        if before.choice is None and (choice := self.proposer.choice) is not None:
-            self._note(
-                "chose",
-                f"length {choice.length}, accepted in {choice.accepted_generation}",
-            )
 
     def _note(self, event: str, detail: str, storage: StorageId = NOBODY) -> None:
         self._history.add(self.proposer.block, self.proposer.generation, event, storage, detail)
 
 
-def _no_quorum(proposer: Proposer, timeout_s: float) -> NotReadyError:
+def _not_recovered(
+    proposer: Proposer, heard: dict[StorageId, Heard], timeout_s: float
+) -> NotReadyError:
     """Who answered, who refused and why: what an operator needs to know."""
-    heard = tuple(reply.storage for reply in proposer.replies)
-    refused = ", ".join(f"{nack.storage} {nack.reason.value}" for nack in proposer.refusals)
+    votes = tuple(each for each in heard.values() if isinstance(each, LastVote))
+    refused = ", ".join(
+        f"{member} {each.reason.value}" for member, each in heard.items() if isinstance(each, Nack)
+    )
     silent = ", ".join(
         member
         for member in proposer.members
-        if member not in heard and member not in (nack.storage for nack in proposer.refusals)
+        if isinstance(heard.get(member), PaxosBlockError | None)
     )
-    weak = "; all of them weak" if heard and all(reply.weak for reply in proposer.replies) else ""
+    weak = "; all of them weak" if votes and all(vote.weak for vote in votes) else ""
     return NotReadyError(
-        f"block {proposer.block}: not recovered in {timeout_s:g} s: promises from {len(heard)} and "
+        f"block {proposer.block}: not recovered in {timeout_s:g} s: promises from {len(votes)} and "
         f"votes from {len(proposer.votes)} of {len(proposer.members)} members, "
         f"{recovery_quorum(len(proposer.members))} needed{weak}"
-        + (f"; silent: {silent}" if silent else "")
+        + (f"; unreachable: {silent}" if silent else "")
         + (f"; refused: {refused}" if refused else ""),
         block=proposer.block,
     )

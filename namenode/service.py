@@ -13,7 +13,7 @@ from typing import TypeVar
 from paxosblock.errors import LeaseError, NoSpaceError, NotReadyError
 from paxosblock.logs import facts
 from paxosblock.methods import Done, Method
-from paxosblock.namenode import checks, tree
+from paxosblock.namenode import checks, paths, tree
 from paxosblock.namenode.node import NameNode
 from paxosblock.namenode.placement import Candidate, Wish, place, shortfall
 from paxosblock.namenode.records import BlockEntry, FileInode
@@ -33,6 +33,7 @@ from paxosblock.namenode_api import (
     LIST,
     MKDIRS,
     NO_FILE,
+    RECOVER_LEASE,
     RENAME,
     RENEW_LEASES,
     REPORT_BAD_REPLICA,
@@ -59,10 +60,12 @@ from paxosblock.namenode_api import (
     FileStatus,
     FileView,
     FinalizeBlock,
+    LeaseRecovery,
     ListDirectory,
     Listing,
     MakeDirectories,
     PathRequest,
+    RecoverLease,
     Rename,
     Renewed,
     RenewLeases,
@@ -122,6 +125,7 @@ class Service:
         lead(TRANSACT, self.transact)
         lead(APPLICATION, self.application)
         lead(TAKE_OVER, self.take_over, several_steps=True)
+        lead(RECOVER_LEASE, self.recover_lease, several_steps=True)
         lead(GET_FILE, self.get_file)
         lead(ADD_BLOCK, self.add_block)
         lead(FINALIZE_BLOCK, self.finalize_block)
@@ -223,6 +227,24 @@ class Service:
         inode = await self._node.closer.take_over(request.path, self._node.clock_s())
         _log.info("take over", extra=facts(path=request.path, file=inode.number))
         return await self._node.catalog.file_status(inode.number)
+
+    async def recover_lease(self, request: RecoverLease) -> LeaseRecovery:
+        """End the writing of a file; where that fails, tell who answered what."""
+        catalog, reason = self._node.catalog, ""
+        file = (await catalog.stat(request.path)).file_id
+        checks.check_recover_lease(request, await catalog.unfinished(file))
+        given_up = {each.block: each.members for each in request.give_up}
+        try:
+            await self._node.closer.take_over(request.path, self._node.clock_s(), given_up)
+        except NotReadyError as error:
+            reason = str(error)
+        status = await catalog.stat(request.path)
+        stuck = self._node.surveyor.stuck(await catalog.unfinished(file), status.block_size)
+        if reason and not stuck:
+            raise NotReadyError(f"{paths.shown(request.path)}: {reason}", path=request.path)
+        told = facts(path=request.path, stuck=len(stuck), given_up=len(given_up))
+        _log.info("recover lease", extra=told)
+        return LeaseRecovery(status, stuck, reason)
 
     async def get_file(self, request: PathRequest) -> FileView:
         """Show a file and its blocks."""

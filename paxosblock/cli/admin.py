@@ -21,9 +21,12 @@ ANSWER_WITHIN_S = 2.0
 
 admin = DashGroup(
     "admin",
-    short_help="Look after a cluster: report.",
+    short_help="Look after a cluster: report, recover-lease.",
     help="Look after a cluster, whichever of its NameNodes leads.",
-    entries={"report": Entry("paxosblock.cli.admin", "Show every NameNode and DataNode.")},
+    entries={
+        "report": Entry("paxosblock.cli.admin", "Show every NameNode and DataNode."),
+        "recover-lease": Entry("paxosblock.cli.lease", "End the writing of a file."),
+    },
 )
 
 

@@ -26,6 +26,7 @@ is one line on standard error, "ls: '/x': no such file or directory", and exit c
         "rm": Entry(_NAMES, "Delete files and directories."),
         "mv": Entry(_NAMES, "Rename or move."),
         "concat": Entry(_NAMES, "Join files without copying a byte."),
+        "recover-lease": Entry("paxosblock.cli.lease", "End the writing of a file."),
         "stat": Entry(_NAMES, "Show facts about a file or directory."),
         "put": Entry(_BYTES, "Copy local files into the cluster."),
         "append": Entry(_BYTES, "Add local files to the end of a file."),

@@ -15,7 +15,7 @@ from paxosblock.errors import PaxosBlockError
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A command of a group: the module that defines it under its own name, and what it does.
+    """A command of a group, and what it does; the module defines it under its name, "_" for "-".
 
     The summary stands here too so that `--help` need not import the command.
     """
@@ -40,7 +40,7 @@ class LazyGroup(click.Group):
         entry = self.entries.get(cmd_name)
         if entry is None:
             return None
-        command = getattr(import_module(entry.module), cmd_name)
+        command = getattr(import_module(entry.module), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

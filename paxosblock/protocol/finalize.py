@@ -30,7 +30,8 @@ class BlockRecord:
 
     `generation` is the highest allocated so far; `members` are the storages of the epoch
     `writer_generation`; `length` (chunks) and `size_bytes` hold once FINALIZED; `base_length` is
-    the length at which the epoch started.
+    the length at which the epoch started. `forced` says that an operator gave members of this epoch
+    up (P2): its writer may end the block no more.
     """
 
     block: BlockId
@@ -111,7 +112,10 @@ def add_block(
 
 
 def allocate_seal(record: BlockRecord, *, forced: bool = False) -> BlockRecord | Refused:
-    """K2: a fresh generation for a SEAL; the record says that a recovery is under way."""
+    """K2: a fresh generation for a SEAL; the record says that a recovery is under way.
+
+    `forced`: members will be given up for it (P2).
+    """
     if record.finalized:
         return Refused(Why.FINALIZED, record)
     return replace(
@@ -161,12 +165,16 @@ def finalize_by_writer(
     """K6: the writer closes with all members holding exactly `length` chunks.
 
     It wins over recoveries that were only allocated: each of them would propose the same
-    length. A repeated request finds the same record and succeeds again.
+    length, unless an operator gave members up. A repeated request finds the same record and
+    succeeds again.
     """
     if record.writer != writer or record.writer_generation != generation:
         return Refused(Why.FINALIZED if record.finalized else Why.NOT_WRITER, record)
     if not record.finalized:
-        return _finalized(record, length, size_bytes)
+        # Who lost votes may have been let choose, and others have cut their logs to that.
+        return (
+            Refused(Why.NEWER, record) if record.forced else _finalized(record, length, size_bytes)
+        )
     same = (record.length, record.size_bytes) == (length, size_bytes)
     return record if same else Refused(Why.FINALIZED, record)
 

@@ -7,6 +7,7 @@ writes; what fails is abandoned and tried again under a new generation, never re
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from paxosblock.protocol.finalize import BlockRecord
@@ -59,7 +60,7 @@ class Choice:
 class Proposer:
     """One recovery attempt. `members` is the config of `base`; `targets` get the chosen log.
 
-    `forced` is an operator's word that no further member will ever answer (P2).
+    `given_up` is an operator's word for this one attempt: these members are not waited for (P2).
     """
 
     block: BlockId
@@ -70,7 +71,7 @@ class Proposer:
     targets: tuple[StorageId, ...]
     window: int
     durability: Durability
-    forced: bool = False
+    given_up: tuple[StorageId, ...] = ()
     phase: Phase = Phase.PROMISING
     replies: tuple[LastVote, ...] = ()
     choice: Choice | None = None
@@ -85,15 +86,26 @@ class Proposer:
 
     @property
     def votes_needed(self) -> int:
-        """P4: a quorum seals; a config is installed only when ALL of it has voted."""
+        """P4: a quorum seals, or who is left; a config is installed when ALL of it has voted."""
         if self.kind is Kind.SEAL:
-            return recovery_quorum(len(self.members))
+            return min(recovery_quorum(len(self.members)), len(self.targets))
         return len(self.targets)
 
 
-def seal(record: BlockRecord) -> Proposer:
-    """P1 for a SEAL, with the record as K2 left it."""
-    return _proposer(record, Kind.SEAL, record.members)
+def seal(record: BlockRecord, given_up: tuple[StorageId, ...] = ()) -> Proposer:
+    """P1 for a SEAL, with the record as K2 left it.
+
+    `given_up`: an operator says that these members will not answer (P2), and accepts what that may
+    cost. Agreement holds whoever is named: the KV decides one length (K5). A strong member that
+    answers holds all that was acknowledged, as a write needs the votes of all. What may go is what
+    only the others hold: chunks that weak members lost, and chunks that were read, but never
+    acknowledged. So the others are not written to, and the writer ends the block no more (K6).
+    """
+    invariant(record.forced or not given_up, "K2 who gives members up says so in the record")
+    left = tuple(member for member in record.members if member not in given_up)
+    invariant(bool(left), "P2 not every member is given up")
+    gone = tuple(member for member in record.members if member in given_up)
+    return replace(_proposer(record, Kind.SEAL, left), given_up=gone)
 
 
 def rebuild(record: BlockRecord, targets: tuple[StorageId, ...]) -> Proposer:
@@ -128,7 +140,6 @@ def _proposer(record: BlockRecord, kind: Kind, targets: tuple[StorageId, ...]) -
         targets=targets,
         window=record.window,
         durability=record.durability,
-        forced=record.forced,
     )
 
 
@@ -198,19 +209,23 @@ def acceptable(proposer: Proposer) -> bool:
     strong answer is needed, unless a later generation already decided or nobody is left to ask.
     """
     replies = proposer.replies
+    if proposer.given_up:
+        heard = {*proposer.given_up, *(reply.storage for reply in replies)}
+        if replies and heard.issuperset(proposer.members):
+            return True
     if len(replies) < recovery_quorum(len(proposer.members)):
         return False
     decided_before = max(reply.accepted_generation for reply in replies) > proposer.base
     strong = any(not reply.weak for reply in replies)
     everybody = len(replies) == len(proposer.members)
-    return decided_before or strong or everybody or proposer.forced
+    return decided_before or strong or everybody
 
 
 def choose(proposer: Proposer) -> Choice:
     """P2: the highest accepted generation first, then the longest log of that generation."""
-    highest = max(reply.accepted_generation for reply in proposer.replies)
+    best = best_vote(proposer.replies)
+    highest = best.accepted_generation
     voters = tuple(r for r in proposer.replies if r.accepted_generation == highest)
-    best = max(voters, key=lambda reply: reply.length)
     for reply in voters:
         invariant(
             reply.weak or reply.length >= best.length - proposer.window,
@@ -225,6 +240,11 @@ def choose(proposer: Proposer) -> Choice:
         tail=best.tail,
         holders=tuple(r.storage for r in voters if r.length == best.length),
     )
+
+
+def best_vote(replies: Sequence[LastVote]) -> LastVote:
+    """P2: the longest log of the highest accepted generation among these answers, at least one."""
+    return max(replies, key=lambda reply: (reply.accepted_generation, reply.length))
 
 
 def on_recovery_vote(proposer: Proposer, vote: RecoveryVote) -> Proposer:

@@ -131,11 +131,18 @@ def answer_moves(model: Model, world: World, letter: Letter) -> Iterator[Move]:
     for number in letter.to:
         cell = world.writers[number]
         model.doing = (message, "reaches writer", number)
+        if isinstance(message, Answer) and _lost_acknowledged(world, cell.value, message):
+            continue  # I5 is the writer's alarm, and it is right
         after = model.once(heard, model, cell, message)
         if isinstance(message, Answer):
             model.fired["W7"] += after is not cell
         elif after is not cell:
             yield Move("W5", (message,), _with_writer(model, world, number, after.value))
+
+
+def _lost_acknowledged(world: World, writer: Writer, answer: Answer) -> bool:
+    """An operator gave up members that had not lost votes, and kept one that had."""
+    return world.history.value.lossy and answer.length < writer.acknowledged
 
 
 def heard(model: Model, cell: Cell[Writer], message: Grant | Answer) -> Cell[Writer]:

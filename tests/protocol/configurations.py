@@ -11,6 +11,7 @@ from tests.protocol.world import Budget, Config
 
 PROPOSER = ("P1", "P2", "P3", "P4", "P5")
 SEAL = ("K1", "K2", "K5", "K6", "K11", "D2", "D3", "D4", "D5", *PROPOSER, "W2", "W3", "W6", "W7")
+FORCE = ("P2-force", "K5", "K6", "D2", "D3", "D4", "D5", *PROPOSER)
 READ = ("K10", "R-fin")
 MEMORY = Durability.MEMORY
 
@@ -164,6 +165,25 @@ CI: dict[str, tuple[Config, int]] = {
         ),
         5427,
     ),
+    "forced": (
+        Config(
+            "an operator gives members up, rightly or not",
+            chunks=2,
+            budget=Budget(forces=1),
+            must_fire=(*FORCE, "D2-fenced"),
+        ),
+        1466,
+    ),
+    "forced-power-cut": (
+        Config(
+            "an operator gives members up after one of them lost votes",
+            chunks=1,
+            durability=MEMORY,
+            budget=Budget(forces=1, power_cuts=1),
+            must_fire=(*FORCE, "D8-power"),
+        ),
+        4774,
+    ),
     "torn": (
         Config(
             "a crash in the middle of accepting a recovery's log",
@@ -186,6 +206,25 @@ CI: dict[str, tuple[Config, int]] = {
 }
 
 LARGE: dict[str, tuple[Config, int]] = {
+    "force-and-seal": (
+        Config(
+            "an operator gives members up, rightly or not, while another recovery is under way",
+            chunks=1,
+            budget=Budget(seals=1, forces=1),
+            must_fire=(*SEAL, "P2-force"),
+        ),
+        36604,
+    ),
+    "force-and-seal-power-cut": (
+        Config(
+            "the same, and one machine loses votes: agreement holds, acknowledged chunks may go",
+            chunks=1,
+            durability=MEMORY,
+            budget=Budget(seals=1, forces=1, power_cuts=1),
+            must_fire=(*SEAL, "P2-force", "D8-power"),
+        ),
+        308232,
+    ),
     "three-seals": (
         Config("three racing recoveries", chunks=1, budget=Budget(seals=3), must_fire=SEAL),
         140473,

@@ -97,6 +97,7 @@ _finalize = register._finalize
 _next_gs = register._next_gs
 _read = register._read
 _concluded = read._concluded
+_finalize_by_writer = finalize.finalize_by_writer
 _on_vote = write.on_vote
 _restarted = register.restarted
 
@@ -205,6 +206,12 @@ def close_for_any_epoch(
     return finalize._finalized(record, length, size_bytes)
 
 
+def close_after_a_force(record: BlockRecord, *close: Any) -> BlockRecord | Refused:
+    """K6 without looking whether members were given up."""
+    unguarded = record if record.finalized else replace(record, forced=False)
+    return _finalize_by_writer(unguarded, *close)
+
+
 def seal_with_the_same_generation(
     record: BlockRecord, *, forced: bool = False
 ) -> BlockRecord | Refused:
@@ -247,6 +254,7 @@ _TWO_OF_TWO = Config("", chunks=2, members=2, storages=2, targets=((0, 1),), bud
 _REBUILD = Config(
     "", chunks=2, storages=4, targets=((0, 1, 3),), budget=Budget(seals=1, rebuilds=1)
 )
+_FORCE = Config("", chunks=1, durability=Durability.MEMORY, budget=Budget(forces=1, power_cuts=1))
 _REBUILD_ONLY = replace(_REBUILD, budget=Budget(rebuilds=1))
 _DELETE = Config(
     "", chunks=1, storages=4, targets=((0, 1, 3),), budget=Budget(rebuilds=1, copies=1, deletes=1)
@@ -290,6 +298,9 @@ FAULTS: dict[str, Fault] = {
     ),
     "close for any epoch": Fault(
         finalize, "finalize_by_writer", close_for_any_epoch, _REBUILD_ONLY, "lacks acknowledged"
+    ),
+    "close after a force": Fault(
+        finalize, "finalize_by_writer", close_after_a_force, _FORCE, "too few members hold"
     ),
     "promise one more": Fault(register, "_next_gs", promise_one_more, _seals(1), "I9"),
     "finalize what a recovery wrote": Fault(

@@ -10,7 +10,7 @@ from paxosblock.protocol import finalize, recovery, write
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote
 from paxosblock.protocol.recovery import Kind, Phase, Proposer
-from paxosblock.protocol.types import ReplicaState, StorageId
+from paxosblock.protocol.types import Durability, ReplicaState, StorageId
 from tests.protocol import oracle
 from tests.protocol.world import (
     WRITERS,
@@ -32,6 +32,8 @@ def namenode_moves(model: Model, world: World) -> Iterator[Move]:
     budget = world.budget.value
     if budget.seals:
         yield from _seal(model, world)
+    if budget.forces:
+        yield from _force(model, world)
     if budget.appends:
         yield from _append(model, world)
     if budget.truncates:
@@ -51,6 +53,21 @@ def _seal(model: Model, world: World) -> Iterator[Move]:
         return
     seals = world.budget.value.seals - 1
     yield _started(model, world, record, recovery.seal(record), "K2", seals=seals)
+
+
+def _force(model: Model, world: World) -> Iterator[Move]:
+    """K2 with any members given up, whether they answer or not: an operator may be wrong."""
+    record = finalize.allocate_seal(world.record.value, forced=True)
+    if isinstance(record, Refused):
+        return
+    lossy = world.history.value.lossy or model.config.durability is Durability.MEMORY
+    history = model.cell(replace(world.history.value, forced=True, lossy=lossy))
+    for count in range(1, len(record.members)):
+        for given_up in combinations(record.members, count):
+            proposer = recovery.seal(record, given_up)
+            forces = world.budget.value.forces - 1
+            move = _started(model, world, record, proposer, "P2-force", forces=forces)
+            yield move._replace(world=move.world._replace(history=history))
 
 
 def _append(model: Model, world: World) -> Iterator[Move]:

@@ -58,7 +58,8 @@ def note_promised_to_user(history: History, chunks: Content, epoch: int, what: s
     for _, decided_epoch, decided in history.decided:
         if decided_epoch == epoch:
             lost = decided[: len(chunks)] != chunks
-            demand(not lost, f"{what} chunks are not in the finalized block", chunks, decided)
+            kept = history.lossy or not lost
+            demand(kept, f"{what} chunks are not in the finalized block", chunks, decided)
             return history
     demand(comparable(history.must, chunks), f"{what} disagrees with", chunks, history.must)
     return replace(history, must=max(history.must, chunks, key=len))
@@ -94,7 +95,7 @@ def note_accepted(
         accepted=tuple(sorted(accepted.items())),
         votes=tuple(sorted((g, base, count) for g, (base, count) in votes.items())),
     )
-    if len(history.decided) <= 1:
+    if len(history.decided) <= 1 and not history.forced:
         _demand_agreement(history, len(request.members))
     return history
 
@@ -138,13 +139,14 @@ def note_finalized(
         record.length,
         record.size_bytes,
     )
-    kept = chunks[: len(history.must)] == history.must
+    kept = history.lossy or chunks[: len(history.must)] == history.must
     demand(kept, "the finalized block lacks acknowledged or read chunks", history.must, chunks)
     for epoch in (entry for entry in history.decided if entry[1] == record.writer_generation):
         demand(False, "one epoch was finalized twice", epoch)
     for cell in writers:
         writer = cell.value
-        if writer.state is WriterState.CLOSING and writer.generation == record.writer_generation:
+        closes = writer.state is WriterState.CLOSING and not history.lossy
+        if closes and writer.generation == record.writer_generation:
             demand(len(chunks) == writer.sent, "a closing writer did not get its length", chunks)
     return _decide(history, record, chunks)
 
@@ -219,6 +221,6 @@ def _check_members(
         if in_line and len(chunks) >= len(decided):
             demand(chunks[: len(decided)] == decided, "I7 wrong prefix", chunks, decided)
         holders += chunks[: len(decided)] == decided
-    durable = record.durability is Durability.DISK
+    durable = record.durability is Durability.DISK and not history.forced
     needed = recovery_quorum(len(members)) if durable else 1
     demand(holders >= needed, "too few members hold the finalized block", holders, decided)

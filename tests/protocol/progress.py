@@ -78,7 +78,7 @@ def _can_be_sealed(
         record, proposer.base, proposer.generation, choice.length, choice.size_bytes
     )
     demand(not isinstance(ended, Refused), "stuck: the decision is refused", ended)
-    must: Content = history.value.must
+    must: Content = () if history.value.lossy else history.value.must
     for replica in replicas.values():
         if replica is not None and replica.accepted_generation == proposer.generation:
             kept = content(replica.log)[: len(must)] == must

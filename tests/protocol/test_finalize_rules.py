@@ -139,6 +139,14 @@ def test_k7_an_operators_force_ends_with_the_epoch() -> None:
     assert not applied(finalize.install_append(allocated, gs(0), gs(3), ABC, OTHER)).forced
 
 
+def test_k6_a_writer_does_not_end_a_block_whose_members_an_operator_gave_up() -> None:
+    forced = applied(finalize.allocate_seal(record(), forced=True))
+    again = applied(finalize.allocate_seal(forced))
+    for each in (forced, again):
+        assert why(finalize.finalize_by_writer(each, WRITER, gs(0), 2, size(2))) is Why.NEWER
+    assert not applied(finalize.allocate_seal(record())).forced
+
+
 def test_k8_a_truncate_decides_a_shorter_version() -> None:
     cut = applied(finalize.truncate(done(), 1, size(1)))
     assert (cut.length, cut.size_bytes, cut.finalized_generation) == (1, size(1), 3)

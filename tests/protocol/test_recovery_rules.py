@@ -30,8 +30,9 @@ from tests.protocol.build import (
 )
 
 
-def sealing(**changes: object) -> Proposer:
-    return recovery.seal(applied(allocate_seal(record(**changes))))
+def sealing(given_up: tuple[StorageId, ...] = (), **changes: object) -> Proposer:
+    allocated = applied(allocate_seal(record(**changes), forced=bool(given_up)))
+    return recovery.seal(allocated, given_up)
 
 
 def after(proposer: Proposer, *replies: LastVote) -> Proposer:
@@ -93,10 +94,34 @@ def test_p2_when_everybody_is_weak_the_longest_log_is_the_best_there_is() -> Non
     assert proposer.choice.length == 2
 
 
-def test_p2_an_operator_may_force_a_choice_from_weak_answers() -> None:
-    proposer = replace(sealing(), forced=True)
-    proposer = after(proposer, last_vote(A, 0, weak=True), last_vote(B, 0, weak=True))
+def test_p2_an_operator_may_give_a_member_up_and_have_weak_answers_chosen_from() -> None:
+    proposer = after(sealing((C,)), last_vote(A, 0, weak=True))
+    assert proposer.phase is Phase.PROMISING
+    proposer = after(proposer, last_vote(B, 1, weak=True))
     assert proposer.phase is Phase.WRITING
+    assert proposer.choice is not None
+    assert (proposer.choice.length, proposer.votes_needed) == (1, 2)
+
+
+def test_p2_who_is_not_given_up_is_waited_for() -> None:
+    """The operator was shown who is silent; another one that is slow may have the longest log."""
+    proposer = after(sealing((C,)), last_vote(A, 0, weak=True))
+    assert after(proposer, last_vote(C, 1, weak=True)).phase is Phase.PROMISING
+
+
+def test_p2_one_member_ends_the_block_when_the_others_are_given_up() -> None:
+    proposer = after(sealing((B, C)), last_vote(A, 1))
+    assert (proposer.phase, proposer.votes_needed) == (Phase.WRITING, 1)
+    assert [target for target, _ in recovery.requests(proposer)] == [A]
+    vote = RecoveryVote(BLOCK, gs(1), 1, A)
+    assert recovery.on_recovery_vote(proposer, vote).phase is Phase.DECIDED
+
+
+def test_p2_who_gives_members_up_keeps_one_and_says_so_in_the_record() -> None:
+    with pytest.raises(InvariantError, match="not every member"):
+        sealing(ABC)
+    with pytest.raises(InvariantError, match="says so in the record"):
+        recovery.seal(applied(allocate_seal(record())), (C,))
 
 
 def test_p2_weak_answers_suffice_once_a_later_generation_decided() -> None:

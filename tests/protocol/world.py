@@ -110,7 +110,8 @@ class History:
     `must`: longest prefix that was acknowledged, returned by a read or finalized.
     `sent`: per writer epoch, all chunks its writer ever sent. `accepted`: per recovery generation,
     the log that its voters accepted; `votes`: its base, and how many members of the base config
-    accepted it. `decided`: (fgs, epoch, chunks) of each finalization.
+    accepted it. `decided`: (fgs, epoch, chunks) of each finalization. `forced`: an operator gave
+    members up; `lossy`: the others may have lost votes.
     """
 
     must: Content = ()
@@ -118,6 +119,8 @@ class History:
     accepted: tuple[tuple[int, Content], ...] = ()
     votes: tuple[tuple[int, int, int], ...] = ()
     decided: tuple[tuple[int, int, Content], ...] = ()
+    forced: bool = False
+    lossy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,7 @@ class Budget:
     torn: int = 0
     copies: int = 0
     deletes: int = 0
+    forces: int = 0
 
 
 @dataclass(frozen=True, slots=True)

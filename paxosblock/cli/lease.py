@@ -1,0 +1,125 @@
+"""`paxosblock admin recover-lease`, and the same as `fs recover-lease`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from paxosblock.cli.group import Verb
+from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.text import counted
+from paxosblock.namenode_api import (
+    RECOVER_LEASE,
+    GiveUp,
+    LeaseRecovery,
+    MemberAnswer,
+    MemberStanding,
+    RecoverLease,
+    StuckBlock,
+)
+
+_ANSWERS = {
+    MemberAnswer.STRONG: "knows its votes",
+    MemberAnswer.WEAK: "weak: may have lost votes in a power cut",
+    MemberAnswer.REFUSED: "refused",
+    MemberAnswer.UNREACHABLE: "unreachable",
+}
+
+
+@click.command(cls=Verb)
+@click.argument("path")
+@click.option("--force", is_flag=True, help="End it with what is left, if it comes to that.")
+@click.option("--yes", is_flag=True, help="With --force: do not ask.")
+@click.pass_obj
+def recover_lease(session: Session, path: str, *, force: bool, yes: bool) -> None:
+    """End the writing of a file whose writer is gone, or shall be: its length is decided, and it is
+    closed. (HDFS: debug recoverLease)
+
+    \b
+      $ paxosblock admin recover-lease /logs/a.log
+      '/logs/a.log' is closed: 4096 bytes
+
+    Nothing that was acknowledged is lost, and a file that is closed stays as it is. That needs
+    enough members of the file's last block, and one that did not forget votes in a power cut. When
+    they do not come back, the answers of all members are shown, and what --force would do: end the
+    block with the longest log of those that answer, and give the others up. What only those held is
+    lost then; how much that may be is told, too. With --force you are asked for a yes.
+
+    Exit code 1 when the file is not closed.
+    """
+    _check_options(session, force=force, yes=yes)
+    where = session.path(path)
+    found = session.call(RECOVER_LEASE, RecoverLease(where))
+    if found.stuck:
+        for block in found.stuck:
+            _show(session, block)
+        if not force:
+            raise UserError(where, f"is not closed. {_what_to_do(found)}")
+        found = _forced(session, where, found, yes=yes)
+    closed = f"'{where}' is closed: {counted(found.status.length, 'byte', 'bytes')}"
+    session.say(closed, found)
+
+
+def _check_options(session: Session, *, force: bool, yes: bool) -> None:
+    if yes and not force:
+        raise click.UsageError("--yes goes with --force")
+    if force and not yes and (session.json or not sys.stdin.isatty()):
+        raise click.UsageError("--force asks for a yes: where nobody can be asked, add --yes")
+
+
+def _forced(session: Session, path: str, found: LeaseRecovery, *, yes: bool) -> LeaseRecovery:
+    """Give up who did not answer, with the user's yes."""
+    if any(len(block.silent) == len(block.members) for block in found.stuck):
+        raise UserError(path, f"is not closed, and force cannot help. {_what_to_do(found)}")
+    if not yes and not click.confirm("End it with what is left?", err=True):
+        raise UserError(path, "is not closed: nothing was forced")
+    given_up = tuple(GiveUp(each.block, each.silent) for each in found.stuck if each.silent)
+    after = session.call(RECOVER_LEASE, RecoverLease(path, given_up))
+    if after.stuck:
+        raise UserError(path, f"is not closed: {after.reason}")
+    return after
+
+
+def _what_to_do(found: LeaseRecovery) -> str:
+    missing = sorted({storage for block in found.stuck for storage in block.silent})
+    if any(len(block.silent) == len(block.members) for block in found.stuck):
+        return f"No member of its last block answers: bring one back of {', '.join(missing)}"
+    return f"Bring back {', '.join(missing)}, or end it without them: --force"
+
+
+def _show(session: Session, block: StuckBlock) -> None:
+    session.say(
+        f"block {block.block} is not ended: {block.needed} of its {len(block.members)} members "
+        "must answer, one of them sure of its votes",
+        block,
+    )
+    for member in block.members:
+        session.say(f"  {_member_words(member)}")
+    if len(block.silent) < len(block.members):
+        session.say(
+            f"  --force: it ends with {counted(block.length, 'chunk', 'chunks')}, "
+            f"{counted(block.size_bytes, 'byte', 'bytes')}"
+        )
+        session.say(f"  may be lost: {_loss_words(block)}")
+
+
+def _member_words(standing: MemberStanding) -> str:
+    member = standing.member
+    where = f"{member.storage} at {member.address or 'an unknown address'}"
+    if standing.voted:
+        held = (
+            f"generation {standing.generation}, {counted(standing.length, 'chunk', 'chunks')}, "
+            f"{counted(standing.size_bytes, 'byte', 'bytes')}"
+        )
+        return f"{where}: {_ANSWERS[standing.answer]}; {held}"
+    return f"{where}: {_ANSWERS[standing.answer]}: {standing.reason}"
+
+
+def _loss_words(block: StuckBlock) -> str:
+    if not block.at_risk_bytes:
+        return "nothing that was acknowledged; perhaps what readers saw before it was"
+    return (
+        f"what was acknowledged behind these {counted(block.size_bytes, 'byte', 'bytes')}, at most "
+        f"{counted(block.at_risk_bytes, 'byte', 'bytes')}, if it was not on the others' disks"
+    )

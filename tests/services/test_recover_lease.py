@@ -1,0 +1,168 @@
+"""`recover-lease` on real processes whose machines lost power: told, refused, forced, read."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.cluster_folder import Member, Role
+from paxosblock.config import ClientConfig
+from paxosblock.units import KIB
+from tests.services.content import content
+
+QUICK = ClientConfig(chunk_size_bytes=16 * KIB, rpc_timeout_s=2.0, retry_for_s=20.0)
+LENGTH = 5 * 16 * KIB
+
+
+WRITE = """
+import os, sys
+from paxosblock import Client
+from tests.services.content import content
+from tests.services.test_recover_lease import LENGTH, QUICK
+
+url, path = sys.argv[1:]
+out = Client(url, QUICK).create(path, durability="memory")
+out.write(content(path, 0, LENGTH))
+assert out.hflush().length == LENGTH
+os._exit(0)
+"""
+"""A writer that dies after its last acknowledgement."""
+
+
+class Machines(LocalCluster):
+    """A cluster whose DataNodes run on machines that may lose power."""
+
+    @property
+    def boot(self) -> Path:
+        return self.path / "boot_id"
+
+    def command(self, member: Member) -> list[str]:
+        command = super().command(member)
+        if member.role is not Role.DATANODE:
+            return command
+        if not self.boot.exists():
+            self.boot.write_text("first boot")
+        return [sys.executable, "-m", "tests.services.rebooted_node", str(self.boot), *command[3:]]
+
+    def cut_power(self) -> None:
+        """All machines of DataNodes lose power, and come up again; no node is started."""
+        for node in self.datanodes:
+            node.kill()
+        self.boot.write_text("second boot")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Machines]:
+    with Machines(datanodes=3, path=tmp_path) as cluster:
+        yield cluster
+
+
+def recover_lease(
+    cluster: LocalCluster, *words: str, group: str = "admin", **options: Any
+) -> subprocess.CompletedProcess[str]:
+    named = ("--namenodes", ",".join(cluster.addresses))
+    command = [sys.executable, "-m", "paxosblock", group, "recover-lease", *named, *words]
+    options = {"stdin": subprocess.DEVNULL, **options}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=120, **options
+    )
+
+
+def half_written(cluster: LocalCluster, path: str) -> bytes:
+    """A file in the memory of three machines, whose writer is gone."""
+    subprocess.run([sys.executable, "-c", WRITE, cluster.url, path], check=True, timeout=60)
+    return content(path, 0, LENGTH)
+
+
+def test_a_block_that_only_weak_members_could_end_is_told_and_ended_by_force(
+    cluster: Machines,
+) -> None:
+    data = half_written(cluster, "/a")
+    cluster.cut_power()
+    gone, *left = cluster.datanodes
+    for node in left:
+        node.start()
+    refused = recover_lease(cluster, "/a")
+    assert refused.returncode == 1
+    assert refused.stdout.count("weak: may have lost votes in a power cut") == 2
+    assert refused.stdout.count("unreachable") == 1
+    assert f"--force: it ends with 5 chunks, {LENGTH} bytes" in refused.stdout
+    assert "may be lost: what was acknowledged behind these" in refused.stdout
+    assert refused.stderr.startswith("recover-lease: '/a': is not closed. Bring back ")
+    assert refused.stderr.count("\n") == 1
+
+    facts = recover_lease(cluster, "/a", "--json")
+    (block,) = [json.loads(line) for line in facts.stdout.splitlines()]
+    answers = sorted(member["answer"] for member in block["members"])
+    assert (facts.returncode, answers) == (1, ["unreachable", "weak", "weak"])
+
+    forced = recover_lease(cluster, "/a", "--force", "--yes")
+    assert (forced.returncode, forced.stderr) == (0, "")
+    assert forced.stdout.splitlines()[-1] == f"'/a' is closed: {LENGTH} bytes"
+    with Client(cluster.url, QUICK) as reading, reading.open("/a") as file:
+        assert file.read() == data
+    gone.start()
+
+
+def test_a_person_at_a_terminal_is_asked_and_may_say_no(cluster: Machines) -> None:
+    half_written(cluster, "/b")
+    cluster.cut_power()
+    for node in cluster.datanodes[:2]:
+        node.start()
+    for said, code, told in (("n\n", 1, "is not closed: nothing was forced"), ("y\n", 0, "")):
+        ours, theirs = pty.openpty()
+        try:
+            os.write(ours, said.encode())
+            ended = recover_lease(cluster, "/b", "--force", stdin=theirs)
+        finally:
+            os.close(ours)
+            os.close(theirs)
+        assert (ended.returncode, told in ended.stderr) == (code, True)
+        assert "End it with what is left? [y/N]" in ended.stderr
+
+
+def test_a_file_whose_writer_is_gone_or_is_not_is_closed_and_stays_closed(
+    cluster: Machines,
+) -> None:
+    half_written(cluster, "/c")
+    for group in ("fs", "admin"):
+        closed = recover_lease(cluster, "/c", group=group)
+        assert (closed.returncode, closed.stderr) == (0, "")
+        assert closed.stdout == f"'/c' is closed: {LENGTH} bytes\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "reason"),
+    [
+        (("/nothing",), 1, "recover-lease: '/nothing': no such file or directory"),
+        (("/",), 1, "recover-lease: '/': is a directory"),
+        (("relative",), 1, "recover-lease: 'relative': not an absolute path"),
+        (("/x", "--force"), 2, "--force asks for a yes: where nobody can be asked, add --yes"),
+        (("/x", "--force", "--json"), 2, "--force asks for a yes"),
+        (("/x", "--yes"), 2, "--yes goes with --force"),
+        ((), 2, "Missing argument 'PATH'"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(
+    shared: LocalCluster, words: tuple[str, ...], code: int, reason: str
+) -> None:
+    ended = recover_lease(shared, *words)
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert reason in ended.stderr.splitlines()[-1]
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """For what changes nothing."""
+    with LocalCluster(datanodes=1, path=tmp_path_factory.mktemp("shared")) as cluster:
+        yield cluster
