@@ -254,7 +254,9 @@ _TWO_OF_TWO = Config("", chunks=2, members=2, storages=2, targets=((0, 1),), bud
 _REBUILD = Config(
     "", chunks=2, storages=4, targets=((0, 1, 3),), budget=Budget(seals=1, rebuilds=1)
 )
-_FORCE = Config("", chunks=1, durability=Durability.MEMORY, budget=Budget(forces=1, power_cuts=1))
+_FORCE = replace(
+    _TWO_OF_TWO, chunks=1, durability=MEMORY, budget=Budget(seals=1, forces=1, power_cuts=1)
+)
 _REBUILD_ONLY = replace(_REBUILD, budget=Budget(rebuilds=1))
 _DELETE = Config(
     "", chunks=1, storages=4, targets=((0, 1, 3),), budget=Budget(rebuilds=1, copies=1, deletes=1)
