@@ -39,6 +39,7 @@ def recover_lease(session: Session, path: str, *, force: bool, yes: bool) -> Non
     \b
       $ paxosblock admin recover-lease /logs/a.log
       '/logs/a.log' is closed: 4096 bytes
+      $ paxosblock fs recover-lease /logs/a.log            # the same
 
     Nothing that was acknowledged is lost, and a file that is closed stays as it is. That needs
     enough members of the file's last block, and one that did not forget votes in a power cut. When
