@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import InvalidRequestError
+from paxosblock.lease_api import (
+    RecoverLease,
+)
 from paxosblock.namenode import paths
 from paxosblock.namenode.records import RECOVERY_WRITER, BlockEntry
 from paxosblock.namenode.transactions import new_inodes
@@ -20,7 +23,6 @@ from paxosblock.namenode_api import (
     CreateFile,
     FinalizeBlock,
     MakeDirectories,
-    RecoverLease,
     RenewLeases,
     Transact,
 )

@@ -11,6 +11,11 @@ from functools import partial
 from typing import TypeVar
 
 from paxosblock.errors import LeaseError, NoSpaceError, NotReadyError
+from paxosblock.lease_api import (
+    RECOVER_LEASE,
+    LeaseRecovery,
+    RecoverLease,
+)
 from paxosblock.logs import facts
 from paxosblock.methods import Done, Method
 from paxosblock.namenode import checks, paths, tree
@@ -33,7 +38,6 @@ from paxosblock.namenode_api import (
     LIST,
     MKDIRS,
     NO_FILE,
-    RECOVER_LEASE,
     RENAME,
     RENEW_LEASES,
     REPORT_BAD_REPLICA,
@@ -60,12 +64,10 @@ from paxosblock.namenode_api import (
     FileStatus,
     FileView,
     FinalizeBlock,
-    LeaseRecovery,
     ListDirectory,
     Listing,
     MakeDirectories,
     PathRequest,
-    RecoverLease,
     Rename,
     Renewed,
     RenewLeases,

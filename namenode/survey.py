@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from paxosblock.errors import PaxosBlockError
+from paxosblock.lease_api import (
+    MemberAnswer,
+    MemberStanding,
+    StuckBlock,
+)
 from paxosblock.namenode.datanodes import DataNodes
 from paxosblock.namenode.records import BlockEntry
 from paxosblock.namenode.recoverer import Heard, Recoverer
-from paxosblock.namenode_api import Member, MemberAnswer, MemberStanding, StuckBlock
+from paxosblock.namenode_api import (
+    Member,
+)
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import LastVote, Nack
 from paxosblock.protocol.quorum import recovery_quorum

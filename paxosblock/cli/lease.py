@@ -9,7 +9,7 @@ import click
 from paxosblock.cli.group import Verb
 from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.text import counted
-from paxosblock.namenode_api import (
+from paxosblock.lease_api import (
     RECOVER_LEASE,
     GiveUp,
     LeaseRecovery,

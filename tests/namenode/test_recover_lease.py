@@ -14,15 +14,17 @@ from paxosblock.errors import (
     IsDirectoryError,
     NotFoundError,
 )
+from paxosblock.lease_api import (
+    GiveUp,
+    MemberAnswer,
+    RecoverLease,
+    StuckBlock,
+)
 from paxosblock.namenode_api import (
     BlockView,
     CloseFile,
     FinalizeBlock,
-    GiveUp,
     MakeDirectories,
-    MemberAnswer,
-    RecoverLease,
-    StuckBlock,
 )
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, StorageId
 from tests.namenode.cluster import CHUNK_BYTES
