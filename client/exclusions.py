@@ -48,6 +48,12 @@ class Exclusions:
             rest_s = FIRST_REST_S if before is None else min(2 * before.rest_s, LONGEST_REST_S)
             self._failures[storage] = _Failure(now_s, rest_s)
 
+    def forgive(self, members: Iterable[StorageId]) -> None:
+        """These storages voted for all that they were sent: whatever it was, it is over."""
+        if self._failures:
+            for storage in members:
+                self._failures.pop(storage, None)
+
     def end_rest(self) -> None:
         """Better a DataNode that fails again and again than none."""
         now_s = self._clock()

@@ -439,7 +439,7 @@ class AsyncFileWriter:
         Raises: as `write`; another attempt may succeed.
         """
         async with self._lock:
-            if self._closed or self._fence.is_up:
+            if self._closed or self._fence.is_up or self._session.namenodes.closed:
                 return True
             self._begin(min(TEND_FOR_S, self._session.config.retry_for_s))
             try:
@@ -483,4 +483,5 @@ class AsyncFileWriter:
 
     def _note(self, block: BlockWriter) -> None:
         if block.sent:
+            self._exclusions.forgive(block.members)
             self._place = Place(block.block, block.generation, block.sent - 1, block.members)

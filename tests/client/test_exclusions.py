@@ -59,6 +59,19 @@ def test_a_storage_that_does_not_fail_again_is_forgotten() -> None:
     assert exclusions.told() == (Excluded(A, 1.0, False),)
 
 
+def test_a_storage_that_worked_since_then_begins_anew() -> None:
+    clock = _Clock()
+    exclusions = Exclusions(clock)
+    exclusions.add((A, B))
+    clock.now += FIRST_REST_S
+    exclusions.add((A, B))
+    exclusions.forgive((A,))
+    assert exclusions.told() == (Excluded(B, 0.0, True),)
+    exclusions.add((A,))
+    clock.now += FIRST_REST_S
+    assert exclusions.told() == (Excluded(B, 1.0, True), Excluded(A, 1.0, False))
+
+
 def test_when_no_other_datanode_is_left_the_rest_ends_but_not_the_memory() -> None:
     clock = _Clock()
     exclusions = Exclusions(clock)
