@@ -132,7 +132,6 @@ class WatchedConnection(DataConnection):
             return
         silent_s = self._clock.now_s - self._heard_at
         if silent_s > self._silence.seconds:
-            self._silence.observe(silent_s)
             error = OutcomeUnknownError(
                 f"{self.address} hangs or is out of reach: silent for {silent_s:.2g} s",
                 peer=self.address,

@@ -156,6 +156,16 @@ async def test_a_node_that_hangs_is_left_when_it_was_silent_for_too_long(scene: 
 
 
 @told
+async def test_a_node_that_hung_before_is_given_no_more_time_for_that(scene: Scene) -> None:
+    """Beats that come late tell that a node is busy; beats that do not come tell nothing."""
+    silence = scene.pool._silence["node:1"]
+    await scene.beats_for(3.0)
+    await scene.passes(LATEST_S)
+    assert scene.node.aborted
+    assert silence.seconds == HUNG_S
+
+
+@told
 async def test_an_idle_writer_hears_of_a_node_that_hangs_too(scene: Scene) -> None:
     await scene.passes(LATEST_S)
     assert scene.node.aborted
