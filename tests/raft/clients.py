@@ -12,8 +12,10 @@ from paxosblock.namenode.kv.interface import (
     Conflict,
     Expect,
     Transaction,
+    Versioned,
 )
 from paxosblock.namenode.raft.machine import RequestId
+from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.raft.linearizability import ABSENT, Operation
 from tests.raft.members import Members
 from tests.raft.virtual_time import VirtualTimeLoop
@@ -64,13 +66,17 @@ class Client:
             return
         called = self.loop.now
         try:
-            view = await self.rng.choice(leaders).store.barrier()
-        except PaxosBlockError:
+            leader = self.rng.choice(leaders)
+            found = await leader.host.ask(_get(leader.store, key), self._patience_s())
+        except (PaxosBlockError, TimeoutError):
             return
-        found = view.get(key)
         value = found.value.decode() if found.exists else ABSENT
         self.known[key] = value, found.revision
         self.history.add(key, Operation("read", value, called, self.loop.now))
+
+    def _patience_s(self) -> float:
+        """How long to wait for one member, which may stand still, before asking another."""
+        return self.rng.uniform(0.05, 0.5)
 
     async def _change(self, kind: str, key: bytes) -> None:
         self.sequence += 1
@@ -102,10 +108,20 @@ class Client:
             leaders = self.members.leaders()
             if leaders:
                 try:
-                    return await self.rng.choice(leaders).store.commit(transaction, request)
+                    leader = self.rng.choice(leaders)
+                    asked = leader.store.commit(transaction, request)
+                    return await leader.host.ask(asked, self._patience_s())
+                except TimeoutError:
+                    outcome = Outcome.UNKNOWN
                 except PaxosBlockError as error:
                     outcome = error.outcome if outcome is Outcome.NEVER else outcome
             await self.loop.pass_time(self.rng.uniform(0.01, 0.2))
             if outcome is Outcome.UNKNOWN and self.rng.random() < 0.3:
                 break
         return outcome
+
+
+async def _get(store: ReplicatedStore, key: bytes) -> Versioned:
+    """What a process does to answer a read."""
+    view = await store.barrier()
+    return view.get(key)

@@ -18,7 +18,9 @@ from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.raft.checks import Checker
 from tests.raft.simulated_disk import SimulatedDisk
 from tests.raft.simulated_network import Network, SimulatedTransport
-from tests.raft.virtual_time import VirtualTimeLoop
+from tests.raft.virtual_time import Host, VirtualTimeLoop
+
+STALL_S = 1.5
 
 
 def node_of(store: ReplicatedStore) -> RaftNode:
@@ -34,16 +36,19 @@ class Process:
 
     store: ReplicatedStore
     transport: SimulatedTransport
+    host: Host
     starting: asyncio.Task[None]
 
 
 @dataclass(slots=True)
 class Member:
-    """A member over its lives; `process` is None while it is down."""
+    """A member over its lives; `process` is None while it is down. Its clock goes `rate` times as
+    fast as the world's."""
 
     address: str
     disk: SimulatedDisk
     process: Process | None = None
+    rate: float = 1.0
 
     @property
     def up(self) -> bool:
@@ -58,6 +63,11 @@ class Member:
     def store(self) -> ReplicatedStore:
         assert self.process is not None
         return self.process.store
+
+    @property
+    def host(self) -> Host:
+        assert self.process is not None
+        return self.process.host
 
 
 @dataclass(slots=True)
@@ -86,7 +96,8 @@ class Members:
     def start(self, member: Member) -> None:
         """Begin a process; it is up when its folder is read."""
         if member.process is None:
-            transport = SimulatedTransport(self.network, member.address)
+            host = Host(self.loop, random.Random(self.rng.random()), member.rate)
+            transport = SimulatedTransport(self.network, member.address, host)
             store = ReplicatedStore(
                 Path("/member"),
                 member.address,
@@ -96,8 +107,8 @@ class Members:
                 disk=member.disk,
                 rng=random.Random(self.rng.random()),
             )
-            starting = self.loop.create_task(self._start(member, store))
-            member.process = Process(store, transport, starting)
+            starting = host.run(self._start(member, store))
+            member.process = Process(store, transport, host, starting)
 
     async def _start(self, member: Member, store: ReplicatedStore) -> None:
         try:
@@ -129,6 +140,7 @@ class Members:
         node = process.store._node
         if node is not None:
             self.count(node, member.disk)
+        process.host.resume()  # into its end: nobody waits for it any longer
         self._leave_half_written(member.disk, process)
         before = member.disk.bytes_lost
         member.disk = member.disk.power_cut(self.rng)
@@ -140,6 +152,19 @@ class Members:
             for task in (node._working, node._snapshotting):
                 if task is not None:
                     task.cancel()
+
+    def pause(self, member: Member, seconds: float) -> None:
+        """Let the process stand still for a while, as SIGSTOP does or a machine out of memory."""
+        if member.up and not member.host.paused:
+            self.checker.counts["pauses"] += 1
+            member.host.pause()
+            self.loop.in_world(seconds, member.host.resume)
+
+    def set_rate(self, member: Member, rate: float) -> None:
+        """Let its clock go at this rate, in this life and those after it."""
+        member.rate = rate
+        if member.process is not None:
+            member.host.set_rate(rate)
 
     def count(self, node: RaftNode, disk: SimulatedDisk) -> None:
         """Add what a process did; it may have stopped because of its disk only."""
@@ -173,11 +198,21 @@ class Members:
             self.checker.check_message(member.node, sender, message)
         if message["type"] == "request_vote_response" and message.get("vote_granted"):
             self._blink(member)
+        if message["type"] == "append_entries" and not message["entries"]:
+            self._stall(member)
 
     def _blink(self, member: Member) -> None:
         """A voter that restarts right after voting: forgotten votes are given twice."""
         if self.rng.random() < self.blink:
-            self.loop.call_later(self.rng.uniform(0, 0.005), self.kill, member)
-            self.loop.call_later(self.rng.uniform(0.005, 0.02), self.start, member)
+            self.loop.in_world(self.rng.uniform(0, 0.005), self.kill, member)
+            self.loop.in_world(self.rng.uniform(0.005, 0.02), self.start, member)
+
+    def _stall(self, member: Member) -> None:
+        """A leader that stands still right after it asked who follows, for no read in particular:
+        the answers wait for it, with reads that come while others elect a leader and write."""
+        if self.rng.random() < self.stall and member.node.state.state._round is None:
+            asked_s, stands_s = self.rng.uniform(0, 0.001), self.rng.uniform(0.1, STALL_S)
+            self.loop.in_world(asked_s, self.pause, member, stands_s)
 
     blink: float = 0.0
+    stall: float = 0.0

@@ -12,21 +12,23 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import pytest
 from raftos.state import Candidate, Follower, Leader
 
-from paxosblock.namenode.kv import segment
+from paxosblock.namenode.kv import journal, segment
 from paxosblock.namenode.kv.journal import Journal
+from paxosblock.namenode.raft import snapshot_file
 from paxosblock.namenode.raft.contract import HardState
 from paxosblock.namenode.raft.leader import RaftLeader, _ReadRound
-from paxosblock.namenode.raft.log import RaftLog
+from paxosblock.namenode.raft.log import RaftLog, _Removal
 from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
 from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.roles import Elector, RaftCandidate, RaftFollower
+from paxosblock.namenode.raft.storage import Opened
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 from tests.raft import test_audit_log, test_audit_votes, test_storage
 from tests.raft.simulation import simulate
@@ -86,6 +88,20 @@ def reads_do_not_wait_for_the_first_entry(patch: pytest.MonkeyPatch) -> None:
             answers, self._waiting = self._waiting, []
             self._round = _ReadRound(self.request_id + 1, self.log.commit_index, answers)
             self.heartbeat()
+
+    patch.setattr(RaftLeader, "_begin_round", begin)
+
+
+def reads_take_an_earlier_round(patch: pytest.MonkeyPatch) -> None:
+    def begin(self: Any) -> None:
+        committed = self.log.commit_index >= self.noop_index > 0
+        if self._waiting and self._round is None and committed:
+            answers, self._waiting = self._waiting, []
+            asked = self.request_id in self.response_map  # before the reads came
+            request_id = self.request_id if asked else self.request_id + 1
+            self._round = _ReadRound(request_id, self.log.commit_index, answers)
+            if not asked:
+                self.heartbeat()
 
     patch.setattr(RaftLeader, "_begin_round", begin)
 
@@ -199,6 +215,56 @@ def a_snapshot_keeps_a_tail_that_does_not_match(patch: pytest.MonkeyPatch) -> No
     patch.setattr(RaftLog, "reset", lenient)
 
 
+def snapshots_are_adopted_before_they_are_durable(patch: pytest.MonkeyPatch) -> None:
+    def receive(self: Opened, data: bytearray) -> tuple[int, ReplicatedMachine]:
+        snapshot = snapshot_file.decode("a received snapshot", memoryview(data))
+        return snapshot.term, ReplicatedMachine(snapshot)
+
+    patch.setattr(Opened, "receive_snapshot", receive)
+
+
+def followers_do_not_compare_terms(patch: pytest.MonkeyPatch) -> None:
+    hint = RaftFollower._hint
+
+    def lenient(self: Any, previous: int, term: int) -> int | None:
+        return None if previous <= self.log.last_log_index else hint(self, previous, term)
+
+    patch.setattr(RaftFollower, "_hint", lenient)
+
+
+def followers_commit_what_the_leader_did_not_send(patch: pytest.MonkeyPatch) -> None:
+    """What lies beyond the message may be an older leader's."""
+    receive = RaftFollower.on_receive_append_entries
+
+    def hasty(self: Any, data: dict[str, Any]) -> None:
+        receive(self, data)
+        self.state.commit(min(data["commit_index"], self.log.last_log_index))
+
+    patch.setattr(RaftFollower, "on_receive_append_entries", hasty)
+
+
+def records_go_before_what_voids_them_is_durable(patch: pytest.MonkeyPatch) -> None:
+    def remove(self: RaftLog, position: int) -> None:
+        self._removal = _Removal(position, 0)
+        self._arrived.set()
+
+    patch.setattr(RaftLog, "_remove_through", remove)
+
+
+def the_mark_is_not_asked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(journal, "read_mark", lambda disk, folder: 0)
+
+
+def the_mark_is_ahead_of_the_sync(patch: pytest.MonkeyPatch) -> None:
+    write = Journal._write
+
+    def hasty(self: Any, entries: Sequence[bytes]) -> int:
+        self._mark.move(self._next_index + len(entries) - 1)
+        return write(self, entries)
+
+    patch.setattr(Journal, "_write", hasty)
+
+
 def a_leader_leaves_its_callers_waiting(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RaftLeader, "stop", Leader.stop)
 
@@ -211,6 +277,7 @@ FAULTS: tuple[Plant, ...] = (
     half_is_a_majority,
     reads_ask_nobody,
     reads_do_not_wait_for_the_first_entry,
+    reads_take_an_earlier_round,
     checksums_are_not_checked,
     votes_go_to_older_logs,
     followers_cut_without_a_conflict,
@@ -223,6 +290,12 @@ FAULTS: tuple[Plant, ...] = (
     snapshots_leave_out_the_requests,
     compaction_forgets_too_much,
     a_snapshot_keeps_a_tail_that_does_not_match,
+    snapshots_are_adopted_before_they_are_durable,
+    followers_do_not_compare_terms,
+    followers_commit_what_the_leader_did_not_send,
+    records_go_before_what_voids_them_is_durable,
+    the_mark_is_not_asked,
+    the_mark_is_ahead_of_the_sync,
     a_leader_leaves_its_callers_waiting,
 )
 
@@ -245,7 +318,7 @@ def fails(test: Callable[[], None]) -> bool:
     """Whether the test notices; whatever it raises, it does."""
     try:
         test()
-    except Exception:
+    except (Exception, pytest.fail.Exception):
         return True
     return False
 

@@ -56,7 +56,7 @@ class SimulatedDisk:
 
     def _left(self, rng: random.Random, inode: Inode) -> Inode:
         if inode.before:
-            mixed = rng.randint(0, len(inode.data))
+            mixed = rng.choice((0, rng.randint(0, len(inode.data)), len(inode.data)))
             data = inode.data[:mixed] + inode.before[mixed:]
             return Inode(data, len(data))
         whole = rng.random() < 0.5  # it all arrived, but perhaps not as it was

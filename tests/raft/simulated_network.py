@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.transport import Deliver
+from tests.raft.virtual_time import Host, VirtualTimeLoop
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Weather:
 class Network:
     """Who hears whom. `on_send` sees every message first."""
 
-    loop: asyncio.AbstractEventLoop
+    loop: VirtualTimeLoop
     rng: random.Random
     weather: Weather = field(default_factory=Weather)
     cut: set[tuple[str, str]] = field(default_factory=set)
@@ -43,7 +43,7 @@ class Network:
             if self.rng.random() >= weather.lost:
                 late = self.rng.random() < weather.late
                 delay = self.rng.uniform(*((0, weather.late_s) if late else weather.delay_s))
-                self.loop.call_later(delay, self._arrive, sender, peer, data)
+                self.loop.in_world(delay, self._arrive, sender, peer, data)
 
     def _arrive(self, sender: str, peer: str, data: bytes) -> None:
         if (sender, peer) not in self.cut and peer in self.listeners:
@@ -67,11 +67,21 @@ class SimulatedTransport:
 
     network: Network
     address: str
+    host: Host
     dead: bool = False
 
     def start(self, deliver: Deliver) -> None:
         assert self.address not in self.network.listeners, "two processes of one member"
-        self.network.listeners[self.address] = deliver
+
+        def hear(sender: str, message: Message) -> None:
+            if not self.dead:
+                deliver(sender, message)
+
+        def arrive(sender: str, message: Message) -> None:
+            # As in the process, the task that reads the connection is woken first.
+            self.host.call(sender, self.network.loop.call_soon, hear, sender, message)
+
+        self.network.listeners[self.address] = arrive
 
     def send(self, peer: str, message: Message) -> None:
         if not self.dead:

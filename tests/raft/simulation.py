@@ -24,7 +24,10 @@ CLIENTS = 4
 FAULTS_S = 6.0
 HEALING_S = 8.0
 PATIENCE_S = 30.0
+PAUSE_S = 1.5
 MESSAGES_MAX = 300_000
+RATES = (0.3, 0.7, 1.0, 1.0, 1.4, 3.0)
+"""How fast a member's clock may go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +88,24 @@ class Simulation:
         self.seed = seed
         self.faults = faults
         self.storm = faults and seed % 4 == 3
-        size = self.rng.choice((3, 3, 3, 5, 5, 1, 2, 4)) if not self.storm else 5
+        self.standstill = faults and seed % 8 == 2
+        size = self.rng.choice((3, 3, 3, 5, 5, 1, 2, 4))
+        if self.storm or self.standstill:
+            size = 5 if self.storm else 3
         addresses = tuple(f"n{number}:1" for number in range(size))
         self.members = Members(loop, self.rng, options_of(self.rng), addresses)
         self.checker: Checker = self.members.checker
+        self._set_clocks()
         self.history = History()
         slowest = self.rng.choice((0.001, 0.01, 0.03, 0.12))
         disk_rng = random.Random(self.rng.random())
         loop.disk_delay = lambda: spread(disk_rng, 0.0002, slowest)
+
+    def _set_clocks(self) -> None:
+        """In some lives the clocks differ by more than the time-outs allow for."""
+        if self.faults and self.rng.random() < 0.4:
+            for member in self.members.every.values():
+                self.members.set_rate(member, self.rng.choice(RATES))
 
     async def run(self) -> Outcome:
         for member in self.members.every.values():
@@ -139,8 +152,11 @@ class Simulation:
 
     async def _break_things(self) -> None:
         self.members.blink = 0.3 if self.storm else self.rng.choice((0, 0, 0.2))
+        self.members.stall = 0.04 if self.standstill else self.rng.choice((0, 0.001))
         while self.loop.now < FAULTS_S:
-            if self.storm:
+            if self.standstill:
+                await self.loop.pass_time(1.0)
+            elif self.storm:
                 await self._contend()
             else:
                 await self.loop.pass_time(self.rng.uniform(0.05, 1.0))
@@ -149,7 +165,7 @@ class Simulation:
     def _break_one_thing(self) -> None:
         rng, members = self.rng, self.members
         victim = rng.choice(list(members.every.values()))
-        match rng.randrange(13):
+        match rng.randrange(17):
             case 0:
                 group = rng.sample(members.addresses, rng.randint(1, len(members.addresses)))
                 members.network.partition(set(group), members.addresses)
@@ -170,6 +186,9 @@ class Simulation:
             case 8:
                 members.light_fuse(victim)
                 self.loop.call_later(rng.uniform(0.1, 1.5), members.start, victim)
+            case 13 | 14 | 15:
+                for each in rng.choice(([victim], members.leaders())):
+                    members.pause(each, rng.uniform(0.05, PAUSE_S))
             case _:
                 self._hand_over(victim)
 
@@ -185,7 +204,7 @@ class Simulation:
     def _hand_over(self, victim: Member) -> None:
         async def hand_over(leader: Member) -> None:
             try:
-                await leader.store.hand_over(victim.address, 0.5)
+                await leader.host.ask(leader.store.hand_over(victim.address, 0.5))
             except PaxosBlockError:
                 self.checker.counts["hand-overs failed"] += 1
             else:
@@ -201,7 +220,7 @@ class Simulation:
         await self.loop.pass_time(rng.uniform(0.005, 0.25))
         followers = [each for each in self.members.up() if not each.store.is_leader()]
         for member in rng.sample(followers, min(len(followers), rng.randint(1, 3))):
-            member.node.guarded(member.node.state.to_candidate)()
+            member.host.call(self, _stand, member)
         if rng.random() < 0.1:
             self._restart(rng.choice(list(self.members.every.values())))
 
@@ -209,11 +228,13 @@ class Simulation:
 
     async def _heal(self) -> None:
         """Without faults there is progress, and all come to the same state."""
-        self.members.blink = 0.0
+        self.members.blink = self.members.stall = 0.0
         self.members.network.heal()
         for member in self.members.every.values():
             member.disk.fuse = -1
+            self.members.set_rate(member, 1.0)
             self.members.start(member)
+            member.host.resume()
         try:
             async with asyncio.timeout(HEALING_S):
                 while not await self._agreed():
@@ -225,7 +246,8 @@ class Simulation:
     async def _agreed(self) -> bool:
         for leader in self.members.leaders():
             try:
-                await leader.store.commit(Transaction(puts=((b"last", b""),)))
+                transaction = Transaction(puts=((b"last", b""),))
+                await leader.host.ask(leader.store.commit(transaction))
             except PaxosBlockError:
                 return False
             await self.loop.pass_time(0.3)
@@ -245,6 +267,11 @@ class Simulation:
                     self.checker.violated("linearizability", f"no order explains key {key!r}")
             except UndecidedError:
                 self.checker.counts["undecided"] += 1
+
+
+def _stand(member: Member) -> None:
+    if member.up and not member.store.is_leader():
+        member.node.guarded(member.node.state.to_candidate)()
 
 
 def simulate(seed: int, faults: bool = True) -> Outcome:

@@ -239,6 +239,28 @@ def test_l13_a_read_waits_for_a_majority_that_still_follows() -> None:
         assert read.done()
 
 
+def test_a_follower_commits_only_what_it_knows_to_be_the_leaders() -> None:
+    """What lies beyond the message may be left from an older leader."""
+    with rig() as member:
+        member.append([entry(1), entry(1, b"of an older leader")])
+        member.append([], term=2, previous=(1, 1), commit=2, leader="n2:1")
+        assert member.node.log.commit_index == 1
+
+
+def test_l13_a_round_that_was_asked_before_a_read_does_not_confirm_it() -> None:
+    """Its answers may have waited while others elected a leader and wrote."""
+    with rig() as member:
+        member.become_leader()
+        member.run(member.options.heartbeat_s)
+        earlier = member.last("append_entries", "n1:1")
+        read = member.begin(member.store.barrier())
+        answer = {**member_answer(member, 1), "request_id": earlier["request_id"]}
+        member.tell("n1:1", "append_entries_response", **answer)
+        assert not read.done()
+        member.acknowledge("n1:1")
+        assert read.done()
+
+
 def test_l13_a_new_leader_reads_only_after_its_first_entry_is_committed() -> None:
     with rig() as member:
         member.append([entry(1)])

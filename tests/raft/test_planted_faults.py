@@ -7,11 +7,12 @@ have to be found again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from tests.raft import planted_faults as faults
-from tests.raft import test_audit_log, test_audit_votes, test_storage
+from tests.raft import test_audit_log, test_audit_votes, test_crash_states, test_storage
 from tests.raft.planted_faults import Plant, directed_tests, fails
 from tests.raft.simulation import simulate
 
@@ -65,6 +66,27 @@ SEEN_BY_A_TEST: dict[Plant, Callable[[], None]] = {
     faults.a_snapshot_keeps_a_tail_that_does_not_match: (
         test_audit_log.test_a_snapshot_replaces_a_longer_log_that_does_not_match
     ),
+    faults.reads_take_an_earlier_round: (
+        test_audit_log.test_l13_a_round_that_was_asked_before_a_read_does_not_confirm_it
+    ),
+    faults.snapshots_are_adopted_before_they_are_durable: (
+        test_audit_log.test_a_snapshot_replaces_a_longer_log_that_does_not_match
+    ),
+    faults.followers_do_not_compare_terms: (
+        test_audit_log.test_l11_a_whole_term_that_conflicts_is_skipped_at_once
+    ),
+    faults.followers_commit_what_the_leader_did_not_send: (
+        test_audit_log.test_a_follower_commits_only_what_it_knows_to_be_the_leaders
+    ),
+    faults.records_go_before_what_voids_them_is_durable: partial(
+        test_crash_states.test_what_was_durable_is_there_after_any_life_and_the_lives_after_it, 0
+    ),
+    faults.the_mark_is_not_asked: (
+        test_storage.test_a_journal_that_lost_what_it_had_confirmed_stops_the_start
+    ),
+    faults.the_mark_is_ahead_of_the_sync: partial(
+        test_crash_states.test_what_was_durable_is_there_after_any_life_and_the_lives_after_it, 0
+    ),
     faults.a_leader_leaves_its_callers_waiting: (
         test_audit_log.test_l6_a_leader_that_steps_down_leaves_nobody_waiting
     ),
@@ -72,12 +94,22 @@ SEEN_BY_A_TEST: dict[Plant, Callable[[], None]] = {
 
 SEEN_BY_A_SEED: dict[Plant, int] = {
     faults.half_is_a_majority: 0,
-    faults.compaction_forgets_too_much: 23,
+    faults.compaction_forgets_too_much: 1,
     faults.followers_acknowledge_before_the_sync: 8,
-    faults.followers_cut_without_a_conflict: 3,
+    faults.followers_cut_without_a_conflict: 4,
+    faults.followers_claim_their_whole_log: 4,
+    faults.followers_do_not_compare_terms: 4,
+    faults.followers_commit_what_the_leader_did_not_send: 4,
     faults.checksums_are_not_checked: 3,
     faults.votes_only_in_memory: 0,
     faults.votes_are_counted_instead_of_voters: 7,
+    faults.votes_go_to_older_logs: 7,
+    faults.reads_ask_nobody: 26,
+    faults.reads_do_not_wait_for_the_first_entry: 35,
+    faults.reads_take_an_earlier_round: 18,
+    faults.requests_are_not_remembered: 1,
+    faults.snapshots_leave_out_the_requests: 1,
+    faults.snapshots_are_adopted_before_they_are_durable: 7,
 }
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 
 from tests.raft.linearizability import Operation, is_linearizable
-from tests.raft.simulation import simulate
-from tests.raft.virtual_time import DeadlockError, VirtualTimeLoop
+from tests.raft.simulation import simulate, virtual_loop
+from tests.raft.virtual_time import DeadlockError, Host, VirtualTimeLoop
 
 SLICE = range(1000, 1040)
 
@@ -20,6 +21,7 @@ def test_no_rule_is_violated_whatever_fails(first: int) -> None:
     assert sum(each.counts["elections"] for each in outcomes) > 20
     assert sum(each.counts["answered"] for each in outcomes) > 500
     assert sum(each.counts["crashes"] for each in outcomes) > 20
+    assert sum(each.counts["pauses"] for each in outcomes) > 5
 
 
 def test_without_faults_one_leader_serves_all_the_time() -> None:
@@ -31,6 +33,7 @@ def test_without_faults_one_leader_serves_all_the_time() -> None:
 
 def test_the_same_seed_runs_the_same_way() -> None:
     assert simulate(7) == simulate(7)
+    assert simulate(10) == simulate(10), "with members that stand still"
 
 
 def test_a_simulation_that_waits_for_nothing_says_so() -> None:
@@ -41,6 +44,45 @@ def test_a_simulation_that_waits_for_nothing_says_so() -> None:
     finally:
         asyncio.set_event_loop(None)
         loop.close()
+
+
+def test_a_process_that_stands_still_does_nothing_and_goes_on_with_what_waited() -> None:
+    with virtual_loop() as loop:
+        host, heard = Host(loop, random.Random(1), rate=1.0), list[str]()
+        host.call("peer", loop.call_later, 1.0, heard.append, "timer")
+        host.call("peer", loop.call_later, 9.0, heard.append, "later timer")
+        loop.run_until_complete(loop.pass_time(0.5))
+        host.pause()
+        host.call("peer", heard.append, "message")
+        answer = loop.create_task(host.ask(loop.pass_time(0.0), patience_s=2.0))
+        loop.run_until_complete(loop.pass_time(4.5))
+        assert heard == []
+        assert isinstance(answer.exception(), TimeoutError)
+        host.resume()
+        loop.run_until_complete(loop.pass_time(0.5))
+        assert heard == ["message", "timer"]
+        loop.run_until_complete(loop.pass_time(4.0))
+        assert heard == ["message", "timer", "later timer"]
+
+
+@pytest.mark.parametrize("rate", [0.5, 1.0, 4.0])
+def test_a_process_has_a_clock_of_its_own_rate(rate: float) -> None:
+    with virtual_loop() as loop:
+        host, ended = Host(loop, random.Random(1), rate), list[float]()
+
+        async def wait() -> float:
+            begun = loop.time()
+            await loop.pass_time(2.0)
+            ended.append(loop.now)
+            return loop.time() - begun
+
+        assert loop.run_until_complete(host.ask(wait())) == pytest.approx(2.0)
+        assert ended == [pytest.approx(2.0 / rate)]
+        before = host.clock()
+        host.set_rate(10.0)
+        assert host.clock() == pytest.approx(before)
+        loop.run_until_complete(loop.pass_time(1.0))
+        assert host.clock() == pytest.approx(before + 10.0)
 
 
 def operation(

@@ -1,15 +1,119 @@
-"""An event loop whose clock jumps to the next timer, and whose threads are timers, too."""
+"""An event loop whose clock jumps to the next timer, and whose threads are timers, too.
+
+What runs on it belongs to the world (clients, the network, the simulation itself) or to a `Host`:
+one process, with a clock of its own rate, that may stand still while the world goes on.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import random
-from collections.abc import Callable
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar
+from itertools import chain
+from typing import Any, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_HOST: ContextVar[Host | None] = ContextVar("host", default=None)
+"""Whose callback or task this is. Whatever it starts inherits it."""
+
+
+LATE_S = 0.002
+"""How late a timer may be after its process stood still."""
 
 
 class DeadlockError(Exception):
     """Nothing is scheduled any more, and the simulation waits."""
+
+
+class Host:
+    """A simulated process. What is called or begun here belongs to it, with all that follows."""
+
+    def __init__(self, loop: VirtualTimeLoop, rng: random.Random, rate: float) -> None:
+        """Its clock shows any time, and goes `rate` times as fast as the world's."""
+        self._loop, self._rng = loop, rng
+        self._rate, self._set_at, self._showed = rate, loop.now, rng.uniform(0, 1000)
+        self._context = Context()
+        self._context.run(_HOST.set, self)
+        self.paused = False
+        self._held: list[asyncio.Handle] = []
+        self._sockets: dict[object, list[asyncio.Handle]] = {}
+
+    # -- its clock ------------------------------------------------------------------------------
+
+    def clock(self) -> float:
+        """What its clock shows now."""
+        return self._showed + (self._loop.now - self._set_at) * self._rate
+
+    def world_time(self, shown: float) -> float:
+        """When its clock will show this."""
+        return self._loop.now + (shown - self.clock()) / self._rate
+
+    def set_rate(self, rate: float) -> None:
+        """Let the clock go on at another rate; timers that were set already end as they would."""
+        self._showed, self._set_at, self._rate = self.clock(), self._loop.now, rate
+
+    # -- what it does ---------------------------------------------------------------------------
+
+    def call(self, source: object, callback: Callable[..., object], *args: Any) -> None:
+        """Something comes in from `source`; if the process stands still, it waits in a socket."""
+        if self.paused:
+            handle = asyncio.Handle(callback, args, self._loop, self._context)
+            self._sockets.setdefault(source, []).append(handle)
+        else:
+            self._loop.call_soon(callback, *args, context=self._context)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begin a task of the process."""
+        return self._loop.create_task(coroutine, context=self._context)
+
+    async def ask(self, coroutine: Coroutine[Any, Any, T], patience_s: float | None = None) -> T:
+        """Let a request come in, and wait for what the process says to it.
+
+        Raises:
+            TimeoutError: nothing, for `patience_s`; it may still do what it was asked.
+        """
+        answer: asyncio.Future[T] = self._loop.create_future()
+
+        async def serve() -> None:
+            try:
+                result = await coroutine
+            except Exception as error:
+                if not answer.done():
+                    answer.set_exception(error)
+            else:
+                if not answer.done():
+                    answer.set_result(result)
+
+        self.call(answer, lambda: self.run(serve()))
+        async with asyncio.timeout(patience_s):
+            return await answer
+
+    # -- standing still -------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Stand still, timers and threads, too; the clock goes on."""
+        self.paused = True
+
+    def hold(self, handle: asyncio.Handle) -> None:
+        """Keep what became due meanwhile."""
+        self._held.append(handle)
+
+    def resume(self) -> None:
+        """Go on as an event loop does: with what was under way, then one socket after the other, in
+        any order; and with the timers that are due, which are late when there is much to read."""
+        self.paused = False
+        timers = [handle for handle in self._held if isinstance(handle, asyncio.TimerHandle)]
+        others = [handle for handle in self._held if not isinstance(handle, asyncio.TimerHandle)]
+        sockets = list(self._sockets.values())
+        self._rng.shuffle(sockets)
+        self._loop.go_on_with([*others, *chain.from_iterable(sockets)])
+        self._loop.in_world(self._rng.uniform(0, LATE_S), self._loop.go_on_with, timers)
+        self._held, self._sockets = [], {}
 
 
 class _Selector:
@@ -30,6 +134,10 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     the other for each executor, as one thread would.
     """
 
+    # The base's own, which it does not declare.
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
@@ -41,7 +149,25 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self.set_exception_handler(self._lose)
 
     def time(self) -> float:
-        return self.now
+        """What the clock of whoever asks shows; `now` is the world's."""
+        host = _HOST.get()
+        return self.now if host is None else host.clock()
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call when the clock of whoever asks shows `when`."""
+        host = _HOST.get()
+        world_time = when if host is None else host.world_time(when)
+        return super().call_at(world_time, callback, *args, context=context)
+
+    def in_world(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
+        """Call after so much virtual time, whoever asks and whether or not it stands still."""
+        super().call_at(self.now + delay_s, callback, *args, context=Context())
 
     async def pass_time(self, seconds: float) -> None:
         """Let so much virtual time pass."""
@@ -52,8 +178,23 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         finally:
             timer.cancel()
 
+    def go_on_with(self, handles: list[asyncio.Handle]) -> None:
+        """Run these next, in this order."""
+        self._ready.extend(handles)
+
     def _process_events(self, event_list: Any) -> None:
-        """There are none."""
+        """There are none; but what is due to a host that stands still is put aside here."""
+        due, self._ready = [*self._ready], deque()
+        while self._scheduled and self._scheduled[0].when() <= self.now:
+            timer = heapq.heappop(self._scheduled)
+            timer._scheduled = False  # type: ignore[attr-defined]  # as the base does
+            due.append(timer)
+        for handle in due:
+            host = handle._context.get(_HOST)  # type: ignore[attr-defined]  # the base's own
+            if host is not None and host.paused:
+                host.hold(handle)
+            else:
+                self._ready.append(handle)
 
     def _write_to_self(self) -> None:
         """Nobody needs to be woken."""
@@ -77,7 +218,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
                 _run(answer, func, args)
 
         waiting.append(run)
-        self.call_at(end, run)
+        super().call_at(end, run)
         return answer
 
     def run_now(self, executor: Any) -> None:
