@@ -134,6 +134,11 @@ class BlockWriter:
         """How many chunks were sent."""
         return self._writer.sent
 
+    def voters(self, count: int) -> tuple[StorageId, ...]:
+        """The members that were heard to vote for the first `count` chunks."""
+        voted = zip(self.members, self._writer.voted, strict=True)
+        return tuple(storage for storage, heard in voted if heard >= count)
+
     @property
     def acknowledged_synced(self) -> int:
         """How many chunks all members have on stable storage."""

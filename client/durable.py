@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from paxosblock.client.backoff import Backoff
+from paxosblock.client.receipt import BlockReceipt
 from paxosblock.client.session import Session
 from paxosblock.datanode_api import Ask
 from paxosblock.errors import DeadlineError, PaxosBlockError
@@ -14,8 +15,11 @@ from paxosblock.protocol.quorum import read_quorum
 from paxosblock.protocol.types import BlockId, ReplicaState
 
 
-async def finalized_on_disk(session: Session, block: BlockId) -> None:
+async def finalized_on_disk(session: Session, block: BlockId) -> BlockReceipt:
     """Wait until a majority of the block's members finalized it: that implies a sync (D5).
+
+    Returns:
+        How many of them said so.
 
     Raises:
         DeadlineError: they did not within the client's `retry_for`.
@@ -27,7 +31,7 @@ async def finalized_on_disk(session: Session, block: BlockId) -> None:
             *(_is_finalized(session, view, member) for member in view.members)
         )
         if sum(answers) >= read_quorum(len(view.members)):
-            return
+            return BlockReceipt(block, len(view.members), sum(answers))
         if backoff.exhausted:
             raise DeadlineError(
                 f"block {block}: {sum(answers)} of {len(view.members)} members have "

@@ -20,7 +20,7 @@ from paxosblock.client.chunks import Buffer, Chunk, ChunkBuffer, chunk_of
 from paxosblock.client.durable import finalized_on_disk
 from paxosblock.client.exclusions import Exclusions
 from paxosblock.client.fence import Fence
-from paxosblock.client.receipt import FlushReceipt, Place
+from paxosblock.client.receipt import BlockReceipt, FlushReceipt, Ledger, Place
 from paxosblock.client.session import Session
 from paxosblock.client.shortfall import Shortfall
 from paxosblock.client.tender import Tender
@@ -41,6 +41,7 @@ from paxosblock.namenode_api import (
     ShortBlock,
 )
 from paxosblock.protocol.invariants import invariant
+from paxosblock.protocol.quorum import recovery_quorum
 from paxosblock.protocol.types import BlockId, Durability, StorageId, WriterId
 
 TEND_FOR_S: Final = 1.0
@@ -81,7 +82,7 @@ class AsyncFileWriter:
         self._pending: deque[Chunk] = deque()  # not sent in the current block
         self._cut_bytes = status.length  # became chunks
         self._finished_bytes = status.length  # of the blocks before the current one
-        self._unsynced: list[BlockId] = []  # closed blocks that may not be on disk yet
+        self._ledger = Ledger()
         self._exclusions = Exclusions(asyncio.get_running_loop().time)
         self._tender = Tender(self._tend, f"'{status.path}'")
         self._rolling = NO_BLOCK  # has too few members: the next chunk begins another one
@@ -168,7 +169,7 @@ class AsyncFileWriter:
             if self._buffer:
                 self._enqueue(self._buffer.take())
             await self._settle(synced=False)
-            return self._place.receipt(self.acknowledged, self.status.durability)
+            return self._receipt(self.status.durability)
 
     async def hsync(self) -> FlushReceipt:
         """Like `hflush`, and everything written is on stable storage at all replicas.
@@ -186,10 +187,9 @@ class AsyncFileWriter:
             if self._buffer or (in_memory and self._has_unsynced_chunks()):
                 self._enqueue(self._buffer.take(), sync=in_memory)
             await self._settle(synced=True)
-            while self._unsynced:
-                await finalized_on_disk(self._session, self._unsynced[0])
-                self._unsynced.pop(0)
-            return self._place.receipt(self.acknowledged, Durability.DISK)
+            while unsynced := self._ledger.unsynced:
+                self._ledger.synced(await finalized_on_disk(self._session, unsynced[0]))
+            return self._receipt(Durability.DISK)
 
     async def close(self) -> None:
         """Flush, record the length of the last block, and end the lease.
@@ -263,7 +263,7 @@ class AsyncFileWriter:
         self._tender.stop()
         self._session.leases.drop(self._writer)
         self._pending.clear()
-        self._unsynced.clear()
+        self._ledger.unsynced.clear()
         if self._block is not None:
             self._block.release()
             self._block = None
@@ -387,11 +387,12 @@ class AsyncFileWriter:
             block.block,
             sealed.view.record.finalized_generation,
             sealed.view.record.length - 1,
-            tuple(at for at in block.members if at not in failure.failed),
+            tuple(at for at in block.voters(sealed.view.record.length) if at not in failure.failed),
         )
         self._finished_bytes += block.acknowledged_bytes
-        if block.asked_to_close:  # then it need not be a recovery that ended it
-            self._note_unsynced(block)
+        members = len(block.members)
+        by_close = block.asked_to_close and not self._on_disk(block)  # and perhaps by no recovery
+        self._ledger.ended(block.block, members, 0 if by_close else recovery_quorum(members))
         self._block = None
         _log.warning(
             "'%s': %s; sealed with %d chunks, %d go to the next block",
@@ -416,12 +417,14 @@ class AsyncFileWriter:
         """The block is closed with everything that was sent in it."""
         self._note(block)
         self._finished_bytes += block.acknowledged_bytes
-        self._note_unsynced(block)
+        self._ledger.ended(block.block, len(block.members), self._on_disk(block))
         self._block = None
 
-    def _note_unsynced(self, block: BlockWriter) -> None:
-        if self.status.durability is Durability.MEMORY and block.acknowledged_synced < block.sent:
-            self._unsynced.append(block.block)
+    def _on_disk(self, block: BlockWriter) -> int:
+        """How many members have all that was sent on stable storage, by their votes: all or 0."""
+        in_memory = self.status.durability is Durability.MEMORY
+        unsynced = in_memory and block.acknowledged_synced < block.sent
+        return 0 if unsynced else len(block.members)
 
     # -- between two calls ----------------------------------------------------------------------
 
@@ -480,6 +483,13 @@ class AsyncFileWriter:
         return bool(self._pending) or (
             self._block is not None and self._block.acknowledged_synced < self._block.sent
         )
+
+    def _receipt(self, durability: Durability) -> FlushReceipt:
+        blocks, block = self._ledger.take(), self._block
+        if block is not None and block.sent:
+            now = BlockReceipt(block.block, len(block.members), self._on_disk(block))
+            blocks = (*blocks, now)
+        return self._place.receipt(self.acknowledged, durability, blocks)
 
     def _note(self, block: BlockWriter) -> None:
         if block.sent:

@@ -15,13 +15,31 @@ from paxosblock.protocol.types import (
 
 
 @dataclass(frozen=True, slots=True)
+class BlockReceipt:
+    """How much of one block's safety is sure: at least `on_disk` of its `members` (both counts)
+    have everything on stable storage that the block holds of the file.
+
+    All members, for a block whose chunks they voted for after a sync. A recovery quorum, for one
+    that a recovery ended (P4). As many as said so, and at least a read quorum, for one that was
+    closed without a sync and asked about by `hsync` (D5). 0: no sync was asked for yet.
+    """
+
+    block: BlockId
+    members: int
+    on_disk: int
+
+
+@dataclass(frozen=True, slots=True)
 class FlushReceipt:
     """Everything written before the flush is acknowledged: no reader will see less (W3).
 
     `chunk` is the last acknowledged chunk of `block` (-1: nothing was written yet, then `block` is
-    0), accepted in `generation` by the storages `replicas`. `length` counts the bytes of the
-    file up to the flush. `durability` says where all of them are: on stable storage, or handed to
-    the operating systems of the replicas' machines.
+    0), accepted in `generation` by the storages `replicas`: by all members, but where a recovery
+    ended the block only those are named that the writer itself heard vote for the chunk and that
+    did not fail it. `length` counts the bytes of the file up to the flush. `durability` says where
+    all of them are: on stable storage, of each block at as many members as `blocks` says, or
+    handed to the operating systems of the replicas' machines. `blocks` has the current block, those
+    that ended since the receipt before, and those that this flush asked about.
     """
 
     block: BlockId
@@ -30,6 +48,7 @@ class FlushReceipt:
     length: int
     replicas: tuple[StorageId, ...]
     durability: Durability
+    blocks: tuple[BlockReceipt, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +60,35 @@ class Place:
     chunk: int = -1
     replicas: tuple[StorageId, ...] = ()
 
-    def receipt(self, length: int, durability: Durability) -> FlushReceipt:
+    def receipt(
+        self, length: int, durability: Durability, blocks: tuple[BlockReceipt, ...]
+    ) -> FlushReceipt:
         """The receipt for a file whose acknowledged `length` bytes end here."""
         return FlushReceipt(
-            self.block, self.generation, self.chunk, length, self.replicas, durability
+            self.block, self.generation, self.chunk, length, self.replicas, durability, blocks
         )
+
+
+class Ledger:
+    """At how many members the ended blocks of a file are on the disk, between two receipts."""
+
+    def __init__(self) -> None:
+        self._ended: dict[BlockId, BlockReceipt] = {}
+        self.unsynced: list[BlockId] = []
+        """Blocks that may not be on any disk yet."""
+
+    def ended(self, block: BlockId, members: int, on_disk: int) -> None:
+        """A block takes no more chunks; `on_disk` of its `members` synced it for sure."""
+        self._ended[block] = BlockReceipt(block, members, on_disk)
+        if not on_disk:
+            self.unsynced.append(block)
+
+    def synced(self, receipt: BlockReceipt) -> None:
+        """An unsynced block is on as many disks as `receipt` says."""
+        self._ended[receipt.block] = receipt
+        self.unsynced.remove(receipt.block)
+
+    def take(self) -> tuple[BlockReceipt, ...]:
+        """What the next receipt says of blocks that ended, or were asked about, since the last."""
+        ended, self._ended = tuple(self._ended.values()), {}
+        return ended

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.receipt import FlushReceipt
+from paxosblock.client.receipt import BlockReceipt, FlushReceipt
 from paxosblock.errors import (
     CorruptionError,
     DeadlineError,
@@ -48,7 +48,10 @@ async def test_a_flush_tells_which_chunk_is_acknowledged_by_whom() -> None:
             receipt = await out.hflush()
         block = cluster.files["/a"].blocks[0]
         members = cluster.records[block].members
-        assert receipt == FlushReceipt(block, receipt.generation, 0, 5, members, Durability.MEMORY)
+        held = BlockReceipt(block, 3, 0)
+        assert receipt == FlushReceipt(
+            block, receipt.generation, 0, 5, members, Durability.MEMORY, (held,)
+        )
         assert all(node.data(block) == b"hello" for node in cluster.nodes)
 
 
@@ -62,6 +65,7 @@ async def test_a_sync_without_new_data_sends_an_empty_chunk_that_asks_for_the_di
         assert receipt.chunk == 1
         assert receipt.length == 5
         assert receipt.durability is Durability.DISK
+        assert receipt.blocks == (BlockReceipt(receipt.block, 3, 3),)
         assert again == receipt
         assert cluster.content("/a") == b"hello"
 
@@ -97,7 +101,9 @@ async def test_one_member_that_finalized_a_block_is_too_few_for_a_sync() -> None
         await wait_until_async(lambda: cluster.nodes[0].reads_of_state > asked + 1)
         assert not sync.done()
         cluster.tell_finalized(first, cluster.nodes[:2])
-        assert (await sync).length == 15
+        receipt = await sync
+        assert receipt.length == 15
+        assert receipt.blocks == (BlockReceipt(first, 3, 2), BlockReceipt(receipt.block, 3, 3))
         cluster.tell_members = True
         await out.close()
 
@@ -166,6 +172,26 @@ async def test_a_block_whose_end_nobody_told_the_writer_does_not_stop_it() -> No
         assert (await out.hflush()).length == 5
         await out.close()
         assert cluster.content("/a") == b"hello"
+
+
+@pytest.mark.parametrize(("members", "on_disk"), [(3, 2), (2, 1)])
+async def test_of_a_block_that_a_recovery_ended_only_its_quorum_is_on_disk_for_sure(
+    members: int, on_disk: int
+) -> None:
+    async with memory_cluster(members) as (cluster, fs):
+        out = await fs.create("/a", replication=members, durability="memory")
+        await out.write(b"hello")
+        await out.hflush()
+        (block,) = cluster.files["/a"].blocks
+        writing = out._block
+        assert writing is not None
+        cluster.nodes[0].cut()
+        await wait_until_async(lambda: writing.failure is not None)
+        receipt = await out.hsync()
+        assert receipt.blocks[0] == BlockReceipt(block, members, on_disk)
+        assert cluster.nodes[0].storage not in receipt.replicas
+        assert (await out.hsync()).blocks == receipt.blocks[1:], "told once"
+        await out.close()
 
 
 @pytest.mark.parametrize("chunks_before", [0, 1, 3, 7])
