@@ -14,7 +14,7 @@ SECONDS ?= 60
 NAMENODES ?= 3
 SEEDS ?= 2000
 
-.PHONY: help bootstrap demo test test-all lint format explore simulate chaos bench clean
+.PHONY: help bootstrap demo test test-all lint format explore simulate mutants chaos bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -57,6 +57,9 @@ explore: $(STAMP) ## check the protocol in every order of messages, with larger 
 
 simulate: $(STAMP) ## run the replicated store in virtual time, with every fault: SEEDS=2000
 	$(BIN)/python -m tests.raft.simulate --seeds $(SEEDS)
+
+mutants: $(STAMP) ## plant more than fifty faults, one at a time: each must be noticed by its suite; before a release
+	$(BIN)/python -m tests.mutants --jobs $(JOBS)
 
 chaos: $(STAMP) ## kill real processes while files are written and names change: SEED=1 SECONDS=60 NAMENODES=3
 	$(BIN)/python -m tests.services.chaos --seed $(SEED) --seconds $(SECONDS) --namenodes $(NAMENODES)

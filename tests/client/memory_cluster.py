@@ -92,6 +92,8 @@ class MemoryCluster:
         self.calls: list[str] = []
         self.tell_members = True
         """Whether members are told at once that a block is finalized."""
+        self.forgotten_bytes = 0
+        """What the length of a file lacks when it is closed."""
         self.answers_lost: set[str] = set()
         """Control calls that are carried out, but whose answers do not arrive."""
         self.address = ""
@@ -284,7 +286,7 @@ class MemoryCluster:
         records = [self._record(block) for block in file.blocks]
         if not all(record.finalized for record in records):
             raise NotReadyError("a block is not finalized")
-        length = sum(record.size_bytes for record in records)
+        length = sum(record.size_bytes for record in records) - self.forgotten_bytes
         file.status = replace(file.status, open=False, length=length)
         return file.status
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from paxosblock.beats import BeatSender
 from paxosblock.calls import Bulk, CallServer
+from paxosblock.checksum import crc32c
 from paxosblock.connection import FrameConnection
 from paxosblock.datanode_api import (
     STREAM_CALLS,
@@ -70,7 +71,9 @@ class Faults:
     corrupt_reads: bool = False
     """Flip a bit in every chunk that is read."""
     wrong_chunks: bool = False
-    """Serve the chunks of a read under the wrong numbers."""
+    """Serve sound chunks of the block in another order."""
+    short_chunks: bool = False
+    """Serve chunks that lack their last byte, with checksums that fit."""
     silent_reads: bool = False
     """Never answer a read of bytes."""
     most_read_bytes: int = 4 * 1024 * 1024
@@ -194,6 +197,8 @@ class MemoryDataNode:
             last += 1
         self.reads_served += 1
         frames = [self._served(frame) for frame in self.frames[request.block][first:last]]
+        if self.faults.wrong_chunks:
+            frames.reverse()
         start = log.start_of(first)
         chunks = Chunks(first, start, last - first, log.start_of(last) - start)
         return Bulk(chunks, last - first, tuple(frames))
@@ -201,10 +206,10 @@ class MemoryDataNode:
     def _served(self, frame: bytes) -> bytes:
         if self.faults.corrupt_reads and len(frame) > HEADER_BYTES:
             return frame[:-1] + bytes([frame[-1] ^ 1])
-        if self.faults.wrong_chunks:
-            header = Header.unpack(frame)
-            moved = replace(header, index=ChunkIndex(header.index + 1))
-            return moved.pack() + frame[HEADER_BYTES:]
+        if self.faults.short_chunks:
+            header, payload = Header.unpack(frame), frame[HEADER_BYTES:-1]
+            size, crc = len(payload), crc32c(payload)
+            return replace(header, payload_length=size, payload_crc=crc).pack() + payload
         return frame
 
 

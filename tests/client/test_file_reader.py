@@ -160,6 +160,16 @@ async def test_chunks_in_the_wrong_place_are_not_served() -> None:
                 assert await file.read() == DATA
 
 
+async def test_sound_chunks_of_another_size_than_announced_are_not_served() -> None:
+    """Where they belong is not sure: another replica's bytes take their place."""
+    async with stored() as (cluster, fs):
+        cluster.nodes[0].faults.short_chunks = True
+        for _ in range(4):
+            async with await fs.open("/a") as file:
+                assert await file.read() == DATA
+        assert cluster.nodes[0].reads_served
+
+
 async def test_one_living_replica_is_enough_to_read_a_finalized_file() -> None:
     async with stored() as (cluster, fs):
         for node in cluster.nodes[1:]:

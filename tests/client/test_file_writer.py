@@ -133,6 +133,16 @@ async def test_a_decided_length_that_cannot_be_is_corruption(decided: int) -> No
         await out.abort()
 
 
+async def test_a_file_that_is_closed_with_fewer_bytes_than_acknowledged_is_corruption() -> None:
+    async with memory_cluster() as (cluster, fs):
+        out = await fs.create("/a", chunk_size=10)
+        await out.write(b"x" * 30)
+        await out.hflush()
+        cluster.forgotten_bytes = 10
+        with pytest.raises(CorruptionError, match="closed with 20 bytes, but 30 are acknowledged"):
+            await out.close()
+
+
 async def test_a_sync_waits_for_a_block_whose_close_was_recorded_without_an_answer() -> None:
     """The writer's close decided it, not a recovery: nothing of it need be on a disk yet."""
     async with memory_cluster(retry_for_s=0.5) as (cluster, fs):

@@ -20,6 +20,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
+from paxosblock.methods import Once
 from paxosblock.namenode_api import (
     DELETE,
     NAMENODE_STATUS,
@@ -231,3 +232,19 @@ async def test_nobody_there_is_unavailable_and_names_the_address() -> None:
         pass
     with pytest.raises(UnavailableError, match=server.address):
         await delete(server, retry_for_s=0.05)
+
+
+async def test_calls_one_after_the_other_have_names_of_their_own_in_one_session() -> None:
+    """Under the name of the one before, a call would get that one's answer and not be done."""
+    named: list[Once] = []
+
+    def make(once: Once) -> DeletePath:
+        named.append(once)
+        return DeletePath("/a", once=once)
+
+    async with serving(Server(NotReadyError("not yet"))) as server, RpcClient() as rpc:
+        namenodes = NameNodes([server.address], rpc, timeout_s=2.0, retry_for_s=5.0)
+        for _ in range(3):
+            await namenodes.call_once(DELETE, make)
+    assert len({once.session for once in named}) == 1
+    assert [once.sequence for once in named] == [1, 2, 3]

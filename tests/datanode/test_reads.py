@@ -205,10 +205,13 @@ async def test_what_the_system_has_not_in_memory_is_read_in_a_thread(
         assert (await read(node, 0, 300))[1] == b"".join(frame(i)[1] for i in range(3))
 
 
+@pytest.mark.parametrize("in_memory", [True, False], ids=["in memory", "from the disk"])
 @pytest.mark.parametrize("position", [3, 20, 60, 147])
 async def test_a_flipped_bit_is_an_error_and_reported_and_the_replica_is_dead(
-    tmp_path: Path, position: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int, in_memory: bool
 ) -> None:
+    if not in_memory:
+        monkeypatch.setattr(OsDisk, "read_cached", lambda *_: False)
     async with running(tmp_path) as node:
         await three_finalized_chunks(node)
         flip(tmp_path / "current" / "blk_7", len(frame(0)[1]) + position)

@@ -1,0 +1,1 @@
+"""Faults that somebody might put into the product, and the tests that must notice each of them."""

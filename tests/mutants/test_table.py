@@ -1,0 +1,29 @@
+"""The table of mutants can be planted (`make mutants` plants it)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.table import SOURCE, Mutant, all_mutants
+
+
+@pytest.mark.parametrize("mutant", SOURCE, ids=lambda mutant: mutant.name)
+def test_a_patch_has_its_place_and_its_suite(mutant: Mutant, repository: Path) -> None:
+    assert mutant.patch is not None
+    source = (repository / mutant.patch.file).read_text()
+    assert source.count(mutant.patch.before) == 1
+    assert mutant.patch.after != mutant.patch.before
+    assert mutant.suite
+    assert [
+        suite for suite in mutant.suite if not (repository / suite.split("::")[0]).exists()
+    ] == []
+
+
+def test_each_mutant_has_a_name_of_its_own_and_no_area_is_forgotten() -> None:
+    mutants = all_mutants()
+    assert [name for name, count in Counter(m.name for m in mutants).items() if count > 1] == []
+    assert min(Counter(mutant.area for mutant in mutants).values()) >= 10
+    assert len(mutants) >= 50
