@@ -10,6 +10,7 @@ from typing import Self
 
 from paxosblock.client.block_verbs import AsyncDataNode, BlockVerbs
 from paxosblock.client.check import BlockCheck, check_block
+from paxosblock.client.choices import check_sizes, durability_of
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.follow import follower, wait_longer
@@ -24,7 +25,7 @@ from paxosblock.client.transport import DataConnections
 from paxosblock.client.url import cluster_addresses
 from paxosblock.client.watched import WritingConnections
 from paxosblock.config import ClientConfig, load_config
-from paxosblock.errors import InvalidRequestError, NotDirectoryError, NotFoundError
+from paxosblock.errors import NotDirectoryError, NotFoundError
 from paxosblock.namenode_api import (
     APPEND,
     APPLICATION,
@@ -58,7 +59,6 @@ from paxosblock.protocol.types import BlockId, Durability, WriterId
 from paxosblock.rpc import RpcClient
 from paxosblock.transaction import Operation, TransactionOutcome
 from paxosblock.user import current_user
-from paxosblock.wire import MAX_CHUNK_BYTES
 
 
 class AsyncClient:
@@ -156,7 +156,7 @@ class AsyncClient:
         block_size = config.block_size_bytes if block_size is None else block_size
         chunk_size = config.chunk_size_bytes if chunk_size is None else chunk_size
         window = config.window if window is None else window
-        _check_sizes(block_size, chunk_size, window)
+        check_sizes(block_size, chunk_size, window)
         writer = new_writer()
         request = CreateFile(
             path,
@@ -191,7 +191,7 @@ class AsyncClient:
         """
         chunk_size = self.config.chunk_size_bytes if chunk_size is None else chunk_size
         window = self.config.window if window is None else window
-        _check_sizes(self.config.block_size_bytes, chunk_size, window)
+        check_sizes(self.config.block_size_bytes, chunk_size, window)
         writer = new_writer()
         opened = await self._session.namenodes.call(APPEND, AppendFile(path, writer))
         return AsyncFileWriter(
@@ -431,6 +431,9 @@ class AsyncClient:
     ) -> BlockView:
         """AddBlock(): a new block that belongs to no file; this client may write it.
 
+        When this client is gone, and its lease over, the NameNode ends the block with what was
+        acknowledged. It stays until `delete_block`.
+
         Every member has an empty replica when this returns (see `datanode` for writing).
 
         Raises:
@@ -454,6 +457,13 @@ class AsyncClient:
             InvalidRequestError: not all replicas hold exactly so many chunks.
         """
         return await self._blocks.finalize(block, length)
+
+    async def delete_block(self, block: BlockId) -> bool:
+        """Delete a block that belongs to no file; False when there is none (any more).
+
+        Raises InvalidRequestError when it belongs to a file.
+        """
+        return await self._blocks.delete(block)
 
     async def get_block(self, block: BlockId) -> BlockView:
         """GetBlock(b): its record, linearizable, and where its members are reached.
@@ -481,18 +491,3 @@ class AsyncClient:
 def new_writer() -> WriterId:
     """The name of one instance of a writer, never reused."""
     return WriterId(uuid.uuid4().hex)
-
-
-def durability_of(name: Durability | str) -> Durability:
-    """The durability called `name`. Raises InvalidRequestError when there is none."""
-    try:
-        return Durability(name)
-    except ValueError:
-        raise InvalidRequestError(f"durability {name!r}: write 'disk' or 'memory'") from None
-
-
-def _check_sizes(block_size: int, chunk_size: int, window: int) -> None:
-    if block_size < 1 or window < 1:
-        raise InvalidRequestError(f"block size {block_size}, window {window}: at least 1 is needed")
-    if not 1 <= chunk_size <= MAX_CHUNK_BYTES:
-        raise InvalidRequestError(f"chunk size {chunk_size}: 1 to {MAX_CHUNK_BYTES} bytes")

@@ -30,6 +30,7 @@ from paxosblock.errors import (
 )
 from paxosblock.namenode_api import (
     ADD_BLOCK,
+    DELETE_BLOCK,
     FINALIZE_BLOCK,
     GET_BLOCK,
     NO_BLOCK,
@@ -38,8 +39,10 @@ from paxosblock.namenode_api import (
     AddBlock,
     BlockRequest,
     BlockView,
+    DeleteBlock,
     FinalizeBlock,
     Member,
+    ShortBlock,
 )
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, Read, ReadReply, Vote
 from paxosblock.protocol.read import Version
@@ -58,9 +61,12 @@ from paxosblock.wire import MAX_CHUNK_BYTES, Flags, FrameKind, Header
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class BlockVerbs:
-    """Blocks without files; `writer` is who may write and finalize those that are added here."""
+    """Blocks without files; `writer` is who may write and finalize those that are added here.
+
+    Its lease is kept as those of files are: the NameNode ends the blocks of a client that is gone.
+    """
 
     session: Session
     writer: WriterId
@@ -79,6 +85,7 @@ class BlockVerbs:
         view = await self.session.namenodes.call_once(
             ADD_BLOCK, lambda once: replace(request, once=once)
         )
+        self.session.leases.keep(self.writer, self._lost, self._short_block, self._roll)
         block = BlockWriter(
             view,
             self.writer,
@@ -92,6 +99,25 @@ class BlockVerbs:
             raise UnavailableError(str(failure), block=view.record.block) from failure
         block.release()
         return view
+
+    def _lost(self) -> None:
+        """Its blocks are all ended, or a recovery ends them: who writes on hears of it there."""
+
+    def _short_block(self) -> ShortBlock | None:
+        """A block without a file stays with the members it has."""
+
+    def _roll(self) -> None:
+        """There is no next block."""
+
+    async def delete(self, block: BlockId) -> bool:
+        """Delete a block without a file, ended or not; False when there is none (any more).
+
+        Raises InvalidRequestError when it belongs to a file.
+        """
+        deletion = await self.session.namenodes.call_once(
+            DELETE_BLOCK, lambda once: DeleteBlock(block, once)
+        )
+        return deletion.existed
 
     async def finalize(self, block: BlockId, length: int | None) -> BlockView:
         """FinalizeBlock(b, length) when all members hold exactly `length` chunks, or, without a

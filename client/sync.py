@@ -228,6 +228,10 @@ class Client:
         """AddBlock(): a new block that belongs to no file (see `AsyncClient.add_block`)."""
         return self._run(self._fs.add_block, replication, durability, window)
 
+    def delete_block(self, block: BlockId) -> bool:
+        """Delete a block that belongs to no file (see `AsyncClient.delete_block`)."""
+        return self._run(self._fs.delete_block, block)
+
     def finalize_block(self, block: BlockId, length: int | None = None) -> BlockView:
         """FinalizeBlock(b, length) or FinalizeBlock(b) (see `AsyncClient.finalize_block`)."""
         return self._run(self._fs.finalize_block, block, length)

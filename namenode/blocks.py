@@ -27,7 +27,15 @@ from paxosblock.namenode.records import (
     decode_entry,
     decode_inode,
 )
-from paxosblock.namenode_api import NO_BLOCK, AddBlock, Appendable, AppendFile, FinalizeBlock
+from paxosblock.namenode_api import (
+    NO_BLOCK,
+    NO_FILE,
+    AddBlock,
+    Appendable,
+    AppendFile,
+    Deletion,
+    FinalizeBlock,
+)
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused, Why
 from paxosblock.protocol.types import BlockId, BlockState, StorageId, WriterId
@@ -135,7 +143,26 @@ def add_without_file(
     record = finalize.add_block(block, members, request.writer, request.window, request.durability)
     entry = BlockEntry(record)
     draft.add_block(entry)
+    draft.put(keys.open_block(block), b"")
     return entry
+
+
+def delete_without_file(draft: Draft, block: BlockId) -> Deletion:
+    """Take an embedder's block out of the catalog, whether it is ended or not.
+
+    Raises:
+        InvalidRequestError: it belongs to a file.
+    """
+    entry = draft.block(block)
+    if entry is None:
+        return Deletion(existed=False)
+    if entry.file != NO_FILE:
+        raise InvalidRequestError(
+            f"block {block}: belongs to a file and is deleted with that", block=block
+        )
+    draft.delete(keys.block(block))
+    draft.delete(keys.open_block(block))
+    return Deletion(existed=True)
 
 
 def change(draft: Draft, block: BlockId, rule: Rule) -> BlockEntry | Refused:
@@ -147,6 +174,8 @@ def change(draft: Draft, block: BlockId, rule: Rule) -> BlockEntry | Refused:
     entry = replace(before, record=after)
     if after != before.record:
         draft.replace_block(before, entry)
+        if entry.file == NO_FILE and after.finalized:
+            draft.delete(keys.open_block(block))
     return entry
 
 

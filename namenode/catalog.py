@@ -52,6 +52,7 @@ from paxosblock.namenode_api import (
     AppendFile,
     ConcatFiles,
     CreateFile,
+    DeleteBlock,
     DeletePath,
     Deletion,
     FileStatus,
@@ -272,6 +273,18 @@ class Catalog:
         return await self._once(
             BlockEntry, request.once, lambda draft: decide(draft, request, block, members)
         )
+
+    async def delete_block(self, request: DeleteBlock) -> Deletion:
+        """Take a block without a file out of the catalog."""
+        return await self._once(
+            Deletion, request.once, lambda draft: blocks.delete_without_file(draft, request.block)
+        )
+
+    async def open_blocks(self) -> tuple[BlockRecord, ...]:
+        """The blocks without files that are not ended, for the leases of a NameNode that starts."""
+        view = await self._store.barrier()
+        found = (BlockId(keys.number_of(key)) for key, _ in view.scan(*keys.OPEN_BLOCKS))
+        return tuple(blocks.get(view, block).record for block in found)
 
     async def allocate_seal(self, block: BlockId, *, forced: bool = False) -> BlockEntry | Refused:
         """K2: a fresh generation for a recovery; `forced`: members will be given up for it."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
-from paxosblock.errors import PaxosBlockError
+from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.logs import facts
 from paxosblock.namenode import keys
 from paxosblock.namenode.background import Background
@@ -17,10 +18,11 @@ from paxosblock.namenode.deadlines import Ended
 from paxosblock.namenode.finalizer import Finalizer
 from paxosblock.namenode.leases import Expired, Leases
 from paxosblock.namenode.records import FileInode
+from paxosblock.namenode.recoverer import Recoverer
 from paxosblock.namenode.replicas import Replicas
 from paxosblock.namenode_api import NO_BLOCK
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.types import StorageId
+from paxosblock.protocol.types import BlockId, StorageId
 
 AUDIT_PAGE = 500
 EXPIRIES_AT_ONCE = 32
@@ -45,6 +47,8 @@ class Housekeeper:
         *,
         catalog: Catalog,
         leases: Leases,
+        block_leases: Leases,
+        recoverer: Recoverer,
         datanodes: DataNodes,
         replicas: Replicas,
         closer: Closer,
@@ -55,6 +59,8 @@ class Housekeeper:
         """Use these parts of the node; `clock_s` is the clock of its leases and DataNodes."""
         self._catalog = catalog
         self._leases = leases
+        self._block_leases = block_leases
+        self._recoverer = recoverer
         self._datanodes = datanodes
         self._replicas = replicas
         self._closer = closer
@@ -62,7 +68,7 @@ class Housekeeper:
         self._background = background
         self._clock_s = clock_s
         self._garbage = asyncio.Event()
-        self._expiring: dict[int, float] = {}
+        self._expiring: dict[Expired | BlockId, float] = {}
         self._over_since: dict[bytes, float] = {}
         self._lanes = asyncio.Semaphore(EXPIRIES_AT_ONCE)
 
@@ -85,13 +91,24 @@ class Housekeeper:
         self._garbage.set()
 
     async def check_leases(self) -> None:
-        """Have files closed whose writers are gone; those that failed, again after `RETRY_S`."""
+        """Have files closed, and blocks without files ended, whose writers are gone.
+
+        Those that failed are tried again after `RETRY_S`.
+        """
         now_s = self._clock_s()
         self._datanodes.watch(now_s)
         for expired in self._leases.expired(now_s):
-            if now_s >= self._expiring.get(expired.file, now_s):
-                self._expiring[expired.file] = now_s + RETRY_S
+            if self._is_due(expired, now_s):
                 self._background.start(self._expire(expired), f"expiry of file {expired.file}")
+        for expired in self._block_leases.expired(now_s):
+            if self._is_due(block := BlockId(expired.file), now_s):
+                self._background.start(self._end_block(block), f"expiry of block {block}")
+
+    def _is_due(self, what: Expired | BlockId, now_s: float) -> bool:
+        if now_s < self._expiring.get(what, now_s):
+            return False
+        self._expiring[what] = now_s + RETRY_S
+        return True
 
     async def check_deadlines(self) -> None:
         """Delete directories, forget applications and sessions whose time is over."""
@@ -147,7 +164,15 @@ class Housekeeper:
     async def _expire(self, expired: Expired) -> None:
         async with self._lanes:
             await self._closer.expire(expired, self._clock_s())
-        self._expiring.pop(expired.file, None)
+        self._expiring.pop(expired, None)
+
+    async def _end_block(self, block: BlockId) -> None:
+        """Recover a block without a file whose writer is gone, unless it was deleted."""
+        async with self._lanes:
+            with contextlib.suppress(NotFoundError):
+                await self._recoverer.finalize(block)
+        self._block_leases.release(block)
+        self._expiring.pop(block, None)
 
     async def _sweep_one(self, number: int) -> None:
         done = False

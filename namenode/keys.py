@@ -10,6 +10,7 @@
     f + file + sequence        the file's block at that place (8 bytes)
     b + block                  BlockEntry
     o + file                   the file is being written (empty value)
+    u + block                  a block without a file that is not ended (empty value)
     g + id                     an Inode that was unlinked and is still to be swept
     a + application            Application: the last transaction that was applied for it
     s + session                Answered: the latest request of a client's session, and its answer
@@ -32,6 +33,7 @@ BLOCK_COUNTER = b"nblock"
 ENTRIES: Range = prefix_range(b"e")
 BLOCKS: Range = prefix_range(b"b")
 OPEN_FILES: Range = prefix_range(b"o")
+OPEN_BLOCKS: Range = prefix_range(b"u")
 GARBAGE: Range = prefix_range(b"g")
 DEADLINES: Range = prefix_range(b"x")
 
@@ -110,6 +112,11 @@ def block(number: BlockId) -> bytes:
 def open_file(file: int) -> bytes:
     """Key that says that a file is being written."""
     return _key(b"o", file)
+
+
+def open_block(number: BlockId) -> bytes:
+    """Key that says that a block without a file is not ended."""
+    return _key(b"u", number)
 
 
 def garbage(number: int) -> bytes:

@@ -53,6 +53,7 @@ class NameNode:
         self.history = History(wall_clock_ms)
         self.catalog = Catalog(store)
         self.leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
+        self.block_leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.datanodes = DataNodes(config.datanode_stale_after_s, config.datanode_dead_after_s)
         self.replicas = Replicas()
         self.views = Views(self.datanodes, self.replicas, config.min_replication, clock_s)
@@ -99,13 +100,16 @@ class NameNode:
         await self.leadership.close()
 
     async def _begin(self) -> None:
-        """Learn the cluster, give open files fresh leases, begin to keep house.
+        """Learn the cluster, give open files and blocks fresh leases, begin to keep house.
 
         Blocks were reported to this NameNode while it followed. It asks for them once more, to
         judge what it only took note of.
         """
         await self.catalog.start(secrets.randbelow((1 << TAG_BITS) - 1) + 1)
         self.leases.restore(await self.catalog.open_files(), self.clock_s())
+        self.block_leases.restore((), self.clock_s())
+        for record in await self.catalog.open_blocks():
+            self.block_leases.open(record.writer, record.block, self.clock_s())
         self.datanodes.ask_for_reports()
         self.housekeeper.start(self.config.heartbeat_interval_s)
 
@@ -146,6 +150,8 @@ class NameNode:
         return Housekeeper(
             catalog=self.catalog,
             leases=self.leases,
+            block_leases=self.block_leases,
+            recoverer=self.recoverer,
             datanodes=self.datanodes,
             replicas=self.replicas,
             closer=self.closer,

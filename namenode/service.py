@@ -31,6 +31,7 @@ from paxosblock.namenode_api import (
     CONCAT,
     CREATE,
     DELETE,
+    DELETE_BLOCK,
     EXPLAIN,
     FINALIZE_BLOCK,
     GET_BLOCK,
@@ -59,6 +60,7 @@ from paxosblock.namenode_api import (
     ClusterStatusRequest,
     ConcatFiles,
     CreateFile,
+    DeleteBlock,
     DeletePath,
     Deletion,
     FileStatus,
@@ -132,6 +134,7 @@ class Service:
         lead(ADD_BLOCK, self.add_block)
         lead(FINALIZE_BLOCK, self.finalize_block)
         lead(SEAL_BLOCK, self.seal_block, several_steps=True)
+        lead(DELETE_BLOCK, self.delete_block)
         lead(GET_BLOCK, self.get_block)
         lead(CLOSE_FILE, self.close_file, several_steps=True)
         lead(RENEW_LEASES, self.renew_leases)
@@ -259,12 +262,17 @@ class Service:
         """K1: place a new block."""
         checks.check_add_block(request)
         entry = await self._node.catalog.already_added(request)
-        return await self._place(request) if entry is None else self._node.views.block(entry)
+        view = await self._place(request) if entry is None else self._node.views.block(entry)
+        if request.file_id == NO_FILE and not view.record.finalized:
+            block, writer = view.record.block, view.record.writer
+            self._node.block_leases.open(writer, block, self._node.clock_s())
+        return view
 
     async def finalize_block(self, request: FinalizeBlock) -> BlockView:
         """K6: FinalizeBlock(b, length)."""
         checks.check_finalize(request, self._node.config)
         entry = await self._node.finalizer.finalize_by_writer(request)
+        self._node.block_leases.release(request.block)
         _log.info(
             "finalize block",
             extra=facts(block=request.block, writer=request.writer, length=request.length),
@@ -277,7 +285,18 @@ class Service:
         if not entry.record.finalized:
             await self._check_may_seal(entry, request.writer)
             entry = await self._node.recoverer.finalize(request.block)
+        self._node.block_leases.release(request.block)
         return self._node.views.block(entry)
+
+    async def delete_block(self, request: DeleteBlock) -> Deletion:
+        """Delete a block without a file; its members are told to drop their replicas."""
+        (entry,) = await self._node.catalog.block_entries((request.block,))
+        deletion = await self._node.catalog.delete_block(request)
+        self._node.block_leases.release(request.block)
+        if deletion.existed and entry is not None:
+            self._node.finalizer.delete_everywhere(entry)
+            _log.info("delete block", extra=facts(block=request.block))
+        return deletion
 
     async def get_block(self, request: BlockRequest) -> BlockView:
         """K10: show a block."""
@@ -293,7 +312,10 @@ class Service:
         """Keep leases. One that does not lead any more knows too few writers to call any lost."""
         checks.check_renew(request)
         await self._node.catalog.confirm()
-        lost = self._node.leases.renew(request.writers, self._node.clock_s())
+        now_s = self._node.clock_s()
+        without_file = self._node.leases.renew(request.writers, now_s)
+        without_block = set(self._node.block_leases.renew(request.writers, now_s))
+        lost = tuple(writer for writer in without_file if writer in without_block)
         return Renewed(lost, tuple(s.writer for s in request.short if self._has_more_for(s)))
 
     async def report_bad_replica(self, request: BadReplica) -> Done:

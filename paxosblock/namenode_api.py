@@ -326,6 +326,14 @@ class BlockRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteBlock:
+    """Delete a block that belongs to no file, whether it is ended or not."""
+
+    block: BlockId
+    once: Once | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CloseFile:
     """End the writing of a file; waits until every block is complete."""
 
@@ -474,6 +482,7 @@ GET_FILE = Method("get_file", PathRequest, FileView)
 ADD_BLOCK = Method("add_block", AddBlock, BlockView)
 FINALIZE_BLOCK = Method("finalize_block", FinalizeBlock, BlockView)
 SEAL_BLOCK = Method("seal_block", BlockRequest, BlockView)
+DELETE_BLOCK = Method("delete_block", DeleteBlock, Deletion)
 GET_BLOCK = Method("get_block", BlockRequest, BlockView)
 CLOSE_FILE = Method("close_file", CloseFile, FileStatus)
 RENEW_LEASES = Method("renew_leases", RenewLeases, Renewed)

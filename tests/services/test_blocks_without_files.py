@@ -1,0 +1,52 @@
+"""A process that writes a block without a file dies: the block is ended, and can be deleted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.errors import NotFoundError
+from paxosblock.protocol.types import BlockId
+from tests.waiting import wait_until
+
+WRITE = """
+import os, sys
+from paxosblock import Client
+from paxosblock.protocol.types import ChunkIndex, Generation
+
+fs = Client(sys.argv[1])
+view = fs.add_block()
+for member in view.members:
+    fs.datanode(member).write(view.record.block, Generation(0), ChunkIndex(0), b"acknowledged")
+print(view.record.block, flush=True)
+os._exit(0)
+"""
+
+
+def test_the_block_of_a_process_that_died_is_ended_and_can_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAXOSBLOCK_NAMENODE_LEASE_SOFT_LIMIT", "1s")
+    monkeypatch.setenv("PAXOSBLOCK_NAMENODE_LEASE_HARD_LIMIT", "2s")
+    with LocalCluster(datanodes=3, path=tmp_path) as cluster, Client(cluster.url) as fs:
+        words = [sys.executable, "-c", WRITE, cluster.url]
+        ended = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+        block = BlockId(int(ended.stdout))
+        wait_until(lambda: fs.get_block(block).record.finalized, what="the block to be ended")
+        view = fs.get_block(block)
+        assert (view.record.length, view.record.size_bytes) == (1, len(b"acknowledged"))
+        assert fs.datanode(view.members[0]).read(block)[1] == b"acknowledged"
+
+        def gone() -> bool:
+            return not [path for path in tmp_path.rglob(f"*{block}*") if path.is_file()]
+
+        assert not gone()
+        assert fs.delete_block(block)
+        assert not fs.delete_block(block)
+        with pytest.raises(NotFoundError):
+            fs.get_block(block)
+        wait_until(gone, what="the replicas to be deleted")
