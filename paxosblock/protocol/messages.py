@@ -188,9 +188,10 @@ class Read:
 class ReadReply:
     """DataNode -> reader: the registers of a replica in one line.
 
-    `weak` is set for replicas that may have lost votes and for all that were loaded after a
-    restart: neither may be counted for an unfinalized block. `finalized_generation` and
-    `finalized_length` name the finalized version that this log extends (-1 and 0 when none).
+    A replica that is `weak` may have lost votes: it is not counted for an unfinalized block. One
+    that is only `restarted` has them all and is counted, but takes no Write: its log stays as long
+    as it is until a recovery (D8). `finalized_generation` and `finalized_length` name the finalized
+    version that this log extends (-1 and 0 when none).
     """
 
     block: BlockId
@@ -200,6 +201,7 @@ class ReadReply:
     epoch: Generation
     state: ReplicaState
     weak: bool
+    restarted: bool
     length: int
     size_bytes: int
     acknowledged_count: int

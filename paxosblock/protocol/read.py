@@ -38,8 +38,9 @@ class QuorumRead:
     """R2 (quorum = floor(n/2)+1) or R1 (quorum = n) of one block under construction.
 
     `answers` are the latest good answers: storage, chunks, bytes. `bad` are the members that gave
-    an answer which does not count; the others may still be enough. `goal` is the length in chunks
-    that a quorum must show, -1 until a quorum has answered; `goal_bytes` is the same in bytes.
+    an answer which does not count; the others may still be enough. `restarted` are those whose
+    good answers are final: they take no Write. `goal` is the length in chunks that a quorum must
+    show, -1 until a quorum has answered; `goal_bytes` is the same in bytes.
     """
 
     block: BlockId
@@ -51,6 +52,7 @@ class QuorumRead:
     goal_bytes: int = 0
     progress: Progress = Progress.WAITING
     bad: tuple[StorageId, ...] = ()
+    restarted: tuple[StorageId, ...] = ()
 
 
 def quorum_read(record: BlockRecord) -> QuorumRead:
@@ -74,40 +76,61 @@ def is_good(reply: ReadReply, writer_generation: Generation) -> bool:
 
 
 def on_read_reply(read: QuorumRead, reply: ReadReply) -> QuorumRead:
-    """R2: equal answers of a quorum, or a quorum that has reached the longest of the first."""
+    """R2: a length that a quorum has, and no other quorum may have shown more before this read."""
     if read.progress is not Progress.WAITING or reply.storage not in read.members:
         return read
     if reply.block != read.block:
         return read
+    return _concluded(_heard(read, reply))
+
+
+def _heard(read: QuorumRead, reply: ReadReply) -> QuorumRead:
+    """With what one member says now; what it has shown before still counts."""
+    storage = reply.storage
     if not is_good(reply, read.writer_generation):
-        return _without(read, reply.storage)
-    if any(answer[0] == reply.storage and answer[1] >= reply.length for answer in read.answers):
+        return read if storage in read.bad else replace(read, bad=(*read.bad, storage))
+    if reply.restarted and storage not in read.restarted:
+        read = replace(read, restarted=(*read.restarted, storage))
+    if any(known == storage and length >= reply.length for known, length, _ in read.answers):
         return read
-    others = tuple(answer for answer in read.answers if answer[0] != reply.storage)
-    answers = (*others, (reply.storage, reply.length, reply.size_bytes))
-    return _concluded(replace(read, answers=answers))
+    others = tuple(answer for answer in read.answers if answer[0] != storage)
+    return replace(read, answers=(*others, (storage, reply.length, reply.size_bytes)))
 
 
-def _without(read: QuorumRead, storage: StorageId) -> QuorumRead:
-    """Go on without a member whose answer does not count, as long as a quorum is possible."""
-    if storage not in read.bad:
-        read = replace(read, bad=(*read.bad, storage))
-    enough = tuple(known for known, length, _ in read.answers if length >= read.goal)
-    lost = sum(member not in enough for member in read.bad)
-    if tally(0, lost, len(read.members), read.quorum) is Tally.IMPOSSIBLE:
+def _concluded(read: QuorumRead) -> QuorumRead:
+    read = _with_goal(read)
+    shown = sum(length >= read.goal for _, length, _ in read.answers)
+    if read.goal >= 0 and shown >= read.quorum:
+        return replace(read, progress=Progress.DONE)
+    lost = sum(not _may_show_goal(read, member) for member in read.members)
+    if tally(shown, lost, len(read.members), read.quorum) is Tally.IMPOSSIBLE:
         return replace(read, progress=Progress.STALE_RECORD)
     return read
 
 
-def _concluded(read: QuorumRead) -> QuorumRead:
+def _with_goal(read: QuorumRead) -> QuorumRead:
+    """Lower the goal to the longest log in that quorum of answers which makes this the shortest.
+
+    What was acknowledged or read before is held by a member of every quorum, so the longest of any
+    quorum will do. It never grows: a writer that goes on is not chased.
+    """
     if len(read.answers) < read.quorum:
         return read
-    if read.goal < 0:
-        _, goal, goal_bytes = max(read.answers, key=lambda answer: answer[1])
-        read = replace(read, goal=goal, goal_bytes=goal_bytes)
-    if sum(length >= read.goal for _, length, _ in read.answers) >= read.quorum:
-        return replace(read, progress=Progress.DONE)
-    return read
+    by_length = sorted(read.answers, key=lambda answer: answer[1])
+    _, goal, goal_bytes = by_length[read.quorum - 1]
+    if 0 <= read.goal <= goal:
+        return read
+    return replace(read, goal=goal, goal_bytes=goal_bytes)
+
+
+def _may_show_goal(read: QuorumRead, member: StorageId) -> bool:
+    """True if this member has shown `goal` chunks, or may still, or the goal may come to it."""
+    known = {storage: length for storage, length, _ in read.answers}
+    if member not in known:
+        return member not in read.bad
+    unheard = any(each not in known and each not in read.bad for each in read.members)
+    ended = member in read.bad or member in read.restarted
+    return known[member] >= read.goal or unheard or not ended
 
 
 def to_ask(read: QuorumRead) -> tuple[StorageId, ...]:
@@ -116,7 +139,7 @@ def to_ask(read: QuorumRead) -> tuple[StorageId, ...]:
         return ()
     known = {storage: length for storage, length, _ in read.answers}
     short = tuple(m for m in read.members if known.get(m, -1) < max(read.goal, 0))
-    return tuple(member for member in short if member not in read.bad)
+    return tuple(member for member in short if member not in (*read.bad, *read.restarted))
 
 
 def relaxed_length(record: BlockRecord, reply: ReadReply, seen: int = 0) -> int | None:

@@ -7,6 +7,7 @@ What it lacks is a disk; what it has instead are the faults that a test asks for
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from paxosblock.datanode_api import (
     Watch,
 )
 from paxosblock.errors import InvalidRequestError, NotReadyError, PaxosBlockError
-from paxosblock.protocol.effects import AdoptLog, AppendChunk
+from paxosblock.protocol.effects import AdoptLog, AppendChunk, SyncChunks
 from paxosblock.protocol.messages import (
     Finalize,
     Nack,
@@ -42,7 +43,7 @@ from paxosblock.protocol.messages import (
     Write,
 )
 from paxosblock.protocol.read import holds, is_good
-from paxosblock.protocol.register import Replica, answer, wanted
+from paxosblock.protocol.register import Replica, answer, restarted, wanted
 from paxosblock.protocol.types import BlockId, ChunkIndex, ChunkName, Reason, StorageId
 from paxosblock.stream import upgrade_handler
 from paxosblock.wire import (
@@ -89,6 +90,8 @@ class MemoryDataNode:
         self.peers: Mapping[StorageId, MemoryDataNode] = {}
         self.replicas: dict[BlockId, Replica] = {}
         self.frames: defaultdict[BlockId, list[bytes]] = defaultdict(list)
+        self.synced: defaultdict[BlockId, int] = defaultdict(int)
+        """How many chunks a power cut would leave."""
         self.chunks_received = 0
         self.reads_asked = 0
         self.reads_served = 0
@@ -119,6 +122,17 @@ class MemoryDataNode:
         if runner is not None:
             await runner.cleanup()
 
+    def restart(self, *, power_cut: bool = False) -> None:
+        """What the end of the process, or of the machine's power, does to the replicas (D8).
+
+        Connections stay: a writer that lost one would end the block.
+        """
+        for block, replica in self.replicas.items():
+            kept = max(replica.base_length, self.synced[block]) if power_cut else replica.length
+            del self.frames[block][kept:]
+            left = dataclasses.replace(replica, log=replica.log.truncate(kept))
+            self.replicas[block] = restarted(left, same_boot=not power_cut)
+
     def cut(self) -> None:
         """Cut every connection."""
         for connection in tuple(self._connections):
@@ -147,11 +161,17 @@ class MemoryDataNode:
                 supplied = log.slice(missing.start, missing.stop)
                 fetched = holder.frames[request.block][missing.start : missing.stop]
         step = answer(self.storage, replica, request, supplied)
+        frames = self.frames[request.block]
         match step.effect:
             case AppendChunk():
-                self.frames[request.block].append(frame)
+                frames.append(frame)
             case AdoptLog(keep=keep):
-                self.frames[request.block][keep:] = fetched
+                frames[keep:] = fetched
+            case _:
+                pass
+        match step.effect:
+            case AdoptLog() | SyncChunks() | AppendChunk(sync=True):
+                self.synced[request.block] = len(frames)
             case _:
                 pass
         if step.replica is not None:
@@ -177,8 +197,11 @@ class MemoryDataNode:
             return self.handle_read(watch.read)
 
     def handle_read(self, read: Read) -> Reply:
-        """The registers of a replica."""
-        return answer(self.storage, self.replicas.get(read.block), read).reply
+        """The registers of a replica, after syncing it if that is asked for."""
+        step = answer(self.storage, self.replicas.get(read.block), read)
+        if isinstance(step.effect, SyncChunks):
+            self.synced[read.block] = len(self.frames[read.block])
+        return step.reply
 
     async def read_bytes(self, request: ReadBytes) -> Bulk:
         """Chunks of a version, damaged as the faults say."""

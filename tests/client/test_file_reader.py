@@ -14,6 +14,7 @@ import pytest
 
 from paxosblock.client import block_reader
 from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.errors import (
     CorruptionError,
     InvalidRequestError,
@@ -251,6 +252,48 @@ async def test_one_dead_datanode_does_not_stop_a_quorum_read() -> None:
             assert await file.read() == b"hello"
 
 
+async def test_restarts_of_all_datanodes_under_an_idle_writer_do_not_stop_readers() -> None:
+    """R2: a restarted replica that is not weak has all its votes."""
+    async with memory_cluster(retry_for_s=0.3) as (cluster, fs), await fs.create("/a") as out:
+        await out.write(b"hello")
+        await out.hflush()
+        for node in cluster.nodes:
+            node.restart()
+            async with await fs.open("/a") as file:
+                assert (file.undecided, await file.read()) == ("", b"hello")
+
+
+async def test_a_replica_that_may_have_lost_votes_is_not_counted() -> None:
+    """R2: what it lacks was acknowledged."""
+    async with memory_cluster(retry_for_s=0.3) as (cluster, fs):
+        out = await fs.create("/a", durability="memory")
+        await out.write(b"hello")
+        await out.hflush()
+        for node in cluster.nodes[:2]:
+            node.restart(power_cut=True)
+        async with await fs.open("/a") as file:
+            assert file.undecided
+        await fs.take_over("/a")
+        async with await fs.open("/a") as file:
+            assert await file.read() == b"hello"
+        await out.abort()
+
+
+async def test_what_a_reader_has_seen_survives_that_all_machines_lose_power() -> None:
+    """R2 asks in memory mode that what it counts is synced first."""
+    async with memory_cluster() as (cluster, fs):
+        out = await fs.create("/a", durability="memory")
+        await out.write(b"hello")
+        await out.hflush()
+        async with await fs.open("/a") as file:
+            seen = await file.read()
+        for node in cluster.nodes:
+            node.restart(power_cut=True)
+        await fs.take_over("/a")
+        assert cluster.content("/a") == seen == b"hello"
+        await out.abort()
+
+
 async def test_a_quorum_read_waits_for_a_majority_to_reach_the_longest() -> None:
     """R2: one replica is ahead; what it alone has is not read until another one has it."""
     async with memory_cluster() as (cluster, fs), await fs.create("/a", chunk_size=5) as out:
@@ -297,13 +340,19 @@ async def test_closing_the_client_ends_what_is_being_fetched() -> None:
             await asyncio.wait_for(reading, 5)
 
 
+async def left_open(cluster: MemoryCluster, data: bytes, **sizes: Any) -> AsyncFileWriter:
+    """The writer of /a is gone: it would end the block that loses a member."""
+    async with AsyncClient([cluster.address]) as writer:
+        out = await writer.create("/a", **sizes)
+        await out.write(data)
+        await out.hflush()
+    return out
+
+
 async def test_the_read_of_the_seed_needs_every_replica() -> None:
-    """R1. The writer is gone: it would end the block that loses a member."""
+    """R1."""
     async with memory_cluster(retry_for_s=1.0) as (cluster, fs):
-        async with AsyncClient([cluster.address]) as gone:
-            out = await gone.create("/a")
-            await out.write(b"hello")
-            await out.hflush()
+        out = await left_open(cluster, b"hello")
         await cluster.kill(cluster.nodes[0])
         async with await fs.open("/a", consistency="all") as file:
             with pytest.raises(UnavailableError, match="too few of its replicas"):
@@ -425,9 +474,7 @@ async def test_a_reader_does_not_go_on_in_another_file_of_that_name() -> None:
 
 async def test_what_is_finalized_is_served_while_too_few_members_of_the_last_block_live() -> None:
     async with memory_cluster(retry_for_s=0.3) as (cluster, fs):
-        out = await fs.create("/a", chunk_size=10, block_size=40)
-        await out.write(DATA[:95])
-        await out.hflush()
+        out = await left_open(cluster, DATA[:95], chunk_size=10, block_size=40)
         for node in cluster.nodes[1:]:
             await cluster.kill(node)
         async with await fs.open("/a") as file:

@@ -161,6 +161,20 @@ def test_two_datanodes_killed_one_after_the_other_cost_no_byte(
     start_again(cluster, first, second)
 
 
+def test_restarts_one_after_the_other_under_an_idle_writer_stop_no_reader(
+    cluster: LocalCluster, fs: Client
+) -> None:
+    data = os.urandom(100 * KIB)
+    with fs.create("/restarts", block_size=64 * KIB, chunk_size=16 * KIB) as out:
+        out.write(data)
+        out.hflush()
+        for node in cluster.datanodes:
+            node.kill()
+            start_again(cluster, node)
+            with Client(cluster.url, QUICK) as other, other.open("/restarts") as file:
+                assert (file.undecided, file.read()) == ("", data)
+
+
 def test_a_datanode_that_hangs_is_left_behind(cluster: LocalCluster) -> None:
     data = os.urandom(3 * MIB)
     patient = ClientConfig(vote_timeout_s=60.0, rpc_timeout_s=60.0)

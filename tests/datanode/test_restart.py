@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from paxosblock.datanode.identity import VERSION
 from paxosblock.datanode.meta import decode_metadata
 from paxosblock.protocol.messages import LastVote, Read, ReadReply, RecoveryVote, Vote
@@ -96,12 +98,24 @@ async def test_a_recovery_makes_a_weak_replica_strong(tmp_path: Path) -> None:
         assert not last.weak
 
 
-async def test_a_restarted_replica_is_counted_by_no_reader(tmp_path: Path) -> None:
-    async with running(tmp_path) as node:
-        await node.create()
+@pytest.mark.parametrize(
+    ("durability", "boot", "weak"),
+    [
+        (Durability.DISK, "boot-1", False),
+        (Durability.DISK, "boot-2", False),
+        (Durability.MEMORY, "boot-1", False),
+        (Durability.MEMORY, "boot-2", True),
+    ],
+)
+async def test_a_restarted_replica_tells_readers_whether_it_may_have_lost_votes(
+    tmp_path: Path, durability: Durability, boot: str, weak: bool
+) -> None:
+    async with running(tmp_path, boot="boot-1") as node:
+        await node.create(durability=durability)
         await node.write(1)
-    async with running(tmp_path) as node:
-        assert (await state(node)).weak
+    async with running(tmp_path, boot=boot) as node:
+        told = await state(node)
+        assert (told.weak, told.restarted, told.length) == (weak, True, 1)
 
 
 async def test_what_was_half_done_in_tmp_is_gone_after_a_restart(tmp_path: Path) -> None:

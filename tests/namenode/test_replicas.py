@@ -57,6 +57,7 @@ def summary(
         epoch,
         state,
         False,
+        False,
         length,
         10 * length,
         0,

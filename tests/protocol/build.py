@@ -28,7 +28,7 @@ from paxosblock.protocol.types import (
 )
 
 BLOCK = BlockId(7)
-A, B, C, D = (StorageId(name) for name in "ABCD")
+A, B, C, D, E = (StorageId(name) for name in "ABCDE")
 ABC = (A, B, C)
 WRITER = WriterId("w1")
 DISK, MEMORY = Durability.DISK, Durability.MEMORY
@@ -140,6 +140,7 @@ def read_reply(storage: StorageId, length: int, **changes: Any) -> ReadReply:
         epoch=gs(0),
         state=ReplicaState.RBW,
         weak=False,
+        restarted=False,
         length=length,
         size_bytes=size(length),
         acknowledged_count=0,

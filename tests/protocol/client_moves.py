@@ -226,7 +226,8 @@ def _ask(model: Model, world: World, place: int, read: QuorumRead) -> Iterator[M
             yield _concluded(model, asked, place, after, words)
         else:
             answers = tuple(sorted(after.answers))
-            asking_on = replace(after, answers=answers, bad=tuple(sorted(after.bad)))
+            bad, restarted = tuple(sorted(after.bad)), tuple(sorted(after.restarted))
+            asking_on = replace(after, answers=answers, bad=bad, restarted=restarted)
             going_on = replace(reader, quorum=asking_on)
             yield Move("D6", words, _with_reader(model, asked, place, going_on))
 

@@ -62,7 +62,7 @@ CI: dict[str, tuple[Config, int]] = {
             reads=("R2", "R2"),
             must_fire=(*SEAL, *READ, "R2", "R2-stale", "D6"),
         ),
-        29_909,
+        27_021,
     ),
     "mixed-reads": (
         Config(
@@ -72,7 +72,7 @@ CI: dict[str, tuple[Config, int]] = {
             reads=("R2", "R1"),
             must_fire=("K6", "D5", *READ, "R1", "R2"),
         ),
-        2524,
+        2324,
     ),
     "relaxed-read": (
         Config(
@@ -154,6 +154,28 @@ CI: dict[str, tuple[Config, int]] = {
             must_fire=(*SEAL, "D8-restart"),
         ),
         3150,
+    ),
+    "restart-read": (
+        Config(
+            "an R2 read while two processes restart, two chunks on their way",
+            chunks=2,
+            window=2,
+            budget=Budget(restarts=2),
+            reads=("R2",),
+            must_fire=("K6", "D5", "D8-restart", *READ, "R2", "R2-stale", "D6"),
+        ),
+        5310,
+    ),
+    "restart-read-memory": (
+        Config(
+            "an R2 read (with sync) while two processes restart and a machine loses power",
+            chunks=1,
+            durability=MEMORY,
+            budget=Budget(restarts=2, power_cuts=1),
+            reads=("R2",),
+            must_fire=("K6", "D5", "D8-restart", "D8-power", *READ, "R2", "R2-stale", "D6"),
+        ),
+        5373,
     ),
     "power-cut": (
         Config(
@@ -261,7 +283,7 @@ LARGE: dict[str, tuple[Config, int]] = {
             reads=("R2",),
             must_fire=(*SEAL, *READ, "R2", "R2-stale"),
         ),
-        286824,
+        254_718,
     ),
     "quorum-read-window-2": (
         Config(
@@ -272,7 +294,7 @@ LARGE: dict[str, tuple[Config, int]] = {
             reads=("R2", "R2"),
             must_fire=(*SEAL, *READ, "R2", "R2-stale"),
         ),
-        310959,
+        247_977,
     ),
     "mixed-reads-seal": (
         Config(
@@ -282,7 +304,7 @@ LARGE: dict[str, tuple[Config, int]] = {
             reads=("R1", "R2"),
             must_fire=(*SEAL, *READ, "R1", "R2"),
         ),
-        78320,
+        69_064,
     ),
     "rebuild-and-seal": (
         Config(
@@ -315,7 +337,7 @@ LARGE: dict[str, tuple[Config, int]] = {
             reads=("R2",),
             must_fire=("K3", "K7", "R2", "R-fin"),
         ),
-        34704,
+        31_077,
     ),
     "append-and-seal": (
         Config(
@@ -410,6 +432,67 @@ LARGE: dict[str, tuple[Config, int]] = {
         ),
         33117,
     ),
+    "restart-read-seal": (
+        Config(
+            "an R2 read, two process restarts and a recovery",
+            chunks=1,
+            budget=Budget(seals=1, restarts=2),
+            reads=("R2",),
+            must_fire=(*SEAL, *READ, "D8-restart", "R2", "R2-stale"),
+        ),
+        114_895,
+    ),
+    "restart-read-rebuild": (
+        Config(
+            "an R2 read, a process restart and a REBUILD",
+            chunks=1,
+            storages=4,
+            targets=((0, 1, 3),),
+            budget=Budget(rebuilds=1, restarts=1),
+            reads=("R2",),
+            must_fire=("K3", "K7", *READ, "D8-restart", "R2", "R2-stale"),
+        ),
+        160_289,
+    ),
+    "restart-reads-memory": (
+        Config(
+            "two R2 reads (with sync), a process restart and a power cut, two chunks on their way",
+            chunks=2,
+            window=2,
+            durability=MEMORY,
+            budget=Budget(restarts=1, power_cuts=1),
+            reads=("R2", "R2"),
+            must_fire=("K6", *READ, "D8-restart", "D8-power", "R2", "R2-stale"),
+        ),
+        94_403,
+    ),
+    "restart-read-two-members": (
+        Config(
+            "a config of 2: an R2 read, two process restarts and a recovery, two chunks",
+            chunks=2,
+            window=2,
+            members=2,
+            storages=2,
+            targets=((0, 1),),
+            budget=Budget(seals=1, restarts=2),
+            reads=("R2",),
+            must_fire=("K5", "K6", *READ, "D8-restart", "R2", "R2-stale"),
+        ),
+        76_955,
+    ),
+    "restart-read-four-members": (
+        Config(
+            "a config of 4: an R2 read and two process restarts",
+            chunks=1,
+            members=4,
+            storages=4,
+            targets=((0, 1, 2, 3),),
+            budget=Budget(restarts=2),
+            reads=("R2",),
+            must_fire=("K6", *READ, "D8-restart", "R2", "R2-stale"),
+        ),
+        3095,
+    ),
     "two-power-cuts": (
         Config(
             "two of three machines lose votes, window 2",
@@ -430,7 +513,7 @@ LARGE: dict[str, tuple[Config, int]] = {
             reads=("R2",),
             must_fire=(*SEAL, "D8-power", "R2"),
         ),
-        94809,
+        86_076,
     ),
     "all-power-cut-hsync": (
         Config(

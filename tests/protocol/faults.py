@@ -161,6 +161,30 @@ def count_weak_answers(reply: ReadReply, writer_generation: Generation) -> bool:
     return reply.max_generation == reply.accepted_generation == writer_generation
 
 
+def tell_no_weakness_after_a_restart(storage: Any, replica: Any, request: Any) -> Step:
+    """D6: a restarted replica is counted, be it weak."""
+    step = _read(storage, replica, request)
+    if isinstance(step.reply, ReadReply) and step.reply.restarted:
+        return replace(step, reply=replace(step.reply, weak=False))
+    return step
+
+
+def tell_no_restart(storage: Any, replica: Any, request: Any) -> Step:
+    """D6: a reader waits for a replica that takes no Write any more."""
+    step = _read(storage, replica, request)
+    if isinstance(step.reply, ReadReply):
+        return replace(step, reply=replace(step.reply, restarted=False))
+    return step
+
+
+def aim_at_the_shortest(reading: QuorumRead) -> QuorumRead:
+    """R2: the goal is the shortest answer, which a quorum has by all means."""
+    if len(reading.answers) < reading.quorum:
+        return reading
+    _, goal, goal_bytes = min(reading.answers, key=lambda answer: answer[1])
+    return replace(reading, goal=goal, goal_bytes=goal_bytes)
+
+
 def return_the_minimum(reading: QuorumRead) -> QuorumRead:
     """R1 as the seed has it, mixed with R2."""
     if reading.quorum == len(reading.members) == len(reading.answers):
@@ -172,7 +196,7 @@ def return_the_minimum(reading: QuorumRead) -> QuorumRead:
 def return_the_first_maximum(reading: QuorumRead) -> QuorumRead:
     """R2 returns the longest answer at once, whoever else has it."""
     if len(reading.answers) < reading.quorum:
-        return reading
+        return _concluded(reading)
     goal = max(length for _, length, _ in reading.answers)
     return replace(reading, goal=goal, progress=Progress.DONE)
 
@@ -250,6 +274,15 @@ _POWER_READ = Config(
 )
 _POWER_1 = replace(_POWER_2, budget=Budget(seals=1, power_cuts=1))
 _POWER_2_READ = replace(_POWER_READ, budget=Budget(power_cuts=2))
+_RESTART_READ = Config(
+    "",
+    chunks=1,
+    members=2,
+    storages=2,
+    targets=((0, 1),),
+    budget=Budget(restarts=1),
+    reads=("R2",),
+)
 _TWO_OF_TWO = Config("", chunks=2, members=2, storages=2, targets=((0, 1),), budget=Budget(seals=2))
 _REBUILD = Config(
     "", chunks=2, storages=4, targets=((0, 1, 3),), budget=Budget(seals=1, rebuilds=1)
@@ -286,6 +319,15 @@ FAULTS: dict[str, Fault] = {
     "never weak": Fault(register, "restarted", never_weak, _POWER_2, LOST),
     "count every answer": Fault(read, "is_good", count_every_answer, _seals(2, "R2"), LOST),
     "count weak answers": Fault(read, "is_good", count_weak_answers, _POWER_2_READ, LESS),
+    "count a weak restarted replica": Fault(
+        register, "_read", tell_no_weakness_after_a_restart, _POWER_2_READ, LESS
+    ),
+    "wait for a restarted replica": Fault(
+        register, "_read", tell_no_restart, _RESTART_READ, "takes no Write"
+    ),
+    "aim at the shortest": Fault(
+        read, "_with_goal", aim_at_the_shortest, _seals(0, "R2", "R2"), LESS
+    ),
     "return the minimum": Fault(
         read, "_concluded", return_the_minimum, _seals(0, "R2", "R1"), LESS
     ),

@@ -1,7 +1,8 @@
 """No state is stuck: left alone, every sufficient set of members can end the block.
 
 Each check runs a whole fresh recovery, with the shipped code, from the state at hand, in every
-quorum that may have to do it alone; its result must hold everything acknowledged and read.
+quorum that may have to do it alone; its result must hold everything acknowledged and read. A read
+that is left alone ends, or waits for a member that the writer still writes to.
 """
 
 from __future__ import annotations
@@ -9,26 +10,32 @@ from __future__ import annotations
 from itertools import combinations
 
 from paxosblock.protocol import finalize, recovery, register
+from paxosblock.protocol import read as reading
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.messages import (
     Finalize,
     Finalized,
     LastVote,
+    Read,
+    ReadReply,
     RecoveryVote,
     RecoveryWrite,
     Reply,
     Request,
 )
+from paxosblock.protocol.read import Progress
 from paxosblock.protocol.recovery import Phase, Proposer
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import ChunkName, StorageId
 from tests.protocol.oracle import demand
 from tests.protocol.world import (
+    BLOCK,
     Cell,
     Content,
     Disk,
     History,
     Model,
+    Reader,
     World,
     content,
     member_indexes,
@@ -40,10 +47,13 @@ Replicas = dict[StorageId, Replica | None]
 
 
 def check(model: Model, world: World) -> None:
-    """Demand that the block of `world` can be ended (or, once it is, be made whole)."""
+    """Demand that the block of `world` can be ended (or, once it is, be made whole), and read."""
     record = world.record.value
     places = member_indexes(model, record)
     disks = tuple(world.disks[at] for at in places)
+    for reader in world.readers:
+        if reader.value.quorum is not None:
+            model.once(_read_waits_for_writes_only, model, reader, world.disks)
     if record.finalized:
         model.once(_can_be_made_whole, model, world.record, disks, world.history)
         return
@@ -83,6 +93,28 @@ def _can_be_sealed(
         if replica is not None and replica.accepted_generation == proposer.generation:
             kept = content(replica.log)[: len(must)] == must
             demand(kept, "a fresh recovery loses acknowledged or read chunks", must, replica)
+
+
+def _read_waits_for_writes_only(
+    model: Model, reader: Cell[Reader], disks: tuple[Cell[Disk], ...]
+) -> None:
+    read = reader.value.quorum
+    assert read is not None
+    model.doing = ("a read is left alone",)
+    for member in read.members:
+        replica = disks[model.index(member)].value.replica
+        if replica is None:
+            continue
+        reply = register.answer(member, replica, Read(BLOCK)).reply
+        assert isinstance(reply, ReadReply)
+        read = reading.on_read_reply(read, reply)
+    if read.progress is not Progress.WAITING:
+        return
+    waiting = [disks[model.index(member)].value.replica for member in reading.to_ask(read)]
+    demand(bool(waiting), "stuck: a read waits for nobody", read)
+    for replica in waiting:
+        hopeless = replica is not None and replica.restarted
+        demand(not hopeless, "stuck: a read waits for who takes no Write", read, replica)
 
 
 def _may_decide(record: BlockRecord, replicas: Replicas) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import ReadReply
 from paxosblock.protocol.read import Progress, QuorumRead, Version
 from paxosblock.protocol.types import BlockState, ReplicaState
-from tests.protocol.build import ABC, A, B, C, D, gs, read_reply, record, size
+from tests.protocol.build import ABC, A, B, C, D, E, gs, read_reply, record, size
 
 FINALIZED = {"state": ReplicaState.FINALIZED, "finalized_generation": gs(2)}
 
@@ -94,6 +95,51 @@ def test_r2_an_answer_that_reached_the_goal_stays_when_its_member_moves_on() -> 
     reading = asked(read.quorum_read(record()), read_reply(A, 2), read_reply(B, 1))
     moved = asked(reading, read_reply(C, 1, weak=True), read_reply(B, 2))
     assert (moved.progress, moved.goal) == (Progress.DONE, 2)
+
+
+def test_r2_counts_a_restarted_replica_that_has_all_its_votes() -> None:
+    back = read_reply(A, 1, restarted=True)
+    assert read.is_good(back, gs(0))
+    assert asked(read.quorum_read(record()), back, read_reply(B, 1)).goal == 1
+    assert not read.is_good(replace(back, weak=True), gs(0))
+
+
+def test_r2_does_not_wait_for_a_restarted_replica_that_is_behind() -> None:
+    """It takes no Write: A shows one chunk for ever, and B is at two."""
+    behind = read_reply(A, 1, restarted=True)
+    reading = asked(read.quorum_read(record()), behind, read_reply(B, 2))
+    assert (reading.progress, reading.goal, read.to_ask(reading)) == (Progress.WAITING, 2, (C,))
+    assert asked(reading, read_reply(C, 2)).goal == 2
+    assert asked(reading, read_reply(C, 1)).goal == 1
+    assert asked(reading, read_reply(C, 2, weak=True)).progress is Progress.STALE_RECORD
+
+
+def test_r2_does_not_wait_for_others_to_reach_a_restarted_replica_that_is_ahead() -> None:
+    """Its writer died before it wrote to B and C: no quorum has shown what A has."""
+    ahead = read_reply(A, 2, restarted=True)
+    reading = asked(read.quorum_read(record()), ahead, read_reply(B, 1))
+    assert (reading.progress, reading.goal) == (Progress.WAITING, 2)
+    done = asked(reading, read_reply(C, 1))
+    assert (done.progress, done.goal, done.goal_bytes) == (Progress.DONE, 1, size(1))
+
+
+def test_r2_waits_for_a_member_that_may_let_restarted_ones_count() -> None:
+    """Four of 5 members cannot show three chunks, but with a fifth answer two will do."""
+    five = record(members=(A, B, C, D, E))
+    behind = [read_reply(name, at, restarted=True) for at, name in enumerate((A, B, C), start=1)]
+    reading = asked(read.quorum_read(five), *behind, read_reply(D, 1, weak=True))
+    assert (reading.progress, reading.goal) == (Progress.WAITING, 3)
+    assert read.to_ask(reading) == (E,)
+    done = asked(reading, read_reply(E, 2))
+    assert (done.progress, done.goal) == (Progress.DONE, 2)
+
+
+def test_r2_a_member_that_restarts_between_two_answers_is_not_asked_again() -> None:
+    two = record(members=(A, B))
+    reading = asked(read.quorum_read(two), read_reply(A, 2), read_reply(B, 1))
+    assert (reading.progress, read.to_ask(reading)) == (Progress.WAITING, (B,))
+    back = asked(reading, read_reply(B, 1, restarted=True))
+    assert back.progress is Progress.STALE_RECORD
 
 
 def test_r2_strangers_do_not_count() -> None:

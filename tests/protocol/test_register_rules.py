@@ -328,10 +328,12 @@ def test_d5_a_size_that_does_not_fit_the_chunks_is_corrupt() -> None:
     assert reason(step.reply) is Reason.CORRUPT
 
 
-def test_d6_a_read_tells_the_registers_and_that_a_restarted_replica_does_not_count() -> None:
-    reply = answer(A, replica(2, restarted=True), Read(BLOCK)).reply
+@pytest.mark.parametrize("weak", [False, True])
+def test_d6_a_read_tells_the_registers_and_whether_votes_may_be_lost(weak: bool) -> None:
+    reply = answer(A, replica(2, restarted=True, weak=weak), Read(BLOCK)).reply
     assert isinstance(reply, ReadReply)
-    assert (reply.length, reply.size_bytes, reply.weak) == (2, size(2), True)
+    assert (reply.length, reply.size_bytes) == (2, size(2))
+    assert (reply.weak, reply.restarted) == (weak, True)
 
 
 def test_d6_a_synced_read_makes_durable_what_it_tells() -> None:

@@ -315,7 +315,7 @@ def tell(reply: Reply) -> str:
         case Vote():
             return f"Vote g{reply.generation} #{reply.index}"
         case ReadReply():
-            weak = " weak" if reply.weak else ""
+            weak = (" weak" if reply.weak else "") + (" restarted" if reply.restarted else "")
             generations = f"max {reply.max_generation} accepted {reply.accepted_generation}"
             return f"{generations} length {reply.length}{weak}"
         case Nack():

@@ -98,6 +98,5 @@ def test_a_reader_goes_on_when_the_datanodes_are_back(cluster: LocalCluster) -> 
         assert file.read(file.decided_size) == FINALIZED
         for node in cluster.datanodes[1:]:
             node.start()
-        fs.take_over(PATH)
         assert file.read() == TAIL
         assert (file.undecided, file.size) == ("", len(FINALIZED + TAIL))
