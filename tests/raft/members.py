@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paxosblock.errors import PaxosBlockError
+from paxosblock.errors import NoSpaceError, PaxosBlockError
 from paxosblock.namenode.kv.interface import Committed, Conflict
 from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.machine import Superseded
@@ -113,6 +113,10 @@ class Members:
     async def _start(self, member: Member, store: ReplicatedStore) -> None:
         try:
             await store.start()
+        except NoSpaceError:
+            if member.process is not None and member.store is store:
+                member.process = None  # until somebody starts it with room
+            return
         except (PaxosBlockError, OSError) as error:
             if not member.disk.dead:
                 self.checker.violated("restart", f"{member.address} cannot start: {error!r}")

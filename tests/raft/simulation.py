@@ -25,6 +25,8 @@ FAULTS_S = 6.0
 HEALING_S = 8.0
 PATIENCE_S = 30.0
 PAUSE_S = 1.5
+FULL_DISKS_EVERY = 8
+"""In one of so many seeds disks run full, too; the others run as they would without that fault."""
 MESSAGES_MAX = 300_000
 RATES = (0.3, 0.7, 1.0, 1.0, 1.4, 3.0)
 """How fast a member's clock may go."""
@@ -114,6 +116,8 @@ class Simulation:
         work.append(self.loop.create_task(self._watch()))
         if self.faults:
             work.append(self.loop.create_task(self._break_things()))
+        if self.faults and self.seed % FULL_DISKS_EVERY == 5:
+            work.append(self.loop.create_task(self._fill_disks()))
         try:
             async with asyncio.timeout(FAULTS_S + PATIENCE_S):
                 await asyncio.gather(*work)
@@ -161,6 +165,15 @@ class Simulation:
             else:
                 await self.loop.pass_time(self.rng.uniform(0.05, 1.0))
                 self._break_one_thing()
+
+    async def _fill_disks(self) -> None:
+        """Disks without room for a while, of one member or several."""
+        rng = random.Random(f"{self.seed}/full")
+        while self.loop.now < FAULTS_S:
+            await self.loop.pass_time(rng.uniform(0.05, 0.7))
+            disk = rng.choice(list(self.members.every.values())).disk
+            disk.full = not disk.full
+            self.checker.counts["disks filled"] += disk.full
 
     def _break_one_thing(self) -> None:
         rng, members = self.rng, self.members
@@ -233,6 +246,7 @@ class Simulation:
         for member in self.members.every.values():
             member.disk.fuse = -1
             self.members.set_rate(member, 1.0)
+            member.disk.full = False
             self.members.start(member)
             member.host.resume()
         try:

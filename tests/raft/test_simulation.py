@@ -8,7 +8,7 @@ import random
 import pytest
 
 from tests.raft.linearizability import Operation, is_linearizable
-from tests.raft.simulation import simulate, virtual_loop
+from tests.raft.simulation import FULL_DISKS_EVERY, simulate, virtual_loop
 from tests.raft.virtual_time import DeadlockError, Host, VirtualTimeLoop
 
 SLICE = range(1000, 1040)
@@ -22,6 +22,14 @@ def test_no_rule_is_violated_whatever_fails(first: int) -> None:
     assert sum(each.counts["answered"] for each in outcomes) > 500
     assert sum(each.counts["crashes"] for each in outcomes) > 20
     assert sum(each.counts["pauses"] for each in outcomes) > 5
+
+
+def test_no_rule_is_violated_while_disks_run_full_and_have_room_again() -> None:
+    first = 1000 + (5 - 1000) % FULL_DISKS_EVERY
+    outcomes = [simulate(first + number * FULL_DISKS_EVERY) for number in range(40)]
+    assert [each for each in outcomes if each.violations] == []
+    assert sum(each.counts["disks filled"] for each in outcomes) > 200
+    assert sum(each.counts["answered"] for each in outcomes) > 1000
 
 
 def test_without_faults_one_leader_serves_all_the_time() -> None:
