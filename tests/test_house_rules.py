@@ -40,6 +40,12 @@ KNOW_EVERY_ROLE = {"__init__.py", "__main__.py", "cluster.py", "spark.py"}
 
 MAY_SLEEP = "tests/waiting.py"
 
+ASKS_THE_WALL_CLOCK = "namenode/catalog.py"
+"""For the times that people see, and ends of directories and sessions (DESIGN.md). Elections,
+leases and time-outs go by clocks that do not jump."""
+
+WALL_CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "date.today"}
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -184,6 +190,16 @@ def _checks(node: ast.AST) -> bool:
     return isinstance(node, ast.Assert) or helper.startswith(
         ("assert", "check", "raises", "fail", "wait_until")
     )
+
+
+def test_a_namenode_asks_the_wall_clock_in_one_place_as_it_may_jump_by_days() -> None:
+    asking = {
+        source.name
+        for source in sources("namenode")
+        for node in source.nodes
+        if isinstance(node, ast.Attribute) and ast.unparse(node).endswith(tuple(WALL_CLOCKS))
+    }
+    assert asking == {ASKS_THE_WALL_CLOCK}
 
 
 def test_tests_wait_for_conditions_and_never_sleep() -> None:
