@@ -295,11 +295,25 @@ async def test_weak_members_wait_for_a_strong_one(make_scene: MakeScene) -> None
     lose_votes(scene, record.block, first)
     lose_votes(scene, record.block, second)
     scene.network.reach[strong].alive = False
-    with pytest.raises(NotReadyError, match="all of them weak"):
+    with pytest.raises(NotReadyError, match=rf"all of them weak; unreachable: {strong}$"):
         await seal(scene, record.block)
     scene.network.reach[strong].alive = True
     sealed = await seal(scene, record.block)
     assert sealed.length == 2
+
+
+async def test_a_last_attempt_without_time_does_not_hide_who_answered_before(
+    make_scene: MakeScene,
+) -> None:
+    scene = await make_scene(config=NameNodeConfig(recovery_timeout_s=1.2))
+    record = await written(scene, 2, 2, 2)
+    answers, *silent = record.members
+    scene.network.hung.update(silent)
+    sealing = asyncio.create_task(seal(scene, record.block))
+    await wait_until_async(lambda: scene.node.recoverer.heard(record.block))
+    scene.network.hung.add(answers)
+    with pytest.raises(NotReadyError, match=f"promises from 1 .*unreachable: {', '.join(silent)}$"):
+        await sealing
 
 
 def lose_votes(scene: Scene, block: BlockId, storage: StorageId) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.config import ClientConfig
 from paxosblock.errors import NotFoundError
 from paxosblock.protocol.types import BlockId
 from tests.waiting import wait_until
@@ -27,16 +28,21 @@ os._exit(0)
 """
 
 
+RENEWS = ClientConfig(lease_interval_s=0.2)
+
+
 def test_the_block_of_a_process_that_died_is_ended_and_can_be_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PAXOSBLOCK_NAMENODE_LEASE_SOFT_LIMIT", "1s")
     monkeypatch.setenv("PAXOSBLOCK_NAMENODE_LEASE_HARD_LIMIT", "2s")
-    with LocalCluster(datanodes=3, path=tmp_path) as cluster, Client(cluster.url) as fs:
+    with LocalCluster(datanodes=3, path=tmp_path) as cluster, Client(cluster.url, RENEWS) as fs:
+        ours = fs.add_block().record.block  # older than the other one, and its writer lives
         words = [sys.executable, "-c", WRITE, cluster.url]
         ended = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
         block = BlockId(int(ended.stdout))
         wait_until(lambda: fs.get_block(block).record.finalized, what="the block to be ended")
+        assert not fs.get_block(ours).record.finalized
         view = fs.get_block(block)
         assert (view.record.length, view.record.size_bytes) == (1, len(b"acknowledged"))
         assert fs.datanode(view.members[0]).read(block)[1] == b"acknowledged"
