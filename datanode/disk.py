@@ -23,8 +23,6 @@ FileHandle = NewType("FileHandle", int)
 
 _BROKEN = (errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.EUCLEAN, errno.ESTALE)
 """What a disk answers that is dead, gone, damaged, or set read-only by the system for that."""
-_TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
-"""No room for one more open file: as with room for bytes, nothing is wrong with the disk."""
 _NO_WAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)  # Linux has it
 
 
@@ -193,7 +191,7 @@ def is_broken(error: StorageError) -> bool:
 
 
 def _refused(what: str, error: OSError) -> PaxosBlockError:
-    no_room = folders.lacks_room(error) or error.errno in _TOO_MANY_FILES
+    no_room = folders.lacks_room(error)
     kind = NoSpaceError if no_room else StorageError
     return kind(f"{what}: {error.strerror}")
 

@@ -11,8 +11,12 @@ from paxosblock import descriptors
 
 
 def lacks_room(error: OSError) -> bool:
-    """True if the system refused for lack of room, on the disk or in the user's quota."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    """True if the system refused for lack of room: on the disk, in a quota, or for one more file.
+
+    Nothing is wrong with the disk.
+    """
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return full or descriptors.is_shortage(error)
 
 
 def make_folder(folder: Path) -> None:

@@ -75,6 +75,19 @@ async def test_a_vote_is_written_on_the_event_loop_though_no_descriptor_is_left(
     assert VoteFile(OsDisk(), tmp_path).vote == Vote(5, None)
 
 
+async def test_a_vote_that_finds_no_descriptor_at_all_is_refused_and_given_later(
+    tmp_path: Path, descriptors: Descriptors
+) -> None:
+    votes = VoteFile(OsDisk(), tmp_path)
+    descriptors.take_all()
+    with pytest.raises(NoSpaceError, match="Too many open files"):
+        votes.write(Vote(1, None))
+    assert votes.vote == Vote(0, None)
+    descriptors.give(LIMIT)
+    votes.write(Vote(1, None))
+    assert VoteFile(OsDisk(), tmp_path).vote == Vote(1, None)
+
+
 async def test_a_log_goes_on_in_a_new_file_though_no_descriptor_is_left(
     tmp_path: Path, descriptors: Descriptors
 ) -> None:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from paxosblock.descriptors import is_shortage
 from paxosblock.errors import (
     NoSpaceError,
     OutcomeUnknownError,
@@ -264,8 +265,11 @@ class SingleMemberStore:
 
 def disk_full(address: str, folder: Path, error: NoSpaceError) -> NoSpaceError:
     """Return `error` as those are told who ask the NameNode at `address` for a change."""
+    cause = error.__cause__
+    short = isinstance(cause, OSError) and is_shortage(cause)
+    what = "NameNode {} has too many open" if short else "the disk of NameNode {} is full"
     return NoSpaceError(
-        f"the disk of NameNode {address} is full: {folder}: {error}; nothing can be changed until"
+        f"{what.format(address)}: {folder}: {error}; nothing can be changed until"
         " it has room, reading goes on",
         address=address,
         folder=str(folder),
