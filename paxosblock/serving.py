@@ -105,7 +105,8 @@ async def listen(
     try:
         sockets = await open_sockets(host.strip("[]") or None, int(port))
     except OSError as error:
-        raise ConfigError(f"cannot listen at {address}: {error.strerror}") from error
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"cannot listen at {address}: {reason}") from error
     listener = Listener(
         sockets, guard.admission, guard.refusals, lambda slot: HttpConnection(server, heads, slot)
     )
