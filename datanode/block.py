@@ -20,7 +20,7 @@ from paxosblock.protocol.messages import (
     RecoveryWrite,
     Request,
 )
-from paxosblock.protocol.register import Replica, answer
+from paxosblock.protocol.register import Replica, answer, heals
 from paxosblock.protocol.types import (
     NO_GENERATION,
     BlockId,
@@ -108,23 +108,19 @@ class Block:
         return None if dead else self.replica
 
     def refusal(self, request: Request, generation: Generation) -> Nack | None:
-        """Why a dead replica does not answer; None when the acceptor is to be asked.
-
-        A full copy heals it, unless it promised more, or voted for a log that may be longer than
-        the copy, or nobody knows what it promised.
-        """
-        if not self.corrupt or self._is_healed_by(request, generation):
+        """Why a dead replica does not answer (D9); None when the acceptor is to be asked."""
+        if not self.corrupt or heals(self.replica, request):
             return None
         return self.nack(generation, Reason.CORRUPT)
 
-    def _is_healed_by(self, request: Request, generation: Generation) -> bool:
-        dead = self.replica
-        if dead is None or generation < dead.max_generation:
-            return False
-        # A later writer may have gone on from the log of a recovery that was accepted: what was
-        # voted for since would be forgotten.
-        fresh = isinstance(request, RecoveryWrite) and generation > dead.accepted_generation
-        return fresh or isinstance(request, Finalize)
+    def adopt(self, files: ReplicaFiles | None, replica: Replica | None, synced: int) -> None:
+        """Become `replica`, of which `synced` chunks are on stable storage.
+
+        Called in a thread of the volume while the event loop looks on: what is said of the new
+        replica must not be seen beside the old one, of which it may not be true.
+        """
+        self.files, self.replica = files, replica
+        self.synced, self.corrupt = synced, ""
 
     def nack(self, generation: Generation, reason: Reason) -> Nack:
         """A refusal with the facts of this replica."""

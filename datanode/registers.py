@@ -64,7 +64,9 @@ class Registers:
         """`reserved_bytes` are kept free on each volume when new replicas ask for room."""
         self._volumes = {volume.storage: volume for volume in volumes}
         self._listener = listener
-        self._steps = ControlSteps(fetcher, listener, self._forget_if_vacant, reserved_bytes)
+        self._steps = ControlSteps(
+            fetcher, listener, self._forget_if_vacant, self.mark_corrupt, reserved_bytes
+        )
         self._blocks: dict[BlockId, Block] = {}
         for volume in volumes:
             volume.on_failure = self._volume_failed

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from paxosblock.datanode.block import Block
@@ -27,10 +28,11 @@ from paxosblock.protocol.messages import (
     Delete,
     Deleted,
     Finalize,
+    Nack,
     RecoveryWrite,
     Reply,
 )
-from paxosblock.protocol.register import Step
+from paxosblock.protocol.register import Step, heals
 from paxosblock.protocol.types import BlockId, Reason, StorageId
 
 _log = logging.getLogger(__name__)
@@ -67,13 +69,15 @@ class ControlSteps:
         fetcher: Fetcher,
         listener: Listener,
         on_end: Callable[[Block], None],
+        mark_corrupt: Callable[[Block, str], None],
         reserved_bytes: int,
     ) -> None:
-        """`on_end` is called after each step; `reserved_bytes` are kept free on each volume when
-        new replicas ask for room."""
+        """`on_end` is called after each step, `mark_corrupt` when a replica turns out to be dead;
+        `reserved_bytes` are kept free on each volume when new replicas ask for room."""
         self._fetcher = fetcher
         self._listener = listener
         self._on_end = on_end
+        self._mark_corrupt = mark_corrupt
         self._reserved_bytes = reserved_bytes
         self._running: set[asyncio.Task[Reply]] = set()
 
@@ -114,35 +118,64 @@ class ControlSteps:
         # A request that is repeated while its chunks are fetched waits for them. A promise does
         # not wait: it goes in between, and the request is checked again.
         async with block.copying:
-            draft = await self._fetch(block, request, peers)
-            try:
-                async with block.lock:
-                    return await self._answer(block, request, draft)
-            finally:
-                if draft is not None and not block.volume.failed:
-                    await block.volume.run(draft.discard)
+            reply = await self._answer_with(block, request, self._missing(block, request), peers)
+            if isinstance(request, Finalize) and _is_refused_log(reply) and not block.corrupt:
+                reply = await self._replaced(block, request, peers) or reply
+            return reply
 
-    async def _fetch(
+    @staticmethod
+    def _missing(block: Block, request: RecoveryWrite | Finalize) -> range:
+        """The chunks that the replica lacks."""
+        if block.refusal(request, generation_of(request)) is not None:
+            return range(0)
+        return register.wanted(block.volume.storage, block.registers(request), request)
+
+    async def _answer_with(
         self,
         block: Block,
         request: RecoveryWrite | Finalize,
+        missing: range,
         peers: tuple[StorageAddress, ...],
-    ) -> Draft | None:
-        """What the replica lacks; None when nothing, or when no holder has it: `answer` then says
-        what is missing."""
-        if block.refusal(request, generation_of(request)) is not None:
-            return None
-        registers = block.registers(request)
-        chunks = register.wanted(block.volume.storage, registers, request)
-        if not chunks:
-            return None
+    ) -> Reply:
+        async with self._fetched(block, request, missing, peers) as draft, block.lock:
+            return await self._answer(block, request, draft)
+
+    async def _replaced(
+        self, block: Block, request: Finalize, peers: tuple[StorageAddress, ...]
+    ) -> Reply | None:
+        """D9 for a log that is not the one that was decided; None while no holder sends that.
+
+        Until all of the right one is here, the wrong one stays: somebody has to look at it.
+        """
+        async with self._fetched(block, request, range(request.length), peers) as draft, block.lock:
+            if draft is None or not heals(block.replica, request):
+                return None
+            self._mark_corrupt(block, "its log is not the one that was decided")
+            return await self._answer(block, request, draft)
+
+    @asynccontextmanager
+    async def _fetched(
+        self,
+        block: Block,
+        request: RecoveryWrite | Finalize,
+        chunks: range,
+        peers: tuple[StorageAddress, ...],
+    ) -> AsyncIterator[Draft | None]:
+        """A draft of `chunks`, gone afterwards if it was not adopted; None when there are none, or
+        when no holder has them: `answer` then says what is missing."""
+        draft: Draft | None = None
+        if chunks:
+            try:
+                draft = await self._fetcher.fetch(block.volume, request, chunks, peers)
+            except PaxosBlockError as error:
+                _log.warning(
+                    "chunks not fetched", extra=facts(block=block.id, chunks=chunks, reason=error)
+                )
         try:
-            return await self._fetcher.fetch(block.volume, request, chunks, peers)
-        except PaxosBlockError as error:
-            _log.warning(
-                "chunks not fetched", extra=facts(block=block.id, chunks=chunks, reason=error)
-            )
-            return None
+            yield draft
+        finally:
+            if draft is not None and not block.volume.failed:
+                await block.volume.run(draft.discard)
 
     async def _answer(self, block: Block, request: Control, draft: Draft | None) -> Reply:
         """One control step; the caller holds the block's lock."""
@@ -205,23 +238,24 @@ class ControlSteps:
 
     @staticmethod
     def _make_durable(block: Block, step: Step, draft: Draft | None) -> None:
-        store, after, files = block.volume.store, step.replica, block.files
+        store, after, files, synced = block.volume.store, step.replica, block.files, block.synced
         match step.effect:
             case StoreMetadata() if after is not None:
+                assert not block.corrupt, "a dead replica promises nothing"
                 if files is None:
                     files = store.create(after)
                 else:
                     store.store_metadata(files, after)
             case AdoptLog() as effect if after is not None:
-                files = store.adopt(files, after, effect, draft)
-                block.synced = after.length
-                block.corrupt = ""
+                files, synced = store.adopt(files, after, effect, draft), after.length
+                if block.corrupt:
+                    store.purge(block.id, kept=files)
             case DropReplica() if files is not None and block.replica is not None:
                 store.drop(files, block.replica)
-                files, block.synced = None, 0
+                files, synced = None, 0
             case other:
                 raise AssertionError(f"{other} is no effect of a control request")
-        block.files, block.replica = files, after
+        block.adopt(files, after, synced)
 
     async def _bury(self, block: Block, request: Delete) -> Reply:
         """D7 for a dead replica: whatever it promised is void, for it is no member any more."""
@@ -231,7 +265,11 @@ class ControlSteps:
         await block.volume.run(block.volume.store.purge, block.id)
         if block.files is not None and block.files.file is not None:
             block.files.file.retire()
-        block.replica, block.files, block.corrupt, block.synced = None, None, "", 0
+        block.adopt(None, None, 0)
         block.changed()
         self._listener.replica_changed(block.id, block.volume.storage)
         return Deleted(block.id, block.volume.storage)
+
+
+def _is_refused_log(reply: Reply) -> bool:
+    return isinstance(reply, Nack) and reply.reason is Reason.CORRUPT

@@ -126,14 +126,18 @@ class ReplicaStore:
         self.disk.remove(files.path)
         self.disk.sync_folder(files.path.parent)
 
-    def purge(self, block: BlockId) -> None:
-        """Delete every file of a dead replica, durably (D7)."""
+    def purge(self, block: BlockId, kept: ReplicaFiles | None = None) -> None:
+        """Delete every file of a dead replica, durably (D7), but not those of the copy `kept` that
+        has taken its place (D9)."""
+        copy = () if kept is None else (kept.path, kept.path.parent / meta_name(block))
         for name in (RBW, CURRENT):
             folder = self.folder / name
             found = by_block([folder / entry for entry in self.disk.names(folder)]).get(block)
             if found is not None:
-                for path in (*found.metas, *(data.path for data in found.datas)):
-                    self.disk.remove(path)
+                paths = (*found.metas, *(data.path for data in found.datas))
+                for path in paths:
+                    if path not in copy:
+                        self.disk.remove(path)
                 self.disk.sync_folder(folder)
 
     # -- adopting -------------------------------------------------------------------------------

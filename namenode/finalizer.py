@@ -76,6 +76,9 @@ class Finalizer:
 
     def tell(self, record: BlockRecord, member: StorageId) -> None:
         """P5 for one member, unless that is under way."""
+        # D9 lets it forget promises that nobody can read any more. None counts as long as no
+        # generation was allocated above the finalized one, which only K4 does: it is not served.
+        assert record.generation == record.finalized_generation, "K4 and D9 exclude each other"
         key, generation = (record.block, member), record.finalized_generation
         if self._spreading.get(key) == generation:
             return
@@ -99,38 +102,16 @@ class Finalizer:
             self.delete(record.block, member, record.generation)
 
     def copy_again(self, record: BlockRecord, storage: StorageId, why: str) -> None:
-        """The replica at `storage` is said to be damaged: have it replaced if it is.
+        """The replica at `storage` is said to be damaged: have it replaced if it is (D9).
 
         A DataNode that found damage on its disk takes Finalize for a full copy, and drops what it
         has when it holds that, checked. One that found none sends what is on its disk: then
-        whoever complains has bad memory or a bad line, and nothing is dropped on their word.
+        whoever complains has bad memory or a bad line. No member is ever told to delete anything.
         """
         self._alarms.ring(f"damaged replica: {why}", block=record.block, storage=storage)
         self._replicas.forget(record.block, storage)
         if record.finalized:
             self.tell(record, storage)
-
-    async def _make_room(self, record: BlockRecord, storage: StorageId, why: str) -> None:
-        """Drop a replica that cannot take Finalize, so that the next one copies all of it.
-
-        Nothing is dropped while no other member says now that it holds the block, however damaged
-        it is.
-        """
-        self._alarms.ring(f"damaged replica: {why}", block=record.block, storage=storage)
-        self._replicas.forget(record.block, storage)
-        for holder in self._replicas.holders(record):
-            if await self._still_holds(record, holder):
-                await self._delete(record.block, storage, record.finalized_generation)
-                return
-
-    async def _still_holds(self, record: BlockRecord, holder: StorageId) -> bool:
-        """Ask a storage that has reported the decided version: it may be gone since."""
-        try:
-            answer = await self._ask(holder, finalize_message(record, ()))
-        except PaxosBlockError as error:
-            self._note(record, "no answer", str(error), holder)
-            return False
-        return isinstance(answer, Finalized)
 
     async def _keep_telling(self, record: BlockRecord, member: StorageId) -> None:
         key = (record.block, member)
@@ -156,11 +137,14 @@ class Finalizer:
             case Finalized():
                 self._replicas.note(record.block, member, record.finalized_generation)
                 return True
-            case Nack(reason=Reason.CORRUPT):
-                await self._make_room(record, member, "does not match the decided log")
-                return False
             case Nack() if answer.max_generation > record.finalized_generation:
                 return True  # a later version of the block is being made
+            case Nack(reason=Reason.CORRUPT):
+                # Its DataNode replaces it by a full copy (D9), as soon as a holder sends one.
+                why = "damaged replica: does not match the decided log"
+                self._alarms.ring(why, block=record.block, storage=member)
+                self._replicas.forget(record.block, member)
+                return False
             case _:
                 return False  # it lacks chunks: again, once somebody holds all of them
 

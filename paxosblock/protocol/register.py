@@ -155,6 +155,25 @@ def wanted(storage: StorageId, replica: Replica | None, request: RecoveryWrite |
     return range(_kept(storage, replica, request), request.length)
 
 
+def heals(dead: Replica | None, request: Request) -> bool:
+    """D9: True if `request` may put a full copy in the place of a replica whose bytes are damaged.
+
+    `dead` tells what was promised and accepted, None: nobody knows, its metadata is damaged, too.
+    """
+    match request:
+        case Finalize():
+            # K5, K6, K8 and K9 decide under a generation above all that were ever allocated: what
+            # was promised before is void. Only K4 allocates one above it afterwards.
+            return dead is None or request.finalized_generation >= dead.max_generation
+        case RecoveryWrite() if dead is not None:
+            # A later writer may have gone on from the log of a recovery that was accepted: what was
+            # voted for since would be forgotten.
+            promised, accepted = dead.max_generation, dead.accepted_generation
+            return request.generation >= promised and request.generation > accepted
+        case _:
+            return False
+
+
 def restarted(replica: Replica, *, same_boot: bool) -> Replica:
     """D8: the replica as it is loaded when its process starts again.
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from paxosblock.calls import Bulk
 from paxosblock.datanode import reads
 from paxosblock.datanode.disk import OsDisk
+from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.reads import MAX_LOADS
 from paxosblock.datanode_api import Chunks, FetchChunks, ReadBytes, Told, Watch
 from paxosblock.errors import CorruptionError
@@ -240,13 +242,74 @@ async def test_a_dead_replica_is_healed_by_a_full_copy(tmp_path: Path) -> None:
         assert (await read(node, 0, 300))[0].count == 3
 
 
-async def test_a_replica_of_which_nobody_knows_the_promise_is_not_healed(tmp_path: Path) -> None:
-    """Its damaged metadata may have held a later promise than any request knows of."""
+@pytest.mark.parametrize("folder", ["rbw", "current"])
+async def test_a_replica_of_which_nobody_knows_the_promise_takes_only_what_was_decided(
+    tmp_path: Path, folder: str
+) -> None:
+    """Its metadata may hold a later promise than a recovery's; a decision voids them all."""
+    log = [name(i) for i in range(3)]
     async with running(tmp_path) as node:
-        await three_finalized_chunks(node)
-    (tmp_path / "current" / "blk_7.meta").write_bytes(b"garbage")
+        await node.create()
+        await node.write(3)
+        if folder == "current":
+            await node.finalize(1, log)
+    (tmp_path / folder / "blk_7.meta").write_bytes(b"garbage")
     async with running(tmp_path, holder=Holder([chunk(i) for i in range(3)])) as node:
-        assert refusal(await node.finalize(9, [name(i) for i in range(3)])) is Reason.CORRUPT
+        assert refusal(await node.recover(9, log)) is Reason.CORRUPT
+        assert refusal(await node.next_gs(9)) is Reason.CORRUPT
+        assert isinstance(await node.finalize(9, log), Finalized)
+        assert sorted(path.name for path in (tmp_path / "current").iterdir()) == [
+            "blk_7",
+            "blk_7.meta",
+        ]
+        assert list((tmp_path / "rbw").iterdir()) == []
+    async with running(tmp_path) as node:
+        version = Version(Generation(0), Generation(9), 3)
+        assert (await read(node, 0, 300, version))[0].count == 3
+
+
+async def test_a_member_that_holds_another_log_than_was_decided_takes_a_copy(
+    tmp_path: Path,
+) -> None:
+    """D9: a copy beside it, in its place once it is whole; nobody deletes a member's replica."""
+    decided = [name(i, size=90, salt=2) for i in range(3)]
+    async with running(tmp_path, holder=Holder()) as node:
+        await node.create()
+        await node.write(3)
+        before = node.registers.find(BLOCK, node.storage)
+        assert before is not None
+        assert refusal(await node.finalize(4, decided)) is Reason.CORRUPT, "nobody sends a copy"
+        assert (before.corrupt, (tmp_path / "rbw" / "blk_7").exists()) == ("", True)
+        node.holder.payloads = [chunk(i, size=90, salt=2) for i in range(3)]
+        assert await node.finalize(4, decided) == Finalized(BLOCK, Generation(4), node.storage, 3)
+        ((_, _, why),) = node.notes.corrupt
+        assert why == "its log is not the one that was decided"
+        assert list((tmp_path / "rbw").iterdir()) == []
+        assert list((tmp_path / "tmp").iterdir()) == []
+    async with running(tmp_path) as node:
+        version = Version(Generation(0), Generation(4), 3)
+        records = b"".join(frame(i, chunk(i, size=90, salt=2))[1] for i in range(3))
+        assert (await read(node, 0, 270, version))[1] == records
+
+
+async def test_a_promise_made_while_the_copy_comes_is_kept_and_the_wrong_log_stays(
+    tmp_path: Path,
+) -> None:
+    class Slow(Holder):
+        async def fetch(self, *asked: Any) -> Draft:
+            draft = await super().fetch(*asked)
+            assert isinstance(await node.next_gs(9), LastVote)
+            return draft
+
+    decided = [name(i, size=90) for i in range(2)]
+    holder = Slow([chunk(i, size=90) for i in range(2)])
+    async with running(tmp_path, holder=holder) as node:
+        await node.create()
+        await node.write(2)
+        assert refusal(await node.finalize(4, decided)) is Reason.CORRUPT
+        assert node.notes.corrupt == []
+        assert refusal(await node.finalize(4, decided)) is Reason.STALE
+        assert list((tmp_path / "tmp").iterdir()) == []
 
 
 async def test_a_dead_replica_keeps_its_promise_against_a_full_copy(tmp_path: Path) -> None:

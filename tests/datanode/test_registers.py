@@ -5,6 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from paxosblock.datanode import registers
+from paxosblock.datanode.block import Block
+from paxosblock.datanode.volume import Volume
 from paxosblock.protocol.messages import (
     Created,
     Delete,
@@ -18,7 +23,14 @@ from paxosblock.protocol.messages import (
     Short,
     Vote,
 )
-from paxosblock.protocol.types import Durability, Generation, Reason, ReplicaState, StorageId
+from paxosblock.protocol.types import (
+    BlockId,
+    Durability,
+    Generation,
+    Reason,
+    ReplicaState,
+    StorageId,
+)
 from tests.datanode.faulty_disk import FaultyDisk
 from tests.datanode.node import BLOCK, Holder, chunk, frame, name, refusal, running
 from tests.waiting import wait_until_async
@@ -151,3 +163,39 @@ async def test_many_votes_share_few_syncs(tmp_path: Path) -> None:
         votes = await node.write(200)
         assert all(isinstance(vote, Vote) and vote.synced for vote in votes)
         assert node.volumes[0].commit.sync_count <= 3
+
+
+class Watched(Block):
+    """A block that takes down what the event loop could see at any instant of a step."""
+
+    __slots__ = ("seen",)
+
+    def __init__(self, block: BlockId, volume: Volume) -> None:
+        self.seen: list[tuple[int, int, bool]] = []
+        super().__init__(block, volume)
+
+    def __setattr__(self, field: str, value: object) -> None:
+        super().__setattr__(field, value)
+        replica = getattr(self, "replica", None)
+        if replica is not None and hasattr(self, "synced"):
+            dead = bool(getattr(self, "corrupt", ""))
+            self.seen.append((replica.accepted_generation, self.synced, dead))
+
+
+async def test_what_is_said_of_a_new_replica_is_never_seen_beside_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old log is not synced, and then it is dead: neither may look otherwise for an instant."""
+    monkeypatch.setattr(registers, "Block", Watched)
+    names = [name(i, size=90) for i in range(3)]
+    async with running(tmp_path, holder=Holder([chunk(i, size=90) for i in range(3)])) as node:
+        await node.create(durability=Durability.MEMORY)
+        await node.write(3)
+        block = node.registers.find(BLOCK, node.storage)
+        assert isinstance(block, Watched)
+        assert block.synced == 0
+        node.registers.mark_corrupt(block, "a bit has flipped")
+        block.seen.clear()
+        assert isinstance(await node.finalize(1, names), Finalized)
+        assert {(g, count, dead) for g, count, dead in block.seen if g == 0} == {(0, 0, True)}
+        assert block.seen[-1] == (1, 3, False)

@@ -157,6 +157,32 @@ async def full_copy_to_an_empty_storage(scenario: Scenario) -> None:
     await scenario.does(node.finalize(2, [name(i) for i in range(3)]))
 
 
+async def full_copy_over_a_log_that_was_not_decided(scenario: Scenario) -> None:
+    """D9: a member whose own log is another one than was decided takes all of that."""
+    node = scenario.node
+    decided = [name(i, size=90, salt=2) for i in range(3)]
+    node.holder.payloads = [chunk(i, size=90, salt=2) for i in range(3)]
+    await scenario.does(node.create())
+    await scenario.write(range(2))
+    scenario.issue(*decided)
+    await scenario.does(node.finalize(4, decided))
+
+
+async def full_copy_over_damaged_bytes(scenario: Scenario) -> None:
+    """D9: a finalized replica was found to be dead."""
+    node = scenario.node
+    node.holder.payloads = [chunk(i) for i in range(2)]
+    await scenario.does(node.create())
+    await scenario.write(range(2))
+    await scenario.does(node.finalize(1, [name(0), name(1)]))
+    block = node.registers.find(BLOCK, node.storage)
+    assert block is not None
+    node.registers.mark_corrupt(block, "a bit has flipped")
+    await scenario.does(node.finalize(1, [name(0), name(1)]))
+    assert block.files is not None
+    assert (block.files.copy, block.corrupt) == (1, "")
+
+
 async def append_to_a_finalized_block(scenario: Scenario) -> None:
     """FINALIZED, opened again under a new epoch, written, finalized again."""
     node = scenario.node
@@ -192,6 +218,8 @@ SCENARIOS = [
     recovery_that_extends,
     full_copy_over_another_log,
     full_copy_to_an_empty_storage,
+    full_copy_over_a_log_that_was_not_decided,
+    full_copy_over_damaged_bytes,
     append_to_a_finalized_block,
     promises_of_an_empty_replica,
     delete_and_come_back,

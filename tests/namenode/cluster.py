@@ -60,6 +60,10 @@ class Acceptor:
         if block in self.dead:
             return self._answer_dead(request)
         step = register.answer(self.storage, before, request, self._supplied(before, request))
+        refused = isinstance(step.reply, Nack) and step.reply.reason is Reason.CORRUPT
+        if refused and isinstance(request, Finalize):
+            self.dead.add(block)  # D9: a full copy takes its place, as soon as somebody sends one
+            return self._answer_dead(request)
         if step.replica is None:
             self.replicas.pop(block, None)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -32,7 +33,8 @@ from paxosblock.namenode_api import (
     RenewLeases,
     TakeOver,
 )
-from paxosblock.protocol.messages import Create, Finalize, Nack
+from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.messages import Create, Delete, Finalize, Nack
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     BlockId,
@@ -283,6 +285,19 @@ async def test_a_replica_that_its_datanode_found_damaged_is_replaced_by_a_copy(
     await wait_until_async(lambda: block not in s1.dead)
     assert s1.replicas[block] is not before
     assert scene.node.alarms.counts["damaged"] == 1
+
+
+async def test_a_member_that_holds_another_log_than_was_decided_is_never_told_to_delete_it(
+    scene: Scene,
+) -> None:
+    _, block = await written(scene)
+    s2 = scene.acceptor("s2")
+    wrong = ChunkLog().append(1, 1).append(2, 2)
+    s2.replicas[block] = replace(s2.replicas[block], log=wrong)
+    await finalize(scene, block)
+    await wait_until_async(lambda: is_finalized(scene, "s2", block))
+    assert s2.replicas[block].log == scene.acceptor("s1").replicas[block].log
+    assert all(not isinstance(question, Delete) for _, question in scene.network.asked)
 
 
 async def test_nothing_is_dropped_before_the_copy_that_replaces_it_is_there(scene: Scene) -> None:

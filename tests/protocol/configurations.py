@@ -206,6 +206,24 @@ CI: dict[str, tuple[Config, int]] = {
         ),
         4774,
     ),
+    "damaged": (
+        Config(
+            "the bytes of a replica are damaged during a recovery",
+            chunks=1,
+            budget=Budget(seals=1, damages=1),
+            must_fire=(*SEAL, "D9", "D9-damage", "D9-no-copy"),
+        ),
+        2464,
+    ),
+    "unreadable": (
+        Config(
+            "its metadata, too: nobody knows what it promised",
+            chunks=1,
+            budget=Budget(seals=1, unreadable=1),
+            must_fire=(*SEAL, "D9", "D9-unread", "D9-no-copy"),
+        ),
+        1302,
+    ),
     "torn": (
         Config(
             "a crash in the middle of accepting a recovery's log",
@@ -525,6 +543,15 @@ LARGE: dict[str, tuple[Config, int]] = {
             must_fire=(*SEAL, "D8-power"),
         ),
         14148,
+    ),
+    "damaged-append": (
+        Config(
+            "bytes of a replica are damaged while a finalized block is opened again, and sealed",
+            chunks=1,
+            budget=Budget(seals=1, appends=1, damages=1),
+            must_fire=(*SEAL, "K4", "K7", "P6", "D9", "D9-damage"),
+        ),
+        13_651,
     ),
     "torn-two-seals": (
         Config(

@@ -11,6 +11,7 @@ from paxosblock.protocol.messages import (
     Create,
     Created,
     Delete,
+    Deleted,
     Finalize,
     LastVote,
     Nack,
@@ -24,9 +25,9 @@ from paxosblock.protocol.messages import (
     Vote,
     Write,
 )
-from paxosblock.protocol.types import ChunkName, Reason, ReplicaState
+from paxosblock.protocol.types import NO_GENERATION, ChunkName, Reason, ReplicaState, StorageId
 from tests.protocol import oracle
-from tests.protocol.world import Cell, Disk, Letter, Model, Move, World, content
+from tests.protocol.world import BLOCK, Cell, Disk, Letter, Model, Move, World, content
 
 REQUESTS = (Create, Write, NextGS, RecoveryWrite, Finalize, Delete)
 _RULES: dict[type, str] = {
@@ -66,14 +67,29 @@ def answered(model: Model, at: int, cell: Cell[Disk], bit: int, got: Chunks) -> 
     """The request in letter `bit` at one storage: answer, check, make durable, adopt."""
     disk, request = cell.value, model.letter(bit).message
     assert isinstance(request, Request)
-    step = register.answer(model.storages[at], disk.replica, request, got)
-    if disk.replica is not None and step.replica is not None:
-        step.replica.check_follows(disk.replica)
+    if disk.dead and not isinstance(request, Delete) and not register.heals(disk.replica, request):
+        refused = _refusal(model.storages[at])
+        return Outcome(cell, refused, 0, f"{_RULES[type(request)]}-corrupt")
+    seen = disk.replica if isinstance(request, Delete) else disk.sound
+    step = register.answer(model.storages[at], seen, request, got)
+    if seen is not None and step.replica is not None:
+        step.replica.check_follows(seen)
+    if disk.dead:
+        if step.effect is None and not isinstance(step.reply, Deleted):
+            return Outcome(cell, step.reply, 0, "D9-no-copy")
+        healed = Disk(step.replica, synced_after(disk, step.replica, step.effect))
+        voted = model.post(step.reply) if isinstance(step.reply, RecoveryVote) else 0
+        return Outcome(model.cell(healed), step.reply, voted, "D9")
     after = Disk(step.replica, synced_after(disk, step.replica, step.effect))
     rule = _rule(disk, after, request, step.reply, got)
     awaited = isinstance(step.reply, Created | Vote | LastVote | RecoveryVote)
     mail = model.post(step.reply) if awaited else 0
     return Outcome(model.cell(after), step.reply, mail, rule)
+
+
+def _refusal(storage: StorageId) -> Nack:
+    none = NO_GENERATION
+    return Nack(BLOCK, none, storage, Reason.CORRUPT, none, none, 0)
 
 
 def _rule(disk: Disk, after: Disk, request: Request, reply: Reply, got: Chunks) -> str:
@@ -117,7 +133,7 @@ def _delivered(
         return None if mail == world.mail else world._replace(mail=mail)
     after = world._replace(disks=disks, mail=mail)
     replica = outcome.disk.value.replica
-    if isinstance(request, Delete) and replica is None:
+    if isinstance(request, Delete) and outcome.disk.value == Disk(None):
         name = model.storages[at]
         oracle.demand(name not in world.record.value.members, "D7 a member lost its replica", name)
     if isinstance(request, RecoveryWrite) and replica is not None:
@@ -145,7 +161,7 @@ def _supplies(
         return ((),)
     found: list[Chunks] = []
     for other, cell in enumerate(world.disks):
-        replica = cell.value.replica
+        replica = cell.value.sound
         if other != at and replica is not None and _serves(model, other, replica, request):
             chunks = replica.log.slice(missing.start, missing.stop)
             if chunks not in found:
@@ -156,7 +172,10 @@ def _supplies(
 def _wanted(model: Model, at: int, cell: Cell[Disk], bit: int) -> range:
     request = model.letter(bit).message
     assert isinstance(request, RecoveryWrite | Finalize)
-    return register.wanted(model.storages[at], cell.value.replica, request)
+    disk = cell.value
+    if disk.dead and not register.heals(disk.replica, request):
+        return range(0)
+    return register.wanted(model.storages[at], disk.sound, request)
 
 
 def _serves(
@@ -206,11 +225,19 @@ def _generation_of(request: object) -> int:
 
 
 def crash_moves(model: Model, world: World) -> Iterator[Move]:
-    """D8: a process restarts, a machine loses power, a crash tears a RecoveryWrite."""
+    """D8: a process restarts, a machine loses power. D9: bytes, or metadata too, are damaged."""
     budget = world.budget.value
     for at, cell in enumerate(world.disks):
         replica = cell.value.replica
-        if replica is None or replica.state is not ReplicaState.RBW:
+        if replica is None or cell.value.dead:
+            continue
+        if budget.damages:
+            after = Disk(replica, cell.value.synced, dead=True)
+            yield _crashed(model, world, at, "D9-damage", after, damages=budget.damages - 1)
+        if budget.unreadable:
+            after = Disk(None, dead=True)
+            yield _crashed(model, world, at, "D9-unread", after, unreadable=budget.unreadable - 1)
+        if replica.state is not ReplicaState.RBW:
             continue
         if budget.restarts and not replica.restarted:
             after = Disk(register.restarted(replica, same_boot=True), cell.value.synced)
@@ -230,7 +257,7 @@ def torn_moves(model: Model, world: World, letter: Letter) -> Iterator[Move]:
     if not budget.torn or not isinstance(request, RecoveryWrite):
         return
     for at in letter.to:
-        replica = world.disks[at].value.replica
+        replica = world.disks[at].value.sound
         if replica is None or replica.accepted_generation >= request.generation:
             continue
         if replica.max_generation <= request.generation:

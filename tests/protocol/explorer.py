@@ -85,7 +85,7 @@ def moves(model: Model, world: World) -> Iterator[Move]:
     for bit, letter in model.mail_of(world):
         yield from _arrival(model, world, bit, letter)
     budget = world.budget.value
-    if budget.restarts or budget.power_cuts:
+    if budget.restarts or budget.power_cuts or budget.damages or budget.unreadable:
         yield from crash_moves(model, world)
     if budget.deletes:
         yield from report_moves.report_moves(model, world)
@@ -138,8 +138,9 @@ def _futile(record: Cell[BlockRecord], cell: Cell[Proposer]) -> bool:
 
 
 def _forgetting(model: Model, world: World) -> tuple[int, ...]:
-    """Storages that a Delete may make forget what they promised: they refuse nothing for good."""
-    if world.budget.value.deletes:
+    """Storages that a Delete or damage may make forget what they promised: they refuse nothing for
+    good."""
+    if world.budget.value.deletes or model.config.budget.unreadable:
         return tuple(range(len(world.disks)))
     letters = (letter for _, letter in model.mail_of(world))
     return tuple(at for each in letters if isinstance(each.message, Delete) for at in each.to)

@@ -13,7 +13,7 @@ from typing import Any
 from paxosblock.protocol import finalize, read, recovery, register, write
 from paxosblock.protocol.effects import DropReplica
 from paxosblock.protocol.finalize import BlockRecord, Refused, Why
-from paxosblock.protocol.messages import Deleted, ReadReply, Vote
+from paxosblock.protocol.messages import Deleted, Finalize, ReadReply, RecoveryWrite, Vote
 from paxosblock.protocol.read import Progress, QuorumRead
 from paxosblock.protocol.recovery import Choice, Proposer
 from paxosblock.protocol.register import Replica, Step
@@ -84,6 +84,12 @@ def finalize_what_a_recovery_wrote(storage: Any, replica: Any, request: Any, sup
         finalized_length=request.length,
     )
     return replace(step, replica=decided)
+
+
+def heal_whatever_was_promised(dead: Any, request: Any) -> bool:
+    """D9 without the promise: a late copy of an old version heals, too."""
+    del dead
+    return isinstance(request, Finalize | RecoveryWrite)
 
 
 def delete_whatever_was_promised(storage: Any, replica: Any, request: Any) -> Step:
@@ -294,6 +300,7 @@ _REBUILD_ONLY = replace(_REBUILD, budget=Budget(rebuilds=1))
 _DELETE = Config(
     "", chunks=1, storages=4, targets=((0, 1, 3),), budget=Budget(rebuilds=1, copies=1, deletes=1)
 )
+_DAMAGED = Config("", chunks=1, budget=Budget(seals=1, appends=1, damages=1))
 _CUT = Config("", chunks=2, budget=Budget(seals=1, appends=1, truncates=1))
 
 LOST = "loses acknowledged or read chunks"
@@ -352,6 +359,9 @@ FAULTS: dict[str, Fault] = {
     ),
     "delete whatever was promised": Fault(
         register, "_delete", delete_whatever_was_promised, _DELETE, "D7 a member lost its replica"
+    ),
+    "heal whatever was promised": Fault(
+        register, "heals", heal_whatever_was_promised, _DAMAGED, "too few members"
     ),
     "same generation twice": Fault(
         finalize, "allocate_seal", seal_with_the_same_generation, _seals(2), TWO_LOGS

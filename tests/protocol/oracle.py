@@ -178,7 +178,7 @@ def check(model: Model, world: World) -> None:
 
 def _check_replica(at: int, cell: Cell[Disk], history_cell: Cell[History], model: Model) -> None:
     """Log matching, and byte-equality of all finalized replicas of one generation."""
-    replica, history = cell.value.replica, history_cell.value
+    replica, history = cell.value.sound, history_cell.value
     if replica is None:
         return
     replica.check()
@@ -200,7 +200,8 @@ def _check_members(
     history_cell: Cell[History],
 ) -> None:
     record, history = record_cell.value, history_cell.value
-    members = [disks[at].value.replica for at in member_indexes(model, record)]
+    held = [disks[at].value for at in member_indexes(model, record)]
+    members = [disk.sound for disk in held]
     epoch = record.writer_generation
     if record.state is not BlockState.FINALIZED:
         for replica in members:
@@ -223,4 +224,5 @@ def _check_members(
         holders += chunks[: len(decided)] == decided
     durable = record.durability is Durability.DISK and not history.forced
     needed = recovery_quorum(len(members)) if durable else 1
+    needed -= sum(disk.dead for disk in held)
     demand(holders >= needed, "too few members hold the finalized block", holders, decided)

@@ -60,6 +60,8 @@ def check(model: Model, world: World) -> None:
     for size in (recovery_quorum(len(places)), len(places)):
         for alive in combinations(range(len(places)), size):
             chosen = tuple(disks[at] for at in alive)
+            if any(disk.value.dead for disk in chosen):
+                continue  # it answers no NextGS; the others are asked without it
             model.once(_can_be_sealed, model, world.record, alive, chosen, world.history)
 
 
@@ -102,7 +104,7 @@ def _read_waits_for_writes_only(
     assert read is not None
     model.doing = ("a read is left alone",)
     for member in read.members:
-        replica = disks[model.index(member)].value.replica
+        replica = disks[model.index(member)].value.sound
         if replica is None:
             continue
         reply = register.answer(member, replica, Read(BLOCK)).reply
@@ -171,9 +173,9 @@ def _can_be_made_whole(
     """Every member of a FINALIZED block can become FINALIZED with the decided chunks."""
     record = record_cell.value
     decided = history.value.decided[-1][2]
-    replicas = {n: c.value.replica for n, c in zip(record.members, disks, strict=True)}
+    replicas = {n: c.value.sound for n, c in zip(record.members, disks, strict=True)}
     model.doing = ("Finalize is sent to all members again",)
-    promised = [r.max_generation for r in replicas.values() if r is not None]
+    promised = [r.max_generation for r in (c.value.replica for c in disks) if r is not None]
     if max(promised, default=0) > record.finalized_generation:
         again = finalize.truncate(record, record.length, size_of(decided))  # K9
         assert not isinstance(again, Refused)

@@ -37,7 +37,7 @@ def check(model: Model, world: World) -> None:
 
 
 def _judged(model: Model, at: int, record: Cell[BlockRecord], disk: Cell[Disk]) -> Finding:
-    replica, storage = disk.value.replica, model.storages[at]
+    replica, storage = disk.value.sound, model.storages[at]
     if replica is None:
         return FINE
     state = register.answer(storage, replica, Read(BLOCK)).reply

@@ -10,7 +10,7 @@ import pytest
 from tests.protocol.explorer import explore
 from tests.protocol.faults import FAULTS
 
-SLOW = ("count every answer", "install although sealed")
+SLOW = ("count every answer", "install although sealed", "heal whatever was promised")
 NAMES = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in FAULTS]
 
 

@@ -29,7 +29,7 @@ from paxosblock.protocol.messages import (
     Short,
     Vote,
 )
-from paxosblock.protocol.register import Replica, answer, restarted, wanted
+from paxosblock.protocol.register import Replica, answer, heals, restarted, wanted
 from paxosblock.protocol.types import Reason, ReplicaState
 from tests.protocol.build import (
     ABC,
@@ -366,6 +366,20 @@ def test_d8_a_second_restart_does_not_make_a_weak_replica_strong() -> None:
     """What the first crash lost does not come back with the second start."""
     once = restarted(replica(1, durability=MEMORY), same_boot=False)
     assert restarted(once, same_boot=True).weak
+
+
+def test_d9_a_full_copy_heals_a_dead_replica_that_promised_nothing_later() -> None:
+    dead = replica(1, max_generation=gs(2), accepted_generation=gs(1))
+    assert heals(dead, finalize_of(1, 2))
+    assert not heals(dead, finalize_of(1, 1))
+    assert heals(dead, recovery_write(1, generation=gs(2)))
+    assert not heals(replace(dead, accepted_generation=gs(2)), recovery_write(1, generation=gs(2)))
+    assert not heals(dead, Read(BLOCK))
+
+
+def test_d9_only_a_decision_heals_a_replica_whose_promise_nobody_knows() -> None:
+    assert heals(None, finalize_of(1, 2))
+    assert not heals(None, recovery_write(1, generation=gs(9)))
 
 
 def test_i1_a_promise_that_falls_is_an_error_of_our_own() -> None:

@@ -49,10 +49,19 @@ class Cell(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """What a storage holds, and how many chunks would survive a power cut."""
+    """What a storage holds, and how many chunks would survive a power cut.
+
+    Of a `dead` one the bytes are damaged: `replica` tells what it promised, None: nobody knows.
+    """
 
     replica: Replica | None
     synced: int = 0
+    dead: bool = False
+
+    @property
+    def sound(self) -> Replica | None:
+        """The replica, if its bytes can be read."""
+        return None if self.dead else self.replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +143,8 @@ class Budget:
     restarts: int = 0
     power_cuts: int = 0
     torn: int = 0
+    damages: int = 0
+    unreadable: int = 0
     copies: int = 0
     deletes: int = 0
     forces: int = 0
