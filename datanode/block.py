@@ -44,6 +44,7 @@ class Block:
 
     __slots__ = (
         "_counted_bytes",
+        "_counted_open",
         "_watchers",
         "behind_bytes",
         "copying",
@@ -81,6 +82,7 @@ class Block:
         """Control requests under way."""
         self._watchers: list[asyncio.Future[None]] = []
         self._counted_bytes = 0
+        self._counted_open = False
 
     @property
     def vacant(self) -> bool:
@@ -143,12 +145,15 @@ class Block:
         return reply if isinstance(reply, ReadReply) else None
 
     def changed(self) -> None:
-        """Count its bytes on the volume, and wake everyone who waits in `wait_changed`."""
+        """Count it and its bytes on the volume, and wake everyone who waits in `wait_changed`."""
         self.close_for_readers()
         log = None if self.replica is None else self.replica.log
         size_bytes = 0 if log is None else record_start(log, len(log))
         self.volume.used_bytes += size_bytes - self._counted_bytes
         self._counted_bytes = size_bytes
+        is_open = self.replica is not None and self.replica.state is ReplicaState.RBW
+        self.volume.open_count += is_open - self._counted_open
+        self._counted_open = is_open
         if self._watchers:
             watchers, self._watchers = self._watchers, []
             for watcher in watchers:

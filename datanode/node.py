@@ -89,6 +89,15 @@ class DataNode:
         """Every block."""
         return self.registers.blocks()
 
+    def behind(self, block: BlockId) -> Iterator[Block]:
+        """The blocks with greater ids than `block`, in order."""
+        return self.registers.behind(block)
+
+    @property
+    def open_count(self) -> int:
+        """Number of replicas that are being written."""
+        return self.registers.open_count
+
     def find(self, block: BlockId, storage: StorageId) -> Block | None:
         """The block, if its replica is at `storage`."""
         return self.registers.find(block, storage)

@@ -13,6 +13,8 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from sortedcontainers import SortedDict
+
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.group_commit import Done
@@ -67,7 +69,7 @@ class Registers:
         self._steps = ControlSteps(
             fetcher, listener, self._forget_if_vacant, self.mark_corrupt, reserved_bytes
         )
-        self._blocks: dict[BlockId, Block] = {}
+        self._blocks: dict[BlockId, Block] = SortedDict()  # block reports go by their order
         for volume in volumes:
             volume.on_failure = self._volume_failed
 
@@ -103,6 +105,16 @@ class Registers:
     def blocks(self) -> Iterator[Block]:
         """Every block that this node knows, the dead ones too."""
         return iter(tuple(self._blocks.values()))
+
+    def behind(self, block: BlockId) -> Iterator[Block]:
+        """The blocks with greater ids than `block`, in order; to be used before the next await."""
+        ordered: SortedDict = self._blocks
+        return map(self._blocks.__getitem__, ordered.irange(block, inclusive=(False, True)))
+
+    @property
+    def open_count(self) -> int:
+        """Number of replicas that are being written."""
+        return sum(volume.open_count for volume in self._volumes.values())
 
     @property
     def count(self) -> int:

@@ -1,8 +1,9 @@
 """Tells every NameNode that this node lives, and what it holds.
 
-Each NameNode has its own `_Link`, so that one that is down or slow keeps nobody waiting. It
-registers, reports every replica, then sends heartbeats; changes go out as they happen. A NameNode
-that has forgotten this node asks for all of it again.
+Each NameNode has its own `_Link`, so that one that is down or slow keeps nobody waiting. One task
+of it registers and sends heartbeats, another one reports: every replica, page by page, and between
+the pages what changes, as it happens. A NameNode that has forgotten this node asks for all of it
+again.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Protocol, TypeVar
 
 from paxosblock.config import DataNodeConfig
@@ -21,16 +23,19 @@ from paxosblock.datanode_api import ReplicaSummary
 from paxosblock.errors import NotFoundError, NotReadyError, PaxosBlockError
 from paxosblock.logs import facts
 from paxosblock.methods import Method
-from paxosblock.namenode_api import REPORT_BAD_REPLICA, BadReplica
+from paxosblock.namenode_api import NO_BLOCK, REPORT_BAD_REPLICA, BadReplica
 from paxosblock.protocol.replica_state import hdfs_state
-from paxosblock.protocol.types import BlockId, ReplicaState, StorageId
+from paxosblock.protocol.types import BlockId, StorageId
 from paxosblock.report_api import (
     BLOCK_REPORT,
     HEARTBEAT,
+    LAST_BLOCK,
     REGISTER,
+    BlockRange,
     BlockReport,
     Heartbeat,
     Register,
+    ReportAnswer,
     StorageReport,
 )
 from paxosblock.rpc import RpcClient
@@ -40,6 +45,8 @@ A = TypeVar("A")
 
 CALL_TIMEOUT_S: Final = 5.0
 REPORT_TIMEOUT_S: Final = 60.0
+LOOKED_AT_MAX: Final = 10_000
+"""Blocks that are looked at for one page: most may be at another volume."""
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +56,13 @@ class Holdings(Protocol):
 
     def blocks(self) -> Iterable[Block]:
         """Every block."""
+
+    def behind(self, block: BlockId) -> Iterator[Block]:
+        """The blocks with greater ids than `block`, in order."""
+
+    @property
+    def open_count(self) -> int:
+        """Number of replicas that are being written."""
 
     def find(self, block: BlockId, storage: StorageId) -> Block | None:
         """The block, if its replica is at `storage`."""
@@ -130,16 +144,21 @@ class _Link:
         self._holdings = sender.holdings
         self._client = sender.client
         self._config = sender.config
-        self._changed: dict[tuple[StorageId, BlockId], None] = {}
+        self._changed: dict[StorageId, dict[BlockId, None]] = {}
         self._bad: dict[tuple[StorageId, BlockId], BadReplica] = {}
         self._news = asyncio.Event()
-        self._registered = False
-        self._up = True
+        self._registered = asyncio.Event()
+        self._storages: tuple[StorageReport, ...] = ()
+        self._unreported: dict[StorageId, BlockId] = {}
+        """Storages whose full report is under way, and the block behind which it goes on."""
         self._next_full_s = 0.0
+        self._number = 0
+        self._answers = _Standing("NameNode answers", "NameNode does not answer")
+        self._listens = _Standing("NameNode takes reports", "NameNode takes no reports")
 
     def note_changed(self, block: BlockId, storage: StorageId) -> None:
         """Report this replica soon."""
-        self._changed[storage, block] = None
+        self._changed.setdefault(storage, {})[block] = None
         self._news.set()
 
     def note_corrupt(self, bad: BadReplica) -> None:
@@ -149,67 +168,97 @@ class _Link:
 
     async def run(self, here: str) -> None:
         """Report for ever; a failure is tried again after a heartbeat's time."""
-        loop = asyncio.get_running_loop()
-        next_beat_s = loop.time()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_beating(here))
+            tasks.create_task(self._keep_reporting())
+
+    # -- that this node lives -------------------------------------------------------------------
+
+    async def _keep_beating(self, here: str) -> None:
         while True:
             try:
-                await self._round(here, loop.time() >= next_beat_s)
-                self._note_up(None)
-            except NotReadyError:
-                self._registered = False
+                if not self._registered.is_set() or not await self._beat():
+                    await self._register(here)
+                self._answers.note(self._address, None)
             except PaxosBlockError as error:
-                self._note_up(error)
-                self._news.clear()
-            if loop.time() >= next_beat_s:
-                next_beat_s = loop.time() + self._config.heartbeat_interval_s
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(next_beat_s):
-                    await self._news.wait()
-
-    async def _round(self, here: str, beat: bool) -> None:
-        now_s = asyncio.get_running_loop().time()
-        if not self._registered:
-            await self._register(here)
-        elif beat:
-            await self._beat()
-        if now_s >= self._next_full_s:
-            await self._report_all()
-            self._next_full_s = now_s + self._config.block_report_interval_s
-        await self._report_news()
+                self._answers.note(self._address, error)
+            await asyncio.sleep(self._config.heartbeat_interval_s)
 
     async def _register(self, here: str) -> None:
-        storages = await asyncio.to_thread(self._holdings.storages)
-        request = Register(self._node, here, self._incarnation, storages)
-        await self._call(REGISTER, request)
-        self._registered, self._next_full_s = True, 0.0
+        self._registered.clear()
+        self._storages = await asyncio.to_thread(self._holdings.storages)
+        await self._call(REGISTER, Register(self._node, here, self._incarnation, self._storages))
+        self._unreported.clear()
+        self._changed.clear()  # the full report tells it
+        self._ask_for_all()
+        self._registered.set()
 
-    async def _beat(self) -> None:
-        storages = await asyncio.to_thread(self._holdings.storages)
-        open_blocks = sum(
-            block.replica is not None and block.replica.state is ReplicaState.RBW
-            for block in self._holdings.blocks()
-        )
-        answer = await self._call(
-            HEARTBEAT, Heartbeat(self._node, self._incarnation, storages, open_blocks)
-        )
-        if answer.register:
-            raise NotReadyError(f"{self._address} asks this node to register")
+    async def _beat(self) -> bool:
+        """Send a heartbeat; False when the NameNode does not know this process."""
+        self._storages = await asyncio.to_thread(self._holdings.storages)
+        beat = Heartbeat(self._node, self._incarnation, self._storages, self._holdings.open_count)
+        answer = await self._call(HEARTBEAT, beat)
         if answer.report:
-            self._next_full_s = 0.0
+            self._ask_for_all()
+        return not answer.register
 
-    async def _report_all(self) -> None:
-        """Everything each storage holds. What changes meanwhile stays noted and follows."""
-        self._changed.clear()
-        found: dict[StorageId, list[ReplicaSummary]] = {}
-        for storage in await asyncio.to_thread(self._holdings.storages):
-            if not storage.failed:
-                found[storage.storage] = []
-        for block in self._holdings.blocks():
-            summary = summarize(block)
-            if summary is not None and summary.storage in found:
-                found[summary.storage].append(summary)
-        for storage_id, summaries in found.items():
-            await self._report(storage_id, summaries, full=True)
+    def _ask_for_all(self) -> None:
+        """Begin a full report, unless one is under way."""
+        if not self._unreported:
+            self._next_full_s = 0.0
+            self._news.set()
+
+    # -- what it holds --------------------------------------------------------------------------
+
+    async def _keep_reporting(self) -> None:
+        while True:
+            await self._registered.wait()
+            try:
+                await self._report_next()
+                self._listens.note(self._address, None)
+            except NotReadyError:
+                self._registered.clear()  # the next heartbeat registers
+            except PaxosBlockError as error:
+                self._listens.note(self._address, error)
+                await asyncio.sleep(self._config.heartbeat_interval_s)
+
+    async def _report_next(self) -> None:
+        """News first, for somebody may be waiting for them; then a page of a full report."""
+        now_s = asyncio.get_running_loop().time()
+        await self._report_news()
+        if not self._unreported and now_s >= self._next_full_s:
+            sound = (each.storage for each in self._storages if not each.failed)
+            self._unreported = dict.fromkeys(sound, NO_BLOCK)
+            self._next_full_s = now_s + self._config.block_report_interval_s
+        if self._unreported:
+            await self._report_page(*next(iter(self._unreported.items())))
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._next_full_s):
+                await self._news.wait()
+
+    async def _report_page(self, storage: StorageId, after: BlockId) -> None:
+        """Report some of what a storage holds, and note where the NameNode wants to go on.
+
+        What changes in the range of a page once it is written is noted, and follows.
+        """
+        summaries: list[ReplicaSummary] = []
+        behind, last = self._holdings.behind(after), after
+        for block in islice(behind, LOOKED_AT_MAX):
+            last = block.id
+            if block.volume.storage == storage and (summary := summarize(block)) is not None:
+                summaries.append(summary)
+                if len(summaries) == self._config.block_report_page:
+                    break
+        if next(behind, None) is None:
+            last = LAST_BLOCK
+        answer = await self._report(storage, summaries, covers=BlockRange(after, last))
+        if storage not in self._unreported:
+            return  # all of it is reported anew, to a NameNode that forgot this node
+        after = last if answer.up_to == LAST_BLOCK else answer.up_to
+        self._unreported[storage] = after
+        if after == LAST_BLOCK:
+            del self._unreported[storage]
 
     async def _report_news(self) -> None:
         self._news.clear()
@@ -221,16 +270,19 @@ class _Link:
             except PaxosBlockError:
                 self._bad.setdefault(key, bad)
                 raise
-        for storage in dict.fromkeys(storage for storage, _ in self._changed):
+        for storage, changed in tuple(self._changed.items()):
             # Taken out first: what changes during the call is noted again.
-            ids = [block for owner, block in self._changed if owner == storage]
+            ids = list(islice(changed, self._config.block_report_page))
             for block in ids:
-                del self._changed[storage, block]
+                del changed[block]
             try:
-                await self._report_changed(storage, ids)
+                if ids:
+                    await self._report_changed(storage, ids)
             except PaxosBlockError:
-                self._changed.update(((storage, block), None) for block in ids)
+                changed.update(dict.fromkeys(ids))
                 raise
+            if changed:
+                self._news.set()
 
     async def _report_changed(self, storage: StorageId, ids: list[BlockId]) -> None:
         summaries, deleted = [], []
@@ -241,34 +293,46 @@ class _Link:
                 summaries.append(summary)
             else:
                 deleted.append(block_id)
-        await self._report(storage, summaries, full=False, deleted=tuple(deleted))
+        await self._report(storage, summaries, deleted=tuple(deleted))
 
     async def _report(
         self,
         storage: StorageId,
         summaries: list[ReplicaSummary],
         *,
-        full: bool,
+        covers: BlockRange | None = None,
         deleted: tuple[BlockId, ...] = (),
-    ) -> None:
+    ) -> ReportAnswer:
+        """Send what was just written down: between the two nothing is awaited."""
+        self._number += 1
         report = BlockReport(
             node=self._node,
             incarnation=self._incarnation,
             storage=storage,
-            full=full,
+            number=self._number,
+            covers=covers,
             replicas=tuple(summaries),
             deleted=deleted,
         )
-        await self._call(BLOCK_REPORT, report, REPORT_TIMEOUT_S)
+        return await self._call(BLOCK_REPORT, report, REPORT_TIMEOUT_S)
 
     async def _call(self, method: Method[Q, A], request: Q, timeout_s: float = CALL_TIMEOUT_S) -> A:
         return await self._client.call(
             self._address, method.name, request, method.answer, timeout_s
         )
 
-    def _note_up(self, error: PaxosBlockError | None) -> None:
-        """One line when a NameNode goes away or comes back, not one for every attempt."""
-        if (error is None) != self._up:
-            self._up = error is None
-            state = "answers" if error is None else "does not answer"
-            _log.warning(f"NameNode {state}", extra=facts(address=self._address, reason=error))
+
+class _Standing:
+    """One line when something ends or is well again, not one for every attempt."""
+
+    def __init__(self, well: str, ill: str) -> None:
+        self._well = well
+        self._ill = ill
+        self._is_well = True
+
+    def note(self, address: str, error: PaxosBlockError | None) -> None:
+        """Take note of an attempt that came off, or failed."""
+        if (error is None) != self._is_well:
+            self._is_well = error is None
+            words = self._well if self._is_well else self._ill
+            _log.warning(words, extra=facts(address=address, reason=error))

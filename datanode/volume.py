@@ -59,6 +59,8 @@ class Volume:
         """It has failed."""
         self.used_bytes = 0
         """What the block files take; the blocks keep it right (`Block.changed`)."""
+        self.open_count = 0
+        """Replicas that are being written; kept right in the same place."""
         self.on_failure: Callable[[Volume], None] = lambda _: None
         self._lock = lock
         self._loop = asyncio.get_running_loop()

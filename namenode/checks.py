@@ -166,9 +166,18 @@ def check_register(request: Register) -> None:
 
 
 def check_report(request: BlockReport) -> None:
-    """Raise InvalidRequestError for a report of nobody."""
+    """Raise InvalidRequestError for a report of nobody, or of a block outside its range."""
     _check_id("a DataNode's", request.node)
     _check_id("a storage's", request.storage)
+    if (covers := request.covers) is None:
+        return
+    where = f"storage {request.storage}: a report of the blocks {covers.after + 1} to {covers.last}"
+    _demand(covers.after < covers.last, f"{where} is of none")
+    _demand(not request.deleted, f"{where} names deleted ones")
+    _demand(
+        all(covers.after < found.state.block <= covers.last for found in request.replicas),
+        f"{where} names another",
+    )
 
 
 def _check_version(application: ApplicationVersion) -> None:

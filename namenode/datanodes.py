@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from paxosblock.errors import InvalidRequestError
 from paxosblock.logs import facts
 from paxosblock.namenode.placement import Blame, Candidate
-from paxosblock.namenode_api import Excluded, Member
-from paxosblock.protocol.types import StorageId
-from paxosblock.report_api import Heartbeat, Register, StorageReport
+from paxosblock.namenode_api import NO_BLOCK, Excluded, Member
+from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.report_api import LAST_BLOCK, BlockRange, Heartbeat, Register, StorageReport
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +28,23 @@ class Liveness(enum.Enum):
     """Chosen last for new replicas and reads."""
     DEAD = "dead"
     """Its replicas count as unreachable until it is heard of again."""
+
+
+@dataclass(slots=True)
+class Reported:
+    """How far a storage has told what it holds, in order of the block ids, without a gap."""
+
+    up_to: BlockId = NO_BLOCK
+
+    @property
+    def complete(self) -> bool:
+        """True if nothing is missing."""
+        return self.up_to == LAST_BLOCK
+
+    def add(self, page: BlockRange) -> None:
+        """Note a page; one behind a gap counts for nothing here."""
+        if page.after <= self.up_to:
+            self.up_to = max(self.up_to, page.last)
 
 
 @dataclass(slots=True)
@@ -45,7 +62,7 @@ class DataNode:
     heard_s: float
     open_blocks: int = 0
     placed: dict[StorageId, int] = field(default_factory=dict)
-    reported: set[StorageId] = field(default_factory=set)
+    reported: dict[StorageId, Reported] = field(default_factory=dict)
     registered_s: float = 0.0
     suspected: bool = False
     last_seen_as: Liveness = Liveness.LIVE
@@ -127,10 +144,14 @@ class DataNodes:
         if (home := self.home(storage)) is not None:
             home.suspected = True
 
-    def note_full_report(self, storage: StorageId) -> None:
-        """All replicas of a storage were reported since its DataNode registered."""
-        if (home := self.home(storage)) is not None:
-            home.reported.add(storage)
+    def reported(self, storage: StorageId) -> Reported:
+        """Return what was reported of a storage since its DataNode registered, to be added to.
+
+        It is another object after `ask_for_reports`, and when the DataNode registers again: a page
+        that was begun before does not count.
+        """
+        home = self.home(storage)
+        return Reported() if home is None else home.reported.setdefault(storage, Reported())
 
     def ask_for_reports(self) -> None:
         """What was reported up to now does not count: ask for full reports again."""
@@ -139,16 +160,18 @@ class DataNodes:
 
     def has_reported(self, storage: StorageId) -> bool:
         """Whether what this storage holds is known since its DataNode registered."""
-        home = self.home(storage)
-        return home is not None and storage in home.reported
+        return self.reported(storage).complete
 
     def must_report(self, name: str, now_s: float) -> bool:
-        """Whether a DataNode should send full reports: the ones of its start did not come."""
+        """True if a DataNode should send full reports: those of its start did not all come.
+
+        One that is sending them already goes on.
+        """
         node = self._nodes[name]
         late = now_s - node.registered_s >= self._stale_after_s
         # One that failed reports nothing any more.
-        due = (report.storage for report in node.storages.values() if not report.failed)
-        return late and not node.reported.issuperset(due)
+        due = (each.storage for each in node.storages.values() if not each.failed)
+        return late and not all(self.has_reported(storage) for storage in due)
 
     def watch(self, now_s: float) -> None:
         """Log which DataNodes fell silent since the last look."""

@@ -11,6 +11,9 @@ import enum
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
+
+from sortedcontainers import SortedSet
 
 from paxosblock.datanode_api import ReplicaSummary
 from paxosblock.protocol.finalize import BlockRecord
@@ -22,6 +25,7 @@ from paxosblock.protocol.types import (
     ReplicaState,
     StorageId,
 )
+from paxosblock.report_api import BlockRange
 
 
 class Verdict(enum.Enum):
@@ -115,7 +119,7 @@ class Replicas:
     def __init__(self) -> None:
         """Start knowing nothing; DataNodes report when they register."""
         self._held: dict[BlockId, _Held] = {}
-        self._by_storage: dict[StorageId, set[BlockId]] = {}
+        self._by_storage: dict[StorageId, SortedSet] = {}  # of BlockId
         self._waiting: dict[BlockId, asyncio.Event] = {}
 
     def count(self, storages: Iterable[StorageId]) -> int:
@@ -141,14 +145,17 @@ class Replicas:
         if storage not in held.storages:
             crc = held.last_crc if last_crc is None else last_crc
             self._held[block] = _Held(generation, (*held.storages, storage), crc)
-            self._by_storage.setdefault(storage, set()).add(block)
+            if (blocks := self._by_storage.get(storage)) is None:
+                blocks = self._by_storage[storage] = SortedSet()
+            blocks.add(block)
             if (waiting := self._waiting.pop(block, None)) is not None:
                 waiting.set()
         return True
 
     def forget(self, block: BlockId, storage: StorageId) -> None:
         """`storage` does not hold the block any more, or its replica is not to be trusted."""
-        self._by_storage.get(storage, set()).discard(block)
+        if (blocks := self._by_storage.get(storage)) is not None:
+            blocks.discard(block)
         held = self._held.get(block)
         if held is not None and storage in held.storages:
             left = tuple(other for other in held.storages if other != storage)
@@ -164,14 +171,12 @@ class Replicas:
         self._held.pop(block, None)
         self._waiting.pop(block, None)
 
-    def forget_missing(
-        self, storage: StorageId, reported: Iterable[BlockId]
-    ) -> tuple[BlockId, ...]:
-        """A full report came: return and forget the blocks it should have named."""
-        missing = tuple(sorted(self._by_storage.get(storage, set()) - set(reported)))
-        for block in missing:
-            self.forget(block, storage)
-        return missing
+    def held(self, storage: StorageId, covers: BlockRange, limit: int) -> tuple[BlockId, ...]:
+        """Return the first `limit` blocks of a range that the storage holds, in order."""
+        blocks = self._by_storage.get(storage)
+        if blocks is None:
+            return ()
+        return tuple(islice(blocks.irange(covers.after, covers.last, (False, True)), limit))
 
     def holders(self, record: BlockRecord) -> tuple[StorageId, ...]:
         """Members that hold the decided version."""

@@ -1,6 +1,11 @@
 """Block reports: what DataNodes say they hold, against what the catalog says they should.
 
 Only the leader judges. The others take note, so that whoever leads next knows where blocks are.
+
+A page of a full report speaks for a range of block ids: what it lacks of these, and of no others,
+the storage has lost. That was so when it was written, so it must not be taken behind what was
+written later. A storage sends one report after the other, and those that it gave up are told by
+their numbers (`_Turn`).
 """
 
 from __future__ import annotations
@@ -8,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from paxosblock.datanode_api import ReplicaSummary
 from paxosblock.errors import NotFoundError, NotReadyError
@@ -19,12 +25,29 @@ from paxosblock.namenode.finalizer import Finalizer
 from paxosblock.namenode.records import BlockEntry
 from paxosblock.namenode.replicas import Finding, Replicas, Verdict, judge
 from paxosblock.protocol.types import BlockId, ReplicaState, StorageId
-from paxosblock.report_api import BlockReport
+from paxosblock.report_api import BlockRange, BlockReport
 
 SLICE = 256
 """Replicas that are judged before others get a turn."""
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Reports of one storage are taken one at a time, each later than the one before."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    incarnation: str = ""
+    number: int = 0
+
+    def is_next(self, report: BlockReport) -> bool:
+        """Let a report have its turn, unless it was overtaken by one of the same process."""
+        before = self.number if report.incarnation == self.incarnation else 0
+        if report.number <= before:
+            return False
+        self.incarnation, self.number = report.incarnation, report.number
+        return True
 
 
 class Reports:
@@ -47,14 +70,25 @@ class Reports:
         self._finalizer = finalizer
         self._alarms = alarms
         self._judges = judges
+        self._turns: dict[StorageId, _Turn] = {}
 
-    async def take(self, report: BlockReport) -> None:
-        """Take in one report.
+    async def take(self, report: BlockReport) -> BlockId:
+        """Take in one report; return up to which block its storage has reported all it holds.
 
         Raises:
             NotReadyError: it comes from a process that is not registered: register first.
         """
         self._check_sender(report)
+        turn = self._turns.setdefault(report.storage, _Turn())
+        async with turn.lock:
+            self._check_sender(report)  # another process may have registered meanwhile
+            if turn.is_next(report):
+                await self._take(report)
+        return self._datanodes.reported(report.storage).up_to
+
+    async def _take(self, report: BlockReport) -> None:
+        # Whoever begins to lead meanwhile wants all of it again: to this, the page adds nothing.
+        reported = self._datanodes.reported(report.storage)
         judging = self._judges()
         take = self._take_slice if judging else self._note_slice
         for start in range(0, len(report.replicas), SLICE):
@@ -62,13 +96,14 @@ class Reports:
             await asyncio.sleep(0)
         for block in report.deleted:
             self._replicas.forget(block, report.storage)
-        if report.full:
-            await self._take_missing(report, judging)
-            if judging is self._judges():
-                self._datanodes.note_full_report(report.storage)
+        if report.covers is not None:
+            await self._take_missing(report, report.covers, judging)
+            reported.add(report.covers)
         _log.debug(
             "block report",
-            extra=facts(storage=report.storage, full=report.full, replicas=len(report.replicas)),
+            extra=facts(
+                storage=report.storage, covers=report.covers, replicas=len(report.replicas)
+            ),
         )
 
     async def damaged(self, block: BlockId, storage: StorageId, why: str) -> None:
@@ -148,16 +183,22 @@ class Reports:
             length=summary.state.length,
         )
 
-    async def _take_missing(self, report: BlockReport, judging: bool) -> None:
-        """Blocks the storage held, and does not name any more: lost, unless they just came."""
-        named = tuple(summary.state.block for summary in report.replicas)
-        missing = self._replicas.forget_missing(report.storage, named)
-        if not judging:
-            return
-        for start in range(0, len(missing), SLICE):
-            if not self._finalizer.has_room:
-                return  # the audit goes on
-            for entry in await self._catalog.block_entries(missing[start : start + SLICE]):
-                if entry and entry.record.finalized and report.storage in entry.record.members:
-                    self._finalizer.tell(entry.record, report.storage)
+    async def _take_missing(self, report: BlockReport, covers: BlockRange, judging: bool) -> None:
+        """Blocks of its range that a page does not name: lost, unless they just came."""
+        named = {summary.state.block for summary in report.replicas}
+        left = covers
+        while blocks := self._replicas.held(report.storage, left, SLICE):
+            missing = tuple(block for block in blocks if block not in named)
+            for block in missing:
+                self._replicas.forget(block, report.storage)
+            if judging and missing:
+                await self._tell_again(missing, report.storage)
+            left = BlockRange(blocks[-1], covers.last)
             await asyncio.sleep(0)
+
+    async def _tell_again(self, missing: tuple[BlockId, ...], storage: StorageId) -> None:
+        if not self._finalizer.has_room:
+            return  # the audit goes on
+        for entry in await self._catalog.block_entries(missing):
+            if entry and entry.record.finalized and storage in entry.record.members:
+                self._finalizer.tell(entry.record, storage)

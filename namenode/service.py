@@ -86,6 +86,7 @@ from paxosblock.report_api import (
     Heartbeat,
     HeartbeatAnswer,
     Register,
+    ReportAnswer,
 )
 from paxosblock.rpc import RpcRouter
 from paxosblock.transaction import TransactionOutcome
@@ -340,11 +341,10 @@ class Service:
         report = self._node.datanodes.must_report(request.node, now_s)
         return HeartbeatAnswer(register=False, report=report)
 
-    async def block_report(self, request: BlockReport) -> Done:
+    async def block_report(self, request: BlockReport) -> ReportAnswer:
         """Take in what a storage holds."""
         checks.check_report(request)
-        await self._node.reports.take(request)
-        return Done()
+        return ReportAnswer(await self._node.reports.take(request))
 
     # --- people ----------------------------------------------------------------------------------
 

@@ -166,6 +166,8 @@ class DataNodeConfig(NodeConfig):
     """How often the NameNodes hear that this node lives."""
     block_report_interval_s: Seconds = 10 * 60.0
     """How often the NameNodes get the whole list of replicas."""
+    block_report_page: Count = 1000
+    """Replicas in one message of a block report."""
     sync_threads_per_volume: Count = 2
     """Threads that wait for `fdatasync` on one volume."""
     reserved_space_bytes: BytesOrZero = 64 * MIB

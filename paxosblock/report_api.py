@@ -1,12 +1,21 @@
-"""What every DataNode tells every NameNode: that it lives, and which replicas it holds."""
+"""What every DataNode tells every NameNode: that it lives, and which replicas it holds.
+
+All that a storage holds is told page by page in order of the block ids. Each page speaks for a
+range of ids and for nothing else, so it may be judged by itself: whichever page is lost, comes
+twice, or is overtaken by a change.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from paxosblock.datanode_api import ReplicaSummary
 from paxosblock.methods import Done, Method
 from paxosblock.protocol.types import BlockId, StorageId
+
+LAST_BLOCK: Final = BlockId((1 << 64) - 1)
+"""No block has a greater id, of whichever cluster it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +62,45 @@ class HeartbeatAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockRange:
+    """The blocks whose ids are greater than `after` and at most `last`."""
+
+    after: BlockId
+    last: BlockId
+
+
+ALL_BLOCKS: Final = BlockRange(BlockId(0), LAST_BLOCK)
+
+
+@dataclass(frozen=True, slots=True)
 class BlockReport:
-    """All replicas of one storage (`full`), or those that changed since the last report."""
+    """What one storage holds of the blocks in the range `covers`: `replicas`, and nothing else.
+
+    Where `covers` is None: replicas that changed, and blocks whose replicas were `deleted`.
+    `number` grows with every report of a process; one that comes behind a later one was given up by
+    its sender, which has told the same again since.
+    """
 
     node: str
     incarnation: str
     storage: StorageId
-    full: bool
+    number: int
+    covers: BlockRange | None
     replicas: tuple[ReplicaSummary, ...]
     deleted: tuple[BlockId, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ReportAnswer:
+    """The NameNode knows what the storage holds of the blocks up to `up_to`; a gap ends that.
+
+    Anything else than the end of the page: the next page is wanted from there on. `LAST_BLOCK`:
+    nothing is wanted before the next full report is due.
+    """
+
+    up_to: BlockId
+
+
 REGISTER = Method("register", Register, Done)
 HEARTBEAT = Method("heartbeat", Heartbeat, HeartbeatAnswer)
-BLOCK_REPORT = Method("block_report", BlockReport, Done)
+BLOCK_REPORT = Method("block_report", BlockReport, ReportAnswer)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,19 +15,24 @@ from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.disk import Disk, OsDisk
 from paxosblock.datanode.node import DataNode, open_volumes
 from paxosblock.datanode_api import Ask
-from paxosblock.errors import CorruptionError, NotReadyError
+from paxosblock.errors import CorruptionError, NotReadyError, OutcomeUnknownError
 from paxosblock.methods import Done, Method
+from paxosblock.namenode.datanodes import Reported
 from paxosblock.namenode_api import REPORT_BAD_REPLICA, BadReplica
 from paxosblock.protocol.messages import Create, Delete, Finalize
 from paxosblock.protocol.types import BlockId, Durability, Generation, ReplicaState
 from paxosblock.report_api import (
+    ALL_BLOCKS,
     BLOCK_REPORT,
     HEARTBEAT,
+    LAST_BLOCK,
     REGISTER,
+    BlockRange,
     BlockReport,
     Heartbeat,
     HeartbeatAnswer,
     Register,
+    ReportAnswer,
 )
 from paxosblock.rpc import RpcClient, RpcRouter
 from tests.datanode.faulty_disk import FaultyDisk
@@ -46,6 +51,9 @@ class Listener:
     heard: list[Any] = field(default_factory=list)
     answer: HeartbeatAnswer = field(default_factory=lambda: HeartbeatAnswer(register=False))
     knows: str = ""
+    reported: Reported = field(default_factory=Reported)
+    takes: Callable[[BlockReport], Awaitable[None]] | None = None
+    """What is done with a report before it is answered."""
     runner: web.AppRunner | None = None
 
     async def start(self, port: int = 0) -> str:
@@ -68,13 +76,22 @@ class Listener:
         async def answer(request: Any) -> object:
             incarnation = getattr(request, "incarnation", self.knows)
             if isinstance(request, Register):
-                self.knows = incarnation
+                self.knows, self.reported = incarnation, Reported()
             elif incarnation != self.knows:
                 raise NotReadyError("register first")
             self.heard.append(request)
+            if isinstance(request, BlockReport):
+                return await self._take(request)
             return self.answer if method is HEARTBEAT else Done()
 
         return answer
+
+    async def _take(self, report: BlockReport) -> ReportAnswer:
+        if self.takes is not None:
+            await self.takes(report)
+        if report.covers is not None:
+            self.reported.add(report.covers)
+        return ReportAnswer(self.reported.up_to)
 
     def all(self, kind: type[T]) -> list[T]:
         """Everything of this kind that was heard."""
@@ -86,14 +103,28 @@ class Listener:
         return next(message for message in self.all(kind) if which(message))
 
 
+def is_full(report: BlockReport) -> bool:
+    """True for a page of a full report."""
+    return report.covers is not None
+
+
+def pages(listener: Listener) -> list[tuple[BlockRange, tuple[BlockId, ...]]]:
+    """The pages of full reports that were heard: their ranges, and the blocks they name."""
+    return [
+        (report.covers, tuple(found.state.block for found in report.replicas))
+        for report in listener.all(BlockReport)
+        if report.covers is not None
+    ]
+
+
 @asynccontextmanager
 async def reporting(
-    folder: Path, *addresses: str, disk: Disk | None = None
+    folder: Path, *addresses: str, disk: Disk | None = None, config: DataNodeConfig = QUICK
 ) -> AsyncIterator[DataNode]:
     """A DataNode that reports to these NameNodes and says it is reached at port 4242."""
     async with RpcClient() as client:
-        volumes = open_volumes(disk or OsDisk(), [folder], "node-1", QUICK, "boot-1")
-        node = DataNode("node-1", volumes, addresses, client, QUICK)
+        volumes = open_volumes(disk or OsDisk(), [folder], "node-1", config, "boot-1")
+        node = DataNode("node-1", volumes, addresses, client, config)
         await node.load()
         node.start("127.0.0.1:4242")
         try:
@@ -149,12 +180,12 @@ async def test_a_node_registers_reports_everything_and_then_sends_heartbeats(
         assert storage.storage == node.volumes[0].storage
         assert 0 < storage.free_bytes < storage.capacity_bytes
         assert isinstance(report, BlockReport)
-        assert (report.full, report.replicas) == (True, ())
+        assert (report.covers, report.replicas) == (ALL_BLOCKS, ())
 
 
 async def test_a_change_is_reported_as_it_happens(tmp_path: Path) -> None:
     async with namenode() as (listener, address), reporting(tmp_path, address) as node:
-        await listener.hears(BlockReport, lambda report: report.full)
+        await listener.hears(BlockReport, is_full)
         await create(node)
         await write(node, 2)
         await finalize(node, 2)
@@ -165,7 +196,7 @@ async def test_a_change_is_reported_as_it_happens(tmp_path: Path) -> None:
             ),
         )
         (summary,) = report.replicas
-        assert (report.full, summary.hdfs_state, summary.last) == (False, "finalized", name(1))
+        assert (report.covers, summary.hdfs_state, summary.last) == (None, "finalized", name(1))
 
 
 async def test_a_deleted_replica_is_reported_as_deleted(tmp_path: Path) -> None:
@@ -175,7 +206,7 @@ async def test_a_deleted_replica_is_reported_as_deleted(tmp_path: Path) -> None:
         delete = Delete(BLOCK, Generation(0))
         await node.accept(Ask(node.volumes[0].storage, delete=delete))
         report = await listener.hears(BlockReport, lambda report: bool(report.deleted))
-        assert (report.full, report.replicas, report.deleted) == (False, (), (BLOCK,))
+        assert (report.covers, report.replicas, report.deleted) == (None, (), (BLOCK,))
 
 
 async def test_a_namenode_that_forgot_the_node_gets_everything_again(tmp_path: Path) -> None:
@@ -186,7 +217,7 @@ async def test_a_namenode_that_forgot_the_node_gets_everything_again(tmp_path: P
         listener.answer = HeartbeatAnswer(register=True)
         await listener.hears(Register)
         listener.answer = HeartbeatAnswer(register=False)
-        report = await listener.hears(BlockReport, lambda report: report.full)
+        report = await listener.hears(BlockReport, is_full)
         assert [found.state.block for found in report.replicas] == [BLOCK]
 
 
@@ -195,7 +226,7 @@ async def test_a_namenode_may_ask_for_the_whole_report(tmp_path: Path) -> None:
         await listener.hears(Heartbeat)
         listener.heard.clear()
         listener.answer = HeartbeatAnswer(register=False, report=True)
-        report = await listener.hears(BlockReport, lambda report: report.full)
+        report = await listener.hears(BlockReport, is_full)
         assert report.node == "node-1"
         assert listener.all(Register) == []
 
@@ -211,7 +242,7 @@ async def test_a_namenode_that_is_down_keeps_nobody_waiting_and_is_told_when_it_
             await up.hears(BlockReport, lambda report: bool(report.replicas))
             assert down.heard == []
             await down.start(int(other.rpartition(":")[2]))
-            report = await down.hears(BlockReport, lambda report: report.full)
+            report = await down.hears(BlockReport, is_full)
             assert [found.state.block for found in report.replicas] == [BLOCK]
 
 
@@ -246,7 +277,7 @@ async def test_damage_that_is_found_at_the_start_is_reported(tmp_path: Path) -> 
         async with reporting(tmp_path, address):
             bad = await listener.hears(BadReplica)
             assert bad.block == BLOCK
-            report = await listener.hears(BlockReport, lambda report: report.full)
+            report = await listener.hears(BlockReport, is_full)
             assert report.replicas == ()
 
 
@@ -262,3 +293,126 @@ async def test_a_failed_volume_is_reported_with_its_reason(tmp_path: Path) -> No
         beat = await listener.hears(Heartbeat, lambda beat: beat.storages[0].failed != "")
         assert "Input/output error" in beat.storages[0].failed
         assert beat.storages[0].free_bytes == 0
+
+
+BLOCKS = tuple(BlockId(number) for number in range(1, 6))
+BY_TWO = (
+    (BlockRange(BlockId(0), BLOCKS[1]), BLOCKS[:2]),
+    (BlockRange(BLOCKS[1], BLOCKS[3]), BLOCKS[2:4]),
+    (BlockRange(BLOCKS[3], LAST_BLOCK), BLOCKS[4:]),
+)
+SMALL_PAGES = replace(QUICK, block_report_page=2)
+
+
+@asynccontextmanager
+async def reporting_five(folder: Path, address: str) -> AsyncIterator[DataNode]:
+    """A DataNode that has five replicas when it starts, and reports two in a page."""
+    async with reporting(folder) as node:
+        for block in reversed(BLOCKS):
+            await create(node, block)
+    async with reporting(folder, address, config=SMALL_PAGES) as node:
+        yield node
+
+
+async def test_a_full_report_comes_in_pages_that_leave_no_block_out(tmp_path: Path) -> None:
+    async with namenode() as (listener, address), reporting_five(tmp_path, address):
+        await wait_until_async(lambda: listener.reported.complete)
+        assert tuple(pages(listener)) == BY_TWO
+        numbers = [report.number for report in listener.all(BlockReport)]
+        assert numbers == sorted(set(numbers))
+
+
+async def test_a_page_that_was_refused_is_written_again_and_those_before_it_are_not(
+    tmp_path: Path,
+) -> None:
+    async def refuse(report: BlockReport) -> None:
+        if report.covers is not None and report.covers.after == BLOCKS[1]:
+            listener.takes = None
+            raise OutcomeUnknownError("somebody else leads now")
+
+    async with namenode() as (listener, address):
+        listener.takes = refuse
+        async with reporting_five(tmp_path, address):
+            await wait_until_async(lambda: listener.reported.complete)
+            assert tuple(pages(listener)) == (*BY_TWO[:2], *BY_TWO[1:])
+
+
+async def test_a_leader_that_missed_the_first_pages_gets_them_without_asking_twice(
+    tmp_path: Path,
+) -> None:
+    async def begin_to_lead(report: BlockReport) -> None:
+        if report.covers is not None and report.covers.after == BLOCKS[1]:
+            listener.takes, listener.reported = None, Reported()
+
+    async with namenode() as (listener, address):
+        listener.takes = begin_to_lead
+        async with reporting_five(tmp_path, address):
+            await wait_until_async(lambda: listener.reported.complete)
+            assert tuple(pages(listener)) == (*BY_TWO[:2], *BY_TWO)
+
+
+async def test_heartbeats_go_on_while_nobody_answers_a_report(tmp_path: Path) -> None:
+    answered = asyncio.Event()
+
+    async def hang(_: BlockReport) -> None:
+        await answered.wait()
+
+    async with namenode() as (listener, address):
+        listener.takes = hang
+        async with reporting(tmp_path, address):
+            await listener.hears(BlockReport)
+            before = len(listener.all(Heartbeat))
+            await wait_until_async(lambda: len(listener.all(Heartbeat)) > before + 2)
+            assert len(listener.all(BlockReport)) == 1
+            answered.set()
+
+
+async def test_a_change_gets_through_while_pages_of_the_full_report_are_refused(
+    tmp_path: Path,
+) -> None:
+    async def refuse(report: BlockReport) -> None:
+        if report.covers is not None:
+            raise CorruptionError("nobody can read this")
+
+    async with namenode() as (listener, address):
+        listener.takes = refuse
+        async with reporting(tmp_path, address) as node:
+            await listener.hears(BlockReport, is_full)
+            await create(node)
+            change = await listener.hears(BlockReport, lambda report: report.covers is None)
+            assert [found.state.block for found in change.replicas] == [BLOCK]
+
+
+async def test_changes_come_in_pages_too(tmp_path: Path) -> None:
+    async with (
+        namenode() as (listener, address),
+        reporting(tmp_path, address, config=SMALL_PAGES) as node,
+    ):
+        await wait_until_async(lambda: listener.reported.complete)
+        await listener.stop()
+        for block in BLOCKS:
+            await create(node, block)
+        listener.heard.clear()
+        await listener.start(int(address.rpartition(":")[2]))
+        told: set[BlockId] = set()
+
+        def all_told() -> bool:
+            found = [report for report in listener.all(BlockReport) if not is_full(report)]
+            assert all(len(report.replicas) <= 2 for report in found)
+            told.update(each.state.block for report in found for each in report.replicas)
+            return told == set(BLOCKS)
+
+        await wait_until_async(all_told)
+
+
+async def test_replicas_being_written_are_counted(tmp_path: Path) -> None:
+    async with namenode() as (listener, address), reporting(tmp_path, address) as node:
+        await create(node)
+        await write(node, 1)
+        await listener.hears(Heartbeat, lambda beat: beat.open_blocks == 1)
+        await finalize(node, 1)
+        listener.heard.clear()
+        assert (await listener.hears(Heartbeat)).open_blocks == 0
+        await create(node, BLOCKS[0])
+        await node.accept(Ask(node.volumes[0].storage, delete=Delete(BLOCKS[0], Generation(0))))
+        assert node.open_count == 0

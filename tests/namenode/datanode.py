@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, fields
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field, fields
 
 from aiohttp import web
 
@@ -13,6 +14,7 @@ from paxosblock.protocol.messages import (
     Request,
 )
 from paxosblock.report_api import (
+    ALL_BLOCKS,
     BLOCK_REPORT,
     HEARTBEAT,
     REGISTER,
@@ -36,6 +38,7 @@ class HttpDataNode:
     address: str
     runner: web.AppRunner
     incarnation: str = "run-1"
+    reports: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @property
     def node(self) -> str:
@@ -51,7 +54,14 @@ class HttpDataNode:
     async def report(self, client: RpcClient, namenode: str) -> None:
         """Send a full block report."""
         replicas = tuple(self.acceptor.summary(block) for block in self.acceptor.replicas)
-        report = BlockReport(self.node, self.incarnation, self.acceptor.storage, True, replicas)
+        report = BlockReport(
+            self.node,
+            self.incarnation,
+            self.acceptor.storage,
+            next(self.reports),
+            ALL_BLOCKS,
+            replicas,
+        )
         await client.call(namenode, BLOCK_REPORT.name, report, BLOCK_REPORT.answer, 5.0)
 
     async def heartbeat(self, client: RpcClient, namenode: str) -> HeartbeatAnswer:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.catalog import Catalog
@@ -17,7 +19,13 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
-from paxosblock.report_api import BlockReport, Register, StorageReport
+from paxosblock.report_api import (
+    ALL_BLOCKS,
+    BlockRange,
+    BlockReport,
+    Register,
+    StorageReport,
+)
 from tests.namenode.cluster import CHUNK_BYTES, Acceptor, Network, acceptors
 from tests.namenode.memory_store import MemoryStore
 
@@ -103,6 +111,7 @@ class Scene:
     network: Network
     clock: Clock
     store: MemoryStore
+    reports: Iterator[int] = field(default_factory=lambda: itertools.count(1), kw_only=True)
 
     def acceptor(self, storage: str) -> Acceptor:
         """One of the storages."""
@@ -119,12 +128,20 @@ class Scene:
             await self.report(storage)
 
     async def report(self, storage: str, *, full: bool = True) -> None:
-        """A block report of all replicas of a storage."""
+        """A block report of all replicas of a storage; not `full`, as if all had changed."""
+        await self.service.block_report(self.written(storage, ALL_BLOCKS if full else None))
+
+    def written(self, storage: str, covers: BlockRange | None) -> BlockReport:
+        """A report as a storage writes it now: all of a range, or as if all had changed."""
         acceptor = self.acceptor(storage)
-        replicas = tuple(acceptor.summary(block) for block in acceptor.replicas)
-        await self.service.block_report(
-            BlockReport(f"dn-{storage}", "run-1", StorageId(storage), full, replicas)
+        blocks = sorted(acceptor.replicas)
+        replicas = tuple(
+            acceptor.summary(block)
+            for block in blocks
+            if covers is None or covers.after < block <= covers.last
         )
+        number, name = next(self.reports), StorageId(storage)
+        return BlockReport(f"dn-{storage}", "run-1", name, number, covers, replicas)
 
     async def create(self, path: str, writer: WriterId = ANN) -> int:
         """Make a file; return its id."""

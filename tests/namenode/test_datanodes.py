@@ -7,7 +7,7 @@ import pytest
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.datanodes import DataNodes, Liveness
 from paxosblock.protocol.types import StorageId
-from paxosblock.report_api import Heartbeat, Register, StorageReport
+from paxosblock.report_api import ALL_BLOCKS, Heartbeat, Register, StorageReport
 
 S1, S2 = StorageId("s1"), StorageId("s2")
 
@@ -111,16 +111,16 @@ def test_a_node_that_could_not_be_reached_is_stale_until_it_is_heard_of(
 
 def test_no_report_is_asked_for_of_a_storage_that_failed(datanodes: DataNodes) -> None:
     datanodes.register(register("dn", "run-2", report(S1), report(S2, failed="broken")), 0)
-    datanodes.note_full_report(S1)
+    datanodes.reported(S1).add(ALL_BLOCKS)
     assert not datanodes.must_report("dn", 4)
 
 
 def test_full_reports_are_asked_for_until_all_storages_have_reported(datanodes: DataNodes) -> None:
     assert not datanodes.must_report("dn", 1)
     assert datanodes.must_report("dn", 4)
-    datanodes.note_full_report(S1)
+    datanodes.reported(S1).add(ALL_BLOCKS)
     assert datanodes.must_report("dn", 4)
-    datanodes.note_full_report(S2)
+    datanodes.reported(S2).add(ALL_BLOCKS)
     assert not datanodes.must_report("dn", 4)
     assert datanodes.has_reported(S1)
     datanodes.register(register(), 5)

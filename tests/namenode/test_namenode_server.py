@@ -65,7 +65,7 @@ from paxosblock.namenode_api import (
     TakeOver,
 )
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, StorageId
-from paxosblock.report_api import BLOCK_REPORT, BlockReport
+from paxosblock.report_api import ALL_BLOCKS, BLOCK_REPORT, BlockReport
 from paxosblock.rpc import RpcClient
 from tests.namenode.cluster import CHUNK_BYTES, acceptors
 from tests.namenode.datanode import HttpDataNode, serving
@@ -254,7 +254,7 @@ async def test_a_heartbeat_of_an_unknown_process_is_asked_to_register(remote: Re
 
 
 async def test_a_report_of_an_unregistered_process_is_refused(remote: Remote) -> None:
-    report = BlockReport("dn-s1", "run-9", StorageId("s1"), True, ())
+    report = BlockReport("dn-s1", "run-9", StorageId("s1"), 1, ALL_BLOCKS, ())
     with pytest.raises(NotReadyError, match="dn-s1 must register before it reports"):
         await remote.call(BLOCK_REPORT, report)
 

@@ -22,6 +22,7 @@ from paxosblock.protocol.types import (
     ReplicaState,
     StorageId,
 )
+from paxosblock.report_api import ALL_BLOCKS, BlockRange
 from tests.namenode.scene import ANN, MEMBERS
 
 BLOCK = BlockId(1)
@@ -135,13 +136,17 @@ def test_two_holders_of_one_version_with_different_bytes_are_noticed() -> None:
     assert replicas.holders(DECIDED) == MEMBERS[:2]
 
 
-def test_a_full_report_forgets_what_it_does_not_name() -> None:
+def test_what_a_storage_holds_is_told_in_order_of_the_ids_from_a_range() -> None:
     replicas = Replicas()
-    replicas.note(BLOCK, MEMBERS[0], Generation(4))
-    replicas.note(BlockId(2), MEMBERS[0], Generation(1))
-    assert replicas.forget_missing(MEMBERS[0], [BlockId(2)]) == (BLOCK,)
-    assert replicas.holders(DECIDED) == ()
-    assert replicas.count(MEMBERS) == 1
+    for block in (9, 2, 7, 4):
+        replicas.note(BlockId(block), MEMBERS[0], Generation(1))
+    replicas.note(BlockId(3), MEMBERS[1], Generation(1))
+    between = BlockRange(BlockId(2), BlockId(7))
+    assert replicas.held(MEMBERS[0], between, 10) == (4, 7)
+    assert replicas.held(MEMBERS[0], ALL_BLOCKS, 3) == (2, 4, 7)
+    replicas.forget(BlockId(4), MEMBERS[0])
+    assert replicas.held(MEMBERS[0], between, 10) == (7,)
+    assert replicas.held(MEMBERS[2], ALL_BLOCKS, 10) == ()
 
 
 async def test_whoever_waits_for_completeness_is_woken_by_the_last_report_needed() -> None:

@@ -1,0 +1,254 @@
+"""Full reports in pages: whatever is lost, late or told twice, what a storage holds is known."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from paxosblock.errors import InvalidRequestError
+from paxosblock.namenode.records import BlockEntry
+from paxosblock.namenode.reports import SLICE
+from paxosblock.namenode_api import NO_BLOCK
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.messages import Finalize
+from paxosblock.protocol.register import Replica
+from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.report_api import ALL_BLOCKS, LAST_BLOCK, BlockRange, BlockReport
+from tests.namenode.scene import Scene, finalize_request, new_scene
+from tests.waiting import wait_until_async
+
+S1 = StorageId("s1")
+PAGE = 3
+
+
+async def scene_with_blocks(count: int) -> tuple[Scene, tuple[BlockRecord, ...]]:
+    """A NameNode, and a file of so many blocks that all members hold and have told of.
+
+    From then on members take questions and never answer.
+    """
+    scene = await new_scene()
+    file, previous, records = await scene.create("/f"), NO_BLOCK, []
+    for _ in range(count):
+        view = await scene.add_block(file, previous)
+        scene.write(view, 1, 1, 1)
+        entry = await scene.node.finalizer.finalize_by_writer(
+            finalize_request(BlockEntry(view.record), 1)
+        )
+        previous = view.record.block
+        records.append(entry.record)
+    replicas = scene.node.replicas
+    await wait_until_async(lambda: all(len(replicas.holders(record)) == 3 for record in records))
+    scene.network.hung.update(scene.network.reach)
+    scene.network.asked.clear()
+    return scene, tuple(records)
+
+
+@pytest.fixture
+async def case() -> AsyncIterator[tuple[Scene, tuple[BlockRecord, ...]]]:
+    """Five blocks, 1 to 5 in the order of their ids."""
+    scene, records = await scene_with_blocks(5)
+    yield scene, records
+    await scene.close()
+
+
+Case = tuple[Scene, tuple[BlockRecord, ...]]
+
+
+def held(scene: Scene, storage: StorageId = S1) -> set[BlockId]:
+    """The blocks that the NameNode believes to be at a storage."""
+    return set(scene.node.replicas.held(storage, ALL_BLOCKS, 1_000_000))
+
+
+def told_again(scene: Scene) -> set[BlockId]:
+    """The blocks that S1 was told to finalize since."""
+    asked = scene.network.asked
+    return {each.block for at, each in asked if at == S1 and isinstance(each, Finalize)}
+
+
+async def test_a_page_says_nothing_of_blocks_outside_its_range(case: Case) -> None:
+    scene, records = case
+    ids = [record.block for record in records]
+    scene.acceptor("s1").replicas.clear()
+    page = scene.written("s1", BlockRange(ids[0], ids[2]))
+    await scene.service.block_report(page)
+    assert held(scene) == {ids[0], ids[3], ids[4]}
+    await wait_until_async(lambda: told_again(scene) == {ids[1], ids[2]})
+
+
+async def test_the_last_page_of_a_report_ends_what_is_asked_for(case: Case) -> None:
+    scene, records = case
+    middle = records[2].block
+    scene.node.datanodes.ask_for_reports()
+    first = await scene.service.block_report(scene.written("s1", BlockRange(NO_BLOCK, middle)))
+    assert (first.up_to, scene.node.datanodes.has_reported(S1)) == (middle, False)
+    last = await scene.service.block_report(scene.written("s1", BlockRange(middle, LAST_BLOCK)))
+    assert (last.up_to, scene.node.datanodes.has_reported(S1)) == (LAST_BLOCK, True)
+
+
+async def test_after_a_page_that_was_lost_the_report_goes_on_before_the_gap(case: Case) -> None:
+    scene, records = case
+    ids = [record.block for record in records]
+    scene.node.datanodes.ask_for_reports()
+    await scene.service.block_report(scene.written("s1", BlockRange(NO_BLOCK, ids[1])))
+    behind = await scene.service.block_report(scene.written("s1", BlockRange(ids[3], LAST_BLOCK)))
+    assert behind.up_to == ids[1]
+    assert not scene.node.datanodes.has_reported(S1)
+
+
+async def test_a_report_that_began_before_a_leader_did_has_to_begin_again(case: Case) -> None:
+    scene, records = case
+    middle = records[2].block
+    await scene.service.block_report(scene.written("s1", BlockRange(NO_BLOCK, middle)))
+    scene.node.datanodes.ask_for_reports()
+    answer = await scene.service.block_report(scene.written("s1", BlockRange(middle, LAST_BLOCK)))
+    assert answer.up_to == NO_BLOCK
+
+
+async def test_a_page_under_way_when_a_leader_begins_does_not_count() -> None:
+    scene, _ = await scene_with_blocks(1)
+    scene.store.yielding = True
+    taken = asyncio.create_task(scene.service.block_report(scene.written("s1", ALL_BLOCKS)))
+    await asyncio.sleep(0)
+    scene.node.datanodes.ask_for_reports()
+    assert (await taken).up_to == NO_BLOCK
+    await scene.close()
+
+
+async def test_a_change_is_not_undone_by_a_page_that_was_written_before_it() -> None:
+    """The page is still being judged, slice by slice, when the change comes."""
+    scene, records = await scene_with_blocks(SLICE + 1)
+    lost = records[-1].block
+    page = scene.written("s1", ALL_BLOCKS)
+    del scene.acceptor("s1").replicas[lost]
+    change = replace(scene.written("s1", None), replicas=(), deleted=(lost,))
+    await asyncio.gather(scene.service.block_report(page), scene.service.block_report(change))
+    assert lost not in held(scene)
+    await scene.close()
+
+
+async def test_a_report_that_its_sender_gave_up_changes_nothing_any_more(case: Case) -> None:
+    scene, records = case
+    late = scene.written("s1", ALL_BLOCKS)
+    scene.acceptor("s1").replicas.clear()
+    await scene.service.block_report(scene.written("s1", ALL_BLOCKS))
+    await scene.service.block_report(late)
+    assert held(scene) == set()
+    assert held(scene, StorageId("s2")) == {record.block for record in records}
+
+
+async def test_a_page_of_another_range_than_it_says_is_refused(case: Case) -> None:
+    scene, records = case
+    page = scene.written("s1", ALL_BLOCKS)
+    wrong = replace(page, covers=BlockRange(records[0].block, LAST_BLOCK))
+    with pytest.raises(InvalidRequestError, match=r"storage s1: a report of the blocks .* another"):
+        await scene.service.block_report(wrong)
+    nothing = replace(page, covers=BlockRange(records[0].block, records[0].block))
+    with pytest.raises(InvalidRequestError, match="is of none"):
+        await scene.service.block_report(nothing)
+
+
+class Pages(RuleBasedStateMachine):
+    """One storage reports in pages of three, as `datanode/reporter.py` does, over a line that loses
+    reports and answers, and brings some of them late. Its replicas come and go, and leaders change.
+    """
+
+    @initialize()
+    def start(self) -> None:
+        self.runner = asyncio.Runner()
+        self.scene, records = self.run(scene_with_blocks(9))
+        self.acceptor = self.scene.acceptor("s1")
+        self.all: dict[BlockId, Replica] = dict(self.acceptor.replicas)
+        assert set(self.all) == {record.block for record in records}
+        self.after = NO_BLOCK
+        self.news: set[BlockId] = set()
+        self.sent: list[BlockReport] = []
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.runner.run(work)
+
+    def page(self) -> BlockReport:
+        behind = sorted(block for block in self.acceptor.replicas if block > self.after)
+        last = behind[PAGE - 1] if len(behind) > PAGE else LAST_BLOCK
+        self.sent.append(self.scene.written("s1", BlockRange(self.after, last)))
+        return self.sent[-1]
+
+    def changes(self) -> BlockReport:
+        report = self.scene.written("s1", None)
+        found = {each.state.block for each in report.replicas} & self.news
+        changed = tuple(each for each in report.replicas if each.state.block in found)
+        deleted = tuple(sorted(self.news - found))
+        self.sent.append(replace(report, replicas=changed, deleted=deleted))
+        return self.sent[-1]
+
+    def deliver(self, report: BlockReport) -> BlockId:
+        up_to: BlockId = self.run(self.scene.service.block_report(report)).up_to
+        return up_to
+
+    @rule(number=st.integers(0, 8))
+    def replica_comes(self, number: int) -> None:
+        block = sorted(self.all)[number]
+        self.acceptor.replicas[block] = self.all[block]
+        self.news.add(block)
+
+    @rule(number=st.integers(0, 8))
+    def replica_goes(self, number: int) -> None:
+        block = sorted(self.all)[number]
+        self.acceptor.replicas.pop(block, None)
+        self.news.add(block)
+
+    @rule(lost=st.sampled_from(["nothing", "report", "answer"]))
+    def tell_changes(self, lost: str) -> None:
+        report = self.changes()
+        if lost == "report":
+            return
+        self.deliver(report)
+        if lost == "nothing":
+            self.news.clear()
+
+    @rule(lost=st.sampled_from(["nothing", "nothing", "report", "answer"]))
+    def tell_page(self, lost: str) -> None:
+        report = self.page()
+        if lost == "report":
+            return
+        up_to = self.deliver(report)
+        assert report.covers is not None
+        if lost == "nothing":
+            after = report.covers.last if up_to == LAST_BLOCK else up_to
+            self.after = NO_BLOCK if after == LAST_BLOCK else after
+
+    @rule(which=st.integers(0, 30))
+    def one_comes_late(self, which: int) -> None:
+        if which < len(self.sent):
+            self.deliver(self.sent[-1 - which])
+
+    @rule()
+    def another_leads(self) -> None:
+        self.scene.node.datanodes.ask_for_reports()
+
+    @invariant()
+    def what_was_told_is_known(self) -> None:
+        up_to = self.scene.node.datanodes.reported(S1).up_to
+        told = {block for block in self.all if block <= up_to} - self.news
+        assert held(self.scene) & told == set(self.acceptor.replicas) & told
+
+    def teardown(self) -> None:
+        if not hasattr(self, "scene"):
+            return
+        for _ in range(9):  # a full report ends, whatever was lost before
+            self.tell_page("nothing")
+        self.tell_changes("nothing")
+        assert self.scene.node.datanodes.has_reported(S1)
+        assert held(self.scene) == set(self.acceptor.replicas)
+        self.run(self.scene.close())
+        self.runner.close()
+
+
+TestPages = Pages.TestCase
+TestPages.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
