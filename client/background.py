@@ -43,6 +43,11 @@ class OtherLoop:
         stopped = self.forked or self._loop.is_closed() or sys.is_finalizing()
         return not (stopped or self._is_own_thread())
 
+    @property
+    def running(self) -> bool:
+        """True if its thread, of this very process, takes work; also on that thread itself."""
+        return not self.forked and self._loop.is_running() and not sys.is_finalizing()
+
     def check_usable(self) -> None:
         """See `usable`.
 
@@ -176,6 +181,20 @@ class Running(Generic[T]):
         self._owner.check_usable()
         if self._task is None and not self._done:
             self._loop.call_soon_threadsafe(self._begin)
+
+    def launch(self) -> None:
+        """Start it from any thread, also the loop's own; nobody need wait for it.
+
+        Raises:
+            RuntimeError: the loop is closed.
+        """
+        self._loop.call_soon_threadsafe(self._begin)
+
+    async def ended(self) -> None:
+        """Start it, unless it was started, and wait on the loop itself until it has ended."""
+        self._begin()
+        if self._task is not None:
+            await asyncio.wait((self._task,))
 
     def _begin(self) -> None:
         if self._task is None and not self._done:

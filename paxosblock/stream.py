@@ -13,8 +13,8 @@ import contextlib
 import email.message
 import email.parser
 import socket
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -229,7 +229,7 @@ async def connect(
 async def _open_socket(host: str, port: int) -> socket.socket:
     """A connected socket to the first of the host's addresses that answers."""
     loop = asyncio.get_running_loop()
-    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = await _resolve(host, port)
     refused: OSError | None = None
     for family, kind, protocol, _, address in addresses:
         sock = socket.socket(family, kind, protocol)
@@ -246,6 +246,14 @@ async def _open_socket(host: str, port: int) -> socket.socket:
         else:
             return sock
     raise refused or OSError("the name has no address")
+
+
+async def _resolve(host: str, port: int) -> Sequence[tuple[Any, ...]]:
+    try:
+        return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except RuntimeError:
+        # The program ends, and its pools of threads take no more work: nothing else waits here.
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 async def _send_upgrade(sock: socket.socket, peer: str) -> None:

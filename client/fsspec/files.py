@@ -6,6 +6,7 @@ are.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import sys
 from typing import TYPE_CHECKING, Any, Final
@@ -13,8 +14,18 @@ from typing import TYPE_CHECKING, Any, Final
 from fsspec.asyn import AbstractAsyncStreamedFile
 from fsspec.spec import AbstractBufferedFile
 
+from paxosblock.client.background import OtherLoop
 from paxosblock.client.chunks import Buffer
 from paxosblock.client.file_reader import AsyncFileReader
+from paxosblock.client.fsspec.dropping import (
+    abandon,
+    error_under_way,
+    release,
+    run_on,
+    tell_lost,
+    wait_for,
+    watch,
+)
 from paxosblock.client.fsspec.info import Info, info_of
 from paxosblock.client.fsspec.leaving import left_by_exception
 from paxosblock.client.fsspec.staging import StagedFile, publish
@@ -108,8 +119,9 @@ class WriteFile(AbstractBufferedFile):
     """A file being written: nobody sees it before `close`, which publishes all of it.
 
     Leaving `with` by an exception publishes nothing, and what stood under the name before is still
-    there. The same goes for a file that is dropped without `close`. Within `with fs.transaction`
-    files are published together, at the end of it.
+    there. A file that is dropped without `close`, or still open when the program ends, is published
+    then, unless an exception is under way or a write failed: a warning tells of what is lost.
+    Within `with fs.transaction` files are published together, at the end of it.
     """
 
     closed: bool
@@ -117,21 +129,33 @@ class WriteFile(AbstractBufferedFile):
     def __init__(
         self, fs: PaxosBlockFileSystem, staged: StagedFile, mode: str, *, autocommit: bool
     ) -> None:
-        super().__init__(fs, staged.target, mode, autocommit=autocommit)
         self.staged = staged
+        self._runner = fs.runner
+        self._stream = FileWriter(fs, self._runner, staged.writer)
+        self._error_before = sys.exception()
+        self._given_up = False
+        self._write_error = ""  # not the exception, whose frames refer to this file
+        self._rest: list[bytes] | None = None  # since it was dropped: what wrappers still held
+        super().__init__(fs, staged.target, mode, autocommit=autocommit)
         self.blocksize = staged.writer.status.block_size
         self.loc = staged.offset
-        self._stream = FileWriter(fs, fs.runner, staged.writer)
-        self._error_before = sys.exception()
+        watch(self, self._stream, staged.writer)
 
     def write(self, data: ReadableBuffer) -> int:
         """Append `data`; return its length. Raises: as `AsyncFileWriter.write`."""
-        if self.closed:
-            raise ValueError("I/O operation on closed file.")
-        if self.staged.discarded:
+        if self._given_up or (self.staged.discarded and not self.closed):
             # A compressor or a text wrapper that is closed after this writes its rest.
             return memoryview(data).nbytes
-        size = self._stream.write(data)
+        if self.closed:
+            raise ValueError("I/O operation on closed file.")
+        if self._rest is not None:
+            self._rest.append(bytes(data))
+            return len(self._rest[-1])
+        try:
+            size = self._stream.write(data)
+        except BaseException as error:
+            self._write_error = repr(error)
+            raise
         self.loc += size
         return size
 
@@ -149,6 +173,9 @@ class WriteFile(AbstractBufferedFile):
         """
         if self.closed:
             return
+        if self._rest is not None:
+            self._finish_on_loop(self._rest)
+            return
         try:
             if not self.staged.discarded and not left_by_exception(self._error_before):
                 self.fs.runner.run(self.staged.area.renew)
@@ -162,6 +189,7 @@ class WriteFile(AbstractBufferedFile):
             raise
         finally:
             self.closed = True
+            release(self)
 
     def commit(self) -> None:
         """Publish the file, which is complete."""
@@ -169,9 +197,13 @@ class WriteFile(AbstractBufferedFile):
 
     def discard(self) -> None:
         """Give the file up, published nowhere."""
-        if not self.staged.discarded:
-            self._stream.abort()
-            self.fs.runner.run(self.staged.discard)
+        if self.staged.discarded:
+            return
+        if self._rest is not None and not self.closed:
+            self._lose("it was dropped without close(), and a layer above it failed")
+            return
+        self._stream.abort()
+        self.fs.runner.run(self.staged.discard)
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None and not self.closed:
@@ -179,9 +211,66 @@ class WriteFile(AbstractBufferedFile):
         self.close()
 
     def __del__(self) -> None:
-        """Nothing is sent from a garbage collection: the staging directory ends by itself. The
-        writer inside warns when it was never closed.
+        """Publish it, or tell that it is lost; see `paxosblock.client.fsspec.dropping`."""
+        if self.dropped():
+            self.close()
+
+    def dropped(self) -> bool:
+        """Tell whether this file, which nobody closed, is to be completed: then wrappers write what
+        they still hold, and close it. Otherwise it is given up here, with a warning.
         """
+        if self.closed:
+            return False
+        if self._runner.forked or self.staged.discarded:
+            # Another process goes on with it; or somebody gave it up on purpose.
+            self._give_up()
+        elif why := self._why_lost():
+            self._lose(why)
+        else:
+            self._rest = []
+        return not self.closed
+
+    def _lose(self, why: str) -> None:
+        self._give_up()
+        tell_lost(self.path, why)
+
+    def _why_lost(self) -> str:
+        if self._write_error:
+            return f"it was dropped without close(), after a write failed: {self._write_error}"
+        if (error := error_under_way(self._error_before)) is not None:
+            return f"it was dropped without close() while {error!r} was under way"
+        if not self._runner.running:
+            return "it was dropped without close() after its event loop had ended"
+        return ""
+
+    def _give_up(self) -> None:
+        """Close it here, without waiting; what is on the cluster goes by itself if need be."""
+        self.closed = self._given_up = True
+        self._stream.let_go()
+        release(self)
+        if self._runner.running and not self.staged.discarded:
+            run_on(self._runner, self.path, self.staged.discard)
+        else:
+            abandon(self.staged.writer)
+
+    def _finish_on_loop(self, rest: list[bytes]) -> None:
+        """Complete and publish it on the event loop; wait for that on any other thread."""
+        self.closed = True
+        release(self)
+        staged, finish, publishes = self.staged, self._stream.let_go(), self.autocommit
+
+        async def complete() -> None:
+            try:
+                await staged.area.renew()
+                await finish(rest)
+                if publishes:
+                    await publish([staged])
+            except BaseException:
+                if not staged.discarded:
+                    await staged.discard()
+                raise
+
+        wait_for(self._runner, self.path, run_on(self._runner, self.path, complete))
 
 
 class CompressedFile(io.RawIOBase):
@@ -191,6 +280,7 @@ class CompressedFile(io.RawIOBase):
         """`compressor` is one of `fsspec.compression`, and writes to `file`."""
         self._compressor = compressor
         self._file = file
+        watch(self, compressor, file)
 
     def writable(self) -> bool:
         """True."""
@@ -212,15 +302,26 @@ class CompressedFile(io.RawIOBase):
                 raise
             finally:
                 self._file.close()
+                release(self)
 
     def discard(self) -> None:
         """Give the file up, published nowhere."""
         self._file.discard()
 
+    def dropped(self) -> bool:
+        """As `WriteFile.dropped`."""
+        return not self.closed and self._file.dropped()
+
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
             self.discard()
         self.close()
+
+    def __del__(self) -> None:
+        """As for the file below, with what the compressor still holds."""
+        if self.dropped():
+            self.close()
+        release(self)
 
 
 class TextFile(io.TextIOWrapper):
@@ -230,11 +331,25 @@ class TextFile(io.TextIOWrapper):
         """`file`: a `WriteFile` or `CompressedFile`; `options`: of `io.TextIOWrapper`."""
         super().__init__(file, **options)
         self._file = file
+        watch(self, file)
+
+    def close(self) -> None:
+        """Encode and write the rest, and close the file."""
+        try:
+            super().close()
+        finally:
+            release(self)
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
             self._file.discard()
         self.close()
+
+    def __del__(self) -> None:
+        """As for the file below, with what was not encoded yet."""
+        if not self.closed and self._file.dropped():
+            self.close()
+        release(self)
 
 
 class AsyncReadFile(AbstractAsyncStreamedFile):
@@ -272,6 +387,8 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
         super().__init__(fs, staged.target, mode, autocommit=autocommit)
         self.staged = staged
         self.loc = staged.offset
+        self._loop = OtherLoop(asyncio.get_running_loop())
+        watch(self, staged.writer)
 
     async def write(self, data: Buffer) -> int:
         """Append `data`; return its length. Raises: as `AsyncFileWriter.write`."""
@@ -287,6 +404,7 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
         if self.closed:
             return
         self.closed = True
+        release(self)
         if self.staged.discarded:
             return
         try:
@@ -309,7 +427,19 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
         await self.close()
 
     def __del__(self) -> None:
-        """The writer inside warns when it was never closed."""
+        """Tell that it is lost: whoever drops it cannot wait for the event loop."""
+        if self.closed:
+            return
+        self.closed = True
+        release(self)
+        if self._loop.forked or self.staged.discarded:
+            abandon(self.staged.writer)
+            return
+        if self._loop.running:
+            run_on(self._loop, self.path, self.staged.discard)
+        else:
+            abandon(self.staged.writer)
+        tell_lost(self.path, "it was dropped without 'await close()'")
 
 
 def details_of(reader: AsyncFileReader) -> Info:

@@ -72,11 +72,14 @@ class PaxosBlockFileSystem(NameVerbs):
             FileExistsError: mode "x", and it is there.
         """
         binary = "b" in mode
-        if "r" in mode or (binary and compression is None):
+        if "r" in mode:
             return super().open(path, mode, block_size, cache_options, compression, **kwargs)
         text = {name: kwargs.pop(name) for name in _TEXT_OPTIONS if name in kwargs}
         mode = mode.replace("t", "").replace("b", "") + "b"
         file = super().open(path, mode, block_size, cache_options, **kwargs)
+        if not file.autocommit:
+            # The transaction keeps what it publishes, not the file, which may be dropped meanwhile.
+            self.transaction.files[-1] = file.staged
         kind = get_compression(path, compression)
         if kind is not None:
             file = CompressedFile(compr[kind](file, mode=mode[0]), file)

@@ -251,20 +251,6 @@ def test_a_file_written_while_another_error_is_handled_is_published(
     assert fs.cat_file(f"{home}/a") == b"report"
 
 
-def test_a_file_that_is_dropped_without_close_is_not_published(
-    cluster: LocalCluster, home: str
-) -> None:
-    fs = PaxosBlockFileSystem(cluster.url, skip_instance_cache=True)
-    out = fs.open(f"{home}/a", "wb")
-    out.write(b"half")
-    with pytest.warns(ResourceWarning, match="never closed"):
-        del out
-    assert fs.ls(home) == []
-    assert len(staged(fs)) == 1
-    fs.close()
-    assert staged(fs) == []
-
-
 def test_a_closed_file_says_so(fs: PaxosBlockFileSystem, home: str) -> None:
     with fs.open(f"{home}/a", "wb") as out:
         out.write(b"a")

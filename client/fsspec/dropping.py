@@ -1,0 +1,177 @@
+"""Files that nobody closed: published when dropped or when the program ends, or told of as lost.
+
+A file is dropped on whatever thread happens to collect it, which may hold any lock, and may be the
+event loop's own. So nothing here waits without an end, and what publishes runs on the event loop
+by itself: whoever drops the file only waits for it, so as to find it under its name.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import io
+import itertools
+import logging
+import sys
+import time
+import weakref
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from paxosblock.client.background import OtherLoop, Running
+
+WAIT_S: Final = 60.0
+"""How long a drop, and the end of the program for all files, waits for what is being published."""
+
+_log = logging.getLogger(__name__)
+
+
+class Droppable(Protocol):
+    """A file that knows what to do when nobody closed it."""
+
+    @property
+    def closed(self) -> bool:
+        """True once it was closed, or given up."""
+
+    def __del__(self) -> None:
+        """Publish it, or say that it is lost; a closed file does nothing."""
+
+
+_open: Final[weakref.WeakValueDictionary[int, Droppable]] = weakref.WeakValueDictionary()
+"""Files that were opened for writing and are still there, in the order of their opening."""
+_count: Final = itertools.count()
+_kept: Final[dict[int, tuple[object, ...]]] = {}
+"""By the identity of an open file, what it writes to. A garbage collector ends the objects of a
+cycle in any order: what is kept here does not end before the file."""
+_abandoned: Final[list[object]] = []
+"""What another process goes on with, or whose event loop ended: it is not to say that it ends."""
+_under_way: Final[set[Running[None]]] = set()
+"""What is being published, or given up, on an event loop."""
+
+
+def watch(file: Droppable, *below: object) -> None:
+    """Deal with `file` when the program ends, unless it is closed or dropped before.
+
+    Args:
+        below: what it writes to, none of which refers to it; kept until `release`.
+    """
+    number = next(_count)
+    if not number:
+        # Now that there is a connection: what is registered last runs first, and before it closes.
+        atexit.register(_end_of_program)
+    _open[number] = file
+    _kept[id(file)] = below
+
+
+def release(file: Droppable) -> None:
+    """It is closed, one way or another."""
+    _kept.pop(id(file), None)
+
+
+def abandon(*below: object) -> None:
+    """What a file wrote to can neither be closed here nor given up."""
+    _abandoned.extend(below)
+
+
+def error_under_way(before: BaseException | None) -> BaseException | None:
+    """The exception that is being handled here, or that ended the program.
+
+    Args:
+        before: the one that was being handled when the file was opened, which does not count.
+    """
+    # At a prompt the last error ended nothing.
+    ended = _ending and not hasattr(sys, "ps1")
+    error = sys.exception() or (getattr(sys, "last_value", None) if ended else None)
+    return None if error is before else error
+
+
+def tell_lost(path: str, why: object) -> None:
+    """Warn, once, that what was written for `path` is not there."""
+    _log.warning("'%s' was not published, what was written is lost: %s", path, why)
+
+
+def run_on(
+    runner: OtherLoop, path: str, work: Callable[[], Coroutine[Any, Any, None]]
+) -> Running[None]:
+    """Start `work` on the event loop, from any thread; what it raises is told as a loss of `path`.
+
+    Raises:
+        RuntimeError: the event loop is closed.
+    """
+
+    async def guarded() -> None:
+        try:
+            await work()
+        except Exception as error:
+            tell_lost(path, f"it was dropped without close(), and then: {error}")
+        finally:
+            _under_way.discard(running)
+
+    running = runner.prepare(guarded)
+    _under_way.add(running)
+    try:
+        running.launch()
+    except RuntimeError:
+        _under_way.discard(running)
+        raise
+    return running
+
+
+def wait_for(runner: OtherLoop, path: str, running: Running[None]) -> None:
+    """Wait until `path` is published, or lost; not on the event loop's own thread.
+
+    Nor for ever: this thread may hold, from before the collection, what the event loop needs.
+    """
+    if not runner.usable:
+        return
+    running.wait(WAIT_S)
+    if not running.done:
+        _log.warning("'%s' was dropped without close(), and is still being published", path)
+
+
+_ending = False
+
+
+def _end_of_program() -> None:
+    """Deal with every file that is still open, the outermost first."""
+    global _ending  # noqa: PLW0603 - a program ends once
+    _ending = True
+    give_up_at_s = time.monotonic() + WAIT_S
+    files = [file for _, file in sorted(_open.items()) if not file.closed]
+    if error_under_way(None) is None:
+        _close_all(_wrappers_of(files))
+    for file in reversed(files):
+        file.__del__()
+    for running in tuple(_under_way):
+        running.wait(max(0.0, give_up_at_s - time.monotonic()))
+
+
+def _wrappers_of(files: Iterable[object]) -> list[Any]:
+    """Text layers, compressors and archives that write to `files`, the innermost first.
+
+    Python drops them before what they write to. They hold bytes that the file has not got yet.
+    """
+    found: list[Any] = list(files)
+    held: list[Any] = list(found)
+    known = {id(each) for each in held}
+    count = len(found)
+    while held:
+        referrers = [each for each in gc.get_referrers(*held) if id(each) not in known]
+        known |= {id(each) for each in referrers}
+        wrappers = [each for each in referrers if _closes_itself(each)]
+        found += wrappers
+        # The attributes of an object may be a dict of their own.
+        held = wrappers + [each for each in referrers if type(each) is dict]
+    return found[count:]
+
+
+def _closes_itself(each: object) -> bool:
+    kind = type(each)
+    return issubclass(kind, io.IOBase) or (hasattr(kind, "__del__") and hasattr(kind, "close"))
+
+
+def _close_all(wrappers: list[Any]) -> None:
+    for wrapper in reversed(wrappers):
+        with suppress(Exception):  # the file below tells of its own loss
+            wrapper.close()
