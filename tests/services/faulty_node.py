@@ -1,6 +1,6 @@
 """A real node whose calls of the disk are late or fail, as a file says that may change meanwhile.
 
-    python -m tests.services.faulty_node CONTROL datanode --id ... (as `python -m paxosblock`)
+    python -m tests.services.faulty_node CONTROL paxosblock datanode --id ...
 
 A test that starts its nodes with `FaultyCluster` says what goes wrong, and when it is over:
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 import os
+import runpy
 import sys
 import threading
 import time
@@ -26,7 +27,6 @@ from typing import Any, Final
 import msgspec
 
 from paxosblock import LocalCluster
-from paxosblock.cli.main import main
 from paxosblock.cluster_folder import Member
 from paxosblock.node_process import Node
 from tests.waiting import wait_until
@@ -145,13 +145,9 @@ class FaultyCluster(LocalCluster):
 
     def command(self, member: Member) -> list[str]:
         command = super().command(member)
-        start = command.index("paxosblock")
-        return [
-            *command[:start],
-            "tests.services.faulty_node",
-            str(self._control(member.name)),
-            *command[start + 1 :],
-        ]
+        module = command.index("paxosblock")
+        launcher = ["tests.services.faulty_node", str(self._control(member.name))]
+        return [*command[:module], *launcher, *command[module:]]
 
     def break_disk(self, node: Node, *faults: Fault) -> None:
         """From the next call on these are the node's faults, whether or not it runs; the first one
@@ -181,4 +177,4 @@ if __name__ == "__main__":
     _disk = FaultyDisk(Path(sys.argv.pop(1)))
     for _name in CALLS:
         setattr(os, _name, _disk.wrapped(_name, getattr(os, _name)))
-    main()
+    runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)

@@ -1,6 +1,6 @@
 """A cluster whose nodes can be cut off: every byte to and from them passes through a proxy.
 
-    python -m tests.services.partitions PRIVATE datanode --id ... (as `python -m paxosblock`)
+    python -m tests.services.partitions PRIVATE SOURCE paxosblock datanode --id ...
 
     with PartitionedCluster(datanodes=4) as cluster:
         with cluster.cut(cluster.datanodes[0]):            # nothing comes, nothing goes
@@ -9,9 +9,9 @@
             ...
 
 What is cut off is held back, not dropped, and comes when the cut is over, as with TCP. A node
-listens at a port that it writes to the file PRIVATE and tells everybody its proxy's. A proxy knows
-the node that opened a connection by its process, so that what a node sends on connections of its
-own is held back, too.
+listens at a port that it writes to the file PRIVATE and tells everybody its proxy's. A node opens
+connections from an address of its own on loopback, SOURCE: so a proxy knows who did, and what a
+node sends on these is held back, too.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import os
+import runpy
+import socket
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Collection, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import uvloop
+
 from paxosblock import LocalCluster, serving
-from paxosblock.cli.main import main
 from paxosblock.cluster_folder import Member
 from paxosblock.node_process import Node
 
@@ -46,17 +49,30 @@ class Way(enum.Enum):
 BOTH: Final = (Way.IN, Way.OUT)
 
 
+@dataclass(frozen=True)
+class Link:
+    """A connection to the node `name`, opened by another one, or by somebody else ("")."""
+
+    name: str
+    opener: str
+
+    def crosses(self, cuts: Collection[tuple[str, Way]], way: Way) -> bool:
+        """True if bytes that go this way, as seen from `name`, pass a cut."""
+        back = Way.OUT if way is Way.IN else Way.IN
+        return (self.name, way) in cuts or (self.opener, back) in cuts
+
+
 class Proxies:
     """The proxies of all nodes, on a loop and a thread of their own."""
 
-    def __init__(self, processes: Callable[[], Mapping[str, int]]) -> None:
-        """`processes` tells the process of each node that runs, by its name; any thread asks."""
-        self._processes = processes
+    def __init__(self, openers: Mapping[str, str]) -> None:
+        """`openers` tells the node that opens connections from an address."""
+        self._openers = openers
         self._cuts: set[tuple[str, Way]] = set()
         self._changed = asyncio.Event()
         self._servers: dict[str, asyncio.Server] = {}
-        self._links: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.new_event_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
         self._thread.start()
 
@@ -81,9 +97,9 @@ class Proxies:
     async def _close(self) -> None:
         for server in self._servers.values():
             server.close()
-        for link in self._links:
-            link.cancel()
-        await asyncio.gather(*self._links, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, name: str, address: str, private: Path) -> None:
         if name in self._servers:
@@ -93,8 +109,8 @@ class Proxies:
         async def link(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None
-            self._links.add(task)
-            task.add_done_callback(self._links.discard)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
             await self._link(name, private, reader, writer)
 
         self._servers[name] = await asyncio.start_server(
@@ -114,8 +130,7 @@ class Proxies:
         writer: asyncio.StreamWriter,
     ) -> None:
         """One connection to the node `name`."""
-        opener = owner_of(writer.get_extra_info("peername")[1], self._processes())
-        toward, back = {(name, Way.IN), (opener, Way.OUT)}, {(name, Way.OUT), (opener, Way.IN)}
+        link = Link(name, self._openers.get(writer.get_extra_info("peername")[0], ""))
         writers = [writer]
         try:
             host, _, port = private.read_text().rpartition(":")
@@ -124,8 +139,8 @@ class Proxies:
             )
             writers.append(far_writer)
             ends = [
-                asyncio.ensure_future(self._pump(reader, far_writer, toward)),
-                asyncio.ensure_future(self._pump(far_reader, writer, back)),
+                asyncio.ensure_future(self._pump(reader, far_writer, link, Way.IN)),
+                asyncio.ensure_future(self._pump(far_reader, writer, link, Way.OUT)),
             ]
             try:
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -140,13 +155,13 @@ class Proxies:
                 each.close()
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ways: set[tuple[str, Way]]
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: Link, way: Way
     ) -> None:
-        """Carry bytes, and then the end of them, while none of `ways` is cut."""
+        """Carry bytes this way, and then the end of them, while it is not cut."""
         with contextlib.suppress(OSError):
             while True:
                 data = await reader.read(READ_BYTES)
-                while ways & self._cuts:
+                while link.crosses(self._cuts, way):
                     await self._changed.wait()
                 if not data:
                     return
@@ -154,28 +169,15 @@ class Proxies:
                 await writer.drain()
 
 
-def owner_of(port: int, processes: Mapping[str, int]) -> str:
-    """The node whose process has a connection from this port of this machine; "" for others."""
-    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
-    inodes = {row[9] for row in rows if int(row[1].rpartition(":")[2], 16) == port}
-    sockets = {f"socket:[{inode}]" for inode in inodes}
-    for name, process in processes.items():
-        with contextlib.suppress(OSError):
-            for descriptor in Path(f"/proc/{process}/fd").iterdir():
-                with contextlib.suppress(OSError):
-                    if os.readlink(descriptor) in sockets:
-                        return name
-    return ""
-
-
 class PartitionedCluster(LocalCluster):
     """A `LocalCluster` whose nodes can be cut off while it runs."""
 
     def __init__(self, datanodes: int = 3, namenodes: int = 1, **options: Any) -> None:
         super().__init__(datanodes, namenodes, **options)
-        self._proxies = Proxies(
-            lambda: {node.name: node.pid for node in self.nodes if node.pid is not None}
-        )
+        self._sources = {
+            node.name: f"127.1.0.{number}" for number, node in enumerate(self.nodes, start=1)
+        }
+        self._proxies = Proxies({source: name for name, source in self._sources.items()})
 
     def close(self) -> bool:
         clean = super().close()
@@ -184,11 +186,15 @@ class PartitionedCluster(LocalCluster):
 
     def command(self, member: Member) -> list[str]:
         command = super().command(member)
-        private = self.path / f"{member.name}.private"
+        private = self._private(member.name)
         self._proxies.serve(member.name, member.listen, private)
-        start = command.index("paxosblock")
-        launcher = ["tests.services.partitions", str(private)]
-        return [*command[:start], *launcher, *command[start + 1 :]]
+        module = command.index("paxosblock")
+        launcher = ["tests.services.partitions", str(private), self._sources[member.name]]
+        return [*command[:module], *launcher, *command[module:]]
+
+    def private_address(self, node: Node) -> str:
+        """host:port of the node itself, for those who need no proxy."""
+        return self._private(node.name).read_text()
 
     @contextlib.contextmanager
     def cut(self, node: Node, *ways: Way) -> Iterator[None]:
@@ -198,6 +204,9 @@ class PartitionedCluster(LocalCluster):
             yield
         finally:
             self._proxies.set_cut(node.name, ways or BOTH, cut=False)
+
+    def _private(self, name: str) -> Path:
+        return self.path / f"{name}.private"
 
 
 def listen_in_private(private: Path) -> None:
@@ -214,6 +223,27 @@ def listen_in_private(private: Path) -> None:
     vars(serving)["listen"] = elsewhere
 
 
+def speak_from(source: str) -> None:
+    """Make this process open all its connections from an address of its own."""
+    create: Any = uvloop.Loop.create_connection
+    connect: Any = uvloop.Loop.sock_connect
+
+    async def create_connection(
+        loop: Any, factory: Any, host: Any = None, *rest: Any, **options: Any
+    ) -> Any:
+        if host is not None:
+            options["local_addr"] = (source, 0)
+        return await create(loop, factory, host, *rest, **options)
+
+    async def sock_connect(loop: Any, sock: socket.socket, address: Any) -> Any:
+        sock.bind((source, 0))
+        return await connect(loop, sock, address)
+
+    loops: Any = uvloop.Loop
+    loops.create_connection, loops.sock_connect = create_connection, sock_connect
+
+
 if __name__ == "__main__":
     listen_in_private(Path(sys.argv.pop(1)))
-    main()
+    speak_from(sys.argv.pop(1))
+    runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
