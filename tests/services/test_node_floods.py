@@ -11,7 +11,7 @@ from urllib.request import urlopen
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.cluster_folder import Member, Settings
+from paxosblock.cluster_folder import Settings
 from paxosblock.control import split_address
 from paxosblock.descriptors import raise_limit
 from paxosblock.namenode_api import STAT
@@ -19,10 +19,10 @@ from paxosblock.node_process import Node
 from paxosblock.units import MIB
 from tests.children import memory_bytes
 from tests.services.conftest import QUICK, wait_other_leader
+from tests.services.flooding import HALF, Restricted, connections
 from tests.test_floods import GARBAGE, post
 from tests.waiting import wait_until
 
-DESCRIPTORS = 1024
 IMPATIENT: Settings = {
     role: {
         "request_head_timeout": "2s",
@@ -33,34 +33,12 @@ IMPATIENT: Settings = {
 }
 
 
-class Restricted(LocalCluster):
-    """The system grants its nodes few descriptors, and says so from the start."""
-
-    def command(self, member: Member) -> list[str]:
-        limited = f'ulimit -n {DESCRIPTORS}; exec "$@"'
-        return ["/bin/sh", "-c", limited, "sh", *super().command(member)]
-
-
 @pytest.fixture(scope="module")
 def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """One NameNode and one DataNode that wait for nobody long."""
     path = tmp_path_factory.mktemp("single")
     with LocalCluster(1, 1, path, settings=IMPATIENT) as cluster:
         yield cluster
-
-
-@contextmanager
-def connections(node: Node, count: int, sent: bytes = b"") -> Iterator[list[socket.socket]]:
-    """So many connections to the node, with `sent` on each of them."""
-    raise_limit()
-    with ExitStack() as stack:
-        found = []
-        for _ in range(count):
-            place = split_address(node.address)
-            found.append(stack.enter_context(socket.create_connection(place, timeout=20)))
-            with suppress(ConnectionError):  # it was closed already
-                found[-1].sendall(sent)
-        yield found
 
 
 def ended(connection: socket.socket) -> bool:
@@ -84,7 +62,7 @@ def test_namenodes_outlive_a_thousand_idle_connections_and_a_pause_of_the_leader
     """A vote needs a file: with none left both followers stopped for good."""
     with Restricted(1, 3) as cluster, Client(cluster.url, QUICK) as fs, ExitStack() as stack:
         for node in cluster.namenodes:
-            stack.enter_context(connections(node, 1100))
+            stack.enter_context(connections(node.address, 1100))
         leader = cluster.wait_leader()
         leader.pause()
         stack.callback(leader.resume)
@@ -124,7 +102,6 @@ def wait_caught_up(cluster: LocalCluster) -> None:
     wait_until(level)
 
 
-HALF = b"POST /rpc/"
 STREAM = (
     b"GET /stream HTTP/1.1\r\nHost: n\r\n"
     b"Upgrade: paxosblock-stream/1\r\nConnection: Upgrade\r\n\r\n"
@@ -142,7 +119,7 @@ def test_half_open_connections_are_closed_in_time(
     node = (*single.namenodes, *single.datanodes)[number]
     count = min(3000, raise_limit() - 200)
     before = refusals(node)["no_head"]
-    with connections(node, count, sent) as found:
+    with connections(node.address, count, sent) as found:
         assert all(map(ended, found))
     assert refusals(node)["no_head"] - before > count / 2
 
@@ -159,7 +136,7 @@ def test_bodies_that_never_end_cost_a_bounded_memory_and_others_are_served(
         with suppress(OSError):
             connection.sendall(body)
 
-    with Client(single.url, QUICK) as fs, connections(node, 16, head) as found:
+    with Client(single.url, QUICK) as fs, connections(node.address, 16, head) as found:
         senders = [threading.Thread(target=send, args=(each,)) for each in found]
         for sender in senders:
             sender.start()
@@ -179,7 +156,7 @@ def test_garbage_leaves_one_line_for_each_reason_in_the_log_and_no_traceback(
     for node in single.nodes:
         before = len(node.log.read_text())
         for sent in GARBAGE:
-            with connections(node, 5, sent) as found:
+            with connections(node.address, 5, sent) as found:
                 for each in found:
                     with suppress(OSError):
                         each.shutdown(socket.SHUT_WR)

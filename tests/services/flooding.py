@@ -1,0 +1,39 @@
+"""Connections that only take up room, and nodes that have little of it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Final
+
+from paxosblock import LocalCluster
+from paxosblock.cluster_folder import Member
+from paxosblock.control import split_address
+from paxosblock.descriptors import raise_limit
+
+DESCRIPTORS: Final = 1024
+HALF: Final = b"POST /rpc/"
+"""The beginning of a request whose rest never comes."""
+
+
+class Restricted(LocalCluster):
+    """The system grants its nodes few descriptors, and says so from the start."""
+
+    def command(self, member: Member) -> list[str]:
+        limited = f'ulimit -n {DESCRIPTORS}; exec "$@"'
+        return ["/bin/sh", "-c", limited, "sh", *super().command(member)]
+
+
+@contextmanager
+def connections(address: str, count: int, sent: bytes = b"") -> Iterator[list[socket.socket]]:
+    """So many connections to host:port, with `sent` on each of them."""
+    raise_limit()
+    with ExitStack() as stack:
+        found = []
+        for _ in range(count):
+            place = split_address(address)
+            found.append(stack.enter_context(socket.create_connection(place, timeout=20)))
+            with suppress(ConnectionError):  # it was closed already
+                found[-1].sendall(sent)
+        yield found
