@@ -61,7 +61,7 @@ simulate: $(STAMP) ## run the replicated store in virtual time, with every fault
 mutants: $(STAMP) ## plant more than fifty faults, one at a time: each must be noticed by its suite; before a release
 	$(BIN)/python -m tests.mutants --jobs $(JOBS)
 
-chaos: $(STAMP) ## kill real processes while files are written and names change: SEED=1 SECONDS=60 NAMENODES=3
+chaos: $(STAMP) ## bad days of real processes while files are written and names change: SEED=1 SECONDS=60 NAMENODES=3
 	$(BIN)/python -m tests.services.chaos --seed $(SEED) --seconds $(SECONDS) --namenodes $(NAMENODES)
 	$(BIN)/python -m tests.services.histories --seed $(SEED) --seconds $(SECONDS)
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.services import chaos
+from tests.services.chaos.campaign import run
+from tests.services.chaos.failures import FAILURES
+
+ROUNDS = (
+    ("DataNode hangs", "NameNode hangs", "DataNode killed"),
+    ("DataNodes restarted in turn",),
+)
 
 
-def test_nothing_acknowledged_is_lost_when_nodes_and_writers_are_killed(tmp_path: Path) -> None:
-    # The first faults of this seed are a leader that is killed and one that is paused.
-    report = chaos.run(seed=3, seconds=15, path=tmp_path / "cluster", namenodes=3)
-    assert report.namenodes_killed + report.namenodes_paused > 0
-    assert report.bytes_acknowledged > 0
-    assert report.bytes_verified == report.bytes_followed >= report.bytes_acknowledged
+def test_all_files_are_whole_after_failures_under_writers_idle_ones_too(tmp_path: Path) -> None:
+    by_name = {failure.name: failure for failure in FAILURES}
+    rounds = ([by_name[name] for name in names] for names in ROUNDS)
+    report = run(3, rounds, tmp_path / "cluster", namenodes=3)
+    assert report.failures == {name: 1 for names in ROUNDS for name in names}
+    assert report.blocks_checked > 0
+    assert report.bytes_verified > report.bytes_acknowledged > report.bytes_followed > 0

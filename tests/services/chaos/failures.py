@@ -1,0 +1,182 @@
+"""What fails: a table of failures, how each begins and how it ends."""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from paxosblock.errors import PaxosBlockError
+from paxosblock.node_process import Node
+from paxosblock.serving import DISK_FAILED
+from tests.services.faulty_node import SYNCS, WRITES, Fault, FaultyCluster
+from tests.services.flooding import HALF, Restricted, connections
+from tests.services.partitions import PartitionedCluster, Way
+from tests.waiting import wait_until
+
+FLOOD: Final = 1100
+"""Connections to a node; it has fewer descriptors."""
+SLOW_SYNC_S: Final = 1.5
+MET_WITHIN_S: Final = 60.0
+"""For a node to be given work that meets the failure of its disk."""
+
+
+class ChaosCluster(Restricted, FaultyCluster, PartitionedCluster):
+    """Its disks can fail, its network can be cut, and its nodes have few descriptors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Where failures happen; `go_on` waits until writers have something acknowledged that they
+    began after the call."""
+
+    cluster: ChaosCluster
+    go_on: Callable[[], None]
+
+    def restart(self, node: Node) -> None:
+        """Start a node that has ended, and wait until it works with the others again."""
+        started_s = time.monotonic()
+        node.start()
+        self.cluster.wait_leader()
+        if node in self.cluster.datanodes:
+            wait_until(lambda: self._heard_of(node, started_s), what=f"news of {node.name}")
+
+    def _heard_of(self, node: Node, since_s: float) -> bool:
+        """True once the leader has heard of a DataNode's process that was started then."""
+        with suppress(PaxosBlockError):
+            now_s = time.monotonic()
+            for each in self.cluster.status().datanodes:
+                if each.address == node.address:
+                    return each.seconds_since_heartbeat < now_s - since_s
+        return False
+
+    def break_disk(self, node: Node, fault: Fault) -> None:
+        """Return once the node has met this fault."""
+        self.cluster.break_disk(node, fault)
+        wait_until(
+            lambda: self.cluster.met(node), MET_WITHIN_S, f"{node.name} to meet {fault.error}"
+        )
+
+
+class Target(enum.Enum):
+    """Whom a failure meets."""
+
+    DATANODE = "datanode"
+    """A member of a block that is being written."""
+    NAMENODE = "namenode"
+    """The one that leads."""
+
+
+Happens = Callable[[Scene, Node], AbstractContextManager[None]]
+"""The failure begins with the `with`, and has taken effect then; it is over at its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A row of the table."""
+
+    name: str
+    target: Target
+    happens: Happens
+
+
+@contextmanager
+def killed(scene: Scene, node: Node) -> Iterator[None]:
+    node.kill()
+    yield
+    scene.restart(node)
+
+
+@contextmanager
+def hung(_: Scene, node: Node) -> Iterator[None]:
+    node.pause()
+    try:
+        yield
+    finally:
+        node.resume()
+
+
+def cut_off(scene: Scene, node: Node) -> AbstractContextManager[None]:
+    return scene.cluster.cut(node)
+
+
+def deaf(scene: Scene, node: Node) -> AbstractContextManager[None]:
+    return scene.cluster.cut(node, Way.IN)
+
+
+def mute(scene: Scene, node: Node) -> AbstractContextManager[None]:
+    return scene.cluster.cut(node, Way.OUT)
+
+
+@contextmanager
+def rolling_restart(scene: Scene, _: Node) -> Iterator[None]:
+    """Of all DataNodes, one after the other, as for an upgrade."""
+    for node in scene.cluster.datanodes:
+        assert node.stop(), f"{node.name} did not close by itself"
+        scene.go_on()
+        scene.restart(node)
+        scene.go_on()
+    yield
+
+
+@contextmanager
+def full(scene: Scene, node: Node) -> Iterator[None]:
+    scene.break_disk(node, Fault(WRITES, f"{node.volumes[0]}/", error="ENOSPC", partly=True))
+    yield
+    scene.cluster.mend_disk(node)
+
+
+@contextmanager
+def broken(scene: Scene, node: Node) -> Iterator[None]:
+    """A sync fails once: the node ends, and is started again as by a supervisor."""
+    scene.break_disk(node, Fault(SYNCS, f"{node.volumes[0]}/", error="EIO", times=1))
+    wait_until(lambda: not node.alive, what=f"{node.name} to end")
+    assert node.exit_code == DISK_FAILED, node.log_tail()
+    yield
+    scene.cluster.mend_disk(node)
+    scene.restart(node)
+
+
+@contextmanager
+def slow(scene: Scene, node: Node) -> Iterator[None]:
+    scene.break_disk(node, Fault(SYNCS, "/rbw/", delay_s=SLOW_SYNC_S))
+    yield
+    scene.cluster.mend_disk(node)
+
+
+@contextmanager
+def flooded(scene: Scene, node: Node, sent: bytes = b"") -> Iterator[None]:
+    """Every NameNode has more connections than descriptors, and the leader of several hangs."""
+    with ExitStack() as stack:
+        for each in scene.cluster.namenodes:
+            address = scene.cluster.private_address(each)
+            stack.enter_context(connections(address, FLOOD, sent))
+        if len(scene.cluster.namenodes) > 1:
+            stack.enter_context(hung(scene, node))
+        yield
+
+
+def half_asked(scene: Scene, node: Node) -> AbstractContextManager[None]:
+    return flooded(scene, node, HALF)
+
+
+FAILURES: Final = (
+    Failure("DataNode killed", Target.DATANODE, killed),
+    Failure("DataNode hangs", Target.DATANODE, hung),
+    Failure("DataNode cut off", Target.DATANODE, cut_off),
+    Failure("DataNode hears nothing", Target.DATANODE, deaf),
+    Failure("DataNode is not heard", Target.DATANODE, mute),
+    Failure("DataNodes restarted in turn", Target.DATANODE, rolling_restart),
+    Failure("DataNode's disk full", Target.DATANODE, full),
+    Failure("DataNode's sync fails", Target.DATANODE, broken),
+    Failure("DataNode's syncs slow", Target.DATANODE, slow),
+    Failure("NameNode killed", Target.NAMENODE, killed),
+    Failure("NameNode hangs", Target.NAMENODE, hung),
+    Failure("NameNode cut off", Target.NAMENODE, cut_off),
+    Failure("NameNode's disk full", Target.NAMENODE, full),
+    Failure("NameNodes flooded by idle connections", Target.NAMENODE, flooded),
+    Failure("NameNodes flooded by half requests", Target.NAMENODE, half_asked),
+)
