@@ -254,7 +254,7 @@ async def test_one_dead_datanode_does_not_stop_a_quorum_read() -> None:
 
 async def test_restarts_of_all_datanodes_under_an_idle_writer_do_not_stop_readers() -> None:
     """R2: a restarted replica that is not weak has all its votes."""
-    async with memory_cluster(retry_for_s=0.3) as (cluster, fs), await fs.create("/a") as out:
+    async with memory_cluster(retry_for_s=1.0) as (cluster, fs), await fs.create("/a") as out:
         await out.write(b"hello")
         await out.hflush()
         for node in cluster.nodes:
@@ -265,7 +265,7 @@ async def test_restarts_of_all_datanodes_under_an_idle_writer_do_not_stop_reader
 
 async def test_a_replica_that_may_have_lost_votes_is_not_counted() -> None:
     """R2: what it lacks was acknowledged."""
-    async with memory_cluster(retry_for_s=0.3) as (cluster, fs):
+    async with memory_cluster(retry_for_s=1.0) as (cluster, fs):
         out = await fs.create("/a", durability="memory")
         await out.write(b"hello")
         await out.hflush()
@@ -390,7 +390,7 @@ async def test_a_finalized_block_whose_members_were_not_told_yet_is_read() -> No
 @asynccontextmanager
 async def undecided(**settings: Any) -> AsyncIterator[tuple[MemoryCluster, AsyncClient, bytes]]:
     """/a has three finalized blocks of 40 bytes; the last one, 15 bytes, is under recovery."""
-    async with memory_cluster(retry_for_s=0.3, **settings) as (cluster, fs):
+    async with memory_cluster(retry_for_s=1.0, **settings) as (cluster, fs):
         out = await fs.create("/a", chunk_size=10, block_size=40)
         await out.write(DATA[:135])
         await out.hflush()
@@ -473,7 +473,7 @@ async def test_a_reader_does_not_go_on_in_another_file_of_that_name() -> None:
 
 
 async def test_what_is_finalized_is_served_while_too_few_members_of_the_last_block_live() -> None:
-    async with memory_cluster(retry_for_s=0.3) as (cluster, fs):
+    async with memory_cluster(retry_for_s=1.0) as (cluster, fs):
         out = await left_open(cluster, DATA[:95], chunk_size=10, block_size=40)
         for node in cluster.nodes[1:]:
             await cluster.kill(node)

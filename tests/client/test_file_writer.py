@@ -145,7 +145,7 @@ async def test_a_file_that_is_closed_with_fewer_bytes_than_acknowledged_is_corru
 
 async def test_a_sync_waits_for_a_block_whose_close_was_recorded_without_an_answer() -> None:
     """The writer's close decided it, not a recovery: nothing of it need be on a disk yet."""
-    async with memory_cluster(retry_for_s=0.5) as (cluster, fs):
+    async with memory_cluster(retry_for_s=1.0) as (cluster, fs):
         cluster.tell_members = False
         out = await fs.create("/a", durability="memory", chunk_size=10, block_size=10)
         await out.write(b"x" * 10)
@@ -171,7 +171,7 @@ async def test_a_sync_waits_for_a_block_whose_close_was_recorded_without_an_answ
 
 async def test_a_block_whose_end_nobody_told_the_writer_does_not_stop_it() -> None:
     """A member took no replica, and the block was ended; but that answer was lost, too."""
-    async with memory_cluster(4, retry_for_s=0.5) as (cluster, fs):
+    async with memory_cluster(4, retry_for_s=1.0) as (cluster, fs):
         cluster.nodes[0].faults.refuse_create = True
         cluster.answers_lost.add("seal_block")
         out = await fs.create("/a")
