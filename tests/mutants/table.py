@@ -172,16 +172,14 @@ SOURCE: tuple[Mutant, ...] = (
         "steps.py",
         "            block.volume.store.sync(block.files)\n",
         "",
-        REGISTERS,
         "tests/datanode/test_faults.py",
-        "tests/datanode/test_restart.py",
     ),
     _store(
         "fetched chunks are not compared with their names",
         "draft.py",
         "        check_records(self.block, names, records)\n",
         "",
-        REGISTERS,
+        "tests/datanode/test_draft.py",
     ),
     _store(
         "weakness is not on the disk before it is told",
