@@ -39,12 +39,13 @@ class _Peer:
 
     `in_flight` holds, by sequence number, the last entry of each message that is not answered.
     Refusals of messages up to `outdated` are old: next_index was moved back since. `heard_at` is
-    when it answered last.
+    when it answered last, `full` what it said then of its disk.
     """
 
     in_flight: dict[int, int] = field(default_factory=dict)
     outdated: int = 0
     heard_at: float = float("-inf")
+    full: bool = False
     transfer: _Transfer | None = None
     loading: bool = False
 
@@ -123,9 +124,12 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
 
         Raises:
             UnavailableError: too much is pending, or leadership is being handed over.
-            NoSpaceError: the disk is full, and nobody else took over.
+            NoSpaceError: the disk is full, and nobody else took over; or so many members' disks
+                are that no majority could store it.
         """
         server = self.state.server
+        if (lack := self._lack_of_room()) is not None:
+            raise lack
         if server.refusal is not None:
             raise NoSpaceError(server.refusal.message)
         if server.full is not None:
@@ -160,12 +164,29 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
             for peer in self._peers:
                 self._replicate(peer)
 
+    def _lack_of_room(self) -> NoSpaceError | None:
+        """Return why no majority can store anything for now; None while one can."""
+        own: NoSpaceError | None = self.state.server.full
+        full = [peer for peer, progress in self._peers.items() if progress.full]
+        if self.state.is_majority(len(self._peers) + (own is None) - len(full)):
+            return None
+        return majority_full([*full, self.id] if own is not None else full) if full else own
+
     def _expire(self) -> None:
+        if self._pending and (lack := self._lack_of_room()) is not None:
+            self._give_up_on(list(self._pending), f"{lack}; this one may still be made then")
         now = self.loop.time()
         late = takewhile(lambda item: item[1].deadline <= now, self._pending.items())
-        for index, _ in list(late):
-            waited = f"not committed within {self._options.commit_timeout_s} s"
-            _refuse(self._pending.pop(index).answer, OutcomeUnknownError(waited))
+        waited = f"not committed within {self._options.commit_timeout_s} s"
+        self._give_up_on([index for index, _ in late], waited)
+
+    def _give_up_on(self, indexes: list[int], why: str) -> None:
+        for index in indexes:
+            _refuse(self._pending.pop(index).answer, OutcomeUnknownError(why))
+
+    def prefers(self, peer: str) -> tuple[bool, int]:
+        """The lower, the better the member would lead: with room, then with the longer log."""
+        return self._peers[peer].full, -self.log.match_index[peer]
 
     # -- replication ----------------------------------------------------------------------------
 
@@ -246,6 +267,7 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
         peer = self.state.get_sender_id(data["sender"])
         progress, log = self._peers[peer], self.log
         progress.heard_at = self.loop.time()
+        progress.full = data.get("full", False)
         progress.in_flight.pop(data["sequence"], None)
         sent = log.next_index[peer]
         if data["success"]:
@@ -430,6 +452,16 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
 
     def on_receive_timeout_now(self, data: Message) -> None:
         """Only a follower is chosen."""
+
+
+def majority_full(addresses: list[str]) -> NoSpaceError:
+    """Return the answer to a change while the disks of the members at `addresses` are full."""
+    names = ", ".join(sorted(addresses))
+    return NoSpaceError(
+        f"the disks of the NameNodes {names} are full, so no majority can store a change; nothing"
+        " can be changed until one of them has room, reading goes on",
+        address=names,
+    )
 
 
 def _refuse(answer: asyncio.Future[Any], error: PaxosBlockError) -> None:

@@ -64,6 +64,7 @@ class _AppendEntriesResponse(TypedDict):
     sequence: NotRequired[int]
     last_log_index: NotRequired[int]
     hint: NotRequired[int]
+    full: NotRequired[bool]
 
 
 class _InstallSnapshot(TypedDict):

@@ -181,7 +181,7 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
         previous, entries = data["prev_log_index"], data["entries"]
         hint = self._hint(previous, data["prev_log_term"])
         if hint is not None:
-            self.state.post({**self._answer(data, False), "hint": hint}, data["sender"])
+            self._post_answer({**self._answer(data, False), "hint": hint}, data["sender"])
             return
         self._store(previous + 1, entries)
         last = previous + len(entries)
@@ -192,7 +192,7 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
         else:
             durable = min(last, self.log.durable_index)
             answer = {**self._answer(data, True), "last_log_index": durable}
-            self.state.post(answer, data["sender"])
+            self._post_answer(answer, data["sender"])
 
     def on_durable(self) -> None:
         """Send the acknowledgements that waited for the disk."""
@@ -201,7 +201,12 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
         for each in waiting:
             # A newer leader may have replaced the entries; the older one's count no more (L8).
             if each.index <= durable and each.answer["term"] == self.storage.term:
-                self.state.post({**each.answer, "last_log_index": each.index}, each.sender)
+                self._post_answer({**each.answer, "last_log_index": each.index}, each.sender)
+
+    def _post_answer(self, answer: Message, leader: Any) -> None:
+        """Tell, too, that the disk is full: otherwise changes would only seem to take long."""
+        full = {"full": True} if self.state.server.full is not None else {}
+        self.state.post(answer | full, leader)
 
     def _answer(self, data: Message, success: bool) -> Message:
         return {

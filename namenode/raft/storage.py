@@ -2,6 +2,7 @@
 
 folder/lock                     locked while a process has it open
 folder/vote                     term and vote (vote_file.py)
+folder/spare                    room for the next votes on a full disk (spare.py)
 folder/snapshot-<index>         the machine after that entry (snapshot_file.py)
 folder/journal-<position>       records of the log from that one on (log.py)
 """
@@ -105,6 +106,7 @@ def open_folder(disk: Disk, folder: Path, segment_bytes: int) -> Opened:
 def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int) -> Opened:
     remove_drafts(disk, folder)
     votes = VoteFile(disk, folder)
+    votes.spare.give_back()
     _check_journal(disk, folder, votes)
     snapshot, snapshot_bytes = snapshot_file.load(disk, folder)
     tail, journal = load_tail(disk, folder, snapshot.index, snapshot.term, segment_bytes)
@@ -113,6 +115,7 @@ def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int) -> Ope
     remove_older(disk, folder, snapshot.index)
     journal.remove_through((tail.positions[0] if tail.positions else journal.next_index) - 1)
     machine = ReplicatedMachine(snapshot)
+    votes.spare.keep()
     return Opened(disk, folder, lock, votes, machine, tail, journal, snapshot_bytes)
 
 

@@ -225,10 +225,11 @@ class ReplicatedStore:
             leader.keep_leading()
 
     async def resign(self, timeout_s: float) -> bool:
-        """Let another member lead, whoever is least behind first; each has `timeout_s` to take
-        over. True if this member does not lead any more."""
-        lag = self.status().lag if self.is_leader() else {}
-        for successor in sorted(lag, key=lag.__getitem__):
+        """Let another member lead, one with room that is least behind first; each has `timeout_s`
+        to take over. True if this member does not lead any more."""
+        role = self._node.role if self._node is not None else None
+        others = [each for each in self._members if each != self._address]
+        for successor in sorted(others, key=role.prefers) if isinstance(role, RaftLeader) else ():
             with contextlib.suppress(PaxosBlockError):
                 await self.hand_over(successor, timeout_s)
                 return True

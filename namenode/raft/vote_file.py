@@ -2,7 +2,8 @@
 
     vote = "PBKVOTE1", term u64, candidate length u16, candidate, crc32c of all this u32
 
-A length of 0 means that no vote was given in this term. The file is replaced as a whole.
+A length of 0 means that no vote was given in this term. The file is replaced as a whole; on a full
+disk the new one takes room that is kept for it (spare.py).
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paxosblock.checksum import crc32c
-from paxosblock.errors import CorruptionError
+from paxosblock.errors import CorruptionError, NoSpaceError
 from paxosblock.namenode.kv.disk import Disk, store
+from paxosblock.namenode.raft.spare import Spare
 
 _MAGIC = b"PBKVOTE1"
 _HEAD = struct.Struct(">8sQH")
@@ -47,6 +49,7 @@ class VoteFile:
         """
         self._disk = disk
         self._path = folder / NAME
+        self.spare = Spare(disk, folder)
         there = NAME in disk.names(folder)
         self.vote = _decode(self._path, disk.read(self._path)) if there else Vote(0, None)
 
@@ -54,9 +57,21 @@ class VoteFile:
         return f"VoteFile({str(self._path)!r}, {self.vote})"
 
     def write(self, vote: Vote) -> None:
-        """Return once `vote`, which follows the one before, is durable."""
+        """Return once `vote`, which follows the one before, is durable.
+
+        Raises:
+            NoSpaceError: there is no room, not even the spare one; the vote is the one before.
+            OSError: the disk refuses.
+        """
         assert vote.follows(self.vote), f"{vote} after {self.vote} would be a second vote"
-        store(self._disk, self._path, [_encode(vote)])
+        while True:
+            try:
+                store(self._disk, self._path, [_encode(vote)])
+            except NoSpaceError:
+                if not self.spare.give():
+                    raise
+            else:
+                break
         self.vote = vote
 
 

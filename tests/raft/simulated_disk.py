@@ -36,6 +36,8 @@ class SimulatedDisk:
     dead: bool = False
     full: bool = False
     """No file can be made, and of what is appended only half finds room."""
+    capacity_bytes: int | None = None
+    """So much fits on it, if there is a limit; a file without bytes takes no room."""
     bytes_lost: int = 0
 
     def die(self) -> None:
@@ -52,7 +54,9 @@ class SimulatedDisk:
             if target is not None:
                 names[target] = inode
         left = {name: self._left(rng, inode) for name, inode in sorted(names.items())}
-        return SimulatedDisk(dict(left), dict(left), bytes_lost=self.bytes_lost)
+        return SimulatedDisk(
+            dict(left), dict(left), bytes_lost=self.bytes_lost, capacity_bytes=self.capacity_bytes
+        )
 
     def _left(self, rng: random.Random, inode: Inode) -> Inode:
         if inode.before:
@@ -108,14 +112,24 @@ class SimulatedDisk:
 
     def append(self, file: FileHandle, data: bytes) -> None:
         self._change()
-        self.handles[file].data += data[: len(data) // 2] if self.full else data
+        fits = len(data) // 2 if self.full else self._fitting(len(data))
+        self.handles[file].data += data[:fits]
         self._changed()
-        if self.full:
+        if fits < len(data) or self.full:
             raise NoSpaceError("no room")
+
+    def used_bytes(self) -> int:
+        """What the files take."""
+        return sum(len(inode.data) for inode in self.names_now.values())
+
+    def _fitting(self, size: int) -> int:
+        if self.capacity_bytes is None:
+            return size
+        return min(size, max(0, self.capacity_bytes - self.used_bytes()))
 
     def free_bytes(self, folder: Path) -> int:
         self._read()
-        return 0 if self.full else 1 << 40
+        return 0 if self.full else self._fitting(1 << 40)
 
     def open(self, path: Path) -> FileHandle:
         self._read()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from paxosblock.errors import NoSpaceError, UnavailableError
+from paxosblock.errors import NoSpaceError, OutcomeUnknownError, UnavailableError
 from paxosblock.namenode.kv.interface import Committed
 from paxosblock.namenode.raft import snapshot_file
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.log import ROOM_POLL_S
 from paxosblock.namenode.raft.machine import ReplicatedMachine
+from paxosblock.namenode.raft.spare import SPARE_BYTES, STEP_BYTES
 from paxosblock.namenode.raft.store import GIVE_WAY_S
 from tests.raft.rig import ELECTION_S, Rig, entry, put, rig
 
@@ -72,13 +73,14 @@ def test_a_member_alone_with_a_full_disk_has_nobody_to_give_way_to() -> None:
         member.run()
         member.disk.full = True
         waiting = member.commit(b"waits")
-        member.run()
+        member.run(0.2)
+        with pytest.raises(OutcomeUnknownError, match="n0:1 is full"):
+            waiting.result()
         with pytest.raises(NoSpaceError, match="is full"):
             member.wait(member.store.commit(put(b"refused")))
         member.wait(member.store.barrier())
         member.disk.full = False
         member.run(2 * ROOM_POLL_S)
-        assert isinstance(waiting.result(), Committed)
         member.wait(member.store.commit(put(b"after")))
         member.crash()
         member.run()
@@ -145,3 +147,140 @@ def test_a_follower_without_room_for_the_leader_s_snapshot_takes_it_later() -> N
         member.tell("n1:1", "install_snapshot", **whole)
         member.run(2 * ROOM_POLL_S)
         assert member.last("install_snapshot_response")["match"] == 3
+
+
+LONG = entry(1, bytes(2 * STEP_BYTES))
+"""Longer than what a vote without room sets free."""
+
+
+def fill(member: Rig) -> None:
+    """Somebody takes whatever room there is."""
+    member.disk.capacity_bytes = member.disk.used_bytes()
+
+
+def test_a_member_whose_disk_is_full_has_room_for_votes() -> None:
+    with rig() as member:
+        fill(member)
+        member.append_only([LONG])
+        member.run()
+        assert member.store.lack_of_room() is not None
+        for term in range(2, 100):
+            answer = member.ask_for_vote("n1:1", term, last=(9, 9))
+            assert answer is not None
+            assert answer["vote_granted"]
+        member.crash()
+        assert member.term == 99
+        refused = member.ask_for_vote("n2:1", 99, last=(9, 9))
+        assert refused is not None
+        assert not refused["vote_granted"]
+
+
+def test_room_for_votes_lasts_while_others_are_faster_to_take_what_is_freed() -> None:
+    with rig() as member:
+        member.append([])
+        fill(member)
+        term = 1
+        while member.ask_for_vote("n1:1", term + 1) is not None:
+            term += 1
+            fill(member)
+        assert term == 1 + SPARE_BYTES // STEP_BYTES
+        assert member.term == term, "the vote without room was not half given"
+        assert member.store.failure() is None
+        member.disk.capacity_bytes = None
+        member.append_only([entry(term)], term=term)
+        assert member.ask_for_vote("n1:1", term + 1, last=(9, 9)) is not None
+
+
+def test_a_member_takes_the_room_for_votes_again_when_there_is_some() -> None:
+    with rig() as member:
+        fill(member)
+        member.append_only([LONG])
+        member.run()
+        room_left = member.disk.names_now["spare"].data
+        assert len(room_left) < SPARE_BYTES
+        member.disk.capacity_bytes = None
+        member.run(2 * ROOM_POLL_S)
+        assert len(member.disk.names_now["spare"].data) == SPARE_BYTES
+
+
+def test_a_member_starts_on_a_full_disk_with_the_room_it_kept() -> None:
+    with rig() as member:
+        member.append([entry(1)])
+        fill(member)
+        member.crash()
+        assert member.node.log.last_log_index == 1
+        answer = member.ask_for_vote("n1:1", 2, last=(9, 9))
+        assert answer is not None
+        assert answer["vote_granted"]
+
+
+def test_a_full_leader_that_hears_of_a_later_term_follows_at_once() -> None:
+    with rig() as member:
+        member.become_leader()
+        fill(member)
+        member.commit(b"k")
+        member.run()
+        assert member.store.lack_of_room() is not None
+        assert member.ask_for_vote("n1:1", member.term + 1, last=(9, 9)) is not None
+        assert not member.store.is_leader()
+
+
+def test_a_follower_tells_its_leader_while_its_disk_is_full() -> None:
+    with rig() as member:
+        assert "full" not in member.append([entry(1)])
+        member.disk.full = True
+        member.append_only([entry(1)], previous=(1, 1))
+        member.run()
+        assert member.append([], previous=(2, 1))["full"]
+        assert member.append([], previous=(9, 1))["full"], "a refusal tells it, too"
+        member.disk.full = False
+        member.append_only([entry(1)], previous=(2, 1))
+        member.run(2 * ROOM_POLL_S)
+        for answer in member.sent("append_entries_response"):
+            assert "full" not in answer or answer["last_log_index"] < 3
+        assert "full" not in member.last("append_entries_response")
+
+
+def test_a_leader_without_a_majority_with_room_refuses_at_once_and_names_who_is_full() -> None:
+    with rig() as member:
+        member.become_leader()
+        waiting = member.commit(b"waits")
+        member.run()
+        known = member.node.log.last_log_index - 1
+        member.acknowledge("n1:1", full=True, last_log_index=known)
+        member.run(0.2)
+        assert not waiting.done(), "one member may be full"
+        member.acknowledge("n2:1", full=True, last_log_index=known)
+        member.run(0.2)
+        with pytest.raises(OutcomeUnknownError, match=r"n1:1, n2:1 are full.*may still be made"):
+            waiting.result()
+        with pytest.raises(NoSpaceError, match="n1:1, n2:1 are full"):
+            member.wait(member.store.commit(put(b"refused")))
+        read = member.begin(member.store.barrier())
+        member.run()
+        member.acknowledge(full=True, last_log_index=known)
+        assert read.result() is not None
+        member.acknowledge("n2:1")
+        member.acknowledge("n1:1", full=True, last_log_index=known)
+        write = member.commit(b"after")
+        member.run()
+        member.acknowledge("n2:1")
+        assert isinstance(write.result(), Committed)
+        machine = member.node.machine
+        assert machine.get(b"waits").exists
+        assert not machine.get(b"refused").exists
+
+
+def test_a_full_leader_asks_those_first_that_have_room() -> None:
+    with rig() as member:
+        member.become_leader()
+        member.acknowledge("n1:1", full=True)
+        member.disk.full = True
+        write = member.commit(b"k")
+        member.run()
+        member.acknowledge("n2:1")
+        member.acknowledge("n1:1", full=True)
+        assert isinstance(write.result(), Committed)
+        member.run(0.3)
+        assert member.sent("timeout_now", "n2:1")
+        assert not member.sent("timeout_now", "n1:1")
