@@ -13,6 +13,7 @@ from paxosblock.client.backoff import Backoff
 from paxosblock.errors import (
     DeadlineError,
     InvalidRequestError,
+    NoSpaceError,
     NotLeaderError,
     NotReadyError,
     Outcome,
@@ -60,6 +61,9 @@ _TRY_AGAIN = (
     StorageError,
 )
 """Errors that say nothing about the request itself."""
+
+_DISK = (StorageError, NoSpaceError)
+"""Errors that name a disk."""
 
 
 class NameNodes:
@@ -115,6 +119,7 @@ class NameNodes:
             InvalidRequestError: the client is closed.
             UnavailableError, NotLeaderError, NotReadyError: nobody could serve it in time; nothing
                 was done.
+            NoSpaceError: the NameNodes' disks are full; nothing was done.
             OutcomeUnknownError, DeadlineError: one of the tries may or may not have done it.
         """
         patience_s = self._retry_for_s if retry_for_s is None else retry_for_s
@@ -124,6 +129,10 @@ class NameNodes:
         while True:
             try:
                 return await self._ask_each(method, request, backoff)
+            except NoSpaceError as error:
+                if gravest is None or not _leaves_doubt(gravest, error):
+                    raise
+                raise _graver(gravest, error) from error
             except _TRY_AGAIN as error:
                 gravest = _graver(gravest, error)
             if patience_s:
@@ -167,6 +176,10 @@ class NameNodes:
             timeout_s = min(self._timeout_s, max(LEAST_S, backoff.left_s))
             try:
                 return await self._ask(self._current, method, request, timeout_s)
+            except NoSpaceError as error:
+                if gravest is None or not _leaves_doubt(gravest, error):
+                    raise
+                raise _graver(gravest, error) from error
             except _TRY_AGAIN as error:
                 gravest = _graver(gravest, error)
                 waiting = tuple(each for each in self._after(error) if each not in asked)
@@ -246,15 +259,23 @@ def _graver(before: PaxosBlockError | None, now: PaxosBlockError) -> PaxosBlockE
         news = _tells(now) - _tells(before)
         return now if news > 0 or (news == 0 and not isinstance(now, DeadlineError)) else before
     unknown, refused = (before, now) if before.outcome is Outcome.UNKNOWN else (now, before)
-    if not isinstance(refused, StorageError) or isinstance(unknown.__cause__, StorageError):
+    told = isinstance(unknown.__cause__, _DISK) or str(refused) in str(unknown)
+    if told or not isinstance(refused, _DISK):
         return unknown
     explained = type(unknown)(f"{unknown}; {refused}", **unknown.details)
     explained.__cause__ = refused
     return explained
 
 
+def _leaves_doubt(before: PaxosBlockError, now: NoSpaceError) -> bool:
+    """True if an earlier try may have been done: a NameNode that names its own full disk says
+    nothing about that.
+    """
+    return before.outcome is Outcome.UNKNOWN and "address" in now.details
+
+
 def _tells(error: PaxosBlockError) -> int:
     """How much an error says about why it came to this."""
-    if isinstance(error, StorageError) or isinstance(error.__cause__, StorageError):
+    if isinstance(error, _DISK) or isinstance(error.__cause__, _DISK):
         return 2
     return 0 if isinstance(error, DeadlineError) else 1

@@ -87,7 +87,7 @@ class Leadership:
 
         Raises:
             NotLeaderError: this NameNode does not lead (any more); nothing was done.
-            OutcomeUnknownError: leadership was lost in the middle.
+            OutcomeUnknownError: leadership, or room on the disks, was lost in the middle.
         """
         if not self._serves:
             raise self._not_leader()
@@ -102,6 +102,10 @@ class Leadership:
             if self._serves:  # the store knows before we do
                 raise
             raise self._not_leader() from error
+        except (NoSpaceError, StorageError) as error:
+            if several_steps:
+                raise OutcomeUnknownError(f"{error}; a part of it may have been done") from error
+            raise
         except asyncio.CancelledError as error:
             if self._serves:
                 raise
@@ -141,7 +145,7 @@ class Leadership:
             except (UnavailableError, OutcomeUnknownError, NotReadyError) as error:
                 _log.warning("cannot serve yet: %s", error)
             except NoSpaceError as error:
-                if self._first is not None:
+                if self._first is not None and not self._first.done():
                     self._first.set_exception(error)
                     return
                 _log.warning("cannot serve yet: %s", error)

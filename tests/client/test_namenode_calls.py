@@ -12,6 +12,7 @@ from aiohttp import web
 from paxosblock.client.namenode import ALIVE_FOR_S, NameNodes
 from paxosblock.errors import (
     DeadlineError,
+    NoSpaceError,
     NotFoundError,
     NotLeaderError,
     NotReadyError,
@@ -211,6 +212,30 @@ async def test_a_lost_answer_is_reported_with_what_made_the_others_refuse() -> N
             await delete(hung, second, retry_for_s=3.0)
     said = f"delete of {hung.address}: no answer in 2 s; the disk of NameNode nn2 is full"
     assert str(caught.value) == said
+
+
+FULL = NoSpaceError("the disks of the NameNodes a, b are full", address="a, b")
+
+
+async def test_a_full_disk_does_not_hide_that_an_earlier_try_may_have_done_it() -> None:
+    lost = OutcomeUnknownError("not committed")
+    async with serving(Server(lost, FULL)) as server:
+        with pytest.raises(OutcomeUnknownError, match=r"not committed; the disks of .* are full"):
+            await delete(server)
+    async with serving(Server(lost)) as first, serving(Server(FULL, FULL)) as second:
+        with pytest.raises(OutcomeUnknownError, match=r"not committed; the disks of .* are full"):
+            await delete(first, second)
+
+
+async def test_a_full_disk_is_told_at_once_where_nothing_was_done() -> None:
+    async with serving(Server(NotReadyError("just started"), FULL)) as server:
+        with pytest.raises(NoSpaceError, match="a, b are full"):
+            await delete(server)
+        assert server.calls == 2
+    no_place = NoSpaceError("no place for a block", found=1, needed=2)
+    async with serving(Server(OutcomeUnknownError("lost"), no_place)) as server:
+        with pytest.raises(NoSpaceError, match="no place"):
+            await delete(server)
 
 
 async def test_without_retries_everybody_is_asked_once_and_may_take_its_time() -> None:

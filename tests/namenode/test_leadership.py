@@ -14,8 +14,10 @@ from paxosblock.errors import (
     CorruptionError,
     ExistsError,
     FencedError,
+    NoSpaceError,
     NotLeaderError,
     OutcomeUnknownError,
+    PaxosBlockError,
     UnavailableError,
 )
 from paxosblock.methods import Method
@@ -331,12 +333,20 @@ async def test_a_call_that_waits_for_reports_ends_as_unknown_when_leadership_is_
         await closing
 
 
+@pytest.mark.parametrize(
+    ("trouble", "told"),
+    [
+        (UnavailableError("this member does not lead any more"), "NameNode a lost leadership"),
+        (NoSpaceError("the disk of a is full"), "disk of a is full; a part of it may have been"),
+    ],
+    ids=["deposed", "full"],
+)
 async def test_a_call_whose_later_step_failed_does_not_claim_that_nothing_was_done(
-    pair: Pair,
+    pair: Pair, trouble: PaxosBlockError, told: str
 ) -> None:
     file = await pair.a.create("/f")
-    pair.a.members.trouble = [UnavailableError("this member does not lead any more")]
-    with pytest.raises(OutcomeUnknownError, match="NameNode a lost leadership"):
+    pair.a.members.trouble = [trouble]
+    with pytest.raises(OutcomeUnknownError, match=told):
         await pair.a.call(TAKE_OVER, TakeOver("/f"))
     with pytest.raises(FencedError):
         await pair.a.call(CLOSE_FILE, CloseFile(file, ANN))
