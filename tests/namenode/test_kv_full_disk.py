@@ -12,6 +12,8 @@ from paxosblock.namenode.kv import engine
 from paxosblock.namenode.kv.disk import FileHandle, OsDisk
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Committed, Transaction
+from paxosblock.namenode.kv.journal import Journal, replay
+from paxosblock.namenode.kv.segment import read_segment
 from paxosblock.namenode.kv.storage import Limits
 from tests.waiting import wait_until_async
 
@@ -135,3 +137,22 @@ def test_the_system_s_lack_of_room_is_told_from_a_failure_of_the_disk() -> None:
     with pytest.raises(NoSpaceError, match="No space left on device"):
         disk.append(file, b"data")
     disk.close(file)
+
+
+def test_a_segment_goes_on_as_it_was_when_the_next_one_finds_no_room_to_begin(
+    tmp_path: Path,
+) -> None:
+    disk = FullDisk()
+    journal = Journal(disk, tmp_path, 1, segment_bytes=100)
+    journal.append([bytes(100)])
+    (segment,) = tmp_path.glob("journal-*")
+    disk.full = True
+    with pytest.raises(NoSpaceError):
+        journal.append([b"refused"])
+    disk.full = False
+    size_bytes = segment.stat().st_size
+    journal.close()  # its last mark goes into the segment that is open
+    assert segment.stat().st_size > size_bytes
+    found = read_segment("it", segment.read_bytes())
+    assert found.size_bytes == segment.stat().st_size, "nothing looks torn"
+    assert [index for index, _ in replay(OsDisk(), tmp_path, 0)] == [1]
