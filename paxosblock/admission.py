@@ -13,6 +13,8 @@ it is one.
 from __future__ import annotations
 
 import heapq
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -22,6 +24,10 @@ SPARE_COUNT: Final = 32
 """Connections beyond the cap that are let in for one request each."""
 CLOSED_TOGETHER: Final = 16
 """Idle connections that make room at a time, so that they are not searched for each new one."""
+SEARCH_AGAIN_S: Final = 0.1
+"""When none was idle, nobody looks again for so long. A flood of new connections while all are in
+use would otherwise keep the event loop busy with looking, and cost a NameNode its leadership."""
+_ANYWHERE: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +84,15 @@ class Slot:
 class Admission:
     """The slots of one node."""
 
-    def __init__(self, caps: Caps, refusals: Refusals) -> None:
+    def __init__(
+        self, caps: Caps, refusals: Refusals, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
         """No connection yet."""
         self._caps = caps
         self._refusals = refusals
+        self._clock_s = clock_s
+        self._none_idle_s: dict[str, float] = {}
+        """When the connections of an address, or of all, were searched in vain."""
         self._slots: dict[str, dict[Slot, None]] = {}
         self._count = 0
         self._spare_count = 0
@@ -95,15 +106,12 @@ class Admission:
         """Return a slot for a new connection from `address`, None when it must be refused."""
         own = self._slots.get(address, {})
         if len(own) >= self._caps.address:
-            crowd, why = address, Refusal.ADDRESS_FULL
+            why, has_room = Refusal.ADDRESS_FULL, self._make_room(address)
         elif self._count >= self._caps.node:
-            crowd, why = (
-                max(self._slots, key=lambda each: len(self._slots[each])),
-                Refusal.NODE_FULL,
-            )
+            why, has_room = Refusal.NODE_FULL, self._make_room_anywhere()
         else:
             return self._take(address)
-        if self._make_room(crowd) or (why is Refusal.NODE_FULL and self._make_room_anywhere()):
+        if has_room:
             return self._take(address)
         if self._spare_count < SPARE_COUNT:
             self._spare_count += 1
@@ -126,6 +134,7 @@ class Admission:
         del own[slot]
         if not own:
             del self._slots[slot.address]
+            self._none_idle_s.pop(slot.address, None)
 
     def _take(self, address: str) -> Slot:
         slot = Slot(self, address)
@@ -135,11 +144,23 @@ class Admission:
 
     def _make_room_anywhere(self) -> bool:
         """Those with many first; True if somebody gave way."""
+        if self._searched_in_vain(_ANYWHERE):
+            return False
         crowds = sorted(self._slots, key=lambda each: len(self._slots[each]), reverse=True)
-        return any(self._make_room(crowd) for crowd in crowds)
+        found = any(self._make_room(crowd) for crowd in crowds)
+        if not found:
+            self._none_idle_s[_ANYWHERE] = self._clock_s()
+        return found
+
+    def _searched_in_vain(self, where: str) -> bool:
+        """True if there was none a moment ago."""
+        before_s = self._none_idle_s.get(where)
+        return before_s is not None and self._clock_s() < before_s + SEARCH_AGAIN_S
 
     def _make_room(self, address: str) -> bool:
         """Close idle connections of the address; False when it has none."""
+        if self._searched_in_vain(address):
+            return False
         holders = ((slot.holder, slot) for slot in self._slots[address])
         idle = [(holder, slot) for holder, slot in holders if holder is not None and holder.idle]
         going = heapq.nsmallest(CLOSED_TOGETHER, idle, key=lambda each: each[0].idle_rank)
@@ -148,4 +169,6 @@ class Admission:
             holder.dismiss()
         if going:
             self._refusals.count(Refusal.IDLE, address, len(going))
+        else:
+            self._none_idle_s[address] = self._clock_s()
         return bool(going)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from paxosblock.admission import CLOSED_TOGETHER, SPARE_COUNT, Admission, Caps, Slot
+from paxosblock.admission import CLOSED_TOGETHER, SEARCH_AGAIN_S, SPARE_COUNT, Admission, Caps, Slot
 from paxosblock.refusals import Refusal, Refusals
 
 
@@ -17,8 +17,14 @@ class Connection:
     slot: Slot
     used: int = 0
     asked: bool = True
-    idle: bool = True
+    in_wait: bool = True
     closed: bool = False
+    looks: int = 0
+
+    @property
+    def idle(self) -> bool:
+        self.looks += 1
+        return self.in_wait
 
     @property
     def idle_rank(self) -> tuple[bool, float]:
@@ -34,7 +40,8 @@ class Node:
 
     def __init__(self, caps: Caps) -> None:
         self.refusals = Refusals()
-        self.admission = Admission(caps, self.refusals)
+        self.now_s = 0.0
+        self.admission = Admission(caps, self.refusals, lambda: self.now_s)
 
     def connect(
         self, address: str, used: int = 0, *, asked: bool = True, idle: bool = True
@@ -91,6 +98,21 @@ async def test_what_is_in_use_is_never_closed_and_a_few_more_get_one_request_eac
     spare[0].slot.release()  # twice counts once
     assert node.connect("c").slot.spare
     assert node.admission.admit("c") is None
+
+
+async def test_a_flood_while_all_are_in_use_does_not_search_for_idle_ones_each_time() -> None:
+    node = Node(Caps(node=12, address=8))
+    busy = [node.connect(each, idle=False) for each in "aaaaaaaabbbb"]
+    for _ in range(SPARE_COUNT + 1000):
+        node.admission.admit("a")
+        node.admission.admit("c")
+    assert max(each.looks for each in busy) == 1
+    assert node.count(Refusal.ADDRESS_FULL) + node.count(Refusal.NODE_FULL) == 2000 + SPARE_COUNT
+    busy[0].in_wait = busy[-1].in_wait = True
+    node.now_s += SEARCH_AGAIN_S
+    assert not node.connect("a", idle=False).slot.spare
+    assert not node.connect("c", idle=False).slot.spare
+    assert [each.closed for each in busy] == [True, *[False] * 10, True]
 
 
 async def test_an_address_at_its_cap_is_refused_while_others_are_not() -> None:
