@@ -22,6 +22,7 @@ class Area(enum.Enum):
     RAFT = "raft"
     STORE = "store"
     RECOVERY = "recovery"
+    NODE = "node"
     CLIENT = "client"
 
 
@@ -84,6 +85,10 @@ def _recovery(name: str, file: str, before: str, after: str, *suite: str) -> Mut
     return Mutant(Area.RECOVERY, name, suite, Patch(f"namenode/{file}", before, after))
 
 
+def _node(name: str, file: str, before: str, after: str, *suite: str) -> Mutant:
+    return Mutant(Area.NODE, name, suite, Patch(f"paxosblock/{file}", before, after))
+
+
 def _client(name: str, file: str, before: str, after: str, *suite: str) -> Mutant:
     return Mutant(Area.CLIENT, name, suite, Patch(f"client/{file}", before, after))
 
@@ -95,6 +100,10 @@ FILE_WRITER = "tests/client/test_file_writer.py"
 FILE_READER = "tests/client/test_file_reader.py"
 RANDOM_WRITES = "tests/client/test_random_writes.py"
 GARBAGE = "tests/namenode/test_garbage.py"
+JOURNAL_CRASH_STATES = "tests/namenode/test_journal_crash_states.py"
+FULL_STORE = "tests/namenode/test_kv_full_disk.py"
+FULL_MEMBER = "tests/raft/test_full_disk.py"
+FLOODS = "tests/test_floods.py"
 
 SOURCE: tuple[Mutant, ...] = (
     _store(
@@ -363,7 +372,163 @@ SOURCE: tuple[Mutant, ...] = (
         "kv/journal.py",
         "        self._disk.sync(self._file)\n        self._size += len(batch)\n",
         "        self._size += len(batch)\n",
-        "tests/namenode/test_journal_crash_states.py",
+        JOURNAL_CRASH_STATES,
+    ),
+    _recovery(
+        "what a refused batch left in the journal is not cut off",
+        "kv/journal.py",
+        "            self._disk.cut(numbered(self._folder, _KIND, self._firsts[-1]), self._size)\n",
+        "",
+        JOURNAL_CRASH_STATES,
+        FULL_STORE,
+    ),
+    _recovery(
+        "a segment that found no room has changed the one before",
+        "kv/journal.py",
+        "        header = encode_header(self._next_index, salt)\n",
+        "        header = encode_header(self._next_index, salt)\n        self._salt = salt\n",
+        FULL_STORE,
+    ),
+    _recovery(
+        "the mark says that a batch is durable before it is",
+        "kv/journal.py",
+        "            size = self._write(entries)\n",
+        "            self._mark.move(self._next_index + len(entries) - 1)\n"
+        "            size = self._write(entries)\n",
+        JOURNAL_CRASH_STATES,
+    ),
+    _recovery(
+        "a journal that ends before its mark is taken for a torn one",
+        "kv/journal.py",
+        "        _check_reaches(path, segment, needed)\n",
+        "",
+        "tests/namenode/test_durable_mark.py",
+    ),
+    _recovery(
+        "a full disk is a lost change to whoever asked",
+        "kv/engine.py",
+        "            self._refuse_changes(batch, error)\n",
+        "            self._apply(first, batch)\n",
+        FULL_STORE,
+    ),
+    _recovery(
+        "a vote finds no room that was kept for it",
+        "raft/vote_file.py",
+        "                if not self.spare.give():\n                    raise\n",
+        "                raise\n",
+        FULL_MEMBER,
+    ),
+    _recovery(
+        "a vote for which there was no room is given all the same",
+        "raft/vote_file.py",
+        "                if not self.spare.give():\n                    raise\n",
+        "                if not self.spare.give():\n                    break\n",
+        FULL_MEMBER,
+    ),
+    _recovery(
+        "a member whose disk is full stands for election",
+        "raft/roles.py",
+        "        if self.state.server.full is not None:\n            return\n",
+        "",
+        FULL_MEMBER,
+    ),
+    _recovery(
+        "a follower keeps to itself that its disk is full",
+        "raft/roles.py",
+        '        full = {"full": True} if self.state.server.full is not None else {}\n',
+        "        full: Message = {}\n",
+        FULL_MEMBER,
+    ),
+    _recovery(
+        "a leader with a full disk does not look for one with room",
+        "raft/leader.py",
+        "        return self._peers[peer].full, -self.log.match_index[peer]\n",
+        "        return False, -self.log.match_index[peer]\n",
+        FULL_MEMBER,
+    ),
+    _recovery(
+        "the first steps of a call are forgotten when the disk is full at a later one",
+        "leadership.py",
+        "            if several_steps:\n                raise OutcomeUnknownError(",
+        "            if not several_steps:\n                raise OutcomeUnknownError(",
+        "tests/namenode/test_leadership.py",
+    ),
+    _node(
+        "the bodies of all requests may take any memory",
+        "bodies.py",
+        "        if growth and self.held_bytes + growth > self.limits.memory_bytes:\n",
+        "        if growth and growth > self.limits.memory_bytes:\n",
+        FLOODS,
+    ),
+    _node(
+        "a body that ended keeps its part of the memory",
+        "bodies.py",
+        "            self.held_bytes -= _counted(body)\n",
+        "            pass\n",
+        FLOODS,
+    ),
+    _node(
+        "descriptors in reserve are given to nobody",
+        "descriptors.py",
+        "            if RESERVE.give():\n                continue\n",
+        "",
+        "tests/test_descriptors.py",
+    ),
+    _node(
+        "a descriptor that was given is not taken back",
+        "descriptors.py",
+        "        else:\n            RESERVE.refill()\n            return result\n",
+        "        else:\n            return result\n",
+        "tests/test_descriptors.py",
+    ),
+    _node(
+        "a body may come as slowly as it likes",
+        "bodies.py",
+        "                if len(body) >= goal:\n",
+        "                if body:\n",
+        FLOODS,
+    ),
+    _node(
+        "a head that never comes is waited for",
+        "http_server.py",
+        "        super().connection_made(transport)\n        self._heads.begin(self)\n",
+        "        super().connection_made(transport)\n",
+        FLOODS,
+    ),
+    _node(
+        "a connection beyond the cap stays for a second request",
+        "http_server.py",
+        "should_close=True",
+        "should_close=message.should_close",
+        FLOODS,
+    ),
+    _node(
+        "a stream beyond the cap stays",
+        "stream.py",
+        "            _refuse_spare(request)\n",
+        "",
+        FLOODS,
+    ),
+    _node(
+        "one address has as many connections as it likes",
+        "admission.py",
+        "        if len(own) >= self._caps.address:\n",
+        "        if len(own) > self._caps.node:\n",
+        "tests/test_admission.py",
+    ),
+    _node(
+        "each connection of a flood searches for an idle one",
+        "admission.py",
+        "self._clock_s() < before_s + SEARCH_AGAIN_S",
+        "self._clock_s() < before_s",
+        "tests/test_admission.py",
+    ),
+    _node(
+        "a connection in use gives way",
+        "admission.py",
+        "if holder is not None and holder.idle]",
+        "if holder is not None]",
+        "tests/test_admission.py",
     ),
     _client(
         "a sync is content with one member that finalized the block",
@@ -434,6 +599,13 @@ SOURCE: tuple[Mutant, ...] = (
         "namenode.py",
         "Once(latest.session, latest.sequence + 1)",
         "Once(latest.session, latest.sequence)",
+        "tests/client/test_namenode_calls.py",
+    ),
+    _client(
+        "a full disk hides that an earlier try may have been done",
+        "namenode.py",
+        'before.outcome is Outcome.UNKNOWN and "address" in now.details',
+        "before.outcome is Outcome.UNKNOWN and not now.details",
         "tests/client/test_namenode_calls.py",
     ),
     _client(
