@@ -199,7 +199,8 @@ class ReplicatedStore:
         return None if self._node is None else self._node.full
 
     async def wait_failure(self) -> StorageError:
-        node = self._open()
+        node = self._node
+        assert node is not None, "who waits has started it"
         await node.failed.wait()
         assert node.failure is not None, "it is set before the event"
         return node.failure

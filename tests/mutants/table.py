@@ -477,8 +477,8 @@ SOURCE: tuple[Mutant, ...] = (
     _node(
         "a descriptor that was given is not taken back",
         "descriptors.py",
-        "        else:\n            RESERVE.refill()\n            return result\n",
-        "        else:\n            return result\n",
+        "    os.close(file)\n    RESERVE.refill()\n",
+        "    os.close(file)\n",
         "tests/test_descriptors.py",
     ),
     _node(

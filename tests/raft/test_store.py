@@ -32,7 +32,7 @@ from paxosblock.namenode.raft.machine import RequestId
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.storage import Limits
 from paxosblock.namenode.raft.store import ReplicatedStore
-from tests.raft.rig import OPTIONS, Rig, Wire, put, rig
+from tests.raft.rig import OPTIONS, Rig, Wire, entry, put, rig
 from tests.waiting import wait_until_async
 
 
@@ -320,6 +320,15 @@ def test_the_status_tells_role_term_commit_and_lag() -> None:
         assert (status.role, status.term, status.leader) == ("leader", 1, "n0:1")
         assert (status.commit_index, status.last_index) == (1, 2)
         assert status.lag == {"n1:1": 1, "n2:1": 1}
+
+
+def test_who_asks_late_why_a_store_failed_is_told_and_not_refused() -> None:
+    """A process that begins to wait for the failure ends by it, also when it came before."""
+    with rig() as member:
+        member.disk.die()
+        member.append_only([entry(1)])
+        member.run()
+        assert "the power is gone" in str(member.wait(member.store.wait_failure()))
 
 
 @pytest.mark.parametrize("members", [["b:1"], ["a:1", "a:1"]])
