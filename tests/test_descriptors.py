@@ -18,6 +18,7 @@ from paxosblock.descriptors import RESERVE, Reserve, opening, raise_limit, scarc
 from paxosblock.errors import NoSpaceError
 from paxosblock.namenode.kv.disk import OsDisk
 from paxosblock.namenode.kv.journal import Journal
+from paxosblock.namenode.raft.spare import SPARE_BYTES, STEP_BYTES
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 
 LIMIT = 256
@@ -186,3 +187,15 @@ def test_it_is_told_apart_from_what_is_broken() -> None:
     with pytest.raises(OSError, match="Input/output error"):
         opening(broken)
     assert calls == [1]
+
+
+async def test_room_kept_for_votes_is_no_reason_to_stop_when_no_descriptor_is_left(
+    tmp_path: Path, descriptors: Descriptors
+) -> None:
+    votes = VoteFile(OsDisk(), tmp_path)
+    votes.spare.keep()
+    descriptors.take_all()
+    assert not votes.spare.give()
+    descriptors.give(LIMIT)
+    assert votes.spare.give()
+    assert (tmp_path / "spare").stat().st_size == SPARE_BYTES - STEP_BYTES

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from paxosblock.descriptors import is_shortage
 from paxosblock.namenode.kv.disk import Disk
 from paxosblock.units import KIB, MIB
 
@@ -43,12 +44,17 @@ class Spare:
                 self._take()
 
     def give(self) -> bool:
-        """Free a part of it; False when nothing is left."""
+        """Free a part of it; False when nothing is left, or no descriptor to do it with."""
         with self._lock:
             if not self._size_bytes:
                 return False
+            try:
+                self._disk.cut(self._folder / NAME, self._size_bytes - STEP_BYTES)
+            except OSError as error:
+                if not is_shortage(error):
+                    raise
+                return False
             self._size_bytes -= STEP_BYTES
-            self._disk.cut(self._folder / NAME, self._size_bytes)
             return True
 
     def _take(self) -> None:
