@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fsspec.asyn import AsyncFileSystem, sync_wrapper
@@ -21,6 +22,7 @@ from paxosblock.client.fsspec.options import (
 )
 from paxosblock.client.fsspec.staging import StagingArea
 from paxosblock.client.fsspec.transaction import PaxosBlockTransaction
+from paxosblock.client.own_hosts import OwnHosts, is_url
 from paxosblock.client.url import NAMENODES_VARIABLE, SCHEME
 from paxosblock.errors import InvalidRequestError
 from paxosblock.units import parse_duration
@@ -33,6 +35,23 @@ class _Environment:
         return os.environ.get(NAMENODES_VARIABLE, "")
 
 
+class _StripProtocol:
+    """fsspec's way from what a user wrote to the path in it, as `_strip_protocol(path)`.
+
+    Asked of the class it can only take the path. An instance also refuses a URL of another cluster:
+    the path would be taken for one of its own.
+    """
+
+    def __get__(self, fs: ClusterFileSystem | None, owner: type) -> Callable[[Any], Any]:
+        return functools.partial(_stripped, path_of_url if fs is None else fs.own_path)
+
+
+def _stripped(path_of: Callable[[str], str], path: Any) -> Any:
+    if isinstance(path, list | tuple):
+        return [_stripped(path_of, each) for each in path]
+    return path_of(os.fspath(path))
+
+
 class ClusterFileSystem(AsyncFileSystem):
     """A cluster by its URL or storage options, cached and pickled by them."""
 
@@ -40,6 +59,7 @@ class ClusterFileSystem(AsyncFileSystem):
     root_marker = "/"
     transaction_type = PaxosBlockTransaction
     environment = _Environment()
+    _strip_protocol = _StripProtocol()
     _extra_tokenize_attributes = ("environment",)
 
     def __init__(
@@ -65,6 +85,7 @@ class ClusterFileSystem(AsyncFileSystem):
             ConfigError: no cluster is told, an option is unknown, or a value makes no sense.
         """
         self.namenodes = addresses_of(namenodes)
+        self._own_hosts = OwnHosts(self.namenodes)
         self._config = config_of(settings)
         self._ttl_s = parse_duration(str(staging_ttl))
         self._connection: Connection | None = None
@@ -75,11 +96,13 @@ class ClusterFileSystem(AsyncFileSystem):
         options = {**self.storage_options, "namenodes": ",".join(self.namenodes)}
         return make_instance, (type(self), (), options)
 
-    @classmethod
-    def _strip_protocol(cls, path: Any) -> Any:
-        if isinstance(path, list | tuple):
-            return [cls._strip_protocol(each) for each in path]
-        return path_of_url(os.fspath(path))
+    def own_path(self, written: str) -> str:
+        """The path in a URL or in what is a path already.
+
+        Raises:
+            InvalidRequestError: a URL of another cluster.
+        """
+        return path_of_url(self._own_hosts.path(written) if is_url(written) else written)
 
     @staticmethod
     def _get_kwargs_from_urls(path: str) -> dict[str, str]:
@@ -87,7 +110,7 @@ class ClusterFileSystem(AsyncFileSystem):
 
     def unstrip_protocol(self, name: str) -> str:
         """The full URL of a path, which any program can open."""
-        return f"{SCHEME}{','.join(self.namenodes)}{path_of_url(name)}"
+        return f"{SCHEME}{','.join(self.namenodes)}{self.own_path(name)}"
 
     @property
     def fsid(self) -> str:

@@ -26,7 +26,6 @@ from paxosblock.client.fsspec.files import (
     WriteFile,
 )
 from paxosblock.client.fsspec.names import NameVerbs
-from paxosblock.client.fsspec.options import path_of_url
 from paxosblock.client.fsspec.staging import Publish, StagedFile, publish
 from paxosblock.errors import ConfigError, InvalidRequestError
 from paxosblock.transaction import Marker
@@ -135,12 +134,12 @@ class PaxosBlockFileSystem(NameVerbs):
 
         Raises: as `AsyncClient.open` and `AsyncFileReader.decide`.
         """
-        reader = await (await self._client()).open(path_of_url(path))
+        reader = await (await self._client()).open(self.own_path(path))
         await reader.decide()
         return reader
 
     async def _stage(self, path: str, how: Publish, **tuning: Any) -> StagedFile:
-        return await (await self._staging()).create(path_of_url(path), how, **tuning)
+        return await (await self._staging()).create(self.own_path(path), how, **tuning)
 
     @asynccontextmanager
     async def _writing(
@@ -215,7 +214,7 @@ class PaxosBlockFileSystem(NameVerbs):
         """Make an empty file; without `truncate`, one that is there only counts as modified now."""
         if truncate and not tuning and not self._intrans:
             # One call instead of five: there is nothing to write.
-            await (await self._staging()).transact([Marker(path_of_url(path))])
+            await (await self._staging()).transact([Marker(self.own_path(path))])
             return
         how = Publish.REPLACE if truncate else Publish.APPEND
         async with self._writing(path, how, **tuning):

@@ -12,7 +12,6 @@ from fsspec.asyn import sync_wrapper
 
 from paxosblock.client.fsspec.base import ClusterFileSystem
 from paxosblock.client.fsspec.info import Info, info_of, ukey_of
-from paxosblock.client.fsspec.options import path_of_url
 from paxosblock.client.fsspec.staging import STAGING
 from paxosblock.client.locations import BlockLocation
 from paxosblock.client.paths import base_name, join
@@ -37,13 +36,13 @@ class NameVerbs(ClusterFileSystem):
         return info_of(await self._status(path))
 
     async def _ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
-        path = path_of_url(path)
+        path = self.own_path(path)
         entries = await (await self._client()).list(path)
         infos = [info_of(entry) for entry in entries if entry.path != STAGING]
         return infos if detail else [info["name"] for info in infos]
 
     async def _exists(self, path: str, **kwargs: Any) -> bool:
-        return await (await self._client()).exists(path_of_url(path))
+        return await (await self._client()).exists(self.own_path(path))
 
     async def _isfile(self, path: str) -> bool:
         return await self._kind(path) is Kind.FILE
@@ -103,13 +102,13 @@ class NameVerbs(ClusterFileSystem):
 
     async def _locations(self, path: str) -> list[BlockLocation]:
         """The blocks of a file, and which DataNodes hold each; see `AsyncClient.locations`."""
-        return await (await self._client()).locations(path_of_url(path))
+        return await (await self._client()).locations(self.own_path(path))
 
     # -- changes --------------------------------------------------------------------------------
 
     async def _mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
         """Raises FileExistsError when it is there, FileNotFoundError without `create_parents`."""
-        path = path_of_url(path)
+        path = self.own_path(path)
         if create_parents:
             await (await self._staging()).transact([AssertAbsent(path), MakeDirectory(path)])
         else:
@@ -118,7 +117,7 @@ class NameVerbs(ClusterFileSystem):
     async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
         """Raises FileExistsError when it is there, unless `exist_ok`."""
         if exist_ok:
-            await (await self._client()).mkdirs(path_of_url(path))
+            await (await self._client()).mkdirs(self.own_path(path))
         else:
             await self._mkdir(path)
 
@@ -192,9 +191,9 @@ class NameVerbs(ClusterFileSystem):
 
     async def _targets(self, sources: list[str], path2: str | list[str]) -> list[str]:
         if not isinstance(path2, str):
-            return [path_of_url(each) for each in path2]
+            return [self.own_path(each) for each in path2]
         into = len(sources) > 1 or path2.endswith("/") or await self._isdir(path2)
-        path2 = path_of_url(path2)
+        path2 = self.own_path(path2)
         if not into:
             return [path2]
         return [join(path2, base_name(each)) for each in sources]
@@ -209,12 +208,12 @@ class NameVerbs(ClusterFileSystem):
     mv = sync_wrapper(_mv)
 
     async def _status(self, path: str) -> FileStatus:
-        return await (await self._client()).stat(path_of_url(path))
+        return await (await self._client()).stat(self.own_path(path))
 
     async def _named(self, path: str | list[str]) -> list[str]:
         """Paths as they are; what names nothing as it is may be a pattern."""
         if isinstance(path, str):
-            path = path_of_url(path)
+            path = self.own_path(path)
             literal = not has_magic(path) or await self._exists(path)
             return [path] if literal else await self._globbed(path)
         return [name for each in path for name in await self._named(each)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, NoReturn, TypeVar
 
+from paxosblock.client.own_hosts import same_hosts
 from paxosblock.client.url import SCHEME, cluster_addresses, parse_url
 from paxosblock.config import ClientConfig, load_config
 from paxosblock.errors import ConfigError
@@ -267,9 +268,9 @@ def _target(path: str, namenodes: tuple[str, ...] | None) -> tuple[str, tuple[st
     """The path in the cluster and the NameNodes, each from wherever it was told."""
     if path.startswith(SCHEME):
         url = parse_url(path)
-        if namenodes is not None and set(namenodes) != set(url.namenodes):
+        if namenodes is not None and not same_hosts(url.namenodes, namenodes):
             raise ConfigError(f"option 'namenodes' and the path {path!r} name different clusters")
-        path, namenodes = url.path, url.namenodes
+        path, namenodes = url.path, namenodes or url.namenodes
     if not path:
         raise ConfigError("option 'path' is missing: the path of a directory in the cluster")
     if not path.startswith("/"):

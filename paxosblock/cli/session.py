@@ -49,6 +49,8 @@ class Session:
     debug: bool = False
     verb: str = ""
     failures: int = 0
+    _by_url: bool = False
+    _begun: bool = False
     serves: bool = False
     """This process is a node: its log must tell where an unexpected error came from."""
 
@@ -61,17 +63,36 @@ class Session:
     def path(self, written: str) -> str:
         """The absolute path that a user wrote, plain or as a URL (which then names the cluster).
 
+        A command works in one cluster, so that no path is taken for one of another.
+
         Raises:
             UserError: it does not begin with "/".
             ConfigError: a URL that is none.
+            InvalidRequestError: it is in another cluster than --namenodes or a path before said.
         """
         path = written
         if written.startswith(SCHEME):
             url = parse_url(written)
-            self.namenodes, path = ",".join(url.namenodes), url.path
+            self._enter(written, url.namenodes)
+            path = url.path
+        elif self._by_url and (usual := os.environ.get(NAMENODES_VARIABLE)):
+            self._check_own(written, cluster_addresses(usual))
+        self._begun = True
         if not path.startswith("/"):
             raise UserError(written, "not an absolute path: it must start with '/'")
         return path.rstrip("/") or "/"
+
+    def _enter(self, url: str, namenodes: tuple[str, ...]) -> None:
+        """Work in the cluster that `url` names, unless another one was settled before."""
+        if self.namenodes or self._begun:
+            self._check_own(url, namenodes)
+        else:
+            self.namenodes, self._by_url = ",".join(namenodes), True
+
+    def _check_own(self, source: str, namenodes: tuple[str, ...]) -> None:
+        from paxosblock.client.own_hosts import OwnHosts
+
+        OwnHosts(self.addresses).check(source, namenodes)
 
     def call(self, method: Method[Q, A], request: Q) -> A:
         """Ask the NameNode, without the weight of the whole client."""

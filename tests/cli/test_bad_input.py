@@ -160,3 +160,57 @@ def test_a_job_on_a_cluster_that_does_not_answer_is_refused_at_once(
     result = paxosblock("--namenodes", "127.0.0.1:1", "spark", *words)
     assert_one_line(result, "127.0.0.1:1", "connection refused")
     assert time.monotonic() - begun < ClientConfig().retry_for_s / 2
+
+
+OTHER = "paxosblock://other:9870/x"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rm", OTHER),
+        ("rm", "-r", OTHER),
+        ("mv", "/x", OTHER),
+        ("mv", OTHER, "/y"),
+        ("cat", OTHER),
+        ("put", __file__, OTHER),
+        ("concat", "/x", OTHER),
+    ],
+)
+def test_a_url_of_another_cluster_is_refused_beside_the_flag(
+    paxosblock: Paxosblock, cluster: LocalCluster, client: Client, words: tuple[str, ...]
+) -> None:
+    with client.create("/x", overwrite=True) as out:
+        out.write(b"ours")
+    verb, *arguments = words
+    result = paxosblock("fs", verb, "--namenodes", cluster.namenode.address, *arguments)
+    assert result.code == 1
+    (line,) = result.err.splitlines()
+    assert f"other:9870 is no NameNode of the cluster {cluster.namenode.address}" in line
+    assert client.open("/x").read() == b"ours"
+
+
+def test_a_command_works_in_one_cluster(
+    paxosblock: Paxosblock,
+    cluster: LocalCluster,
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with client.create("/x", overwrite=True) as out:
+        out.write(b"ours")
+    result = paxosblock("fs", "mv", OTHER, f"{cluster.url}/x")
+    assert (result.code, client.exists("/x")) == (1, True)
+    assert "is no NameNode of the cluster" in result.err
+    monkeypatch.setenv("PAXOSBLOCK_NAMENODES", "usual:9870")
+    result = paxosblock("fs", "rm", f"{cluster.url}/y", "/x")
+    assert (result.code, client.exists("/x")) == (1, True)
+    assert "rm: '/x': usual:9870 is no NameNode of the cluster" in result.err
+    assert paxosblock("fs", "rm", f"{cluster.url}/x").code == 0
+    assert not client.exists("/x")
+
+
+def test_a_url_may_name_the_cluster_by_another_name_of_this_machine(
+    paxosblock: Paxosblock, cluster: LocalCluster, client: Client
+) -> None:
+    url = cluster.url.replace("127.0.0.1", "localhost")
+    assert paxosblock("fs", "ls", "--namenodes", cluster.namenode.address, f"{url}/").code == 0

@@ -81,6 +81,12 @@ def test_what_spark_adds_by_itself_is_let_pass() -> None:
     assert parse_options(written, Use.STREAM_WRITE).path == "/a"
 
 
+def test_a_url_names_the_cluster_of_the_option_by_any_of_its_nodes() -> None:
+    written = {"path": "paxosblock://localhost:1/x", "namenodes": "127.0.0.1:1,b:1"}
+    options = parse_options(written, Use.READ)
+    assert (options.path, options.namenodes) == ("/x", ("127.0.0.1:1", "b:1"))
+
+
 @pytest.mark.parametrize(
     ("written", "use", "message"),
     [
