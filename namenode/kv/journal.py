@@ -69,9 +69,11 @@ def _read(disk: Disk, folder: Path, first: int, following: int | None, needed: i
         disk.cut(path, segment.size_bytes)
     elif torn_bytes or segment.next_index != following:
         # The next segment was begun only when this one was complete and durable.
+        lost = f"entries {segment.next_index} to {following - 1} are missing"
+        whole = segment.next_index == following
         raise CorruptionError(
             f"{path}: damaged at offset {segment.size_bytes}: "
-            f"entries {segment.next_index} to {following - 1} are missing",
+            + (f"{torn_bytes} bytes behind its last entry do not check" if whole else lost),
             file=str(path),
             offset=segment.size_bytes,
         )

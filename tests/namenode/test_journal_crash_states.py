@@ -411,3 +411,17 @@ def test_a_missing_segment_is_refused(position: str) -> None:
     del files[missing]
     with pytest.raises(CorruptionError, match="are missing"):
         open_storage(PowerCutDisk.holding(files), FOLDER, Limits())
+
+
+def test_damage_behind_a_segment_s_last_entry_is_not_called_missing_entries() -> None:
+    disk = PowerCutDisk()
+    for _ in range(2):
+        storage = open_storage(disk, FOLDER, Limits(1, 1 << 30))
+        storage.append([encode_transaction(Transaction(puts=((b"k", b"v"),)))])
+        storage.close()
+    files = disk.after_kill()
+    first = min(name for name in files if name.startswith("journal"))
+    files[first] += b"\1\2\3"
+    told = rf"{first}: damaged at offset \d+: 3 bytes behind its last entry do not check"
+    with pytest.raises(CorruptionError, match=told):
+        open_storage(PowerCutDisk.holding(files), FOLDER, Limits())
