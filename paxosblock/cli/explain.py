@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import click
 
@@ -28,6 +30,8 @@ from paxosblock.protocol.types import BlockId
 
 _HEAD = ("storage", "node", "state", "promised", "accepted", "chunks", "bytes", "last chunk")
 _TIMEOUT_S = 5.0
+_TIMEOUT_NOT_LIVE_S = 0.5
+"""For a DataNode that the NameNode has not heard of for a while: a file has many blocks there."""
 _NOTHING = "it has no replica of this block"
 
 
@@ -99,10 +103,16 @@ def _blocks(session: Session, word: str) -> tuple[BlockId, ...]:
 
 def _story(session: Session, block: BlockId) -> BlockStory:
     explanation = session.call(EXPLAIN, BlockRequest(block))
-    lines = (_replica_line(block, member) for member in explanation.view.members)
+    lines = _replica_lines(block, explanation.view.members)
     path = explanation.path
     wanted = session.call(STAT, PathRequest(path)).replication if path else None
-    return BlockStory(explanation, wanted, tuple(lines))
+    return BlockStory(explanation, wanted, lines)
+
+
+def _replica_lines(block: BlockId, members: tuple[Member, ...]) -> tuple[ReplicaLine, ...]:
+    """Ask all members together: those that hang cost the time of one."""
+    with ThreadPoolExecutor(max(1, len(members))) as asking:
+        return tuple(asking.map(partial(_replica_line, block), members))
 
 
 def _replica_line(block: BlockId, member: Member) -> ReplicaLine:
@@ -110,7 +120,8 @@ def _replica_line(block: BlockId, member: Member) -> ReplicaLine:
         return ReplicaLine(member, None, "its DataNode is not known")
     try:
         wanted = FindReplica(block, member.storage)
-        found = call(member.address, FIND_REPLICA, wanted, _TIMEOUT_S).replicas
+        timeout_s = _TIMEOUT_S if member.live else _TIMEOUT_NOT_LIVE_S
+        found = call(member.address, FIND_REPLICA, wanted, timeout_s).replicas
     except PaxosBlockError as error:
         return ReplicaLine(member, None, str(error))
     return ReplicaLine(member, found[0], "") if found else ReplicaLine(member, None, _NOTHING)

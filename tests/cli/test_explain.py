@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.cli.explain import _replica_lines
 from paxosblock.errors import FencedError
+from paxosblock.namenode_api import Member
+from paxosblock.protocol.types import BlockId, StorageId
 from tests.cli.conftest import Paxosblock, Result
 
 
@@ -127,3 +133,23 @@ def test_explain_names_a_datanode_that_does_not_answer(
     result = paxosblock("explain", "--namenodes", wounded.namenode.address, "/a")
     assert result.code == 0
     assert f"cannot connect to {wounded.datanodes[1].address}: connection refused" in result.out
+
+
+def test_explain_asks_all_members_together() -> None:
+    """Each of these leaves its caller only once every one of them was called."""
+    called = threading.Barrier(3)
+
+    def leave(listening: socket.socket) -> None:
+        with listening.accept()[0]:
+            called.wait(60)
+
+    with ExitStack() as stack:
+        members = []
+        for number in range(3):
+            listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            at = f"127.0.0.1:{listening.getsockname()[1]}"
+            members.append(Member(StorageId(f"s{number}"), f"n{number}", at, live=True))
+            threading.Thread(target=leave, args=(listening,), daemon=True).start()
+        lines = _replica_lines(BlockId(7), tuple(members))
+    assert [line.member for line in lines] == members
+    assert not any("did not answer" in line.problem for line in lines)
