@@ -177,12 +177,18 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
             self._give_up_on(list(self._pending), f"{lack}; this one may still be made then")
         now = self.loop.time()
         late = takewhile(lambda item: item[1].deadline <= now, self._pending.items())
-        waited = f"not committed within {self._options.commit_timeout_s} s"
-        self._give_up_on([index for index, _ in late], waited)
+        for index, _ in list(late):
+            self._give_up_on([index], self._late_words(index))
 
     def _give_up_on(self, indexes: list[int], why: str) -> None:
         for index in indexes:
             _refuse(self._pending.pop(index).answer, OutcomeUnknownError(why))
+
+    def _late_words(self, index: int) -> str:
+        """Tell which members entry `index` waits for."""
+        waited = f"not committed within {self._options.commit_timeout_s} s, and may be later"
+        behind = [peer for peer in self._peers if self.log.match_index[peer] < index]
+        return f"{waited}: not stored by {', '.join(behind)}" if behind else waited
 
     def prefers(self, peer: str) -> tuple[bool, int]:
         """The lower, the better the member would lead: with room, then with the longer log."""

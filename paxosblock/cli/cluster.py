@@ -126,8 +126,8 @@ def status(session: Session, path: str) -> None:
       datanode-0    up   127.0.0.1:9871    process 4712  live, 14 blocks, 1.2 G used, 80 G free ...
       ...
 
-    Of a node that is down the last line of its log is shown. Exit code 1 when a node is down, or
-    when the NameNode that leads does not count it as live.
+    Of a node that is down the last line of its log is shown. Exit code 1 when a node is down, when
+    a NameNode's disk is full, or when the NameNode that leads does not count a DataNode as live.
     """
     local = LocalCluster.at(path)
     standings = {node.name: local.standing(node) for node in local.namenodes if node.alive}
@@ -139,7 +139,7 @@ def status(session: Session, path: str) -> None:
             standing = standings.get(node.name)
             words = _namenode_words(standing, seen) or _last_words(node)
             _tell(session, node, standing, words)
-            session.failures += standing is None
+            session.failures += standing is None or bool(standing.trouble)
         else:
             report = reports.get(node.address)
             words = datanode_words(report) if report and node.alive else _last_words(node)

@@ -18,6 +18,7 @@ from paxosblock.lease_api import (
     RecoverLease,
     StuckBlock,
 )
+from paxosblock.namenode_api import Member
 
 _ANSWERS = {
     MemberAnswer.STRONG: "knows its votes",
@@ -83,7 +84,8 @@ def _forced(session: Session, path: str, found: LeaseRecovery, *, yes: bool) -> 
 
 
 def _what_to_do(found: LeaseRecovery) -> str:
-    missing = sorted({storage for block in found.stuck for storage in block.silent})
+    standings = (each for block in found.stuck for each in block.members if not each.voted)
+    missing = sorted({_name(each.member) for each in standings})
     if any(len(block.silent) == len(block.members) for block in found.stuck):
         return f"No member of its last block answers: bring one back of {', '.join(missing)}"
     return f"Bring back {', '.join(missing)}, or end it without them: --force"
@@ -107,7 +109,7 @@ def _show(session: Session, block: StuckBlock) -> None:
 
 def _member_words(standing: MemberStanding) -> str:
     member = standing.member
-    where = f"{member.storage} at {member.address or 'an unknown address'}"
+    where = f"{member.storage} of {_name(member)}"
     if standing.voted:
         held = (
             f"generation {standing.generation}, {counted(standing.length, 'chunk', 'chunks')}, "
@@ -115,6 +117,11 @@ def _member_words(standing: MemberStanding) -> str:
         )
         return f"{where}: {_ANSWERS[standing.answer]}; {held}"
     return f"{where}: {_ANSWERS[standing.answer]}: {standing.reason}"
+
+
+def _name(member: Member) -> str:
+    """The DataNode that an operator is to look at, not the storage in it."""
+    return f"{member.node or member.storage} at {member.address or 'an unknown address'}"
 
 
 def _loss_words(block: StuckBlock) -> str:

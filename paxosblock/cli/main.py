@@ -105,8 +105,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _usage_line(error: click.UsageError) -> str:
     where = error.ctx.command_path if error.ctx else "paxosblock"
-    message = " ".join(error.format_message().split())
-    return f"{where.rpartition(' ')[2]}: {message} Try '{where} --help'."
+    message = " ".join(error.format_message().split()).removesuffix(".")
+    return f"{where.rpartition(' ')[2]}: {message}. Try '{where} --help'."
 
 
 def _tell_bug(session: Session, error: Exception) -> int:

@@ -101,6 +101,10 @@ def test_no_command_shows_the_help_as_wrong_usage(paxosblock: Paxosblock) -> Non
         (("fs", "lss"), "fs: No such command 'lss'."),
         (("fs", "ls", "--wrong"), "ls: No such option '--wrong'."),
         (("fs", "rm"), "rm: Missing argument 'PATHS...'. Try 'paxosblock fs rm --help'.\n"),
+        (
+            ("fs", "recover-lease", "/x", "--yes"),
+            "recover-lease: --yes goes with --force. Try 'paxosblock fs recover-lease --help'.\n",
+        ),
         (("fs", "stat", "%b"), "stat: Missing argument 'PATH...'."),
         (("fs", "put", "only-one"), "put: Missing argument 'LOCAL...'."),
         (("cluster", "up", "--datanodes", "0"), "up: Invalid value for '--datanodes':"),

@@ -111,6 +111,8 @@ def test_a_write_that_takes_too_long_has_an_unknown_outcome() -> None:
         error = write.exception()
         assert isinstance(error, OutcomeUnknownError)
         assert error.outcome is Outcome.UNKNOWN
+        late = "not committed within 1.0 s, and may be later: not stored by n1:1, n2:1"
+        assert str(error) == late
         assert member.store.is_leader()
 
 

@@ -242,6 +242,7 @@ def test_when_the_leader_s_disk_is_full_another_one_leads_and_it_comes_back_with
         assert "No space left on device" in trouble
         assert str(leader.volumes[0]) in trouble
         assert run(["admin", "report", "--namenodes", ",".join(three.addresses)]) == 1
+        assert run(["cluster", "status", "--path", str(three.path)]) == 1
         assert trouble in capsys.readouterr().out
         three.mend_disk(leader)
         wait_until(lambda: troubles(three) == ["", "", ""], what="the full disk to have room")

@@ -97,8 +97,9 @@ def test_a_block_that_only_weak_members_could_end_is_told_and_ended_by_force(
     assert refused.stdout.count("unreachable") == 1
     assert f"--force: it ends with 5 chunks, {LENGTH} bytes" in refused.stdout
     assert "may be lost: what was acknowledged behind these" in refused.stdout
-    assert refused.stderr.startswith("recover-lease: '/a': is not closed. Bring back ")
-    assert refused.stderr.count("\n") == 1
+    wanted = f"Bring back {gone.name} at {gone.address}, or end it without them: --force\n"
+    assert refused.stderr == f"recover-lease: '/a': is not closed. {wanted}"
+    assert all(f" of {node.name} at {node.address}: " in refused.stdout for node in [gone, *left])
 
     facts = recover_lease(cluster, "/a", "--json")
     (block,) = [json.loads(line) for line in facts.stdout.splitlines()]
