@@ -23,7 +23,7 @@ from benchmarks.stats import latencies, machine, median, resident_mib, say
 from paxosblock import AsyncClient, LocalCluster, control, loop
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.config import ClientConfig
-from paxosblock.namenode_api import GET_FILE, PathRequest
+from paxosblock.file_api import GET_FILE, GetFile
 from paxosblock.node_process import Node
 from paxosblock.units import KIB, MIB
 
@@ -171,8 +171,9 @@ async def bench_recovery(run: Run) -> None:
 
 def victim_of(run: Run, path: str) -> Node:
     """A DataNode that holds a replica of the file's last block."""
-    view = control.call_any(run.cluster.addresses, GET_FILE, PathRequest(path))
-    members = {member.address for member in view.blocks[-1].members}
+    last = control.call_any(run.cluster.addresses, GET_FILE, GetFile(path)).last_block
+    assert last is not None, "the writer has flushed"
+    members = {member.address for member in last.members}
     return next(node for node in run.cluster.datanodes if node.address in members)
 
 

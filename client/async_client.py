@@ -253,14 +253,17 @@ class AsyncClient:
         status = await self._session.namenodes.call(TAKE_OVER, TakeOver(path))
         return status.length
 
-    async def locations(self, path: str) -> builtins.list[BlockLocation]:
-        """Where the blocks of a file are.
+    async def locations(
+        self, path: str, offset: int = 0, length: int | None = None
+    ) -> builtins.list[BlockLocation]:
+        """Where the blocks of a file are that hold its bytes from `offset` on, at most `length`.
 
         Raises:
+            InvalidRequestError: a negative offset or length.
             NotFoundError, IsDirectoryError: there is no file at `path`.
             UnavailableError: too few replicas of the last block answer to tell its length.
         """
-        return await locations(self._session, path)
+        return await locations(self._session, path, offset, length)
 
     # -- names ----------------------------------------------------------------------------------
 

@@ -9,9 +9,10 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Self
 
+from paxosblock.client.blocks import Blocks
 from paxosblock.client.chunks import Buffer
 from paxosblock.client.length import Consistency, Snapshot, length_undecided, snapshot
-from paxosblock.client.prefetch import REQUEST_BYTES, Blocks, Prefetcher
+from paxosblock.client.prefetch import REQUEST_BYTES, Prefetcher
 from paxosblock.client.session import Session
 from paxosblock.errors import InvalidRequestError, NotFoundError, UnavailableError
 from paxosblock.namenode_api import FileStatus
@@ -43,7 +44,7 @@ class AsyncFileReader:
         self._session = session
         self._consistency = consistency
         self._undecided = found.undecided
-        self._blocks = Blocks(session, found.extents)
+        self._blocks = self._blocks_of(found)
         self._position = 0
         self._ahead: Prefetcher | None = None
         self._lock = asyncio.Lock()
@@ -235,7 +236,10 @@ class AsyncFileReader:
         if found.decided_bytes < self.decided_size:
             raise UnavailableError(f"'{self.path}': was cut meanwhile", path=self.path)
         self._undecided = found.undecided
-        self._blocks = Blocks(self._session, found.extents)
+        self._blocks = self._blocks_of(found)
+
+    def _blocks_of(self, found: Snapshot) -> Blocks:
+        return Blocks(self._session, found.status, found.extents, found.decided_bytes)
 
     def _too_short(self) -> UnavailableError:
         return length_undecided(self.path, self._undecided, self.decided_size)

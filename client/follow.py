@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paxosblock.client.backoff import Backoff
-from paxosblock.client.block_reader import Extent, finalized_extent, unfinalized_extent
+from paxosblock.client.block_reader import Extent, unfinalized_extent
+from paxosblock.client.blocks import Blocks, decided
 from paxosblock.client.length import quorum_length
-from paxosblock.client.prefetch import Blocks, Prefetcher
+from paxosblock.client.prefetch import Prefetcher
 from paxosblock.client.session import Session
 from paxosblock.errors import InvalidRequestError, NotFoundError
-from paxosblock.namenode_api import GET_FILE, BlockView, FileView, PathRequest
+from paxosblock.file_api import GET_FILE, FileView, GetFile
+from paxosblock.namenode_api import BlockView, FileStatus
 from paxosblock.protocol.read import Progress
 from paxosblock.protocol.types import BlockState
 
@@ -49,13 +51,14 @@ class Follower:
         while True:
             view = await self._look()
             before = self.position
-            decided = [finalized_extent(each) for each in view.blocks if each.record.finalized]
-            async for data in self._deliver(decided):
+            async for data in self._deliver(view.status, decided(view)):
                 yield data
+            if view.next_place is not None:
+                continue
             if not view.status.open:
                 return
             if view.blocks and view.blocks[-1].record.state is BlockState.UNDER_CONSTRUCTION:
-                async for data in self._watch(view.blocks[-1]):
+                async for data in self._watch(view.status, view.blocks[-1]):
                     yield data
             if self.position > before:
                 backoff = self._backoff()
@@ -66,13 +69,15 @@ class Follower:
         return Backoff(give_up_s=float("inf"), longest_s=LONGEST_PAUSE_S)
 
     async def _look(self) -> FileView:
-        view = await self.session.namenodes.call(GET_FILE, PathRequest(self.path))
+        """The page of blocks that begins where we stand."""
+        request = GetFile(self.path, offset=self.position)
+        view = await self.session.namenodes.call(GET_FILE, request)
         if self._file_id not in (None, view.status.file_id):
             raise NotFoundError(f"'{self.path}': was replaced by another file", path=self.path)
         self._file_id = view.status.file_id
         return view
 
-    async def _watch(self, block: BlockView) -> AsyncGenerator[bytes]:
+    async def _watch(self, file: FileStatus, block: BlockView) -> AsyncGenerator[bytes]:
         """Deliver what is added to a block under construction, until its record changes."""
         known = 0
         while True:
@@ -80,11 +85,11 @@ class Follower:
             if read.progress is not Progress.DONE or read.goal <= known:
                 return
             known = read.goal
-            async for data in self._deliver([unfinalized_extent(block, read)]):
+            async for data in self._deliver(file, [unfinalized_extent(block, read)]):
                 yield data
 
-    async def _deliver(self, extents: list[Extent]) -> AsyncGenerator[bytes]:
-        blocks = Blocks(self.session, extents)
+    async def _deliver(self, file: FileStatus, extents: list[Extent]) -> AsyncGenerator[bytes]:
+        blocks = Blocks(self.session, file, extents, extents[-1].end if extents else 0)
         if self.position >= blocks.size_bytes:
             return
         ahead_bytes = self.session.config.prefetch_bytes

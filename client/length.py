@@ -12,7 +12,8 @@ from paxosblock.client.block_reader import Extent, finalized_extent, unfinalized
 from paxosblock.client.session import Session
 from paxosblock.datanode_api import Ask, Told, Watch
 from paxosblock.errors import InvalidRequestError, PaxosBlockError, UnavailableError
-from paxosblock.namenode_api import GET_FILE, BlockView, FileStatus, PathRequest
+from paxosblock.file_api import GET_FILE, GetFile
+from paxosblock.namenode_api import BlockView, FileStatus
 from paxosblock.protocol import read as reading
 from paxosblock.protocol.messages import Read
 from paxosblock.protocol.read import Progress, QuorumRead
@@ -47,18 +48,17 @@ def consistency_of(name: str | Consistency) -> Consistency:
 class Snapshot:
     """A file at one moment after the call began: what of it may be read.
 
-    `undecided` says why nobody can tell how long the last block is, "" when its length is known.
-    `extents` are then the finalized blocks before it: the file has at least so many bytes.
+    `decided_bytes` is its length as far as that is decided. `undecided` says why nobody can tell
+    how long the last block is, "" when its length is known. `extents` are its first page of blocks
+    and its last block, as far as they are decided; others begin at `next_place`, None when there
+    are none.
     """
 
     status: FileStatus
     extents: tuple[Extent, ...]
+    decided_bytes: int
+    next_place: int | None = None
     undecided: str = ""
-
-    @property
-    def decided_bytes(self) -> int:
-        """Length of the file as far as it is decided."""
-        return self.extents[-1].end if self.extents else 0
 
 
 async def snapshot(
@@ -103,21 +103,34 @@ def length_undecided(path: str, why: str, decided_bytes: int) -> UnavailableErro
 
 
 async def _look(session: Session, path: str, consistency: Consistency) -> Snapshot:
-    view = await session.namenodes.call(GET_FILE, PathRequest(path))
+    view = await session.namenodes.call(GET_FILE, GetFile(path))
+    last, following = view.last_block, view.next_place
     extents = tuple(finalized_extent(each) for each in view.blocks if each.record.finalized)
-    last = view.blocks[-1] if view.blocks else None
-    if last is None or last.record.finalized:
-        return Snapshot(view.status, extents)
+    if last is None:
+        return Snapshot(view.status, (), 0)
+    tail = await _last_extent(session, last, consistency)
+    if tail is not None:
+        if not extents or extents[-1].block != tail.block:
+            extents = (*extents, tail)
+        return Snapshot(view.status, extents, tail.end, following)
+    why = (
+        f"block {last.record.block} is {last.record.state.value}, and too few of its replicas "
+        "answer to tell its length"
+    )
+    return Snapshot(view.status, extents, last.offset, following, why)
+
+
+async def _last_extent(
+    session: Session, last: BlockView, consistency: Consistency
+) -> Extent | None:
+    """What may be read of the last block of a file, None when too few of its replicas answer."""
+    if last.record.finalized:
+        return finalized_extent(last)
     if last.record.state is BlockState.UNDER_CONSTRUCTION:
         read = await quorum_length(session, last, consistency)
         if read.progress is Progress.DONE:
-            return Snapshot(view.status, (*extents, unfinalized_extent(last, read)))
-    return Snapshot(
-        view.status,
-        extents,
-        f"block {last.record.block} is {last.record.state.value}, and too few of its replicas "
-        "answer to tell its length",
-    )
+            return unfinalized_extent(last, read)
+    return None
 
 
 async def quorum_length(

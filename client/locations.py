@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paxosblock.client.block_reader import Extent
+from paxosblock.client.blocks import all_extents
 from paxosblock.client.length import Consistency, whole_snapshot
 from paxosblock.client.session import Session
+from paxosblock.errors import InvalidRequestError
 from paxosblock.protocol.types import NO_GENERATION, BlockId
 
 
@@ -24,16 +27,32 @@ class BlockLocation:
     hosts: tuple[str, ...]
 
 
-async def locations(session: Session, path: str) -> list[BlockLocation]:
-    """The blocks of a file in order. Raises: as `whole_snapshot`."""
+async def locations(
+    session: Session, path: str, offset: int = 0, length: int | None = None
+) -> list[BlockLocation]:
+    """The blocks of a file in order that hold bytes of the `length` from `offset` on.
+
+    Raises:
+        InvalidRequestError: a negative offset or length.
+        Others: as `whole_snapshot`, and NotFoundError if the file is deleted meanwhile.
+    """
+    if offset < 0 or (length is not None and length < 0):
+        raise InvalidRequestError(f"'{path}': locations of {length} bytes from {offset} on")
     found = await whole_snapshot(session, path, Consistency.QUORUM)
-    return [
-        BlockLocation(
-            extent.block,
-            extent.offset,
-            extent.size_bytes,
-            extent.version.finalized_generation != NO_GENERATION,
-            tuple(member.address for member in extent.members if member.live and member.address),
-        )
-        for extent in found.extents
-    ]
+    places: list[BlockLocation] = []
+    async for extent in all_extents(session, found, offset):
+        if length is not None and extent.offset >= offset + length:
+            break
+        if extent.end > offset or extent.offset >= offset:
+            places.append(_location(extent))
+    return places
+
+
+def _location(extent: Extent) -> BlockLocation:
+    return BlockLocation(
+        extent.block,
+        extent.offset,
+        extent.size_bytes,
+        extent.version.finalized_generation != NO_GENERATION,
+        tuple(member.address for member in extent.members if member.live and member.address),
+    )

@@ -3,52 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import bisect
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from paxosblock.buffers import BufferPool
-from paxosblock.client.block_reader import BlockReader, Extent
-from paxosblock.client.session import Session
+from paxosblock.client.blocks import Blocks
 from paxosblock.units import MIB
 
 REQUEST_BYTES: Final = 2 * MIB
 """About how much one request asks for."""
 MOST_BUFFERS: Final = 6
-
-
-class Blocks:
-    """The extents of a file, each with its reader; finds the one that holds an offset."""
-
-    def __init__(self, session: Session, extents: Sequence[Extent]) -> None:
-        self._session = session
-        self._extents = [extent for extent in extents if extent.size_bytes]
-        self._ends = [extent.end for extent in self._extents]
-        self._readers: dict[int, BlockReader] = {}
-        self.size_bytes = self._ends[-1] if self._ends else 0
-
-    def at(self, offset: int) -> BlockReader:
-        """The reader of the block that holds byte `offset` of the file."""
-        index = bisect.bisect_right(self._ends, offset)
-        reader = self._readers.get(index)
-        if reader is None:
-            # Readers cost little to make again: keep the few that are in use.
-            if len(self._readers) > 8:
-                self._readers.clear()
-            reader = self._readers[index] = BlockReader(self._session, self._extents[index])
-        return reader
-
-    async def fill(self, offset: int, into: memoryview) -> None:
-        """Fill `into` from byte `offset` of the file on; all of it lies in the file."""
-        done = 0
-        while done < len(into):
-            reader = self.at(offset + done)
-            extent = reader.extent
-            size = min(len(into) - done, extent.end - offset - done)
-            await reader.fetch(offset + done - extent.offset, into[done : done + size])
-            done += size
 
 
 @dataclass(slots=True)
@@ -140,10 +105,12 @@ class Prefetcher:
 
     def _end_of_request(self, start: int) -> int:
         """A request ends with a chunk, as far as can be known, or with its block."""
-        reader = self._blocks.at(start)
-        extent, chunk = reader.extent, reader.chunk_bytes
+        reader = self._blocks.known(start)
+        chunk = self._blocks.chunk_bytes if reader is None else reader.chunk_bytes
         stride = max(1, min(REQUEST_BYTES, self._ahead_bytes) // chunk) * chunk
-        into = start - extent.offset
+        if reader is None:  # this request fetches the page, too
+            return min(start + stride, self._stop)
+        extent, into = reader.extent, start - reader.extent.offset
         return min(extent.offset + (into // stride + 1) * stride, extent.end, self._stop)
 
     def _advance(self, piece: _Piece, size: int) -> None:

@@ -148,9 +148,11 @@ class Client:
         """Fence the writer of a file, close it, return its length (`AsyncClient.take_over`)."""
         return self._run(self._fs.take_over, path)
 
-    def locations(self, path: str) -> builtins.list[BlockLocation]:
+    def locations(
+        self, path: str, offset: int = 0, length: int | None = None
+    ) -> builtins.list[BlockLocation]:
         """Where the blocks of a file are (see `AsyncClient.locations`)."""
-        return self._run(self._fs.locations, path)
+        return self._run(self._fs.locations, path, offset, length)
 
     # -- names ----------------------------------------------------------------------------------
 

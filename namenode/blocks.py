@@ -18,14 +18,18 @@ from paxosblock.errors import (
     NotReadyError,
     PaxosBlockError,
 )
+from paxosblock.file_api import GetFile
 from paxosblock.namenode import keys, paths, tree
 from paxosblock.namenode.draft import Draft, Reads
 from paxosblock.namenode.records import (
     RECOVERY_WRITER,
     BlockEntry,
     FileInode,
+    Place,
     decode_entry,
     decode_inode,
+    decode_place,
+    encode,
 )
 from paxosblock.namenode_api import (
     NO_BLOCK,
@@ -34,6 +38,7 @@ from paxosblock.namenode_api import (
     Appendable,
     AppendFile,
     Deletion,
+    FileStatus,
     FinalizeBlock,
 )
 from paxosblock.protocol import finalize
@@ -46,7 +51,7 @@ Rule = Callable[[BlockRecord], BlockRecord | Refused]
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A file was closed; its writer's blocks of length zero were taken out of it."""
+    """A file was closed; these blocks of length zero were taken out of it."""
 
     inode: FileInode
     dropped: tuple[BlockEntry, ...] = ()
@@ -78,6 +83,36 @@ def file_and_path(reads: Reads, number: int) -> tuple[FileInode, str]:
     return inode, path
 
 
+@dataclass(frozen=True, slots=True)
+class FilePage:
+    """A file, some of its blocks, and its last one where that is not among them."""
+
+    status: FileStatus
+    page: tree.BlockPage
+    last: tree.Located | None
+
+
+def file_page(reads: Reads, request: GetFile, limit: int) -> FilePage:
+    """Return a page of a file's blocks: those from a place on, or around a byte.
+
+    Raises:
+        NotFoundError: there is no such file.
+        IsDirectoryError: the path names a directory.
+    """
+    if request.file_id == NO_FILE:
+        inode, path = tree.find_inode(reads, request.path), request.path
+        if not isinstance(inode, FileInode):
+            raise tree.is_directory(path)
+    else:
+        inode, path = file_and_path(reads, request.file_id)
+    start = request.place
+    if request.offset is not None:
+        start = tree.place_of_offset(reads, inode.number, request.offset)
+    page = tree.block_page(reads, inode.number, start, limit)
+    last = None if page.next_place is None else tree.last_block(reads, inode.number)
+    return FilePage(tree.status(reads, path, inode), page, last)
+
+
 def open_file(reads: Reads, number: int, writer: WriterId) -> FileInode:
     """Return a file that `writer` may write.
 
@@ -99,7 +134,7 @@ def already_added(reads: Reads, request: AddBlock) -> BlockEntry | None:
         InvalidRequestError: `previous` is not the file's last block, or is not finalized yet.
     """
     open_file(reads, request.file_id, request.writer)
-    last = tuple(block for _, block in tree.last_places(reads, request.file_id, 2))
+    last = tuple(place.block for place in tree.last_places(reads, request.file_id, 2))
     if not last:
         _check_previous(request, NO_BLOCK)
         return None
@@ -126,12 +161,14 @@ def add(
     """K1: append a new block to a file. A repeated request gets the block of the first."""
     if (present := already_added(draft, request)) is not None:
         return present
-    sequence = tree.next_sequence(draft, request.file_id)
+    last = tree.last_block(draft, request.file_id)
+    assert last is None or last.entry.record.finalized, "only the last block may be undecided"
     inode = open_file(draft, request.file_id, request.writer)
     record = finalize.add_block(block, members, request.writer, request.window, inode.durability)
-    entry = BlockEntry(record, request.file_id, sequence)
-    draft.get(keys.place(request.file_id, sequence))
-    draft.put(keys.place(request.file_id, sequence), keys.pack_number(block))
+    entry = BlockEntry(record, request.file_id, last.entry.sequence + 1 if last else 0)
+    place = keys.place(request.file_id, entry.sequence)
+    draft.get(place)
+    draft.put(place, encode(Place(block, last.end if last else 0)))
     draft.add_block(entry)
     return entry
 
@@ -249,9 +286,10 @@ def fence_writer(draft: Draft, number: int, writer: WriterId) -> FileInode | Non
 
 
 def close(draft: Draft, number: int, writer: WriterId, now_ms: int) -> Closed:
-    """Close a file whose blocks are all decided; the writer's blocks of length zero leave it.
+    """Close a file whose last block is decided; of length zero and the writer's, it leaves it.
 
-    A repeated close by the same writer finds the file closed and succeeds again.
+    All before it are decided: another block is added to a finalized one only (K1), and a finalized
+    block stays so. A repeated close by the same writer finds the file closed and succeeds again.
 
     Raises:
         NotFoundError: the file was deleted.
@@ -262,19 +300,60 @@ def close(draft: Draft, number: int, writer: WriterId, now_ms: int) -> Closed:
     if not inode.open and inode.writer == writer:
         return Closed(inode)
     inode = open_file(draft, number, writer)
-    kept, dropped = _settled(draft, inode, path)
-    closed = msgspec.structs.replace(
-        inode,
-        open=False,
-        modified_ms=now_ms,
-        length=inode.length + sum(entry.record.size_bytes for entry in kept),
-    )
+    last = _last_decided(draft, number, path)
+    # A block that is added meanwhile must not end up in a closed file.
+    draft.expect_empty(keys.places(number, last.entry.sequence + 1 if last else 0))
+    length = last.end if last else 0
+    assert length >= inode.length, "what was there when the file was opened again stays"
+    dropped = (last.entry,) if last and leaves_at_close(last.entry, inode) else ()
     for entry in dropped:
-        draft.delete(keys.place(number, entry.sequence))
-        draft.delete(keys.block(entry.record.block))
+        _drop(draft, entry)
+    closed = msgspec.structs.replace(inode, open=False, modified_ms=now_ms, length=length)
     draft.put_inode(closed)
     draft.delete(keys.open_file(number))
     return Closed(closed, dropped)
+
+
+def leaves_at_close(entry: BlockEntry, inode: FileInode) -> bool:
+    """True of a block of length zero that the writer who holds the file has added.
+
+    A writer that was fenced may still be about to make the replicas of its last block (W1). While
+    they are there they refuse it; deleted, they would be made anew and take its chunks.
+    """
+    record = entry.record
+    return record.finalized and not record.length and record.writer == inode.writer
+
+
+def drop_empty(
+    draft: Draft, number: int, writer: WriterId, wanted: tuple[BlockId, ...]
+) -> tuple[BlockEntry, ...]:
+    """Take those of the `wanted` blocks of an open file that leave it at its close out of it.
+
+    Not its last block: as long as that is there, a late copy of the request that added it finds it.
+
+    Returns:
+        The blocks that left.
+
+    Raises:
+        NotFoundError, FencedError: `writer` does not hold the file.
+    """
+    inode = open_file(draft, number, writer)
+    last = tree.last_block(draft, number)
+    found = [entry for entry in map(draft.block, wanted) if entry is not None]
+    assert all(entry.file == number for entry in found), "they are blocks of this file"
+    dropped = tuple(
+        entry
+        for entry in found
+        if leaves_at_close(entry, inode) and last is not None and entry != last.entry
+    )
+    for entry in dropped:
+        _drop(draft, entry)
+    return dropped
+
+
+def _drop(draft: Draft, entry: BlockEntry) -> None:
+    draft.delete(keys.place(entry.file, entry.sequence))
+    draft.delete(keys.block(entry.record.block))
 
 
 def append(draft: Draft, request: AppendFile) -> Appendable:
@@ -299,14 +378,15 @@ def append(draft: Draft, request: AppendFile) -> Appendable:
     elif inode.writer != request.writer:
         raise tree.being_written(request.path, inode)
     before = keys.place(inode.number, 0), keys.place(inode.number, inode.appended_from)
-    last = next((tree.block_at(found) for _, found in draft.scan(*before, 1, True)), NO_BLOCK)
+    found = next((decode_place(found.value) for _, found in draft.scan(*before, 1, True)), None)
+    last = NO_BLOCK if found is None else found.block
     return Appendable(tree.status(draft, request.path, inode), last)
 
 
 def unfinished(reads: Reads, number: int) -> tuple[BlockEntry, ...]:
-    """Return the blocks of a file whose length is not decided yet."""
-    entries = tree.block_entries(reads, number)
-    return tuple(entry for entry in entries if not entry.record.finalized)
+    """Return the blocks of a file whose length is not decided yet: its last one, or none (K1)."""
+    last = tree.last_block(reads, number)
+    return () if last is None or last.entry.record.finalized else (last.entry,)
 
 
 def _reopened(draft: Draft, inode: FileInode, request: AppendFile) -> FileInode:
@@ -340,28 +420,17 @@ def _not_held(inode: FileInode, path: str, writer: WriterId) -> FencedError:
     )
 
 
-def _settled(
-    draft: Draft, inode: FileInode, path: str
-) -> tuple[tuple[BlockEntry, ...], tuple[BlockEntry, ...]]:
-    """The blocks that stay and those that leave, once all are decided."""
-    entries = tree.block_entries(draft, inode.number, inode.appended_from)
-    for entry in entries:
-        if not entry.record.finalized:
-            raise InvalidRequestError(
-                f"{paths.shown(path)}: block {entry.record.block} is not finalized "
-                f"({_name(entry.record.state)})",
-                path=path,
-                block=entry.record.block,
-            )
-    end = entries[-1].sequence + 1 if entries else inode.appended_from
-    # A block that is added meanwhile must not end up in a closed file.
-    draft.expect_empty(keys.places(inode.number, end))
-    # A writer that was fenced may still be about to make the replicas of its last block (W1). While
-    # they are there they refuse it; deleted, they would be made anew and take its chunks.
-    leaves = [not entry.record.length and entry.record.writer == inode.writer for entry in entries]
-    kept = tuple(entry for entry, gone in zip(entries, leaves, strict=True) if not gone)
-    dropped = tuple(entry for entry, gone in zip(entries, leaves, strict=True) if gone)
-    return kept, dropped
+def _last_decided(draft: Draft, number: int, path: str) -> tree.Located | None:
+    """The last block of a file, which is decided as a precondition."""
+    last = tree.last_block(draft, number)
+    if last is not None and not last.entry.record.finalized:
+        record = last.entry.record
+        raise InvalidRequestError(
+            f"{paths.shown(path)}: block {record.block} is not finalized ({_name(record.state)})",
+            path=path,
+            block=record.block,
+        )
+    return last
 
 
 def _name(state: BlockState) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from paxosblock.errors import NotReadyError, PaxosBlockError
+from paxosblock.file_api import PAGE_BLOCKS, GetFile
 from paxosblock.methods import Once
 from paxosblock.namenode import (
     blocks,
@@ -25,7 +26,7 @@ from paxosblock.namenode import (
     transactions,
     tree,
 )
-from paxosblock.namenode.blocks import Closed
+from paxosblock.namenode.blocks import Closed, FilePage
 from paxosblock.namenode.concat import concat
 from paxosblock.namenode.deadlines import Ended
 from paxosblock.namenode.draft import Draft
@@ -191,13 +192,9 @@ class Catalog:
         view = await self._store.barrier()
         return tree.list_directory(view, request, LIST_LIMIT)
 
-    async def file_blocks(self, path: str) -> tuple[FileStatus, tuple[BlockEntry, ...]]:
-        """A file and its blocks in order, from one view."""
-        view = await self._store.barrier()
-        inode = tree.find_inode(view, path)
-        if not isinstance(inode, FileInode):
-            raise tree.is_directory(path)
-        return tree.status(view, path, inode), tree.block_entries(view, inode.number)
+    async def file_page(self, request: GetFile, limit: int = PAGE_BLOCKS) -> FilePage:
+        """A file, a page of its blocks and its last block, from one view."""
+        return blocks.file_page(await self._store.barrier(), request, limit)
 
     # --- files being written ---------------------------------------------------------------------
 
@@ -222,12 +219,28 @@ class Catalog:
         return tree.status(view, path, inode)
 
     async def unfinished(self, number: int) -> tuple[BlockEntry, ...]:
-        """The blocks of a file whose length is not decided yet."""
+        """The blocks of a file whose length is not decided yet: its last one, or none."""
         return blocks.unfinished(await self._store.barrier(), number)
 
-    async def blocks_of(self, number: int, start: int = 0) -> tuple[BlockEntry, ...]:
-        """The blocks of a file by its id, from place `start` on."""
-        return tree.block_entries(await self._store.barrier(), number, start)
+    async def block_pages(
+        self, number: int, start: int = 0, limit: int = PAGE_BLOCKS
+    ) -> AsyncIterator[tuple[BlockEntry, ...]]:
+        """The blocks of a file by its id, from place `start` on; others get a turn between pages.
+
+        Each page is from a view of its own: what is not the last block is finalized for good.
+        """
+        following: int | None = start
+        while following is not None:
+            page = tree.block_page(await self._store.barrier(), number, following, limit)
+            yield tuple(located.entry for located in page.blocks)
+            following = page.next_place
+            await asyncio.sleep(0)
+
+    async def drop_empty(
+        self, number: int, writer: WriterId, wanted: tuple[BlockId, ...]
+    ) -> tuple[BlockEntry, ...]:
+        """Take blocks of length zero out of a file that `writer` is about to close."""
+        return await self._change(lambda draft: blocks.drop_empty(draft, number, writer, wanted))
 
     async def fence(self, path: str) -> FileInode:
         """Take a file from its writer, so that recovery can close it."""
@@ -238,7 +251,7 @@ class Catalog:
         return await self._change(lambda draft: blocks.fence_writer(draft, number, writer))
 
     async def close_file(self, number: int, writer: WriterId) -> Closed:
-        """Close a file whose blocks are all decided."""
+        """Close a file whose last block is decided."""
         now_ms = self._clock_ms()
         return await self._change(lambda draft: blocks.close(draft, number, writer, now_ms))
 

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import InvalidRequestError
+from paxosblock.file_api import GetFile
 from paxosblock.lease_api import (
     RecoverLease,
 )
 from paxosblock.namenode import paths
+from paxosblock.namenode.keys import PLACE_MAX
 from paxosblock.namenode.records import RECOVERY_WRITER, BlockEntry
 from paxosblock.namenode.transactions import new_inodes
 from paxosblock.namenode_api import (
@@ -102,6 +104,15 @@ def check_recover_lease(request: RecoverLease, entries: Iterable[BlockEntry]) ->
             set(each.members) != members[each.block],
             f"block {each.block}: one member at least must answer",
         )
+
+
+def check_get_file(request: GetFile) -> None:
+    """Raise InvalidRequestError for a page that begins nowhere."""
+    _demand(0 <= request.place <= PLACE_MAX, f"place {request.place}: 0 to {PLACE_MAX}")
+    _demand(
+        request.offset is None or request.offset >= 0,
+        f"{paths.shown(request.path)}: negative offset {request.offset}",
+    )
 
 
 def check_add_block(request: AddBlock) -> None:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from paxosblock.errors import NotReadyError
 from paxosblock.logs import facts
 from paxosblock.namenode.background import Background
+from paxosblock.namenode.blocks import leaves_at_close
 from paxosblock.namenode.catalog import Catalog
 from paxosblock.namenode.finalizer import Finalizer
 from paxosblock.namenode.leases import Expired, Leases
@@ -65,7 +66,7 @@ class Closer:
         """
         holder = await self._catalog.holder(number)
         if holder is not None and holder.writer == writer:
-            await self._wait_complete(holder)
+            await self._settle(holder)
         closed = await self._catalog.close_file(number, writer)
         self._leases.release(number)
         for entry in closed.dropped:
@@ -118,16 +119,24 @@ class Closer:
             await self._recoverer.finalize(entry.record.block)
         return await self.close(number, RECOVERY_WRITER)
 
-    async def _wait_complete(self, file: FileInode) -> None:
-        """Wait until enough members have reported every block that was added and stays.
+    async def _settle(self, file: FileInode) -> None:
+        """Wait until enough members have reported every block that was added and stays, and take
+        those that do not stay out of the file.
 
         Those that were there when the file was opened again were complete when it was closed.
         """
-        for entry in await self._catalog.blocks_of(file.number, file.appended_from):
-            record = entry.record
-            kept = record.finalized and record.length
-            if kept and not self._replicas.is_complete(record, self._min_replication):
-                await self._wait_reported(record)
+        async for page in self._catalog.block_pages(file.number, file.appended_from):
+            for entry in page:
+                await self._wait_complete(entry.record)
+            empty = tuple(entry.record.block for entry in page if leaves_at_close(entry, file))
+            if empty:
+                for entry in await self._catalog.drop_empty(file.number, file.writer, empty):
+                    self._finalizer.delete_everywhere(entry)
+
+    async def _wait_complete(self, record: BlockRecord) -> None:
+        kept = record.finalized and record.length
+        if kept and not self._replicas.is_complete(record, self._min_replication):
+            await self._wait_reported(record)
 
     async def _wait_reported(self, record: BlockRecord) -> None:
         self._finalizer.spread(record)

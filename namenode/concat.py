@@ -16,7 +16,7 @@ from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode import keys, namespace, paths, tree
 from paxosblock.namenode.draft import Draft
 from paxosblock.namenode.namespace import Context
-from paxosblock.namenode.records import FileInode
+from paxosblock.namenode.records import FileInode, Place, decode_place, encode
 from paxosblock.transaction import BLOCKS_MOVED_MAX
 
 
@@ -45,7 +45,8 @@ def concat(
     length = into.length
     for path in sources:
         source = tree.find_closed(draft, path)
-        end = _move_blocks(draft, source, into.number, end, start + limit)
+        into_end = msgspec.structs.replace(into, length=length)
+        end = _move_blocks(draft, source, into_end, end, start + limit)
         length += source.length
         namespace.unlink(draft, source, context)
         draft.delete(keys.inode(source.number))
@@ -53,8 +54,10 @@ def concat(
     return end - start
 
 
-def _move_blocks(draft: Draft, source: FileInode, target: int, start: int, stop: int) -> int:
-    """Put the blocks of `source` at the places of `target` from `start` on, below `stop`.
+def _move_blocks(draft: Draft, source: FileInode, into: FileInode, start: int, stop: int) -> int:
+    """Put the blocks of `source` behind the bytes of `into`, at places from `start` on.
+
+    They are below `stop`.
 
     Returns the place behind the last of them.
     """
@@ -65,16 +68,16 @@ def _move_blocks(draft: Draft, source: FileInode, target: int, start: int, stop:
         )
     size_bytes = 0
     for sequence, (key, found) in enumerate(places, start):
-        block = tree.block_at(found)
+        block = decode_place(found.value).block
         entry = draft.block(block)
         assert entry is not None, "a place names a block"
         assert entry.file == source.number, "and the block names the file"
         assert entry.record.finalized, "the blocks of a closed file are finalized"
-        place = keys.place(target, sequence)
+        place = keys.place(into.number, sequence)
         assert not draft.get(place).exists, "the place behind the last block is free"
         draft.delete(key)
-        draft.put(place, keys.pack_number(block))
-        draft.replace_block(entry, replace(entry, file=target, sequence=sequence))
+        draft.put(place, encode(Place(block, into.length + size_bytes)))
+        draft.replace_block(entry, replace(entry, file=into.number, sequence=sequence))
         size_bytes += entry.record.size_bytes
     assert size_bytes == source.length, "a closed file is as long as its blocks"
     return start + len(places)

@@ -13,7 +13,13 @@ from paxosblock.namenode import keys, tree
 from paxosblock.namenode.draft import Draft
 from paxosblock.namenode.kv.interface import View
 from paxosblock.namenode.namespace import discard
-from paxosblock.namenode.records import BlockEntry, DirectoryInode, decode_entry, decode_inode
+from paxosblock.namenode.records import (
+    BlockEntry,
+    DirectoryInode,
+    decode_entry,
+    decode_inode,
+    decode_place,
+)
 
 STEP_COUNT = 200
 """Entries or blocks that one transaction takes away."""
@@ -60,7 +66,7 @@ def _sweep_file(draft: Draft, number: int) -> Swept:
     places = list(draft.scan(*keys.places(number), STEP_COUNT))
     blocks = []
     for key, found in places:
-        block = keys.block(tree.block_at(found))
+        block = keys.block(decode_place(found.value).block)
         blocks.append(decode_entry(draft.get(block).value))
         draft.delete(block)
         draft.delete(key)

@@ -7,7 +7,7 @@
     e + directory + name       entry of a directory -> id of a file or directory (8 bytes)
     i + id                     Inode: FileInode or DirectoryInode
     t + directory              when an entry of the directory last changed (8 bytes, ms)
-    f + file + sequence        the file's block at that place (8 bytes)
+    f + file + sequence        Place: the file's block at that place, and where it begins
     b + block                  BlockEntry
     o + file                   the file is being written (empty value)
     u + block                  a block without a file that is not ended (empty value)
@@ -41,6 +41,7 @@ _APPLICATION = b"a"
 _SESSION = b"s"
 _NUMBER = struct.Struct(">Q")
 _SEQUENCE = struct.Struct(">I")
+PLACE_MAX = (1 << 32) - 1
 _KEY = struct.Struct(">cQ")
 
 

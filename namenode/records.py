@@ -9,7 +9,7 @@ import msgspec
 from paxosblock.errors import CorruptionError
 from paxosblock.namenode_api import NO_FILE
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.types import NO_WRITER, Durability, WriterId
+from paxosblock.protocol.types import NO_WRITER, BlockId, Durability, WriterId
 
 ROOT_ID = 1
 """The root directory's id. `NO_FILE` (0) is nobody's."""
@@ -71,6 +71,17 @@ class BlockEntry:
     sequence: int = 0
 
 
+class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The block at a place of a file, and the byte of the file at which it begins.
+
+    That is known when the block is added, as all before it are finalized by then (K1); nothing
+    changes it but a concat, which moves the block to another place.
+    """
+
+    block: BlockId
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterRecord:
     """`block_tag` is the upper part of every block id of this cluster (see `ids.py`)."""
@@ -102,12 +113,13 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
 _encode = msgspec.msgpack.Encoder().encode
 _inode: msgspec.msgpack.Decoder[Inode] = msgspec.msgpack.Decoder(Inode)
 _entry = msgspec.msgpack.Decoder(BlockEntry)
+_place = msgspec.msgpack.Decoder(Place)
 _cluster = msgspec.msgpack.Decoder(ClusterRecord)
 _application = msgspec.msgpack.Decoder(Application)
 _answered = msgspec.msgpack.Decoder(Answered)
 
 
-def encode(value: Inode | BlockEntry | ClusterRecord | Application | Answered) -> bytes:
+def encode(value: Inode | BlockEntry | Place | ClusterRecord | Application | Answered) -> bytes:
     """Encode a record as the value of its key."""
     return _encode(value)
 
@@ -126,6 +138,14 @@ def decode_entry(value: bytes) -> BlockEntry:
         return _entry.decode(value)
     except msgspec.MsgspecError as error:
         raise _damaged("block", error) from error
+
+
+def decode_place(value: bytes) -> Place:
+    """Decode a place of a file."""
+    try:
+        return _place.decode(value)
+    except msgspec.MsgspecError as error:
+        raise _damaged("place", error) from error
 
 
 def decode_cluster(value: bytes) -> ClusterRecord:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from paxosblock.errors import LeaseError, NoSpaceError, NotReadyError
+from paxosblock.file_api import GET_FILE, FileView, GetFile
 from paxosblock.lease_api import (
     RECOVER_LEASE,
     LeaseRecovery,
@@ -35,7 +36,6 @@ from paxosblock.namenode_api import (
     EXPLAIN,
     FINALIZE_BLOCK,
     GET_BLOCK,
-    GET_FILE,
     LIST,
     MKDIRS,
     NO_FILE,
@@ -64,7 +64,6 @@ from paxosblock.namenode_api import (
     DeletePath,
     Deletion,
     FileStatus,
-    FileView,
     FinalizeBlock,
     ListDirectory,
     Listing,
@@ -252,10 +251,10 @@ class Service:
         _log.info("recover lease", extra=told)
         return LeaseRecovery(status, stuck, reason)
 
-    async def get_file(self, request: PathRequest) -> FileView:
-        """Show a file and its blocks."""
-        status, entries = await self._node.catalog.file_blocks(request.path)
-        return FileView(status, self._node.views.blocks(entries))
+    async def get_file(self, request: GetFile) -> FileView:
+        """Show a file and a page of its blocks."""
+        checks.check_get_file(request)
+        return self._node.views.file(await self._node.catalog.file_page(request))
 
     # --- files being written, blocks -------------------------------------------------------------
 

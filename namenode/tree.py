@@ -26,11 +26,13 @@ from paxosblock.namenode.records import (
     DirectoryInode,
     FileInode,
     Inode,
+    Place,
     decode_entry,
     decode_inode,
+    decode_place,
 )
 from paxosblock.namenode_api import FileStatus, Kind, ListDirectory, Listing
-from paxosblock.protocol.types import BlockId, Durability
+from paxosblock.protocol.types import Durability
 
 _TARGET = struct.Struct(">cQ")
 _DIRECTORY = b"d"
@@ -185,34 +187,72 @@ def names_file(value: bytes) -> bool:
     return value.startswith(_FILE)
 
 
-def block_at(place: Versioned) -> BlockId:
-    """Return the block in the value of a file's place."""
-    return BlockId(keys.unpack_number(place.value))
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A block of a file, and the byte of the file at which it begins."""
+
+    offset: int
+    entry: BlockEntry
+
+    @property
+    def end(self) -> int:
+        """Where the next block of the file begins, once the length of this one is decided."""
+        return self.offset + self.entry.record.size_bytes
 
 
-def block_ids(reads: Reads, file: int, start: int = 0) -> tuple[BlockId, ...]:
-    """Return the blocks of a file in order, from place `start` on."""
-    return tuple(block_at(found) for _, found in reads.scan(*keys.places(file, start)))
+@dataclass(frozen=True, slots=True)
+class BlockPage:
+    """Some blocks of a file in order; `next_place` is where the next page begins, None if none."""
+
+    blocks: tuple[Located, ...]
+    next_place: int | None
 
 
-def last_places(reads: Reads, file: int, count: int) -> tuple[tuple[int, BlockId], ...]:
-    """Return the last places of a file and their blocks, the last one first."""
-    return tuple(
-        (keys.place_sequence(key), block_at(found))
-        for key, found in reads.scan(*keys.places(file), count, reverse=True)
-    )
+def block_page(reads: Reads, file: int, start: int, limit: int) -> BlockPage:
+    """Return the blocks of a file from place `start` on, at most `limit`."""
+    found = list(reads.scan(*keys.places(file, start), limit + 1))
+    located = tuple(_located(reads, decode_place(value.value)) for _, value in found[:limit])
+    return BlockPage(located, keys.place_sequence(found[limit][0]) if found[limit:] else None)
+
+
+def place_of_offset(reads: Reads, file: int, offset: int) -> int:
+    """Return the place of the block that holds byte `offset`: the last one that begins there or
+    before; 0 when there is none.
+
+    Looks at some twenty places, however many there are. They may have gaps.
+    """
+    low, high = 0, next_sequence(reads, file)
+    while low < high:
+        middle = (low + high) // 2
+        key, found = next(reads.scan(*keys.places(file, middle), 1))
+        if decode_place(found.value).offset <= offset:
+            low = keys.place_sequence(key) + 1
+        else:
+            high = middle
+    # All places from `low` on begin behind the byte, and none before it does.
+    before = keys.place(file, 0), keys.place(file, low)
+    return next((keys.place_sequence(key) for key, _ in reads.scan(*before, 1, reverse=True)), 0)
+
+
+def last_places(reads: Reads, file: int, count: int) -> tuple[Place, ...]:
+    """Return the last places of a file, the last one first."""
+    found = reads.scan(*keys.places(file), count, reverse=True)
+    return tuple(decode_place(value.value) for _, value in found)
+
+
+def last_block(reads: Reads, file: int) -> Located | None:
+    """Return the last block of a file: the only one that may not be finalized (K1)."""
+    return next((_located(reads, place) for place in last_places(reads, file, 1)), None)
 
 
 def next_sequence(reads: Reads, file: int) -> int:
     """Return the place behind the last block of a file."""
-    return next((sequence + 1 for sequence, _ in last_places(reads, file, 1)), 0)
+    found = reads.scan(*keys.places(file), 1, reverse=True)
+    return next((keys.place_sequence(key) + 1 for key, _ in found), 0)
 
 
-def block_entries(reads: Reads, file: int, start: int = 0) -> tuple[BlockEntry, ...]:
-    """Return the records of a file's blocks in order, from place `start` on."""
-    return tuple(
-        decode_entry(reads.get(keys.block(block)).value) for block in block_ids(reads, file, start)
-    )
+def _located(reads: Reads, place: Place) -> Located:
+    return Located(place.offset, decode_entry(reads.get(keys.block(place.block)).value))
 
 
 def list_directory(view: View, request: ListDirectory, limit_max: int) -> Listing:
@@ -255,7 +295,7 @@ def status(reads: Reads, path: str, inode: Inode) -> FileStatus:
     """Return what `stat` shows of `inode`, which `path` names."""
     if isinstance(inode, FileInode):
         return file_status(
-            path, inode, _decided_bytes(reads, inode) if inode.open else inode.length
+            path, inode, _decided_bytes(reads, inode.number) if inode.open else inode.length
         )
     touched = reads.get(keys.touched(inode.number))
     return FileStatus(
@@ -295,8 +335,7 @@ def file_status(path: str, inode: FileInode, length: int) -> FileStatus:
     )
 
 
-def _decided_bytes(reads: Reads, inode: FileInode) -> int:
+def _decided_bytes(reads: Reads, file: int) -> int:
     """Length of a file that is being written: only what is decided counts."""
-    entries = block_entries(reads, inode.number, inode.appended_from)
-    records = (entry.record for entry in entries if entry.record.finalized)
-    return inode.length + sum(record.size_bytes for record in records)
+    last = last_block(reads, file)
+    return 0 if last is None else last.end

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
+from paxosblock.file_api import FileView
+from paxosblock.namenode.blocks import FilePage
 from paxosblock.namenode.datanodes import DataNodes
 from paxosblock.namenode.records import BlockEntry
 from paxosblock.namenode.replicas import Replicas
@@ -37,13 +39,11 @@ class Views:
             complete=self._replicas.is_complete(record, self._min_replication),
         )
 
-    def blocks(self, entries: Iterable[BlockEntry]) -> tuple[BlockView, ...]:
-        """The blocks of a file, in order."""
-        offset, views = 0, []
-        for entry in entries:
-            views.append(self.block(entry, offset))
-            offset += entry.record.size_bytes
-        return tuple(views)
+    def file(self, found: FilePage) -> FileView:
+        """A file and a page of its blocks."""
+        blocks = tuple(self.block(located.entry, located.offset) for located in found.page.blocks)
+        last = None if found.last is None else self.block(found.last.entry, found.last.offset)
+        return FileView(found.status, blocks, found.page.next_place, last)
 
     def hdfs_state(self, entry: BlockEntry) -> str:
         """What HDFS would call the block."""

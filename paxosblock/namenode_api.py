@@ -88,14 +88,6 @@ class BlockView:
     shortfall: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FileView:
-    """A file and its blocks in order."""
-
-    status: FileStatus
-    blocks: tuple[BlockView, ...]
-
-
 # --- namespace -----------------------------------------------------------------------------------
 
 
@@ -478,7 +470,6 @@ CONCAT = Method("concat", ConcatFiles, FileStatus)
 TRANSACT = Method("transact", Transact, TransactionOutcome)
 APPLICATION = Method("application", ApplicationRequest, ApplicationAnswer)
 TAKE_OVER = Method("take_over", TakeOver, FileStatus)
-GET_FILE = Method("get_file", PathRequest, FileView)
 ADD_BLOCK = Method("add_block", AddBlock, BlockView)
 FINALIZE_BLOCK = Method("finalize_block", FinalizeBlock, BlockView)
 SEAL_BLOCK = Method("seal_block", BlockRequest, BlockView)

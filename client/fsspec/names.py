@@ -100,9 +100,11 @@ class NameVerbs(ClusterFileSystem):
         """`ukey` as a number, as fsspec has it; it is not made of the bytes."""
         return int(await self._ukey(path), 16)
 
-    async def _locations(self, path: str) -> list[BlockLocation]:
+    async def _locations(
+        self, path: str, offset: int = 0, length: int | None = None
+    ) -> list[BlockLocation]:
         """The blocks of a file, and which DataNodes hold each; see `AsyncClient.locations`."""
-        return await (await self._client()).locations(self.own_path(path))
+        return await (await self._client()).locations(self.own_path(path), offset, length)
 
     # -- changes --------------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ def splits_of(
         for place, stop in arrow_splits(file, Place(0, 0), end, most):
             yield place.stream, place.offset, stop
     else:
-        edges = [block.offset + block.length for block in fs.locations(file.name)]
+        edges = [block.offset + block.length for block in fs.locations(file.name, 0, end)]
         for start, stop in cut(0, end, edges, most):
             yield 0, start, stop
 

@@ -175,8 +175,9 @@ class TailReader(StreamReader):
             for place, stop in arrow_splits(file, Place(begin.offset, begin.stream), end, most):
                 yield place.stream, place.offset, stop
             return
-        long = end - begin.offset > most
-        blocks = self._fs.locations(self._options.path) if long else []
+        length = end - begin.offset
+        path = self._options.path
+        blocks = self._fs.locations(path, begin.offset, length) if length > most else []
         edges = [block.offset + block.length for block in blocks]
         for start, stop in cut(begin.offset, end, edges, most):
             yield begin.offset, start, stop

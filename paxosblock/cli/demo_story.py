@@ -21,14 +21,8 @@ from paxosblock.client.sync_files import FileWriter
 from paxosblock.cluster import LocalCluster
 from paxosblock.control import call_any
 from paxosblock.errors import UnavailableError
-from paxosblock.namenode_api import (
-    EXPLAIN,
-    GET_FILE,
-    BlockExplanation,
-    BlockRequest,
-    PathRequest,
-    VoteLine,
-)
+from paxosblock.file_api import GET_FILE, GetFile
+from paxosblock.namenode_api import EXPLAIN, BlockExplanation, BlockRequest, VoteLine
 from paxosblock.node_process import START_TIMEOUT_S, Node, wait_until
 from paxosblock.protocol.types import BlockId, StorageId
 from paxosblock.units import MIB
@@ -277,8 +271,9 @@ def second_file(stage: Stage) -> None:
         f"the {length} bytes of {SECOND} are those that were written",
         digest == digest_of_start(source.path, length),
     )
-    blocks = call_any(stage.cluster.addresses, GET_FILE, PathRequest(SECOND)).blocks
-    report.recovered.append(stage.explain(blocks[-1].record.block))
+    last = call_any(stage.cluster.addresses, GET_FILE, GetFile(SECOND)).last_block
+    assert last is not None, "a file with bytes has a block"
+    report.recovered.append(stage.explain(last.record.block))
 
 
 def _kill_the_writer(stage: Stage, enough_bytes: int) -> int:

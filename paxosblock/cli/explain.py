@@ -18,7 +18,6 @@ from paxosblock.datanode_api import FIND_REPLICA, FindReplica, ReplicaSummary
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode_api import (
     EXPLAIN,
-    GET_FILE,
     STAT,
     BlockExplanation,
     BlockRequest,
@@ -91,14 +90,16 @@ def explain(session: Session, words: tuple[str, ...]) -> None:
     session.for_each(words, show)
 
 
-def _blocks(session: Session, word: str) -> tuple[BlockId, ...]:
+def _blocks(session: Session, word: str) -> Iterator[BlockId]:
     if word.isascii() and word.isdigit():
-        return (BlockId(int(word)),)
-    path = session.path(word)
-    view = session.call(GET_FILE, PathRequest(path))
-    if not view.blocks:
+        yield BlockId(int(word))
+        return
+    path, is_empty = session.path(word), True
+    for block in session.blocks(path):
+        is_empty = False
+        yield block.record.block
+    if is_empty:
         raise UserError(path, "has no blocks: nothing was written to it yet")
-    return tuple(block.record.block for block in view.blocks)
 
 
 def _story(session: Session, block: BlockId) -> BlockStory:

@@ -19,7 +19,6 @@ from paxosblock.errors import NotFoundError
 from paxosblock.namenode_api import (
     CONCAT,
     DELETE,
-    GET_FILE,
     LIST,
     MKDIRS,
     RENAME,
@@ -331,8 +330,8 @@ def _fewest_replicas(session: Session, status: FileStatus) -> int:
     """Members of the block that has the fewest: fewer than `replication` is a shortfall."""
     if status.kind is Kind.DIRECTORY:
         return 0
-    blocks = session.call(GET_FILE, PathRequest(status.path)).blocks
-    return min((len(block.members) for block in blocks), default=status.replication)
+    members = (len(block.members) for block in session.blocks(status.path))
+    return min(members, default=status.replication)
 
 
 def formatted(template: str, status: FileStatus, fewest_replicas: int) -> str:

@@ -25,6 +25,7 @@ from paxosblock.methods import Method
 
 if TYPE_CHECKING:
     from paxosblock.client import Client
+    from paxosblock.namenode_api import BlockView
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -93,6 +94,21 @@ class Session:
         from paxosblock.client.own_hosts import OwnHosts
 
         OwnHosts(self.addresses).check(source, namenodes)
+
+    def blocks(self, path: str) -> Iterator[BlockView]:
+        """The blocks of a file, a page at a time.
+
+        Raises:
+            NotFoundError, IsDirectoryError: there is no file at `path`, or no more.
+        """
+        from paxosblock.file_api import GET_FILE, GetFile
+
+        view = self.call(GET_FILE, GetFile(path))
+        yield from view.blocks
+        while view.next_place is not None:
+            request = GetFile(path, view.next_place, file_id=view.status.file_id)
+            view = self.call(GET_FILE, request)
+            yield from view.blocks
 
     def call(self, method: Method[Q, A], request: Q) -> A:
         """Ask the NameNode, without the weight of the whole client."""

@@ -28,6 +28,7 @@ from paxosblock.errors import (
     NotReadyError,
     OutcomeUnknownError,
 )
+from paxosblock.file_api import GET_FILE, PAGE_BLOCKS, FileView, GetFile
 from paxosblock.methods import Done
 from paxosblock.namenode.datanodes import DataNodes
 from paxosblock.namenode.placement import Blame
@@ -37,7 +38,6 @@ from paxosblock.namenode_api import (
     CREATE,
     FINALIZE_BLOCK,
     GET_BLOCK,
-    GET_FILE,
     NO_FILE,
     RENEW_LEASES,
     REPORT_BAD_REPLICA,
@@ -51,11 +51,9 @@ from paxosblock.namenode_api import (
     CreateFile,
     Excluded,
     FileStatus,
-    FileView,
     FinalizeBlock,
     Kind,
     Member,
-    PathRequest,
     Renewed,
     RenewLeases,
     TakeOver,
@@ -90,6 +88,7 @@ class MemoryCluster:
         self.files: dict[str, _File] = {}
         self.bad_replicas: list[BadReplica] = []
         self.calls: list[str] = []
+        self.page_blocks = PAGE_BLOCKS
         self.tell_members = True
         """Whether members are told at once that a block is finalized."""
         self.forgotten_bytes = 0
@@ -263,9 +262,18 @@ class MemoryCluster:
             await self.seal_block(BlockRequest(block))
         return self._close(file)
 
-    async def get_file(self, request: PathRequest) -> FileView:
-        file = self._at(request.path)
-        return FileView(file.status, tuple(self._view(block) for block in file.blocks))
+    async def get_file(self, request: GetFile) -> FileView:
+        by_path = request.file_id == NO_FILE
+        file = self._at(request.path) if by_path else self._file(request.file_id)
+        views = [self._view(block) for block in file.blocks]
+        start = request.place
+        if request.offset is not None:
+            before = sum(view.offset <= request.offset for view in views)
+            start = max(before - 1, 0)
+        end = start + self.page_blocks
+        if end >= len(views):
+            return FileView(file.status, tuple(views[start:]))
+        return FileView(file.status, tuple(views[start:end]), end, views[-1])
 
     async def get_block(self, request: BlockRequest) -> BlockView:
         return self._view(request.block)

@@ -296,7 +296,7 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a block that is added while its file is closed stays behind",
         "blocks.py",
-        "    draft.expect_empty(keys.places(inode.number, end))\n",
+        "    draft.expect_empty(keys.places(number, last.entry.sequence + 1 if last else 0))\n",
         "",
         "tests/namenode/test_closing_files.py",
         "tests/namenode/test_catalog_blocks.py",
@@ -304,15 +304,15 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "an empty block of a fenced writer is deleted",
         "blocks.py",
-        "not entry.record.length and entry.record.writer == inode.writer for",
-        "not entry.record.length for",
+        "record.finalized and not record.length and record.writer == inode.writer\n",
+        "record.finalized and not record.length\n",
         "tests/namenode/test_closing_files.py",
         "tests/namenode/test_catalog_blocks.py",
     ),
     _recovery(
         "a file is closed before enough members hold its blocks",
         "closer.py",
-        "            await self._wait_complete(holder)\n",
+        "                await self._wait_complete(entry.record)\n",
         "            pass\n",
         "tests/namenode/test_closing_files.py",
     ),

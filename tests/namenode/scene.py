@@ -95,6 +95,11 @@ async def file_with_blocks(catalog: Catalog, path: str, *lengths: int) -> FileIn
     return inode
 
 
+async def blocks_of(catalog: Catalog, number: int) -> list[BlockEntry]:
+    """The blocks of a file by its id, in order."""
+    return [entry async for page in catalog.block_pages(number) for entry in page]
+
+
 async def closed_file(catalog: Catalog, path: str, *lengths: int) -> int:
     """A file that `ANN` wrote and closed; returns its id."""
     file = await file_with_blocks(catalog, path, *lengths)

@@ -15,6 +15,7 @@ from paxosblock.errors import (
     NotReadyError,
     OutcomeUnknownError,
 )
+from paxosblock.file_api import GetFile
 from paxosblock.namenode.catalog import Catalog
 from paxosblock.namenode.records import RECOVERY_WRITER, BlockEntry
 from paxosblock.namenode_api import (
@@ -25,7 +26,6 @@ from paxosblock.namenode_api import (
     CloseFile,
     Excluded,
     MakeDirectories,
-    PathRequest,
     RenewLeases,
 )
 from paxosblock.protocol.types import BlockId, WriterId
@@ -35,6 +35,7 @@ from tests.namenode.scene import (
     BOB,
     Scene,
     add_block,
+    blocks_of,
     closed_file,
     create_request,
     finalize,
@@ -53,8 +54,8 @@ async def scene() -> AsyncIterator[Scene]:
     await scene.close()
 
 
-async def blocks_of(catalog: Catalog, file: int) -> list[BlockId]:
-    return [entry.record.block for entry in await catalog.blocks_of(file)]
+async def ids_of(catalog: Catalog, file: int) -> list[BlockId]:
+    return [entry.record.block for entry in await blocks_of(catalog, file)]
 
 
 async def append_block(catalog: Catalog, opened: Appendable, chunks: int) -> None:
@@ -67,11 +68,11 @@ async def append_block(catalog: Catalog, opened: Appendable, chunks: int) -> Non
 async def test_an_appended_block_comes_behind_those_that_were_there() -> None:
     catalog = await new_catalog()
     file = await closed_file(catalog, "/f", 2, 1)
-    before = await blocks_of(catalog, file)
+    before = await ids_of(catalog, file)
     opened = await catalog.append(REQUEST)
     assert (opened.status.open, opened.status.length, opened.last) == (True, 30, before[-1])
     await append_block(catalog, opened, 3)
-    status, entries = await catalog.file_blocks("/f")
+    status, entries = await catalog.stat("/f"), await blocks_of(catalog, file)
     assert [entry.record.length for entry in entries] == [2, 1, 3]
     assert [entry.record.block for entry in entries][:2] == before
     assert (status.open, status.length, status.file_id) == (False, 60, file)
@@ -92,10 +93,10 @@ async def test_a_file_is_appended_to_again_and_again() -> None:
 async def test_an_append_that_adds_nothing_leaves_the_file_as_it_was() -> None:
     catalog = await new_catalog()
     file = await closed_file(catalog, "/f", 2)
-    before = await blocks_of(catalog, file)
+    before = await ids_of(catalog, file)
     await catalog.append(REQUEST)
     await catalog.close_file(file, BOB)
-    assert await blocks_of(catalog, file) == before
+    assert await ids_of(catalog, file) == before
     assert (await catalog.stat("/f")).length == 20
 
 
@@ -205,7 +206,7 @@ async def test_a_close_after_an_append_does_not_wait_for_replicas_of_older_block
         await scene.service.finalize_block(finalize_request(BlockEntry(added.record), 2, BOB))
         closed = await scene.service.close_file(CloseFile(file, BOB))
         assert (closed.open, closed.length) == (False, 30)
-        shown = await scene.service.get_file(PathRequest("/f"))
+        shown = await scene.service.get_file(GetFile("/f"))
         assert [each.offset for each in shown.blocks] == [0, 10]
     finally:
         await scene.close()

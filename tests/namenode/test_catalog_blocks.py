@@ -27,6 +27,7 @@ from tests.namenode.scene import (
     MEMBERS,
     TAG,
     add_block,
+    blocks_of,
     create_request,
     file_with_blocks,
     finalize,
@@ -62,7 +63,7 @@ async def test_k1_a_repeated_request_gets_the_block_of_the_first() -> None:
     await finalize(catalog, first, 1)
     second = await add_block(catalog, first.file, first.record.block)
     assert await add_block(catalog, first.file, first.record.block) == second
-    assert [entry.record.block for entry in await catalog.blocks_of(first.file)] == [
+    assert [entry.record.block for entry in await blocks_of(catalog, first.file)] == [
         first.record.block,
         second.record.block,
     ]
@@ -186,19 +187,25 @@ async def test_a_closed_file_has_the_length_of_its_blocks() -> None:
 async def test_while_a_file_is_open_only_decided_blocks_count() -> None:
     catalog = await new_catalog()
     file = await file_with_blocks(catalog, "/f", 3)
-    last = (await catalog.blocks_of(file.number))[-1].record.block
+    last = (await blocks_of(catalog, file.number))[-1].record.block
     await add_block(catalog, file.number, last)
     assert (await catalog.stat("/f")).length == 30
 
 
-async def test_closing_drops_blocks_of_length_zero() -> None:
+async def test_closing_drops_a_last_block_of_length_zero_and_those_before_go_first() -> None:
     catalog = await new_catalog()
     file = await file_with_blocks(catalog, "/f", 0, 2, 0)
+    blocks = tuple(entry.record.block for entry in await blocks_of(catalog, file.number))
+    dropped = await catalog.drop_empty(file.number, ANN, blocks)
+    assert [entry.record.block for entry in dropped] == [blocks[0]]
+    assert await catalog.drop_empty(file.number, ANN, blocks) == ()
+    with pytest.raises(FencedError):
+        await catalog.drop_empty(file.number, BOB, blocks)
     closed = await catalog.close_file(file.number, ANN)
-    assert [entry.record.length for entry in closed.dropped] == [0, 0]
-    (left,) = await catalog.blocks_of(file.number)
+    assert [entry.record.block for entry in closed.dropped] == [blocks[2]]
+    (left,) = await blocks_of(catalog, file.number)
     assert left.record.length == 2
-    for entry in closed.dropped:
+    for entry in (*dropped, *closed.dropped):
         with pytest.raises(NotFoundError):
             await catalog.get_block(entry.record.block)
 
@@ -210,7 +217,7 @@ async def test_an_empty_block_stays_when_it_is_not_its_own_writer_who_closes() -
     await catalog.fence("/f")
     closed = await catalog.close_file(file.number, RECOVERY_WRITER)
     assert (closed.inode.length, closed.dropped) == (20, ())
-    assert [entry.record.length for entry in await catalog.blocks_of(file.number)] == [2, 0]
+    assert [entry.record.length for entry in await blocks_of(catalog, file.number)] == [2, 0]
 
 
 async def test_a_file_with_an_open_block_is_not_closed() -> None:
@@ -235,14 +242,14 @@ async def test_a_block_added_at_the_same_time_never_ends_up_in_a_closed_file() -
     for _ in range(5):
         catalog = await new_catalog(MemoryStore(yielding=True))
         file = await file_with_blocks(catalog, "/f", 1)
-        last = (await catalog.blocks_of(file.number))[-1].record.block
+        last = (await blocks_of(catalog, file.number))[-1].record.block
         await asyncio.gather(
             add_block(catalog, file.number, last),
             catalog.close_file(file.number, ANN),
             return_exceptions=True,
         )
         status = await catalog.stat("/f")
-        blocks = await catalog.blocks_of(file.number)
+        blocks = await blocks_of(catalog, file.number)
         assert status.open or all(entry.record.finalized for entry in blocks)
 
 
@@ -289,7 +296,7 @@ async def test_after_an_unknown_outcome_the_same_requests_finish_the_work(when: 
     await twice(lambda: catalog.close_file(number, ANN))
     status = await catalog.stat("/f")
     assert (status.open, status.length) == (False, 20)
-    assert len(await catalog.blocks_of(number)) == 1
+    assert len(await blocks_of(catalog, number)) == 1
 
 
 async def test_ids_are_reserved_in_ranges_and_never_given_twice() -> None:

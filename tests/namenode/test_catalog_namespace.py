@@ -29,6 +29,7 @@ from tests.namenode.scene import (
     ANN,
     BOB,
     add_block,
+    blocks_of,
     create_request,
     file_with_blocks,
     finalize,
@@ -76,7 +77,7 @@ async def test_a_late_copy_of_a_create_does_not_replace_what_its_writer_wrote_si
     await catalog.close_file(file, ANN)
     with pytest.raises(ExistsError):
         await catalog.create(request)
-    assert [entry.record.block for entry in await catalog.blocks_of(file)] == [block]
+    assert [entry.record.block for entry in await blocks_of(catalog, file)] == [block]
 
 
 async def test_overwrite_replaces_the_file_and_leaves_its_blocks_to_the_sweep() -> None:
@@ -84,7 +85,7 @@ async def test_overwrite_replaces_the_file_and_leaves_its_blocks_to_the_sweep() 
     before = await file_with_blocks(catalog, "/f", 2)
     after = await catalog.create(create_request("/f", BOB, overwrite=True))
     assert after.number != before.number
-    assert await catalog.blocks_of(after.number) == ()
+    assert await blocks_of(catalog, after.number) == []
     assert await catalog.garbage() == (before.number,)
 
 

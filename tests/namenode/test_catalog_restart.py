@@ -18,6 +18,7 @@ from tests.namenode.scene import (
     ANN,
     Clock,
     add_block,
+    blocks_of,
     create_request,
     file_with_blocks,
     finalize,
@@ -43,9 +44,9 @@ async def test_nothing_that_was_answered_is_lost(tmp_path: Path) -> None:
         file = await file_with_blocks(catalog, "/logs/a", 2)
         await catalog.close_file(file.number, ANN)
         half = await file_with_blocks(catalog, "/logs/b", 1)
-        view = await catalog.list(ListDirectory("/logs")), await catalog.blocks_of(half.number)
+        view = await catalog.list(ListDirectory("/logs")), await blocks_of(catalog, half.number)
     async with catalog_in(tmp_path) as catalog:
-        again = await catalog.list(ListDirectory("/logs")), await catalog.blocks_of(half.number)
+        again = await catalog.list(ListDirectory("/logs")), await blocks_of(catalog, half.number)
         assert again == view
         assert [inode.number for inode in await catalog.open_files()] == [half.number]
 

@@ -16,6 +16,7 @@ from paxosblock.errors import (
     NotFoundError,
     NotReadyError,
 )
+from paxosblock.file_api import GetFile
 from paxosblock.namenode.finalizer import ASKED_AT_ONCE
 from paxosblock.namenode.housekeeper import RETRY_S
 from paxosblock.namenode_api import (
@@ -118,7 +119,7 @@ async def test_a_block_that_was_never_written_leaves_the_file_and_the_datanodes(
     view = await scene.add_block(file)
     await scene.service.seal_block(BlockRequest(view.record.block, ANN))
     await scene.service.close_file(CloseFile(file, ANN))
-    assert (await scene.service.get_file(PathRequest("/f"))).blocks == ()
+    assert (await scene.service.get_file(GetFile("/f"))).blocks == ()
     await wait_until_async(lambda: not any(a.replicas for a in scene.network.reach.values()))
 
 

@@ -29,6 +29,7 @@ from paxosblock.errors import (
     PaxosBlockError,
     ProtocolError,
 )
+from paxosblock.file_api import GET_FILE, GetFile
 from paxosblock.methods import Method
 from paxosblock.namenode import server
 from paxosblock.namenode_api import (
@@ -40,7 +41,6 @@ from paxosblock.namenode_api import (
     EXPLAIN,
     FINALIZE_BLOCK,
     GET_BLOCK,
-    GET_FILE,
     LIST,
     MKDIRS,
     NO_BLOCK,
@@ -142,7 +142,7 @@ async def test_a_file_is_made_written_closed_and_seen(remote: Remote) -> None:
     file = (await remote.call(STAT, PathRequest("/logs/a"))).file_id
     closed = await remote.call(CLOSE_FILE, CloseFile(file, ANN))
     assert (closed.open, closed.length) == (False, 2 * CHUNK_BYTES)
-    seen = await remote.call(GET_FILE, PathRequest("/logs/a"))
+    seen = await remote.call(GET_FILE, GetFile("/logs/a"))
     assert [(b.record.block, b.offset, b.complete) for b in seen.blocks] == [(block, 0, True)]
     listing = await remote.call(LIST, ListDirectory("/logs"))
     assert [entry.path for entry in listing.entries] == ["/logs/a"]

@@ -25,9 +25,11 @@ from paxosblock.namenode.kv.interface import (
     Conflict,
     Transaction,
 )
+from paxosblock.namenode.records import BlockEntry
 from paxosblock.namenode_api import (
     ApplicationVersion,
     DeletePath,
+    FileStatus,
     ListDirectory,
     MakeDirectories,
     Transact,
@@ -54,6 +56,7 @@ from tests.namenode.scene import (
     new_catalog,
     new_scene,
 )
+from tests.namenode.scene import blocks_of as entries_of
 
 APPLIED = TransactionOutcome(True, 0)
 
@@ -74,8 +77,13 @@ async def names(catalog: Catalog, path: str = "/") -> list[str]:
     return [entry.path for entry in (await catalog.list(ListDirectory(path))).entries]
 
 
+async def file_at(catalog: Catalog, path: str) -> tuple[FileStatus, list[BlockEntry]]:
+    status = await catalog.stat(path)
+    return status, await entries_of(catalog, status.file_id)
+
+
 async def blocks_of(catalog: Catalog, path: str) -> list[BlockId]:
-    return [entry.record.block for entry in (await catalog.file_blocks(path))[1]]
+    return [entry.record.block for entry in (await file_at(catalog, path))[1]]
 
 
 # --- what each operation does --------------------------------------------------------------------
@@ -374,7 +382,7 @@ async def test_concat_moves_blocks_in_order_and_each_block_knows_its_file() -> N
         for block in await blocks_of(catalog, path)
     ]
     await apply(catalog, Concat("/target", ("/b", "/empty", "/a")))
-    status, entries = await catalog.file_blocks("/target")
+    status, entries = await file_at(catalog, "/target")
     assert [entry.record.block for entry in entries] == expected
     assert {entry.file for entry in entries} == {target}
     assert [entry.sequence for entry in entries] == list(range(5))
@@ -411,7 +419,7 @@ async def test_a_file_that_was_made_of_others_is_moved_on_and_grows_again() -> N
     for name in "abcd":
         await closed_file(catalog, f"/{name}", 1)
     await apply(catalog, Concat("/a", ("/b",)), Concat("/c", ("/a",)), Concat("/c", ("/d",)))
-    status, entries = await catalog.file_blocks("/c")
+    status, entries = await file_at(catalog, "/c")
     assert status.length == sum(entry.record.size_bytes for entry in entries) == 40
 
 
@@ -436,7 +444,7 @@ async def test_concats_to_one_target_at_once_lose_nothing() -> None:
     for number in range(6):
         await closed_file(catalog, f"/{number}", 1)
     await asyncio.gather(*(apply(catalog, Concat("/target", (f"/{n}",))) for n in range(6)))
-    status, entries = await catalog.file_blocks("/target")
+    status, entries = await file_at(catalog, "/target")
     assert (status.length, len(entries)) == (60, 6)
 
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
 from paxosblock.namenode import keys
-from paxosblock.namenode.records import decode_entry
+from paxosblock.namenode.records import decode_entry, decode_place
 from paxosblock.namenode_api import ApplicationVersion, Kind, ListDirectory, Transact
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import (
@@ -31,7 +31,7 @@ from paxosblock.transaction import (
 )
 from tests.namenode.cluster import CHUNK_BYTES
 from tests.namenode.memory_store import MemoryStore
-from tests.namenode.scene import closed_file, create_request, new_catalog
+from tests.namenode.scene import blocks_of, closed_file, create_request, new_catalog
 
 T = TypeVar("T")
 
@@ -267,11 +267,20 @@ class TransactMachine(RuleBasedStateMachine):
     @invariant()
     def every_block_hangs_on_the_file_that_it_names_and_on_no_other(self) -> None:
         places = {
-            keys.unpack_number(found.value): (keys.number_of(key), keys.place_sequence(key))
+            decode_place(found.value).block: (keys.number_of(key), keys.place_sequence(key))
             for key, found in self.store.machine.scan(b"f", b"g")
         }
         entries = [decode_entry(found.value) for _, found in self.store.machine.scan(*keys.BLOCKS)]
         assert places == {entry.record.block: (entry.file, entry.sequence) for entry in entries}
+
+    @invariant()
+    def every_place_tells_how_many_bytes_are_before_it(self) -> None:
+        sizes: dict[int, int] = {}
+        for key, found in self.store.machine.scan(b"f", b"g"):
+            file, place = keys.number_of(key), decode_place(found.value)
+            assert place.offset == sizes.get(file, 0)
+            entry = decode_entry(self.store.machine.get(keys.block(place.block)).value)
+            sizes[file] = place.offset + entry.record.size_bytes
 
     async def walk(self, path: str) -> dict[str, tuple[list[int], int, bool] | None]:
         found: dict[str, tuple[list[int], int, bool] | None] = {}
@@ -280,7 +289,7 @@ class TransactMachine(RuleBasedStateMachine):
                 found |= {entry.path: None, **await self.walk(entry.path)}
             else:
                 blocks = [
-                    each.record.length for each in await self.catalog.blocks_of(entry.file_id)
+                    each.record.length for each in await blocks_of(self.catalog, entry.file_id)
                 ]
                 found[entry.path] = (blocks, entry.length, entry.open)
         return found

@@ -26,9 +26,9 @@ from paxosblock.errors import (
     PaxosBlockError,
     UnavailableError,
 )
+from paxosblock.file_api import GET_FILE, GetFile
 from paxosblock.namenode_api import (
     DELETE,
-    GET_FILE,
     MKDIRS,
     STAT,
     DeletePath,
@@ -252,7 +252,7 @@ def test_a_report_shows_every_namenode_from_the_address_of_any(cluster: LocalClu
 def test_a_new_leader_knows_at_once_where_blocks_are(cluster: LocalCluster, fs: Client) -> None:
     with fs.create("/located") as out:
         out.write(b"somewhere")
-    wanted = PathRequest("/located")
+    wanted = GetFile("/located")
 
     def known_everywhere() -> bool:
         standings = [cluster.standing(node) for node in cluster.namenodes]

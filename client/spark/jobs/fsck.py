@@ -180,7 +180,7 @@ def _check_unit(fs: Client, unit: Unit) -> Checked:
 def _places(fs: Client, unit: Unit) -> list[BlockLocation]:
     """The decided blocks of a unit that have bytes; none when the file is gone."""
     try:
-        found = fs.locations(unit.path)
+        found = fs.locations(unit.path, unit.start, unit.end - unit.start)
     except NotFoundError:
         return []
     return [

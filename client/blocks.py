@@ -1,0 +1,151 @@
+"""Which blocks the bytes of a file are in, as far as a reader asks for them.
+
+A reader holds the file's id and its length as it was when it was opened, some pages of its blocks,
+and always the last block. Pages it does not hold are asked for by that id. They cannot contradict
+what it holds: of the file with this id no byte below that length changes, nor the place of one, as
+long as the file is there. Blocks are finalized before another one follows them, finalized blocks
+stay as they are, and concat moves blocks of other files behind them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from paxosblock.client.block_reader import BlockReader, Extent, finalized_extent
+from paxosblock.client.length import Snapshot
+from paxosblock.client.session import Session
+from paxosblock.errors import ProtocolError
+from paxosblock.file_api import GET_FILE, FileView, GetFile
+from paxosblock.namenode_api import FileStatus
+
+PAGES_KEPT: Final = 8
+"""Of a file of many blocks; besides the first page and the last block."""
+READERS_KEPT: Final = 8
+
+
+class _Page:
+    """Extents in order, maybe with gaps between them; those without a byte are left out."""
+
+    def __init__(self, extents: Sequence[Extent]) -> None:
+        self._extents = [extent for extent in extents if extent.size_bytes]
+        self._ends = [extent.end for extent in self._extents]
+
+    def at(self, offset: int) -> Extent | None:
+        """The extent that holds byte `offset` of the file, None when it is none of these."""
+        index = bisect.bisect_right(self._ends, offset)
+        if index == len(self._ends) or self._extents[index].offset > offset:
+            return None
+        return self._extents[index]
+
+
+class Blocks:
+    """The blocks of the first `size_bytes` bytes of a file; finds the one that holds an offset."""
+
+    def __init__(
+        self, session: Session, file: FileStatus, extents: Sequence[Extent], size_bytes: int
+    ) -> None:
+        """`extents` are those that are known; the last one of them reaches up to `size_bytes`, or
+        what is not known is finalized.
+        """
+        self.size_bytes = size_bytes
+        self.chunk_bytes = session.config.chunk_size_bytes
+        """Size of the chunks as far as is known of a block that nothing was read of."""
+        self._session = session
+        self._file = file
+        self._known = _Page(extents)
+        self._pages: deque[_Page] = deque(maxlen=PAGES_KEPT)
+        self._readers: dict[int, BlockReader] = {}
+        self._fetching = asyncio.Lock()
+
+    def known(self, offset: int) -> BlockReader | None:
+        """The reader of the block that holds byte `offset`, None when its page is not here."""
+        for page in (self._known, *self._pages):
+            extent = page.at(offset)
+            if extent is not None:
+                return self._reader(extent)
+        return None
+
+    async def at(self, offset: int) -> BlockReader:
+        """The reader of the block that holds byte `offset` of the file.
+
+        Raises:
+            NotFoundError: the page is not here, and the file was deleted or joined to another.
+            UnavailableError: no NameNode answered within the client's `retry_for`.
+        """
+        reader = self.known(offset)
+        if reader is None:
+            async with self._fetching:  # those that wait want the same page, as a rule
+                reader = self.known(offset) or await self._fetch(offset)
+        return reader
+
+    async def fill(self, offset: int, into: memoryview) -> None:
+        """Fill `into` from byte `offset` of the file on; all of it lies in the file."""
+        done = 0
+        while done < len(into):
+            reader = await self.at(offset + done)
+            extent = reader.extent
+            size = min(len(into) - done, extent.end - offset - done)
+            await reader.fetch(offset + done - extent.offset, into[done : done + size])
+            done += size
+
+    async def _fetch(self, offset: int) -> BlockReader:
+        assert offset < self.size_bytes, "only bytes that the file has are looked for"
+        view = await page_of(self._session, self._file, offset=offset)
+        self._pages.append(_Page(decided(view)))
+        reader = self.known(offset)
+        if reader is None:
+            raise ProtocolError(f"'{self._file.path}': no finalized block holds byte {offset}")
+        return reader
+
+    def _reader(self, extent: Extent) -> BlockReader:
+        reader = self._readers.get(extent.block)
+        if reader is None:
+            # Readers cost little to make again: keep the few that are in use.
+            if len(self._readers) > READERS_KEPT:
+                self._readers.clear()
+            reader = self._readers[extent.block] = BlockReader(self._session, extent)
+        return reader
+
+
+async def all_extents(session: Session, found: Snapshot, offset: int = 0) -> AsyncIterator[Extent]:
+    """The blocks of a file that was `found` whole, in order; those before `offset` may be missing.
+
+    Raises:
+        NotFoundError: the file was deleted or joined to another while its pages were asked for.
+    """
+    assert not found.undecided, "it was found whole"
+    if not found.extents:
+        return
+    *page, tail = found.extents
+    following = found.next_place
+    if following is not None and page and offset >= page[-1].end:
+        view = await page_of(session, found.status, offset=offset)
+        page, following = decided(view), view.next_place
+    while True:
+        for extent in page:
+            if extent.block == tail.block or extent.end > tail.offset:
+                yield tail  # what was added since is behind it
+                return
+            yield extent
+        if following is None:
+            yield tail
+            return
+        view = await page_of(session, found.status, place=following)
+        page, following = decided(view), view.next_place
+
+
+async def page_of(
+    session: Session, file: FileStatus, *, place: int = 0, offset: int | None = None
+) -> FileView:
+    """A page of the blocks of a file that was looked at before, wherever it was moved since."""
+    request = GetFile(file.path, place, offset, file.file_id)
+    return await session.namenodes.call(GET_FILE, request)
+
+
+def decided(view: FileView) -> list[Extent]:
+    """The finalized blocks of a page."""
+    return [finalized_extent(each) for each in view.blocks if each.record.finalized]
