@@ -157,6 +157,14 @@ class BlockWriter:
         Raises:
             BlockFailed: at least one of them did not; `seal` comes next.
         """
+        try:
+            await self._open_everywhere()
+        except BaseException:
+            self.release()  # a call that was cancelled forgets us; the connections would not
+            raise
+        self._pool.clock.look(self, self._look_at_the_clock)
+
+    async def _open_everywhere(self) -> None:
         addresses = {member.storage: member.address for member in self.view.members}
         answers = await asyncio.gather(
             *(self._open_at(at, addresses.get(at, "")) for at in self.members),
@@ -172,7 +180,6 @@ class BlockWriter:
         if failed:
             self._fail(tuple(failed), f"{', '.join(failed)} took no replica")
         self._check()
-        self._pool.clock.look(self, self._look_at_the_clock)
 
     async def _open_at(self, storage: StorageId, address: str) -> None:
         connection = await self._pool.get(address)

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from paxosblock.calls import CallChannel, ChunkSink
+from paxosblock.connection import FrameConnection
 from paxosblock.control import split_address
 from paxosblock.datanode_api import (
     STREAM_CALLS,
@@ -21,7 +22,7 @@ from paxosblock.datanode_api import (
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.types import BlockId
-from paxosblock.stream import connect
+from paxosblock.stream import close_connections, connect
 from paxosblock.wire import Buffer, FrameKind, Header, MessageTable, verify_payload
 
 SUSPECT_FOR_S: Final = 10.0
@@ -109,10 +110,10 @@ class DataConnection:
     async def _call(self, request: object, timeout_s: float, sink: ChunkSink | None = None) -> Any:
         return await self._channel.call(request, timeout_s=timeout_s, sink=sink)
 
-    async def close(self) -> None:
-        """Close; calls that wait fail."""
-        self._channel.connection.close()
-        await self._channel.connection.wait_closed()
+    @property
+    def stream(self) -> FrameConnection:
+        """What it sends on."""
+        return self._channel.connection
 
     def abort(self) -> None:
         """Close at once: nothing that is under way will be heard of."""
@@ -202,11 +203,11 @@ class DataConnections:
         return connection
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all of them; what a DataNode does not read within a second is dropped."""
         self._closed = True
         tries = tuple(self._connecting.values())
         for trying in tries:
             trying.cancel()
         await asyncio.gather(*tries, return_exceptions=True)
-        connections, self._open = list(self._open.values()), {}
-        await asyncio.gather(*(connection.close() for connection in connections))
+        connections, self._open = self._open, {}
+        await close_connections(tuple(each.stream for each in connections.values()))

@@ -13,6 +13,7 @@ from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.watched import WritingConnections
 from paxosblock.config import ClientConfig
 from paxosblock.errors import UnavailableError
+from paxosblock.units import MIB
 from tests.client.memory_cluster import memory_cluster
 from tests.waiting import wait_until_async
 
@@ -118,6 +119,46 @@ async def test_a_node_that_takes_no_connection_is_given_twice_the_time_at_the_ne
         await pool.close()
         with pytest.raises(UnavailableError, match="the client is closed"):
             await left
+
+
+async def test_a_client_is_closed_though_a_node_that_hangs_does_not_take_what_was_sent() -> None:
+    async with memory_cluster(3, hung_after_s=NEVER_S, vote_timeout_s=NEVER_S) as (cluster, fs):
+        out = await fs.create("/a", chunk_size=16 * MIB, window=8)
+        await out.write(b"x")
+        await out.hflush()
+        stream = await fs._session.writing.get(cluster.nodes[0].address)
+        cluster.nodes[0].hang()
+        data = bytes(128 * MIB)
+        writing = asyncio.create_task(out.write(data))
+        await wait_until_async(lambda: not stream.stream.writable)
+        writing.cancel()
+        await asyncio.wait([writing])
+        await out.abort()
+        assert not stream.closed
+        await asyncio.wait_for(fs.close(), NEVER_S / 4)
+        assert stream.closed
+
+
+async def test_a_call_that_is_cancelled_while_a_block_begins_leaves_nobody_who_listens() -> None:
+    """Each would be told votes, and have the node beat for it, as long as the client lives."""
+    async with memory_cluster(3, hung_after_s=NEVER_S, vote_timeout_s=NEVER_S) as (cluster, fs):
+        out = await fs.create("/a", chunk_size=10, block_size=10)
+        await out.write(b"x" * 10)
+        await out.hflush()
+        streams = [await fs._session.writing.get(node.address) for node in cluster.nodes]
+        cluster.nodes[2].hang()
+        known = len(cluster.records)
+        writing = asyncio.create_task(out.write(b"y" * 10))
+        await wait_until_async(
+            lambda: (
+                len(cluster.records) > known
+                and [len(stream._listeners) for stream in streams] == [1, 1, 0]
+            )
+        )
+        writing.cancel()
+        await asyncio.wait([writing])
+        assert [len(stream._listeners) for stream in streams] == [0, 0, 0]
+        await out.abort()
 
 
 async def _flushed(out: AsyncFileWriter, data: bytes) -> None:
