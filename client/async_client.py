@@ -21,6 +21,7 @@ from paxosblock.client.locations import BlockLocation, locations
 from paxosblock.client.namenode import NameNodes
 from paxosblock.client.session import Session
 from paxosblock.client.steady import TRIES, of_one_state
+from paxosblock.client.tender import Tending
 from paxosblock.client.transport import DataConnections
 from paxosblock.client.url import cluster_addresses
 from paxosblock.client.watched import WritingConnections
@@ -99,6 +100,7 @@ class AsyncClient:
             WritingConnections(self.config),
             DataConnections(self.config.connect_timeout_s),
             LeaseKeeper(namenodes, self.config.lease_interval_s),
+            Tending(),
         )
         self._blocks = BlockVerbs(self._session, new_writer())
 
@@ -115,6 +117,7 @@ class AsyncClient:
         """Close all connections. Files that are open fail when they are used again."""
         self._session.namenodes.close()
         await self._session.leases.close()
+        await self._session.tending.close()
         await self._session.writing.close()
         await self._session.reading.close()
         await self._rpc.close()

@@ -84,7 +84,7 @@ class AsyncFileWriter:
         self._finished_bytes = status.length  # of the blocks before the current one
         self._ledger = Ledger()
         self._exclusions = Exclusions(asyncio.get_running_loop().time)
-        self._tender = Tender(self._tend, f"'{status.path}'")
+        self._tender = Tender(self._tend, f"'{status.path}'", session.tending)
         self._rolling = NO_BLOCK  # has too few members: the next chunk begins another one
         self._shortfall = Shortfall(status.path, status.replication)
         self._place = Place()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from paxosblock.client.leases import LeaseKeeper
 from paxosblock.client.namenode import NameNodes
+from paxosblock.client.tender import Tending
 from paxosblock.client.transport import DataConnections
 from paxosblock.client.watched import WritingConnections
 from paxosblock.config import ClientConfig
@@ -21,3 +22,4 @@ class Session:
     writing: WritingConnections
     reading: DataConnections
     leases: LeaseKeeper
+    tending: Tending

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 from weakref import WeakMethod
 
 from paxosblock.client.backoff import Backoff
@@ -19,23 +19,44 @@ _log = logging.getLogger(__name__)
 Attempt = Callable[[], Awaitable[bool]]
 
 
+class Tending:
+    """The tasks of all tenders of one client: none of them outlives it."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run `work` until it ends, or the client does."""
+        task = asyncio.create_task(work, name="paxosblock-tender")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        """Cancel all that is under way, and wait until it has ended."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 class Tender:
     """Runs `attempt`, a method, in a task until it returns True; its object may be collected.
 
     An error that says that it may succeed later is logged once; any other ends the task.
     """
 
-    def __init__(self, attempt: Attempt, name: str) -> None:
+    def __init__(self, attempt: Attempt, name: str, tending: Tending) -> None:
         """`name` says in logs what is tended."""
         self._attempt = WeakMethod(attempt)
+        self._tending = tending
         self._name = name
         self._task: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
         """There is something to do. While a task runs, it is that which finds it."""
         if self._task is None or self._task.done():
-            work = _until_done(self._attempt, self._name)
-            self._task = asyncio.create_task(work, name="paxosblock-tender")
+            self._task = self._tending.start(_until_done(self._attempt, self._name))
 
     def stop(self) -> None:
         """There is nothing to do any more, whatever is under way."""

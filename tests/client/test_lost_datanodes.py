@@ -114,6 +114,24 @@ async def test_a_writer_that_nobody_holds_any_more_is_not_kept_by_its_background
             await wait_until_async(is_collected)
 
 
+async def test_no_background_work_of_a_file_outlives_its_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with memory_cluster() as (cluster, fs):
+        out = await fs.create("/a")
+        await out.write(b"acknowledged")
+        await out.hflush()
+        before = asyncio.all_tasks()
+        for node in cluster.nodes[:2]:
+            await cluster.kill(node)
+        await wait_until_async(lambda: "trying again" in caplog.text)
+        tending = {task for task in asyncio.all_tasks() - before if "tender" in task.get_name()}
+        assert len(tending) == 1
+        await fs.close()
+        assert all(task.done() for task in tending)
+        await out.abort()
+
+
 async def test_being_fenced_in_the_background_surfaces_at_the_next_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
