@@ -154,6 +154,7 @@ class AsyncFileWriter:
         """
         async with self._lock:
             self._check_usable()
+            await self._push()  # what failed before goes first: else each try would add to it
             for piece in self._buffer.cut(data):
                 self._enqueue(piece)
                 await self._push()
@@ -480,9 +481,9 @@ class AsyncFileWriter:
     # -- what is known --------------------------------------------------------------------------
 
     def _has_unsynced_chunks(self) -> bool:
-        return bool(self._pending) or (
-            self._block is not None and self._block.acknowledged_synced < self._block.sent
-        )
+        if self._pending:
+            return not self._pending[-1].sync
+        return self._block is not None and self._block.acknowledged_synced < self._block.sent
 
     def _receipt(self, durability: Durability) -> FlushReceipt:
         blocks, block = self._ledger.take(), self._block

@@ -418,6 +418,25 @@ async def test_memory_under_way_is_bounded_by_the_window() -> None:
         assert cluster.content("/a") == b"x" * 100
 
 
+async def test_calls_that_fail_add_nothing_to_what_the_first_of_them_left() -> None:
+    """An application that goes on all the same must not fill its memory."""
+    async with memory_cluster(retry_for_s=0.0) as (cluster, fs):
+        for node in cluster.nodes:
+            node.faults.refuse_create = True
+        out = await fs.create("/a", chunk_size=10, durability="memory")
+        for _ in range(5):
+            with pytest.raises((NoSpaceError, UnavailableError)):
+                await out.write(b"x" * 35)
+            with pytest.raises((NoSpaceError, UnavailableError)):
+                await out.hsync()
+        assert (out.tell(), len(out._pending)) == (10, 2)
+        for node in cluster.nodes:
+            node.faults.refuse_create = False
+        await wait_until_async(lambda: not any(each.resting for each in out._exclusions.told()))
+        await out.close()
+        assert cluster.content("/a") == b"x" * 10
+
+
 async def test_a_window_of_one_is_the_protocol_of_the_seed() -> None:
     async with memory_cluster() as (cluster, fs):
         async with await fs.create("/a", chunk_size=10, window=1) as out:
