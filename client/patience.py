@@ -56,7 +56,8 @@ class RunningClock:
 
     It moves in ticks. When a tick comes late, this process stood still (it was stopped, its loop
     was kept busy, the machine slept): what others said meanwhile is still to be read. So the clock
-    moves on by one tick only, and nobody is judged before the next one.
+    moves on by one tick only, and nobody is judged before the next one. That one judges also when
+    it is late, too: a loop that is always busy reads what came between two ticks like any other.
     """
 
     def __init__(self, tick_s: float) -> None:
@@ -67,9 +68,10 @@ class RunningClock:
         self._lookers: dict[object, Callable[[], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._ticked_at = 0.0
+        self._stood_still = False
 
     def look(self, who: object, judge: Callable[[], None]) -> None:
-        """Call `judge` at each tick that is in time, until `who` looks away."""
+        """Call `judge` at each tick but one that follows a standstill, until `who` looks away."""
         self._lookers[who] = judge
         if self._timer is None:
             self._wait()
@@ -90,6 +92,7 @@ class RunningClock:
         elapsed_s = asyncio.get_running_loop().time() - self._ticked_at
         self.now_s += min(elapsed_s, self.tick_s)
         self._wait()
-        if elapsed_s <= 2 * self.tick_s:
+        stood_still_before, self._stood_still = self._stood_still, elapsed_s > 2 * self.tick_s
+        if stood_still_before or not self._stood_still:
             for judge in tuple(self._lookers.values()):
                 judge()

@@ -233,6 +233,22 @@ async def test_a_client_that_stood_still_does_not_blame_the_node(scene: Scene) -
 
 
 @told
+async def test_a_client_that_is_always_busy_leaves_a_node_that_hangs_all_the_same(
+    scene: Scene,
+) -> None:
+    """Every tick of its clock comes late; between two of them it reads what has come."""
+    for _ in range(100):
+        scene.loop.now += 2 * BEAT_S
+        scene.beat()
+        await scene.passes(BEAT_S / 100)
+    assert not scene.node.aborted
+    for _ in range(20):
+        scene.loop.now += 2 * BEAT_S
+        await scene.passes(BEAT_S / 100)
+    assert scene.node.aborted
+
+
+@told
 async def test_a_node_whose_beats_come_irregularly_is_given_more_time(scene: Scene) -> None:
     for number in range(40):
         await scene.passes(BEAT_S if number % 2 else HUNG_S - BEAT_S)
