@@ -381,7 +381,7 @@ class AsyncFileWriter:
         block = self._block
         if block is None:
             raise failure
-        self._lose_patience(failure)
+        pause = self._lose_patience(failure)
         sealed = await self._fence.guard(block.seal(retry_for_s=self._retry_for_s))
         self._pending.extendleft(reversed(sealed.rest))
         self._place = Place(
@@ -402,17 +402,25 @@ class AsyncFileWriter:
             sealed.view.record.length,
             len(sealed.rest),
         )
+        if pause is not None:
+            await pause.pause()
 
-    def _lose_patience(self, failure: BlockFailed) -> None:
-        """Blocks that fail without a byte of progress are not tried for ever."""
+    def _lose_patience(self, failure: BlockFailed) -> Backoff | None:
+        """Blocks that fail without a byte of progress are not tried for ever.
+
+        Returns:
+            What to wait for before the next one; None for the first, which is begun at once.
+        """
         if self._patience is None or self.acknowledged > self._progress:
             self._patience = Backoff(self._retry_for_s)
             self._progress = self.acknowledged
-        elif self._patience.exhausted:
+            return None
+        if self._patience.exhausted:
             raise UnavailableError(
                 f"'{self.status.path}': no block takes chunks: {failure.reason}",
                 path=self.status.path,
             )
+        return self._patience
 
     def _finish(self, block: BlockWriter) -> None:
         """The block is closed with everything that was sent in it."""

@@ -327,6 +327,24 @@ async def test_two_of_three_datanodes_are_enough_to_go_on() -> None:
         assert cluster.content("/a") == data
 
 
+async def test_blocks_that_fail_one_after_the_other_are_begun_at_longer_and_longer_intervals() -> (
+    None
+):
+    """Nobody is to blame, so nobody is left out: each is begun with the same DataNodes."""
+    async with memory_cluster(3, retry_for_s=1.0) as (cluster, fs):
+        out = await fs.create("/a")
+        for node in cluster.nodes:
+            node.faults.refuse_writes = Reason.FENCED
+        await out.write(b"one")
+        with pytest.raises(UnavailableError, match="no block takes chunks"):
+            await out.hflush()
+        assert 3 <= len(cluster.records) <= 12, "after 10, 20, 40 ... milliseconds"
+        for node in cluster.nodes:
+            node.faults.refuse_writes = None
+        await out.close()
+        assert cluster.content("/a") == b"one"
+
+
 async def test_a_file_whose_datanodes_are_gone_says_so_and_goes_on_when_they_are_back() -> None:
     async with memory_cluster(3, retry_for_s=1.0) as (cluster, fs):
         async with await fs.create("/a") as out:
