@@ -160,7 +160,7 @@ class BlockWriter:
         try:
             await self._open_everywhere()
         except BaseException:
-            self.release()  # a call that was cancelled forgets us; the connections would not
+            self.release()  # a cancelled call forgets us, the connections would not
             raise
         self._pool.clock.look(self, self._look_at_the_clock)
 
