@@ -28,6 +28,7 @@ from paxosblock.errors import (
     CorruptionError,
     InvalidRequestError,
     NoSpaceError,
+    Outcome,
     PaxosBlockError,
     UnavailableError,
 )
@@ -36,6 +37,7 @@ from paxosblock.namenode_api import (
     CLOSE_FILE,
     NO_BLOCK,
     AddBlock,
+    BlockView,
     CloseFile,
     FileStatus,
     ShortBlock,
@@ -79,6 +81,7 @@ class AsyncFileWriter:
         self._lock = asyncio.Lock()
         self._block: BlockWriter | None = None
         self._previous = previous
+        self._begun = False  # a block behind `previous` may be there, not opened yet
         self._pending: deque[Chunk] = deque()  # not sent in the current block
         self._cut_bytes = status.length  # became chunks
         self._finished_bytes = status.length  # of the blocks before the current one
@@ -340,9 +343,7 @@ class AsyncFileWriter:
             self.status.replication,
             self.status.durability,
         )
-        view = await self._fence.guard(
-            self._session.namenodes.call(ADD_BLOCK, request, retry_for_s=self._retry_for_s)
-        )
+        view = await self._add_block(request)
         block = BlockWriter(
             view,
             self._writer,
@@ -354,13 +355,28 @@ class AsyncFileWriter:
             await block.open()
         except BlockFailed:
             # Whoever does not hear that it is sealed seals it again: it may be the last block now.
-            self._previous, self._block = block.block, block
+            self._previous, self._block, self._begun = block.block, block, False
             await self._fence.guard(block.seal(retry_for_s=self._retry_for_s))
             self._block = None
             raise
-        self._previous = block.block
+        self._previous, self._begun = block.block, False
         self._shortfall.note(view)
         return block
+
+    async def _add_block(self, request: AddBlock) -> BlockView:
+        """K1. A block that may be there keeps readers from the file's end until it is opened: if
+        this call does not live to do that, the background does."""
+        known, self._begun = self._begun, True
+        self._wake()
+        call = self._session.namenodes.call(ADD_BLOCK, request, retry_for_s=self._retry_for_s)
+        try:
+            return await self._fence.guard(call)
+        except NoSpaceError:
+            self._begun = False
+            raise
+        except PaxosBlockError as error:
+            self._begun = known or error.outcome is Outcome.UNKNOWN
+            raise
 
     async def _close_block(self) -> None:
         """W6 for the last block, whatever happens to its members."""
@@ -440,11 +456,14 @@ class AsyncFileWriter:
     def _block_failed(self, failed: tuple[StorageId, ...]) -> None:
         """W4 of the current block. A call that waits for it acts; if there is none, we do."""
         self._exclusions.add(failed)
+        self._wake()
+
+    def _wake(self) -> None:
         if not self._session.namenodes.closed:
             self._tender.wake()
 
     async def _tend(self) -> bool:
-        """Do what a call would do first. True if no acknowledged byte waits in a failed block.
+        """Do what a call would do first. True if no failed or unopened block is in readers' way.
 
         What else is left undone, the next call does.
 
@@ -457,10 +476,16 @@ class AsyncFileWriter:
             try:
                 await self._go_on()
             except PaxosBlockError as error:
-                if self._block is not None and self._block.failure is not None:
+                if self._in_the_way:
                     raise
                 _log.warning("'%s': %s; left to the next call", self.status.path, error)
-            return self._block is None or self._block.failure is None
+            return not self._in_the_way
+
+    @property
+    def _in_the_way(self) -> bool:
+        """True if readers may not learn the file's length, its last block having failed, or having
+        been begun only."""
+        return self._begun or (self._block is not None and self._block.failure is not None)
 
     async def _go_on(self) -> None:
         """End a block that failed, or should have more members; send what was not acknowledged."""
@@ -484,7 +509,7 @@ class AsyncFileWriter:
         """The NameNode has more members for a new block than the current one has (HDFS-6867)."""
         if self._block is not None and self._short_block() is not None:
             self._rolling = self._block.block
-            self._tender.wake()
+            self._wake()
 
     # -- what is known --------------------------------------------------------------------------
 

@@ -60,6 +60,32 @@ async def test_what_was_not_acknowledged_is_sent_again_without_a_call_of_its_wri
         assert cluster.content("/a") == data
 
 
+async def test_a_block_that_a_cancelled_call_began_is_opened_without_a_call_of_its_writer() -> None:
+    """No member has a replica of it, so nobody could tell how long the file is."""
+    async with memory_cluster(hung_after_s=60.0) as (cluster, fs):
+        out = await fs.create("/a", chunk_size=4, block_size=4)
+        await out.write(b"one,")
+        await out.hflush()
+        cluster.answers_lost.add("add_block")
+        writing = asyncio.create_task(out.write(b"two,"))
+        await wait_until_async(lambda: len(cluster.records) == 2)
+        writing.cancel()
+        await asyncio.wait([writing])
+        cluster.answers_lost.clear()
+        await wait_until_async(lambda: out.acknowledged == 8)
+        assert await read(fs) == b"one,two,"
+        cluster.nodes[0].hang()
+        writing = asyncio.create_task(out.write(b"three"))
+        await wait_until_async(lambda: len(cluster.records) == 3)
+        writing.cancel()
+        await asyncio.wait([writing])
+        cluster.nodes[0].cut()
+        await wait_until_async(lambda: out.acknowledged == 12)
+        assert await read(fs) == b"one,two,thre"
+        await out.close()
+        assert cluster.content("/a") == b"one,two,thre"
+
+
 async def test_sealing_in_the_background_goes_on_until_a_namenode_can_do_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
