@@ -104,6 +104,8 @@ JOURNAL_CRASH_STATES = "tests/namenode/test_journal_crash_states.py"
 FULL_STORE = "tests/namenode/test_kv_full_disk.py"
 FULL_MEMBER = "tests/raft/test_full_disk.py"
 FLOODS = "tests/test_floods.py"
+LOST_DATANODES = "tests/client/test_lost_datanodes.py"
+WATCHED = "tests/client/test_watched.py"
 
 SOURCE: tuple[Mutant, ...] = (
     _store(
@@ -529,6 +531,97 @@ SOURCE: tuple[Mutant, ...] = (
         "if holder is not None and holder.idle]",
         "if holder is not None]",
         "tests/test_admission.py",
+    ),
+    _recovery(
+        "a DataNode that failed a writer is left out though it was heard of since",
+        "datanodes.py",
+        "blame = Blame.PAST if heard_again else Blame.FRESH\n",
+        "blame = Blame.FRESH\n",
+        "tests/namenode/test_adding_blocks.py",
+        LOST_DATANODES,
+    ),
+    _recovery(
+        "a DataNode that failed a writer is blamed for what it did before it registered again",
+        "datanodes.py",
+        "            if home is None or home.registered_s > failed_s:\n",
+        "            if home is None:\n",
+        "tests/namenode/test_adding_blocks.py",
+    ),
+    Mutant(
+        Area.STORE,
+        "a DataNode does not beat while it does not read",
+        ("tests/datanode/test_session.py",),
+        Patch(
+            "paxosblock/beats.py",
+            "        if connection.writable:  #",
+            "        if connection.writable and not connection._reading_paused:  #",
+        ),
+    ),
+    Mutant(
+        Area.STORE,
+        "a beat does not tell what has arrived",
+        ("tests/datanode/test_session.py",),
+        Patch(
+            "paxosblock/beats.py",
+            "acknowledged=connection.received_bytes & _BYTES_MASK",
+            "acknowledged=0",
+        ),
+    ),
+    _client(
+        "a beat is a sign of life though nothing arrives at the DataNode",
+        "watched.py",
+        "        if reads or header.index:\n",
+        "        if reads or True:\n",
+        WATCHED,
+    ),
+    _client(
+        "a DataNode that has stopped to read is taken for one that hangs",
+        "watched.py",
+        "        if reads or header.index:\n",
+        "        if reads:\n",
+        WATCHED,
+    ),
+    _client(
+        "a client that stood still blames the others",
+        "patience.py",
+        "        self.now_s += min(elapsed_s, self.tick_s)\n",
+        "        self.now_s += elapsed_s\n",
+        WATCHED,
+    ),
+    _client(
+        "a client that is always busy never notices a DataNode that hangs",
+        "patience.py",
+        "        if stood_still_before or not self._stood_still:\n",
+        "        if not self._stood_still:\n",
+        WATCHED,
+    ),
+    _client(
+        "a block that failed is ended by the next call only",
+        "file_writer.py",
+        "        self._exclusions.add(failed)\n        self._wake()\n",
+        "        self._exclusions.add(failed)\n",
+        LOST_DATANODES,
+    ),
+    _client(
+        "a short block is ended by the next call only",
+        "file_writer.py",
+        "            self._rolling = self._block.block\n            self._wake()\n",
+        "            self._rolling = self._block.block\n",
+        LOST_DATANODES,
+    ),
+    _client(
+        "a DataNode that works again is not forgiven",
+        "file_writer.py",
+        "            self._exclusions.forgive(block.members)\n",
+        "",
+        LOST_DATANODES,
+    ),
+    _client(
+        "a call that was cancelled leaves a block that listens",
+        "block_writer.py",
+        "            self.release()  # a cancelled call forgets us, the connections would not\n",
+        "",
+        "tests/client/test_hung_nodes.py",
     ),
     _client(
         "a sync is content with one member that finalized the block",
