@@ -34,7 +34,7 @@ from paxosblock.namenode_api import (
 )
 from paxosblock.protocol import write
 from paxosblock.protocol.messages import Nack, Vote
-from paxosblock.protocol.types import BlockId, Generation, Reason, StorageId, WriterId
+from paxosblock.protocol.types import BlockId, Durability, Generation, Reason, StorageId, WriterId
 from paxosblock.wire import Flags, FrameKind, Header
 
 _log = logging.getLogger(__name__)
@@ -143,6 +143,13 @@ class BlockWriter:
     def acknowledged_synced(self) -> int:
         """How many chunks all members have on stable storage."""
         return self._writer.acknowledged_synced
+
+    @property
+    def on_disk(self) -> int:
+        """How many members have all that was sent on stable storage, by their votes: all or 0."""
+        in_memory = self.view.record.durability is Durability.MEMORY
+        unsynced = in_memory and self.acknowledged_synced < self.sent
+        return 0 if unsynced else len(self.members)
 
     @property
     def failure(self) -> BlockFailed | None:

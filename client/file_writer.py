@@ -20,6 +20,7 @@ from paxosblock.client.chunks import Buffer, Chunk, ChunkBuffer, chunk_of
 from paxosblock.client.durable import finalized_on_disk
 from paxosblock.client.exclusions import Exclusions
 from paxosblock.client.fence import Fence
+from paxosblock.client.progress import Progress, Unopened
 from paxosblock.client.receipt import BlockReceipt, FlushReceipt, Ledger, Place
 from paxosblock.client.session import Session
 from paxosblock.client.shortfall import Shortfall
@@ -28,7 +29,6 @@ from paxosblock.errors import (
     CorruptionError,
     InvalidRequestError,
     NoSpaceError,
-    Outcome,
     PaxosBlockError,
     UnavailableError,
 )
@@ -37,7 +37,6 @@ from paxosblock.namenode_api import (
     CLOSE_FILE,
     NO_BLOCK,
     AddBlock,
-    BlockView,
     CloseFile,
     FileStatus,
     ShortBlock,
@@ -81,7 +80,7 @@ class AsyncFileWriter:
         self._lock = asyncio.Lock()
         self._block: BlockWriter | None = None
         self._previous = previous
-        self._begun = False  # a block behind `previous` may be there, not opened yet
+        self._unopened = Unopened()
         self._pending: deque[Chunk] = deque()  # not sent in the current block
         self._cut_bytes = status.length  # became chunks
         self._finished_bytes = status.length  # of the blocks before the current one
@@ -92,8 +91,7 @@ class AsyncFileWriter:
         self._shortfall = Shortfall(status.path, status.replication)
         self._place = Place()
         self._retry_for_s = session.config.retry_for_s
-        self._patience: Backoff | None = None
-        self._progress = -1
+        self._progress = Progress(status.path)
         self._fence = Fence(status.path)
         self._closed = False
         session.leases.keep(writer, self._fence.lease_lost, self._short_block, self._roll)
@@ -244,7 +242,8 @@ class AsyncFileWriter:
 
     def _begin(self, retry_for_s: float) -> None:
         """A call, or an attempt between two calls, begins, and tries for so long."""
-        self._retry_for_s, self._patience = retry_for_s, None
+        self._retry_for_s = retry_for_s
+        self._progress.begin(retry_for_s)
 
     def _enqueue(self, piece: Buffer, *, sync: bool = False) -> None:
         self._cut_bytes += len(piece)
@@ -343,7 +342,11 @@ class AsyncFileWriter:
             self.status.replication,
             self.status.durability,
         )
-        view = await self._add_block(request)
+        self._wake()  # if this call does not live to open the block, the background does
+        with self._unopened.asking():
+            view = await self._fence.guard(
+                self._session.namenodes.call(ADD_BLOCK, request, retry_for_s=self._retry_for_s)
+            )
         block = BlockWriter(
             view,
             self._writer,
@@ -355,28 +358,15 @@ class AsyncFileWriter:
             await block.open()
         except BlockFailed:
             # Whoever does not hear that it is sealed seals it again: it may be the last block now.
-            self._previous, self._block, self._begun = block.block, block, False
+            self._previous, self._block = block.block, block
+            self._unopened.end()
             await self._fence.guard(block.seal(retry_for_s=self._retry_for_s))
             self._block = None
             raise
-        self._previous, self._begun = block.block, False
+        self._previous = block.block
+        self._unopened.end()
         self._shortfall.note(view)
         return block
-
-    async def _add_block(self, request: AddBlock) -> BlockView:
-        """K1. A block that may be there keeps readers from the file's end until it is opened: if
-        this call does not live to do that, the background does."""
-        known, self._begun = self._begun, True
-        self._wake()
-        call = self._session.namenodes.call(ADD_BLOCK, request, retry_for_s=self._retry_for_s)
-        try:
-            return await self._fence.guard(call)
-        except NoSpaceError:
-            self._begun = False
-            raise
-        except PaxosBlockError as error:
-            self._begun = known or error.outcome is Outcome.UNKNOWN
-            raise
 
     async def _close_block(self) -> None:
         """W6 for the last block, whatever happens to its members."""
@@ -397,7 +387,7 @@ class AsyncFileWriter:
         block = self._block
         if block is None:
             raise failure
-        pause = self._lose_patience(failure)
+        pause = self._progress.failed(self.acknowledged, failure.reason)
         sealed = await self._fence.guard(block.seal(retry_for_s=self._retry_for_s))
         self._pending.extendleft(reversed(sealed.rest))
         self._place = Place(
@@ -408,7 +398,7 @@ class AsyncFileWriter:
         )
         self._finished_bytes += block.acknowledged_bytes
         members = len(block.members)
-        by_close = block.asked_to_close and not self._on_disk(block)  # and perhaps by no recovery
+        by_close = block.asked_to_close and not block.on_disk  # and perhaps by no recovery
         self._ledger.ended(block.block, members, 0 if by_close else recovery_quorum(members))
         self._block = None
         _log.warning(
@@ -421,35 +411,12 @@ class AsyncFileWriter:
         if pause is not None:
             await pause.pause()
 
-    def _lose_patience(self, failure: BlockFailed) -> Backoff | None:
-        """Blocks that fail without a byte of progress are not tried for ever.
-
-        Returns:
-            What to wait for before the next one; None for the first, which is begun at once.
-        """
-        if self._patience is None or self.acknowledged > self._progress:
-            self._patience = Backoff(self._retry_for_s)
-            self._progress = self.acknowledged
-            return None
-        if self._patience.exhausted:
-            raise UnavailableError(
-                f"'{self.status.path}': no block takes chunks: {failure.reason}",
-                path=self.status.path,
-            )
-        return self._patience
-
     def _finish(self, block: BlockWriter) -> None:
         """The block is closed with everything that was sent in it."""
         self._note(block)
         self._finished_bytes += block.acknowledged_bytes
-        self._ledger.ended(block.block, len(block.members), self._on_disk(block))
+        self._ledger.ended(block.block, len(block.members), block.on_disk)
         self._block = None
-
-    def _on_disk(self, block: BlockWriter) -> int:
-        """How many members have all that was sent on stable storage, by their votes: all or 0."""
-        in_memory = self.status.durability is Durability.MEMORY
-        unsynced = in_memory and block.acknowledged_synced < block.sent
-        return 0 if unsynced else len(block.members)
 
     # -- between two calls ----------------------------------------------------------------------
 
@@ -483,9 +450,8 @@ class AsyncFileWriter:
 
     @property
     def _in_the_way(self) -> bool:
-        """True if readers may not learn the file's length, its last block having failed, or having
-        been begun only."""
-        return self._begun or (self._block is not None and self._block.failure is not None)
+        """True if readers may not learn the file's length because of its last block."""
+        return bool(self._unopened) or (self._block is not None and self._block.failure is not None)
 
     async def _go_on(self) -> None:
         """End a block that failed, or should have more members; send what was not acknowledged."""
@@ -521,7 +487,7 @@ class AsyncFileWriter:
     def _receipt(self, durability: Durability) -> FlushReceipt:
         blocks, block = self._ledger.take(), self._block
         if block is not None and block.sent:
-            now = BlockReceipt(block.block, len(block.members), self._on_disk(block))
+            now = BlockReceipt(block.block, len(block.members), block.on_disk)
             blocks = (*blocks, now)
         return self._place.receipt(self.acknowledged, durability, blocks)
 

@@ -1,0 +1,69 @@
+"""What a writer remembers of blocks that did not come about, while it tries again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from paxosblock.client.backoff import Backoff
+from paxosblock.errors import NoSpaceError, Outcome, PaxosBlockError, UnavailableError
+
+
+class Progress:
+    """Blocks that fail without a byte of progress are not tried for ever, nor without a pause."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._retry_for_s = 0.0
+        self._backoff: Backoff | None = None
+        self._acknowledged = -1
+
+    def begin(self, retry_for_s: float) -> None:
+        """A call begins, which tries for so many seconds."""
+        self._retry_for_s, self._backoff = retry_for_s, None
+
+    def failed(self, acknowledged: int, reason: str) -> Backoff | None:
+        """A block failed, for `reason`, when so many bytes of the file were acknowledged.
+
+        Returns:
+            What to wait for before the next one; None behind the first, which is begun at once.
+
+        Raises:
+            UnavailableError: it is time to give up.
+        """
+        if self._backoff is None or acknowledged > self._acknowledged:
+            self._backoff, self._acknowledged = Backoff(self._retry_for_s), acknowledged
+            return None
+        if self._backoff.exhausted:
+            text = f"'{self._path}': no block takes chunks: {reason}"
+            raise UnavailableError(text, path=self._path)
+        return self._backoff
+
+
+class Unopened:
+    """True while a block may be the file's last one that the NameNode was asked to add, and that
+    has not been opened yet: nobody can tell how long the file is.
+    """
+
+    def __init__(self) -> None:
+        self._maybe = False
+
+    def __bool__(self) -> bool:
+        return self._maybe
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """The NameNode is asked to add a block."""
+        known, self._maybe = self._maybe, True
+        try:
+            yield
+        except NoSpaceError:
+            self._maybe = False
+            raise
+        except PaxosBlockError as error:
+            self._maybe = known or error.outcome is Outcome.UNKNOWN
+            raise
+
+    def end(self) -> None:
+        """The block was opened, or failed and is to be sealed like any other."""
+        self._maybe = False
