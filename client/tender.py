@@ -25,6 +25,10 @@ class Tending:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
+    def __len__(self) -> int:
+        """How many work, or wait for their next try."""
+        return len(self._tasks)
+
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work` until it ends, or the client does."""
         task = asyncio.create_task(work, name="paxosblock-tender")

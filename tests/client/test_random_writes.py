@@ -1,13 +1,15 @@
 """Random lives of one writer: what it was told to be safe is there, whatever fails on the way.
 
-Each seed is a story of writes, flushes, syncs and cancelled calls, while DataNodes hang up, refuse
-and are slow, and while answers of the NameNode are lost.
+Each seed is a story of writes, flushes, syncs and cancelled calls, while DataNodes hang up, refuse,
+hang, die and are slow, and while answers of the NameNode are lost. In between the writer is idle:
+then it ends by itself what failed, and who opens the file reads all that was acknowledged.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from typing import Final
 
 import pytest
 
@@ -16,9 +18,18 @@ from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.errors import FencedError
 from paxosblock.protocol.types import Reason
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tests.client.memory_node import MemoryDataNode
+from tests.waiting import wait_until_async
 
 ANSWERS = ("add_block", "finalize_block", "seal_block")
 REFUSALS = (Reason.GAP, Reason.NO_SPACE, Reason.FENCED)
+FAULTS = ("cut", "lose", "refuse", "refuse create", "slow", "hang", "kill", "silent")
+SETTINGS: Final = {
+    "retry_for_s": 60.0,
+    "vote_timeout_s": 0.3,
+    "hung_after_s": 0.2,
+    "lease_interval_s": 0.02,
+}
 
 
 class Life:
@@ -30,6 +41,7 @@ class Life:
         self.fs = fs
         self.given = bytearray()
         self.acknowledged = 0
+        self.down: list[MemoryDataNode] = []
 
     async def run(self) -> None:
         chunk_size = self.dice.choice((1, 7, 64))
@@ -41,7 +53,9 @@ class Life:
             durability=self.dice.choice(("disk", "memory")),
         )
         for _ in range(25):
-            self.something_fails()
+            await self.something_fails()
+            if self.dice.random() < 0.12:
+                await self.nothing_is_asked()
             try:
                 async with asyncio.timeout(self.dice.choice((0.01, 0.3, 0.3))) as patience:
                     await self.something_is_asked(self.out)
@@ -50,9 +64,9 @@ class Life:
             assert self.out.tell() == len(self.given)
             assert self.out.acknowledged >= self.acknowledged
 
-    def something_fails(self) -> None:
+    async def something_fails(self) -> None:
         node = self.dice.choice(self.cluster.nodes)
-        match self.dice.choice(("cut", "lose", "refuse", "refuse create", "slow", *4 * ["heal"])):
+        match self.dice.choice((*FAULTS, *6 * ["heal"])):
             case "cut":
                 node.cut()
             case "lose":
@@ -64,15 +78,34 @@ class Life:
                 node.faults.refuse_create = True
             case "slow":
                 node.votes_may_go.clear()
+            case "hang":
+                node.hang()
+            case "kill" if not self.down:
+                self.down.append(node)
+                await self.cluster.kill(node)
+            case "silent":
+                self.cluster.silent.add(node.storage)
             case _:
-                self.heal()
+                await self.heal()
 
-    def heal(self) -> None:
+    async def heal(self) -> None:
+        while self.down:
+            await self.cluster.revive(self.down.pop())
+        self.cluster.silent.clear()
         self.cluster.answers_lost.clear()
         for node in self.cluster.nodes:
             node.faults.refuse_writes = None
             node.faults.refuse_create = False
             node.votes_may_go.set()
+
+    async def nothing_is_asked(self) -> None:
+        """Nothing fails any more, and nobody calls the writer: its own work comes to an end."""
+        await self.heal()
+        await wait_until_async(lambda: not self.fs._session.tending)
+        async with await self.fs.open("/a") as file:
+            content = await file.read()
+        assert content == self.given[: len(content)]
+        assert len(content) >= self.acknowledged
 
     async def something_is_asked(self, out: AsyncFileWriter) -> None:
         match self.dice.choice(("write", "write", "write", "hflush", "hsync")):
@@ -94,20 +127,20 @@ class Life:
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_a_file_ends_as_what_was_written_whatever_failed_on_the_way(seed: int) -> None:
-    async with memory_cluster(4, retry_for_s=60.0, vote_timeout_s=0.3) as (cluster, fs):
+    async with memory_cluster(4, **SETTINGS) as (cluster, fs):
         life = Life(seed, cluster, fs)
         await life.run()
-        life.heal()
+        await life.heal()
         await life.out.close()
         assert cluster.content("/a") == life.given
 
 
 @pytest.mark.parametrize("seed", range(100, 104))
 async def test_a_file_that_is_taken_over_keeps_all_that_was_acknowledged(seed: int) -> None:
-    async with memory_cluster(4, retry_for_s=60.0, vote_timeout_s=0.3) as (cluster, fs):
+    async with memory_cluster(4, **SETTINGS) as (cluster, fs):
         life = Life(seed, cluster, fs)
         await life.run()
-        life.heal()
+        await life.heal()
         assert await fs.take_over("/a") >= life.out.acknowledged
         kept = cluster.content("/a")
         assert kept == life.given[: len(kept)]
