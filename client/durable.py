@@ -18,6 +18,8 @@ from paxosblock.protocol.types import BlockId, ReplicaState
 async def finalized_on_disk(session: Session, block: BlockId) -> BlockReceipt:
     """Wait until a majority of the block's members finalized it: that implies a sync (D5).
 
+    Members that do not answer while a majority does are waited for only until they count as hung.
+
     Returns:
         How many of them said so.
 
@@ -27,18 +29,34 @@ async def finalized_on_disk(session: Session, block: BlockId) -> BlockReceipt:
     backoff = Backoff(session.config.retry_for_s)
     while True:
         view = await session.namenodes.call(GET_BLOCK, BlockRequest(block))
-        answers = await asyncio.gather(
-            *(_is_finalized(session, view, member) for member in view.members)
-        )
-        if sum(answers) >= read_quorum(len(view.members)):
-            return BlockReceipt(block, len(view.members), sum(answers))
+        enough = read_quorum(len(view.members))
+        finalized = await _count_finalized(session, view, enough)
+        if finalized >= enough:
+            return BlockReceipt(block, len(view.members), finalized)
         if backoff.exhausted:
             raise DeadlineError(
-                f"block {block}: {sum(answers)} of {len(view.members)} members have "
+                f"block {block}: {finalized} of {len(view.members)} members have "
                 "it on stable storage",
                 block=block,
             )
         await backoff.pause()
+
+
+async def _count_finalized(session: Session, view: BlockView, enough: int) -> int:
+    """How many members say that they finalized the block. All are waited for, but no more once
+    `enough` said so and the others had the time of a node that is not hung."""
+    asked = [asyncio.ensure_future(_is_finalized(session, view, each)) for each in view.members]
+    try:
+        await asyncio.wait(asked, timeout=session.config.hung_after_s)
+        while True:
+            waiting = [answer for answer in asked if not answer.done()]
+            finalized = sum(answer.result() for answer in asked if answer.done())
+            if finalized >= enough or not waiting:
+                return finalized
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for answer in asked:
+            answer.cancel()
 
 
 async def _is_finalized(session: Session, view: BlockView, member: Member) -> bool:

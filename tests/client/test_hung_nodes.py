@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from dataclasses import asdict
 
 import pytest
 
 from paxosblock.client.block_writer import BlockWriter
 from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.receipt import BlockReceipt
 from paxosblock.client.watched import WritingConnections
 from paxosblock.config import ClientConfig
 from paxosblock.errors import UnavailableError
@@ -67,6 +69,24 @@ async def test_a_writer_that_is_idle_hears_of_a_node_that_hangs() -> None:
         assert block._failure is not None
         assert block._failure.failed == (cluster.nodes[1].storage,)
         assert "hangs or is out of reach" in block._failure.reason
+
+
+async def test_a_sync_asks_a_majority_and_does_not_wait_for_a_member_that_hangs() -> None:
+    patient = ClientConfig(hung_after_s=HUNG_S, vote_timeout_s=NEVER_S, rpc_timeout_s=NEVER_S)
+    async with memory_cluster(3, **asdict(patient)) as (cluster, fs):
+        out = await fs.create("/a", durability="memory", chunk_size=10, block_size=10)
+        async with out:
+            await out.write(b"x" * 15)
+            await out.hsync()  # all members are connected now
+            await out.write(b"x" * 20)
+            await out.hflush()
+            closed = cluster.files["/a"].blocks[2]
+            cluster.nodes[0].hang()
+            begun = time.monotonic()
+            receipt = await out.hsync()
+            assert time.monotonic() - begun < NEVER_S / 4
+        assert BlockReceipt(closed, 3, 2) in receipt.blocks
+        assert cluster.content("/a") == b"x" * 35
 
 
 async def test_a_disk_that_is_slow_for_long_does_not_end_a_block() -> None:
