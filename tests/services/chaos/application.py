@@ -21,6 +21,7 @@ import msgspec
 
 from paxosblock import Client
 from paxosblock.client.sync_files import FileWriter
+from paxosblock.errors import NoSpaceError
 from paxosblock.namenode_api import NO_BLOCK
 from paxosblock.protocol.types import BlockId, Durability, StorageId
 from tests.services.content import content
@@ -79,15 +80,22 @@ def beats(pace_s: float) -> Iterator[object]:
 
 
 def write(out: FileWriter, path: str, turns: Iterator[object]) -> None:
-    """Write a piece of the content and flush at each turn; then close."""
+    """Write a piece of the content and flush at each turn; then close.
+
+    Where there is no room nothing is lost, and the next turn tries again.
+    """
     rng = random.Random(path)
-    written = 0
+    written = goal = 0
     for _ in turns:
-        step = rng.choice((1, 100, 4096, 20_000))
+        if written == goal:
+            goal += rng.choice((1, 100, 4096, 20_000))
         begun = time.monotonic()
-        out.write(content(path, written, written + step))
-        written += step
-        receipt = out.hsync() if rng.random() < 0.2 else out.hflush()
+        try:
+            out.write(content(path, out.tell(), goal))
+            receipt = out.hsync() if rng.random() < 0.2 else out.hflush()
+        except NoSpaceError:
+            continue
+        written = goal
         assert receipt.length == written
         say(Told(written, begun, time.monotonic(), receipt.block, receipt.replicas))
     begun = time.monotonic()

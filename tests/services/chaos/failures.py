@@ -177,6 +177,7 @@ FAILURES: Final = (
     Failure("NameNode hangs", Target.NAMENODE, hung),
     Failure("NameNode cut off", Target.NAMENODE, cut_off),
     Failure("NameNode's disk full", Target.NAMENODE, full),
+    Failure("NameNode's sync fails", Target.NAMENODE, broken),
     Failure("NameNodes flooded by idle connections", Target.NAMENODE, flooded),
     Failure("NameNodes flooded by half requests", Target.NAMENODE, half_asked),
 )
