@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
+import msgspec
 from sortedcontainers import SortedSet
 
 from paxosblock.datanode_api import ReplicaSummary
@@ -104,9 +105,11 @@ def _judge_stranger(state: ReadReply, current: Generation) -> Finding:
     return Finding(Verdict.DELETE, "no member of the block", Generation(current - 1))
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """Who holds the version `generation`, and the CRC32C of its last chunk, once known."""
+class _Held(msgspec.Struct, frozen=True, gc=False):
+    """Who holds the version `generation`, and the CRC32C of its last chunk, once known.
+
+    There is one for every block: a garbage collection that visited them all would stop the loop.
+    """
 
     generation: Generation
     storages: tuple[StorageId, ...]

@@ -1,0 +1,250 @@
+"""How long does a NameNode's loop turn when a storage with very many replicas reports them?
+
+    python -m benchmarks.reports [--replicas 300000] [--clients 8] [--folder DIR]
+
+A NameNode as a process, whose catalog has so many finalized blocks, all at one storage. The shipped
+reporter of a DataNode, in this process, tells of them; the replicas themselves are made up. Then it
+comes back with none, so that all are missing, and answers no question. Clients ask for a path
+meanwhile, one call after the other. Shown are, for each of the two reports: how long it took, the
+longest that the NameNode's loop was busy with one thing (processor time, `loop_busy_seconds` of its
+`/metrics`), the longest call of a client, and the longest silence of the DataNode as the NameNode
+saw it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.request import urlopen
+
+from benchmarks.stats import latencies, machine, say
+from paxosblock import AsyncClient, LocalCluster, loop
+from paxosblock.config import DataNodeConfig, NameNodeConfig
+from paxosblock.datanode.block import Block
+from paxosblock.datanode.disk import OsDisk
+from paxosblock.datanode.reporter import Reporter
+from paxosblock.datanode.volume import Volume, open_volume
+from paxosblock.namenode import keys
+from paxosblock.namenode.catalog import Catalog
+from paxosblock.namenode.kv.interface import Committed, Transaction
+from paxosblock.namenode.membership import alone
+from paxosblock.namenode.records import BlockEntry, encode
+from paxosblock.namenode_api import NAMENODE_STATUS, NameNodeStatusRequest, NodeStatus
+from paxosblock.node_process import Node
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.register import Replica
+from paxosblock.protocol.types import (
+    BlockId,
+    BlockState,
+    ChunkIndex,
+    ChunkName,
+    Durability,
+    Generation,
+    ReplicaState,
+    StorageId,
+    WriterId,
+)
+from paxosblock.report_api import StorageReport
+from paxosblock.rpc import RpcClient
+
+NODE = "many"
+"""The DataNode's name."""
+BLOCKS_AT_ONCE = 2000
+LOOK_EVERY_S = 0.1
+CHUNK = ChunkName(ChunkIndex(0), 100, 7)
+DECIDED = Generation(1)
+
+
+@dataclass(slots=True)
+class Many:
+    """The holdings of a DataNode: a replica of each block, made when somebody looks at it."""
+
+    volume: Volume
+    blocks_in_order: list[BlockId]
+
+    @property
+    def open_count(self) -> int:
+        """No replica is being written."""
+        return 0
+
+    def blocks(self) -> Iterator[Block]:
+        """None is dead, which is all that is asked."""
+        return iter(())
+
+    def behind(self, block: BlockId) -> Iterator[Block]:
+        """The blocks with greater ids; they are without a gap."""
+        first = self.blocks_in_order[0] if self.blocks_in_order else block
+        start = max(0, block - first + 1)
+        for number in range(start, len(self.blocks_in_order)):
+            yield self._made(self.blocks_in_order[number])
+
+    def find(self, block: BlockId, storage: StorageId) -> Block | None:
+        """No replica ever changes."""
+        return None
+
+    def storages(self) -> tuple[StorageReport, ...]:
+        """The one volume."""
+        return (self.volume.report(0),)
+
+    def _made(self, number: BlockId) -> Block:
+        block = Block(number, self.volume)
+        block.replica = Replica(
+            block=number,
+            max_generation=DECIDED,
+            accepted_generation=DECIDED,
+            epoch=Generation(0),
+            base_length=1,
+            state=ReplicaState.FINALIZED,
+            log=ChunkLog((CHUNK,)),
+            window=1,
+            durability=Durability.DISK,
+            finalized_generation=DECIDED,
+            finalized_length=1,
+        )
+        return block
+
+
+async def fill(folder: Path, address: str, storage: StorageId, count: int) -> list[BlockId]:
+    """Put so many finalized blocks of a storage into the catalog of a NameNode that is stopped."""
+    store = alone(NameNodeConfig(), folder, address).store
+    await store.start()
+    catalog = Catalog(store)
+    await catalog.start(1)
+    record = BlockRecord(
+        block=BlockId(0),
+        state=BlockState.FINALIZED,
+        generation=DECIDED,
+        writer_generation=Generation(0),
+        members=(storage,),
+        writer=WriterId("benchmark"),
+        window=1,
+        durability=Durability.DISK,
+        finalized_generation=DECIDED,
+        length=1,
+        size_bytes=CHUNK.size_bytes,
+    )
+    blocks = [await catalog.next_block() for _ in range(count)]
+    assert blocks[-1] - blocks[0] == count - 1, "the ids of one process follow each other"
+    for start in range(0, count, BLOCKS_AT_ONCE):
+        puts = tuple(
+            (keys.block(block), encode(BlockEntry(replace(record, block=block))))
+            for block in blocks[start : start + BLOCKS_AT_ONCE]
+        )
+        assert isinstance(await store.commit(Transaction(puts=puts)), Committed)
+    await store.close()
+    return blocks
+
+
+class Watch:
+    """What a NameNode says of the DataNode while something goes on."""
+
+    def __init__(self, namenode: str, client: RpcClient) -> None:
+        self._namenode = namenode
+        self._client = client
+        self.silence_s = 0.0
+        """The longest that the DataNode was not heard of."""
+
+    async def until(self, done: Callable[[NodeStatus], bool]) -> None:
+        """Look until it is so."""
+        while True:
+            status = await self._client.call(
+                self._namenode, NAMENODE_STATUS.name, NameNodeStatusRequest(),
+                NAMENODE_STATUS.answer, 30.0,
+            )  # fmt: skip
+            found = [node for node in status.datanodes if node.node == NODE]
+            for node in found:
+                self.silence_s = max(self.silence_s, node.seconds_since_heartbeat)
+                if done(node):
+                    return
+            await asyncio.sleep(LOOK_EVERY_S)
+
+
+def longest_turn_s(address: str) -> float:
+    """The longest turn of a NameNode's loop since the last look, in its processor time."""
+    with urlopen(f"http://{address}/metrics") as page:
+        lines = page.read().decode().splitlines()
+    return next(
+        float(line.split()[-1])
+        for line in lines
+        if "loop_busy_seconds" in line and not line.startswith("#")
+    )
+
+
+async def ask_for_ever(fs: AsyncClient, took_s: list[float]) -> None:
+    """Ask for a path, one call after the other."""
+    while True:
+        begun = time.perf_counter()
+        await fs.stat("/")
+        took_s.append(time.perf_counter() - begun)
+
+
+async def measure(
+    name: str, namenode: Node, clients: int, work: Callable[[], Awaitable[float]]
+) -> None:
+    """Do `work`, which returns the DataNode's longest silence, and tell how it was."""
+    async with AsyncClient([namenode.address]) as fs:
+        await fs.stat("/")
+        await asyncio.to_thread(longest_turn_s, namenode.address)  # what was before does not count
+        took_s: list[float] = []
+        asking = [asyncio.create_task(ask_for_ever(fs, took_s)) for _ in range(clients)]
+        begun = time.perf_counter()
+        silence_s = await work()
+        elapsed_s = time.perf_counter() - begun
+        for task in asking:
+            task.cancel()
+        await asyncio.wait(asking)
+    turn_s = await asyncio.to_thread(longest_turn_s, namenode.address)
+    say(
+        f"{name:<20} {elapsed_s:6.2f} s  longest turn of the NameNode {turn_s * 1e3:5.1f} ms  "
+        f"longest silence of the DataNode {silence_s:.2f} s"
+    )
+    say(latencies(f"  stat, {clients} clients, longest {max(took_s) * 1e3:.1f} ms", took_s))
+
+
+async def run(cluster: LocalCluster, folder: Path, count: int, clients: int) -> None:
+    """Fill the catalog, report all, report none."""
+    namenode = cluster.namenode
+    volume = open_volume(OsDisk(), folder / "volume", NODE, boot="benchmark", sync_threads=1)
+    namenode.kill()
+    blocks = await fill(namenode.volumes[0], namenode.address, volume.storage, count)
+    namenode.start()
+    cluster.wait_registered()
+    async with RpcClient() as client:
+        for name, held in ((f"{count} replicas", blocks), ("all are missing", [])):
+            config = DataNodeConfig()
+            reporter = Reporter(NODE, [namenode.address], Many(volume, held), client, config)
+
+            async def report(reporter: Reporter = reporter, wanted: int = len(held)) -> float:
+                watch = Watch(namenode.address, client)
+                reporter.start("127.0.0.1:9")  # nobody answers questions there
+                await watch.until(lambda node: node.blocks == wanted)
+                return watch.silence_s
+
+            await measure(name, namenode, clients, report)
+            await reporter.close()
+    volume.close()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--replicas", type=int, default=300_000)
+    parser.add_argument("--clients", type=int, default=8, help="that ask for a path meanwhile")
+    parser.add_argument("--folder", type=Path, default=None, help="where; default: a temporary one")
+    options = parser.parse_args()
+    say(machine())
+    with (
+        tempfile.TemporaryDirectory(dir=options.folder) as folder,
+        LocalCluster(datanodes=1, path=Path(folder) / "cluster") as cluster,
+    ):
+        loop.run(run(cluster, Path(folder), options.replicas, options.clients))
+
+
+if __name__ == "__main__":
+    main()
