@@ -40,6 +40,11 @@ from paxosblock.wire import Flags, FrameKind, Header
 _log = logging.getLogger(__name__)
 
 _SYNC: Final = int(Flags.SYNC)
+_REFUSED: Final = {
+    Reason.NO_SPACE: "its disk is full",
+    Reason.NO_REPLICA: "its volume failed, or lost the replica",
+}
+"""What an operator can do something about, in words for the log."""
 
 
 class BlockFailed(Exception):
@@ -284,7 +289,8 @@ class BlockWriter:
     def on_nack(self, storage: StorageId, nack: Nack) -> None:
         """W4: a member refused. Being fenced is nobody's fault."""
         failed = () if nack.reason is Reason.FENCED else (storage,)
-        self._fail(failed, f"{storage} refused a chunk: {nack.reason.value}")
+        words = _REFUSED.get(nack.reason, nack.reason.value)
+        self._fail(failed, f"{storage} refused a chunk: {words}")
 
     def on_lost(self, storage: StorageId, error: PaxosBlockError) -> None:
         """W4: a member's connection ended."""

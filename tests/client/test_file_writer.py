@@ -226,13 +226,23 @@ async def test_a_refused_write_moves_the_file_to_another_block() -> None:
         assert cluster.content("/a") == b"hello"
 
 
-async def test_a_full_datanode_is_left_out_of_the_next_block() -> None:
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        (Reason.NO_SPACE, "its disk is full"),
+        (Reason.NO_REPLICA, "its volume failed, or lost the replica"),
+    ],
+)
+async def test_a_datanode_that_is_full_or_failed_is_left_out_of_the_next_block_and_told_why(
+    reason: Reason, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async with memory_cluster(4) as (cluster, fs):
-        cluster.nodes[0].faults.refuse_writes = Reason.NO_SPACE
+        cluster.nodes[0].faults.refuse_writes = reason
         async with await fs.create("/a") as out:
             await out.write(b"hello")
             receipt = await out.hflush()
         assert cluster.nodes[0].storage not in receipt.replicas
+        assert f"{cluster.nodes[0].storage} refused a chunk: {words}; sealed with" in caplog.text
         assert cluster.content("/a") == b"hello"
 
 
