@@ -64,5 +64,6 @@ class Spare:
             while self._size_bytes < SPARE_BYTES:
                 self._disk.append(file, _ZEROS)
                 self._size_bytes += STEP_BYTES
+            self._disk.sync(file)  # some file systems find out only now whether there is room
         finally:
             self._disk.close(file)
