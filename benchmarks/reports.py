@@ -92,6 +92,15 @@ class Many:
         """The one volume."""
         return (self.volume.report(0),)
 
+    @property
+    def cluster(self) -> str:
+        """That of its volume."""
+        return self.volume.identity.cluster
+
+    async def enter(self, cluster: str) -> None:
+        """Let the volume keep it."""
+        await self.volume.enter(cluster)
+
     def _made(self, number: BlockId) -> Block:
         block = Block(number, self.volume)
         block.replica = Replica(
@@ -115,7 +124,7 @@ async def fill(folder: Path, address: str, storage: StorageId, count: int) -> li
     store = alone(NameNodeConfig(), folder, address).store
     await store.start()
     catalog = Catalog(store)
-    await catalog.start(1)
+    await catalog.start(1, "benchmark")
     record = BlockRecord(
         block=BlockId(0),
         state=BlockState.FINALIZED,

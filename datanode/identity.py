@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,23 +17,35 @@ from paxosblock.datanode.disk import Disk, publish, read_file
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.protocol.types import StorageId
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+WITHOUT_CLUSTER: Final = 1
+"""The format of a volume that never registered."""
 VERSION: Final = "VERSION"
 
-_LINES = re.compile(r"format=(\d{1,9})\nstorage=(\S{1,200})\nnode=(\S{1,200})\ncrc=([0-9a-f]{8})\n")
+_LINES = re.compile(
+    r"format=(\d{1,9})\nstorage=(\S{1,200})\nnode=(\S{1,200})\n"
+    r"(?:cluster=(\S{1,200})\n)?crc=([0-9a-f]{8})\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The storage a folder is and the node it belongs to."""
+    """The storage a folder is, the node it belongs to, and its cluster, "" before it had one."""
 
     storage: StorageId
     node: str
+    cluster: str = ""
 
     def encode(self) -> bytes:
         """The bytes of the file."""
-        body = f"format={FORMAT}\nstorage={self.storage}\nnode={self.node}\n"
+        body = f"format={self._format}\nstorage={self.storage}\nnode={self.node}\n"
+        if self.cluster:
+            body += f"cluster={self.cluster}\n"
         return f"{body}crc={crc32c(body.encode()):08x}\n".encode()
+
+    @property
+    def _format(self) -> int:
+        return FORMAT if self.cluster else WITHOUT_CLUSTER
 
 
 def decode_identity(data: bytes, path: Path) -> Identity:
@@ -44,11 +56,12 @@ def decode_identity(data: bytes, path: Path) -> Identity:
         ConfigError: it is of a later format.
     """
     found = _LINES.fullmatch(data.decode("utf-8", "replace"))
-    if found is None or crc32c(data[: data.rindex(b"crc=")]) != int(found[4], 16):
+    if found is None or crc32c(data[: data.rindex(b"crc=")]) != int(found[5], 16):
         raise CorruptionError(f"{path} is damaged; this volume cannot say who it is")
-    if int(found[1]) != FORMAT:
+    identity = Identity(StorageId(found[2]), found[3], found[4] or "")
+    if int(found[1]) != identity._format:
         raise ConfigError(f"{path} is of format {found[1]}; this program knows format {FORMAT}")
-    return Identity(StorageId(found[2]), found[3])
+    return identity
 
 
 def check_node_id(node: str) -> None:
@@ -72,3 +85,11 @@ def give_identity(disk: Disk, folder: Path, node: str) -> Identity:
     identity = Identity(StorageId(str(uuid.uuid4())), node)
     publish(disk, folder / f"{VERSION}.new", folder / VERSION, identity.encode())
     return identity
+
+
+def enter_cluster(disk: Disk, folder: Path, identity: Identity, cluster: str) -> Identity:
+    """Make the volume at `folder` one of `cluster`, for ever and durably."""
+    assert identity.cluster in {"", cluster}, "a volume belongs to one cluster"
+    entered = replace(identity, cluster=cluster)
+    publish(disk, folder / f"{VERSION}.new", folder / VERSION, entered.encode())
+    return entered

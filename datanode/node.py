@@ -17,9 +17,9 @@ from paxosblock.datanode.registers import Registers
 from paxosblock.datanode.reporter import Reporter, summarize
 from paxosblock.datanode.session import Session
 from paxosblock.datanode.transfer import Transfer
-from paxosblock.datanode.volume import LostVolume, Volume, open_volume
+from paxosblock.datanode.volume import LostVolume, Volume, check_volumes, open_volume
 from paxosblock.datanode_api import Ask, FindReplica, ListReplicas, Replicas, Told
-from paxosblock.errors import PaxosBlockError, StorageError
+from paxosblock.errors import ConfigError, PaxosBlockError, StorageError
 from paxosblock.logs import facts
 from paxosblock.protocol.types import BlockId, StorageId
 from paxosblock.report_api import StorageReport
@@ -43,6 +43,7 @@ class DataNode:
         self.name = node
         volumes, self._lost = opened
         self.volumes = tuple(volumes)
+        self._entering = asyncio.Lock()
         self._reserved_bytes = config.reserved_space_bytes
         self._reporter = Reporter(node, namenodes, self, client, config)
         self.registers = Registers(
@@ -82,6 +83,27 @@ class DataNode:
         for volume in self.volumes:
             await volume.over.wait()
         return StorageError(self.failure)
+
+    @property
+    def cluster(self) -> str:
+        """The cluster it belongs to; "" before it was ever registered."""
+        return next(filter(None, (volume.identity.cluster for volume in self.volumes)), "")
+
+    async def enter(self, cluster: str) -> None:
+        """Belong to `cluster`, which a NameNode told: every volume keeps that for ever.
+
+        Raises:
+            ConfigError: this node belongs to another one already.
+            NoSpaceError: a volume cannot keep it for lack of room.
+        """
+        async with self._entering:
+            if self.cluster and cluster != self.cluster:
+                raise ConfigError(
+                    f"its cluster is {cluster}, but this DataNode is of cluster {self.cluster}"
+                )
+            for volume in self.volumes:
+                with contextlib.suppress(StorageError):  # it takes only itself with it
+                    await volume.enter(cluster)
 
     # -- what it holds --------------------------------------------------------------------------
 
@@ -136,6 +158,7 @@ def open_volumes(
 
     Raises as `open_volume`.
     """
+    check_volumes(folders)
     threads = config.sync_threads_per_volume
     volumes: list[Volume] = []
     lost: list[LostVolume] = []
@@ -148,6 +171,10 @@ def open_volumes(
                     raise
                 _log.error("volume left out", extra=facts(folder=folder, reason=error))
                 lost.append(LostVolume(folder, str(error)))
+        clusters = {each.identity.cluster: each.folder for each in volumes if each.identity.cluster}
+        if len(clusters) > 1:
+            told = ", ".join(f"{folder} of {cluster}" for cluster, folder in clusters.items())
+            raise ConfigError(f"these volumes are of several clusters: {told}")
         if not volumes:
             raise StorageError("no volume can be used: " + "; ".join(one.reason for one in lost))
     except PaxosBlockError:

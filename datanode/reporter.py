@@ -20,7 +20,13 @@ from typing import Final, Protocol, TypeVar
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.block import Block
 from paxosblock.datanode_api import ReplicaSummary
-from paxosblock.errors import NotFoundError, NotReadyError, PaxosBlockError
+from paxosblock.errors import (
+    ConfigError,
+    InvalidRequestError,
+    NotFoundError,
+    NotReadyError,
+    PaxosBlockError,
+)
 from paxosblock.logs import facts
 from paxosblock.methods import Method
 from paxosblock.namenode_api import NO_BLOCK, REPORT_BAD_REPLICA, BadReplica
@@ -45,6 +51,9 @@ A = TypeVar("A")
 
 CALL_TIMEOUT_S: Final = 5.0
 REPORT_TIMEOUT_S: Final = 60.0
+
+REFUSES: Final = "NameNode refuses this DataNode"
+_REFUSALS: Final = (InvalidRequestError, ConfigError)
 LOOKED_AT_MAX: Final = 10_000
 """Blocks that are looked at for one page: most may be at another volume."""
 
@@ -69,6 +78,13 @@ class Holdings(Protocol):
 
     def storages(self) -> tuple[StorageReport, ...]:
         """The volumes and their room. Blocks."""
+
+    @property
+    def cluster(self) -> str:
+        """The cluster that this node belongs to; "" before it was told one."""
+
+    async def enter(self, cluster: str) -> None:
+        """Belong to it. Raises ConfigError when this node belongs to another one."""
 
 
 def summarize(block: Block) -> ReplicaSummary | None:
@@ -187,7 +203,11 @@ class _Link:
     async def _register(self, here: str) -> None:
         self._registered.clear()
         self._storages = await asyncio.to_thread(self._holdings.storages)
-        await self._call(REGISTER, Register(self._node, here, self._incarnation, self._storages))
+        cluster = self._holdings.cluster
+        request = Register(self._node, here, self._incarnation, self._storages, cluster)
+        answer = await self._call(REGISTER, request)
+        if answer.cluster:
+            await self._holdings.enter(answer.cluster)
         self._unreported.clear()
         self._changed.clear()  # the full report tells it
         self._ask_for_all()
@@ -328,11 +348,13 @@ class _Standing:
     def __init__(self, well: str, ill: str) -> None:
         self._well = well
         self._ill = ill
-        self._is_well = True
+        self._said = well
 
     def note(self, address: str, error: PaxosBlockError | None) -> None:
         """Take note of an attempt that came off, or failed."""
-        if (error is None) != self._is_well:
-            self._is_well = error is None
-            words = self._well if self._is_well else self._ill
-            _log.warning(words, extra=facts(address=address, reason=error))
+        refused = isinstance(error, _REFUSALS)
+        words = self._well if error is None else REFUSES if refused else self._ill
+        if words != self._said:
+            self._said = words
+            level = logging.ERROR if refused else logging.WARNING
+            _log.log(level, words, extra=facts(address=address, reason=error))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +18,19 @@ from typing import ParamSpec, TypeVar
 
 from paxosblock.datanode.disk import Disk, FileHandle, Room
 from paxosblock.datanode.group_commit import GroupCommit
-from paxosblock.datanode.identity import Identity, check_node_id, give_identity, read_identity
+from paxosblock.datanode.identity import (
+    Identity,
+    check_node_id,
+    enter_cluster,
+    give_identity,
+    read_identity,
+)
 from paxosblock.datanode.layout import CURRENT, FOLDERS, LOCK, RBW, by_block
 from paxosblock.datanode.load import Loaded, load
 from paxosblock.datanode.store import ReplicaStore
 from paxosblock.descriptors import scarce
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
+from paxosblock.folders import OF_A_NAMENODE
 from paxosblock.logs import facts
 from paxosblock.protocol.types import StorageId
 from paxosblock.report_api import StorageReport
@@ -110,6 +117,13 @@ class Volume:
             self.fail(error)
             return []
 
+    async def enter(self, cluster: str) -> None:
+        """Belong to `cluster` from now on, unless it does. Raises as `run`."""
+        if not self.identity.cluster:
+            self.identity = await self.run(
+                enter_cluster, self.disk, self.folder, self.identity, cluster
+            )
+
     def check(self) -> None:
         """Raise StorageError when the volume has failed."""
         if (failure := self.failure) is not None:
@@ -188,6 +202,21 @@ class LostVolume:
     def report(self, node: str) -> StorageReport:
         """Its state for the NameNode. Its own name cannot be read, so it gets that of its place."""
         return StorageReport(StorageId(f"{node}:{self.folder}"), 0, 0, 0, self.reason)
+
+
+def check_volumes(folders: Iterable[Path]) -> None:
+    """Look at all folders of a node before anything is written into one of them.
+
+    Raises:
+        ConfigError: one is the folder of a NameNode.
+    """
+    for folder in folders:
+        for name in OF_A_NAMENODE:
+            with contextlib.suppress(OSError):  # a broken disk is told when it is opened
+                if (folder / name).exists():
+                    raise ConfigError(
+                        f"{folder} is the folder of a NameNode: a DataNode needs one of its own"
+                    )
 
 
 def open_volume(disk: Disk, folder: Path, node: str, *, boot: str, sync_threads: int) -> Volume:

@@ -4,20 +4,42 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from typing import Final
 
 from paxosblock.logs import facts
+
+KEPT: Final = 10_000
+"""Alarms that are remembered; an older one would be told and counted again."""
+SHOWN: Final = 20
+"""Alarms that are shown to people."""
+
+_SUBJECTS: Final = ("block", "storage", "address")
 
 _log = logging.getLogger(__name__)
 
 
 class Alarms:
-    """What somebody has to look at, by rule (I6, I7, I9 of PROTOCOL.md)."""
+    """What somebody has to look at, by rule (I6, I7, I9 of PROTOCOL.md).
+
+    What is found again by the next report of the same replica is the same alarm.
+    """
 
     def __init__(self) -> None:
         """Start with none."""
         self.counts: Counter[str] = Counter()
+        self._rung: dict[str, None] = {}
 
     def ring(self, why: str, **known: object) -> None:
-        """Log and count one; the first word of `why` is the rule."""
+        """Log and count one, once; the first word of `why` is the rule."""
+        told = " ".join((why, *(f"{name}={known[name]}" for name in _SUBJECTS if name in known)))
+        if told in self._rung:
+            return
+        self._rung[told] = None
+        if len(self._rung) > KEPT:
+            del self._rung[next(iter(self._rung))]
         self.counts[why.partition(" ")[0]] += 1
         _log.error("alarm: %s", why, extra=facts(**known))
+
+    def latest(self, most: int = SHOWN) -> tuple[str, ...]:
+        """The latest, oldest first."""
+        return tuple(self._rung)[-most:]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -110,19 +110,33 @@ class Catalog:
         self._blocks = IdPool(store, keys.BLOCK_COUNTER, 1)
         self._cluster = ClusterRecord(0, 0)
 
-    async def start(self, new_tag: int) -> None:
-        """Learn which cluster this is; an empty store becomes a new one under `new_tag`."""
+    async def start(self, new_tag: int, new_id: str) -> None:
+        """Learn which cluster this is; an empty store becomes a new one under `new_tag`.
+
+        A new one, and one of before there were ids, gets the id `new_id`.
+        """
 
         def decide(draft: Draft) -> ClusterRecord:
             found = draft.get(keys.CLUSTER)
+            if found.exists and (known := decode_cluster(found.value)).id:
+                return known
             if found.exists:
-                return decode_cluster(found.value)
-            cluster = ClusterRecord(new_tag, self._clock_ms())
+                cluster = replace(decode_cluster(found.value), id=new_id)
+            else:
+                cluster = ClusterRecord(new_tag, self._clock_ms(), new_id)
+                draft.put_inode(namespace.root(cluster.created_ms))
             draft.put(keys.CLUSTER, encode(cluster))
-            draft.put_inode(namespace.root(cluster.created_ms))
             return cluster
 
         self._cluster = await self._change(decide)
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id, which never changes; "" while this NameNode has not heard of it."""
+        if not self._cluster.id:
+            found = self._store.view().get(keys.CLUSTER)
+            return decode_cluster(found.value).id if found.exists else ""
+        return self._cluster.id
 
     # --- namespace -------------------------------------------------------------------------------
 

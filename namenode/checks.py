@@ -163,6 +163,8 @@ def check_bad_replica(request: BadReplica) -> None:
 def check_register(request: Register) -> None:
     """Raise InvalidRequestError for a DataNode that cannot be told apart or reached."""
     _check_id("a DataNode's", request.node)
+    if request.cluster:
+        _check_id("a cluster's", request.cluster)
     host, colon, port = request.address.rpartition(":")
     _demand(
         bool(host and colon) and port.isdecimal(),

@@ -60,6 +60,11 @@ class DataNode:
     incarnation: str
     storages: dict[StorageId, StorageReport]
     heard_s: float
+    cluster: str = ""
+    replaced: str = ""
+    """The incarnation that it took the place of; should that one come back, both are alive."""
+    refused: frozenset[str] = frozenset()
+    """Incarnations of its name that are refused as long as it lives."""
     open_blocks: int = 0
     placed: dict[StorageId, int] = field(default_factory=dict)
     reported: dict[StorageId, Reported] = field(default_factory=dict)
@@ -84,13 +89,19 @@ class DataNodes:
     def __iter__(self) -> Iterator[DataNode]:
         return iter(self._nodes.values())
 
-    def register(self, request: Register, now_s: float) -> None:
+    def register(self, request: Register, now_s: float, cluster: str = "") -> None:
         """Learn a DataNode, or that it came back under a new incarnation or address.
 
+        Args:
+            cluster: the id of this cluster; "" while it is not known.
+
         Raises:
-            InvalidRequestError: one of its storages belongs to another live DataNode: a volume that
-                was copied must come back under a new id (PROTOCOL.md 1).
+            InvalidRequestError: it is of another cluster; another process lives under its name; or
+                one of its storages belongs to another live DataNode: a volume that was copied must
+                come back under a new id (PROTOCOL.md 1).
         """
+        self._check_cluster(request, cluster)
+        rivals = self._rivals_of(request, now_s)
         for report in request.storages:
             self._check_home(request.node, report.storage, now_s)
         for report in request.storages:
@@ -105,6 +116,9 @@ class DataNodes:
             incarnation=request.incarnation,
             storages=_by_id(request.storages),
             heard_s=now_s,
+            cluster=cluster,
+            replaced=_replaced_by(request, before),
+            refused=rivals,
             registered_s=now_s,
         )
         self._nodes[request.node] = node
@@ -119,10 +133,13 @@ class DataNodes:
             ),
         )
 
-    def heartbeat(self, request: Heartbeat, now_s: float) -> bool:
-        """Note that a DataNode lives; False when it has to register first."""
+    def heartbeat(self, request: Heartbeat, now_s: float, cluster: str = "") -> bool:
+        """Note that a DataNode lives; False when it has to register first.
+
+        Also when it registered while `cluster`, the id of this one, was not known yet.
+        """
         node = self._nodes.get(request.node)
-        if node is None or node.incarnation != request.incarnation:
+        if node is None or node.incarnation != request.incarnation or node.cluster != cluster:
             return False
         node.heard_s = now_s
         node.suspected = False
@@ -256,6 +273,48 @@ class DataNodes:
             if (home := self.home(storage)) is not None:
                 home.placed[storage] = home.placed.get(storage, 0) + 1
 
+    def _check_cluster(self, request: Register, cluster: str) -> None:
+        if request.cluster in {"", cluster} or not cluster:
+            return
+        if self.is_current(request.node, request.incarnation):
+            self._forget(request.node)  # it came before the id of this cluster was known
+        raise InvalidRequestError(
+            f"DataNode {request.node}: it is of cluster {request.cluster}, this is {cluster}",
+            node=request.node,
+        )
+
+    def _rivals_of(self, request: Register, now_s: float) -> frozenset[str]:
+        """Whom a process keeps out that registers: others of its name, should they live too.
+
+        A process that was killed is soon followed by the next one, with the same storages or at the
+        same address: it takes the place of the one before, however alive that still looks. If the
+        one before comes back all the same, both are alive. The first keeps what it has promised,
+        and the second, which works on a copy, is refused until the first has been silent.
+
+        Raises:
+            InvalidRequestError: the other one lives.
+        """
+        before = self._nodes.get(request.node)
+        if before is None:
+            return frozenset()
+        if before.incarnation == request.incarnation:
+            return before.refused
+        storages = {report.storage for report in request.storages}
+        stranger = before.address != request.address and not storages & before.storages.keys()
+        refused = request.incarnation in before.refused
+        if (stranger or refused) and self.liveness(before, now_s) is Liveness.LIVE:
+            raise InvalidRequestError(
+                f"DataNode {request.node}: another process of this name lives at {before.address}; "
+                "give each an --id and volumes of its own",
+                node=request.node,
+            )
+        comes_back = request.incarnation == before.replaced and not refused
+        return frozenset({before.incarnation} if comes_back else ())
+
+    def _forget(self, name: str) -> None:
+        for storage in self._nodes.pop(name).storages:
+            del self._homes[storage]
+
     def _check_home(self, node: str, storage: StorageId, now_s: float) -> None:
         home = self.home(storage)
         if home is None or home.node == node:
@@ -266,6 +325,13 @@ class DataNodes:
                 storage=storage,
                 node=home.node,
             )
+
+
+def _replaced_by(request: Register, before: DataNode | None) -> str:
+    if before is None:
+        return ""
+    again = before.incarnation == request.incarnation
+    return before.replaced if again else before.incarnation
 
 
 def _by_id(reports: tuple[StorageReport, ...]) -> dict[StorageId, StorageReport]:

@@ -1,8 +1,9 @@
 """Ids of files and blocks. They are reserved in ranges, so that creating does not conflict.
 
 A block id is the cluster's tag (20 bits) and a number (32 bits): 52 bits, so that JSON keeps it
-exact. The tag is drawn when the cluster is made. A DataNode of another cluster that is pointed at
-this NameNode reports blocks that carry another tag: they are an alarm and never deleted.
+exact. The tag is drawn when the cluster is made. A DataNode of another cluster is refused by the
+cluster's id. One of before there were ids that is pointed at this NameNode reports blocks that
+carry another tag: they are an alarm and never deleted.
 """
 
 from __future__ import annotations

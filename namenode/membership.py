@@ -10,6 +10,7 @@ from aiohttp import web
 
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import ConfigError, StorageError
+from paxosblock.folders import OF_A_VOLUME
 from paxosblock.metrics import NodeMetrics
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import KeyValueStore
@@ -89,6 +90,7 @@ def alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
     Raises:
         ConfigError: the folder is that of one of several.
     """
+    _refuse_volume(folder)
     _refuse_other(folder, _REPLICATED, "one of several NameNodes: start it with --peers")
     limits = Limits(snapshot_bytes=config.snapshot_growth_bytes)
     store = SingleMemberStore(folder / _ALONE, address=address, limits=limits)
@@ -108,6 +110,7 @@ def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
             only NameNode, it holds no member and the cluster is not new, or the other way round,
             or it is that of a member of another cluster.
     """
+    _refuse_volume(folder)
     _refuse_other(folder, _ALONE, "a cluster's only NameNode, which cannot become one of several")
     from paxosblock.namenode.raft.requirement import check_raftos  # noqa: PLC0415 - not needed alone
 
@@ -157,6 +160,11 @@ def _read_secret(file: Path) -> bytes:
     if readable_by:
         raise ConfigError(f"{file}: others may read the secret: chmod 600 it")
     return secret
+
+
+def _refuse_volume(folder: Path) -> None:
+    for name in OF_A_VOLUME:
+        _refuse_other(folder, name, "a DataNode's volume: a NameNode needs one of its own")
 
 
 def _refuse_other(folder: Path, other: str, what: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import uuid
 from collections.abc import Callable
 
 from paxosblock.config import NameNodeConfig
@@ -105,7 +106,7 @@ class NameNode:
         Blocks were reported to this NameNode while it followed. It asks for them once more, to
         judge what it only took note of.
         """
-        await self.catalog.start(secrets.randbelow((1 << TAG_BITS) - 1) + 1)
+        await self.catalog.start(secrets.randbelow((1 << TAG_BITS) - 1) + 1, str(uuid.uuid4()))
         self.leases.restore(await self.catalog.open_files(), self.clock_s())
         self.block_leases.restore((), self.clock_s())
         for record in await self.catalog.open_blocks():

@@ -84,10 +84,14 @@ class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class ClusterRecord:
-    """`block_tag` is the upper part of every block id of this cluster (see `ids.py`)."""
+    """`block_tag` is the upper part of every block id of this cluster (see `ids.py`).
+
+    `id` names the cluster to its DataNodes; "" in a record of before there were ids.
+    """
 
     block_tag: int
     created_ms: int
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

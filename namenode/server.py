@@ -150,6 +150,9 @@ def _standing(
             members=engine.members,
             datanodes=node.views.datanodes(),
             trouble=node.trouble,
+            cluster=node.catalog.cluster_id,
+            alarms=node.alarms.latest(),
+            alarm_count=node.alarms.counts.total(),
         )
 
     return answer

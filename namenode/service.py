@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from paxosblock.errors import LeaseError, NoSpaceError, NotReadyError
+from paxosblock.errors import InvalidRequestError, LeaseError, NoSpaceError, NotReadyError
 from paxosblock.file_api import GET_FILE, FileView, GetFile
 from paxosblock.lease_api import (
     RECOVER_LEASE,
@@ -85,6 +85,7 @@ from paxosblock.report_api import (
     Heartbeat,
     HeartbeatAnswer,
     Register,
+    Registered,
     ReportAnswer,
 )
 from paxosblock.rpc import RpcRouter
@@ -326,16 +327,22 @@ class Service:
 
     # --- DataNodes -------------------------------------------------------------------------------
 
-    async def register(self, request: Register) -> Done:
-        """Learn a DataNode."""
+    async def register(self, request: Register) -> Registered:
+        """Learn a DataNode. One that must not be here is an alarm."""
         checks.check_register(request)
-        self._node.datanodes.register(request, self._node.clock_s())
-        return Done()
+        cluster = self._node.catalog.cluster_id
+        try:
+            self._node.datanodes.register(request, self._node.clock_s(), cluster)
+        except InvalidRequestError as error:
+            self._node.alarms.ring(f"refused {error}", address=request.address)
+            raise
+        return Registered(cluster)
 
     async def heartbeat(self, request: Heartbeat) -> HeartbeatAnswer:
         """Note that a DataNode lives."""
         now_s = self._node.clock_s()
-        if not self._node.datanodes.heartbeat(request, now_s):
+        cluster = self._node.catalog.cluster_id
+        if not self._node.datanodes.heartbeat(request, now_s, cluster):
             return HeartbeatAnswer(register=True)
         report = self._node.datanodes.must_report(request.node, now_s)
         return HeartbeatAnswer(register=False, report=report)

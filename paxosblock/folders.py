@@ -6,8 +6,13 @@ import errno
 import fcntl
 import os
 from pathlib import Path
+from typing import Final
 
 from paxosblock import descriptors
+
+OF_A_NAMENODE: Final = ("kv", "raft")
+OF_A_VOLUME: Final = ("VERSION", "current", "rbw")
+"""What tells whose a folder is: the other role must not write into it."""
 
 
 def lacks_room(error: OSError) -> bool:

@@ -422,7 +422,8 @@ class NameNodeStatus:
     says that it leads and has begun. Indexes count entries of the replicated log; `lag` says how
     many of them each other member has still to store, as the leader knows. `datanodes` are those
     this NameNode hears of, with the finalized blocks they reported to it. `trouble` tells why it
-    cannot store changes, "" while it can.
+    cannot store changes, "" while it can. `cluster` is the cluster's id, "" before its first leader
+    began. `alarms` are the latest of `alarm_count` that it raised since it was started.
     """
 
     node: str
@@ -436,6 +437,9 @@ class NameNodeStatus:
     members: tuple[str, ...]
     datanodes: tuple[NodeStatus, ...]
     trouble: str = ""
+    cluster: str = ""
+    alarms: tuple[str, ...] = ()
+    alarm_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from paxosblock.datanode_api import ReplicaSummary
-from paxosblock.methods import Done, Method
+from paxosblock.methods import Method
 from paxosblock.protocol.types import BlockId, StorageId
 
 LAST_BLOCK: Final = BlockId((1 << 64) - 1)
@@ -35,12 +35,23 @@ class StorageReport:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A DataNode presents itself; `incarnation` differs for every start of its process."""
+    """A DataNode presents itself; `incarnation` differs for every start of its process.
+
+    `cluster` is the id of the one it belongs to, "" before it was told one.
+    """
 
     node: str
     address: str
     incarnation: str
     storages: tuple[StorageReport, ...]
+    cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The id of the NameNode's cluster; "" while it does not know it, before its first leader."""
+
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +112,6 @@ class ReportAnswer:
     up_to: BlockId
 
 
-REGISTER = Method("register", Register, Done)
+REGISTER = Method("register", Register, Registered)
 HEARTBEAT = Method("heartbeat", Heartbeat, HeartbeatAnswer)
 BLOCK_REPORT = Method("block_report", BlockReport, ReportAnswer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import click
 
 from paxosblock.cli.group import DashGroup, Entry, Verb
@@ -46,7 +48,9 @@ def report(session: Session) -> None:
     One NameNode's address is enough. "Behind" is what the leader knows: entries of its log that the
     other one has not stored yet. "Used" is what the blocks take; what is neither used nor free
     belongs to others. Of a volume that failed and a NameNode whose disk is full the reason is
-    shown. Exit code 1 when a node does not answer, is not live or cannot store changes.
+    shown. An alarm is what somebody has to look at: a broken invariant, a damaged replica, a
+    DataNode that was refused. The latest are shown, of the time since the NameNodes were started.
+    Exit code 1 when a node does not answer, is not live or cannot store changes.
     """
     standings = _ask_all(session)
     lag = next((seen.lag for seen in standings.values() if seen and seen.serves), {})
@@ -55,6 +59,8 @@ def report(session: Session) -> None:
         fact = {"namenode": address, "standing": standing, "behind": lag.get(address)}
         session.say(f"NameNode  {address:<15}  {words}", fact)
         session.failures += standing is None or bool(standing.trouble)
+    for alarm in _alarms(standings.values()):
+        session.say(f"Alarm     {alarm}")
     seen = session.call(CLUSTER_STATUS, ClusterStatusRequest())
     for datanode in seen.datanodes:
         heard = f"heard {datanode.seconds_since_heartbeat:.1f} s ago"
@@ -62,6 +68,11 @@ def report(session: Session) -> None:
         session.say(f"DataNode  {datanode.address:<15}  {words}", datanode)
         session.failures += datanode.state != "live"
     session.say(f"{cluster_words(seen)}, {seen.recoveries} being recovered", seen)
+
+
+def _alarms(standings: Iterable[NameNodeStatus | None]) -> list[str]:
+    """The latest alarms of all NameNodes: what several of them saw is one."""
+    return list(dict.fromkeys(alarm for each in standings if each for alarm in each.alarms))
 
 
 def _ask_all(session: Session) -> dict[str, NameNodeStatus | None]:

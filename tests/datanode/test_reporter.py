@@ -9,13 +9,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from aiohttp import web
 
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.disk import Disk, OsDisk
+from paxosblock.datanode.identity import enter_cluster, give_identity, read_identity
 from paxosblock.datanode.node import DataNode, open_volumes
+from paxosblock.datanode.reporter import REFUSES
 from paxosblock.datanode_api import Ask
-from paxosblock.errors import CorruptionError, NotReadyError, OutcomeUnknownError
+from paxosblock.errors import (
+    ConfigError,
+    CorruptionError,
+    InvalidRequestError,
+    NotReadyError,
+    OutcomeUnknownError,
+)
 from paxosblock.methods import Done, Method
 from paxosblock.namenode.datanodes import Reported
 from paxosblock.namenode_api import REPORT_BAD_REPLICA, BadReplica
@@ -32,6 +41,7 @@ from paxosblock.report_api import (
     Heartbeat,
     HeartbeatAnswer,
     Register,
+    Registered,
     ReportAnswer,
 )
 from paxosblock.rpc import RpcClient, RpcRouter
@@ -51,6 +61,7 @@ class Listener:
     heard: list[Any] = field(default_factory=list)
     answer: HeartbeatAnswer = field(default_factory=lambda: HeartbeatAnswer(register=False))
     knows: str = ""
+    cluster: str = ""
     reported: Reported = field(default_factory=Reported)
     takes: Callable[[BlockReport], Awaitable[None]] | None = None
     """What is done with a report before it is answered."""
@@ -82,6 +93,10 @@ class Listener:
             self.heard.append(request)
             if isinstance(request, BlockReport):
                 return await self._take(request)
+            if isinstance(request, Register):
+                if request.cluster not in {"", self.cluster}:
+                    raise InvalidRequestError(f"it is of cluster {request.cluster}")
+                return Registered(self.cluster)
             return self.answer if method is HEARTBEAT else Done()
 
         return answer
@@ -416,3 +431,78 @@ async def test_replicas_being_written_are_counted(tmp_path: Path) -> None:
         await create(node, BLOCKS[0])
         await node.accept(Ask(node.volumes[0].storage, delete=Delete(BLOCKS[0], Generation(0))))
         assert node.open_count == 0
+
+
+# -- the cluster it belongs to --------------------------------------------------------------------
+
+
+def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if record.message == REFUSES]
+
+
+async def test_a_node_enters_the_cluster_that_it_first_registers_with_and_keeps_that(
+    tmp_path: Path,
+) -> None:
+    async with namenode() as (listener, address):
+        listener.cluster = "first"
+        async with reporting(tmp_path, address) as node:
+            await listener.hears(Heartbeat)
+            assert node.cluster == "first"
+        listener.heard.clear()
+        async with reporting(tmp_path, address):
+            assert (await listener.hears(Register)).cluster == "first"
+    identity = read_identity(OsDisk(), tmp_path)
+    assert identity is not None
+    assert identity.cluster == "first"
+
+
+async def test_a_namenode_of_another_cluster_hears_no_reports_and_one_line_tells_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with namenode() as (own, address), namenode() as (other, elsewhere):
+        own.cluster, other.cluster = "own", "other"
+        async with reporting(tmp_path, address):
+            await own.hears(Heartbeat)
+        async with reporting(tmp_path, elsewhere, address):
+            await own.hears(Heartbeat)
+            await wait_until_async(lambda: len(other.all(Register)) > 3, what="it is tried again")
+        assert not other.all(Heartbeat)
+        assert not other.all(BlockReport)
+        assert refusals(caplog) == [REFUSES]
+
+
+async def test_a_node_that_two_clusters_want_at_once_belongs_to_one(tmp_path: Path) -> None:
+    async with namenode() as (one, address), namenode() as (two, elsewhere):
+        one.cluster, two.cluster = "one", "two"
+        async with reporting(tmp_path, address, elsewhere) as node:
+            await wait_until_async(lambda: one.all(Heartbeat) or two.all(Heartbeat), what="a beat")
+            mine, theirs = (one, two) if node.cluster == "one" else (two, one)
+            await wait_until_async(
+                lambda: [each for each in theirs.all(Register) if each.cluster == mine.cluster],
+                what="it says where it belongs",
+            )
+            assert theirs.all(Heartbeat) == []
+
+
+async def test_volumes_of_two_clusters_do_not_make_a_node(tmp_path: Path) -> None:
+    for cluster in ("one", "two"):
+        (tmp_path / cluster).mkdir()
+        identity = give_identity(OsDisk(), tmp_path / cluster, "node-1")
+        enter_cluster(OsDisk(), tmp_path / cluster, identity, cluster)
+    folders = [tmp_path / "one", tmp_path / "two"]
+    with pytest.raises(ConfigError, match="these volumes are of several clusters"):
+        open_volumes(OsDisk(), folders, "node-1", QUICK, "boot-1")
+    open_volumes(OsDisk(), [tmp_path / "one"], "node-1", QUICK, "boot-1")[0][0].close()
+
+
+@pytest.mark.parametrize("name", ["kv", "raft"])
+async def test_the_folder_of_a_namenode_is_refused_before_anything_is_written(
+    tmp_path: Path, name: str
+) -> None:
+    theirs = tmp_path / "namenode"
+    (theirs / name).mkdir(parents=True)
+    (theirs / "address").write_text("nn:9870")
+    with pytest.raises(ConfigError, match="namenode is the folder of a NameNode"):
+        open_volumes(OsDisk(), [tmp_path / "new", theirs], "node-1", QUICK, "boot-1")
+    assert sorted(each.name for each in theirs.iterdir()) == sorted(["address", name])
+    assert not (tmp_path / "new").exists()

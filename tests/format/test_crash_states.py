@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from paxosblock.datanode.identity import enter_cluster, give_identity, read_identity
 from paxosblock.datanode.load import Loaded, load
 from paxosblock.datanode.records import check_records, record_start
 from paxosblock.datanode.store import ReplicaStore
@@ -332,3 +333,21 @@ async def test_a_second_power_cut_while_loading_takes_nothing_either(
                     truth.check(half_loaded, "boot-3")
                     repairs += 1
     assert repairs > 0, "some crash must leave something to repair"
+
+
+def test_a_power_cut_while_a_volume_enters_a_cluster_leaves_it_in_none_or_in_this_one() -> None:
+    disk = RecordingDisk()
+    disk.make_folder(FOLDER)
+    before = give_identity(disk, FOLDER, "node-1")
+    given = len(disk.journal)
+    after = enter_cluster(disk, FOLDER, before, "cluster-1")
+    entered = len(disk.journal)
+    found = set()
+    for count in range(given, entered + 1):
+        for files in states_after(disk, count, at_most=STATES_PER_POINT):
+            again = read_identity(RecordingDisk.holding(files), FOLDER)
+            found.add(again)
+            assert again == after or count < entered, "what was answered is durable"
+            again = enter_cluster(RecordingDisk.holding(files), FOLDER, before, "cluster-1")
+            assert again == after, "the next start enters again"
+    assert found == {before, after}

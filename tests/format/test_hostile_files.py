@@ -186,7 +186,8 @@ def test_any_bytes_as_an_identity_file_are_refused_in_one_line(data: bytes) -> N
 
 @given(st.data())
 def test_a_flipped_bit_in_an_identity_file_is_refused(data: st.DataObject) -> None:
-    good = Identity(StorageId("storage-1"), "node-1").encode()
+    cluster = data.draw(st.sampled_from(["", "cluster-1"]))
+    good = Identity(StorageId("storage-1"), "node-1", cluster).encode()
     bit = data.draw(st.integers(0, len(good) * 8 - 1))
     with pytest.raises((CorruptionError, ConfigError)):
         decode_identity(flipped(good, bit), Path("VERSION"))

@@ -29,7 +29,11 @@ from tests.format.power_cut import RecordingDisk
 
 BLOCK = BlockId(7)
 PAYLOADS = (b"hello ", b"world\n")
-IDENTITY = Identity(StorageId("6f1c2a52-9d0e-4c5b-8a39-1f2e3d4c5b6a"), "datanode-1")
+IDENTITY = Identity(
+    StorageId("6f1c2a52-9d0e-4c5b-8a39-1f2e3d4c5b6a"),
+    "datanode-1",
+    "0b9f6d1e-4d3c-4c1f-9a53-7e1d2c3b4a59",
+)
 BOOT = "4d8e2f1a"
 
 

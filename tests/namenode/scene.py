@@ -59,7 +59,7 @@ async def new_catalog(store: MemoryStore | None = None) -> Catalog:
     """A catalog on a fresh store in memory."""
     ticks = iter(range(1, 1 << 30))
     catalog = Catalog(store or MemoryStore(), clock_ms=lambda: next(ticks))
-    await catalog.start(TAG)
+    await catalog.start(TAG, "cluster-1")
     return catalog
 
 

@@ -6,9 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
+
 from paxosblock.config import NameNodeConfig
+from paxosblock.namenode import keys
 from paxosblock.namenode.catalog import Catalog
 from paxosblock.namenode.kv.engine import SingleMemberStore
+from paxosblock.namenode.kv.interface import Transaction
 from paxosblock.namenode.node import NameNode
 from paxosblock.namenode.records import BlockEntry
 from paxosblock.namenode_api import DeletePath, ListDirectory
@@ -29,12 +33,14 @@ from tests.waiting import wait_until_async
 
 
 @asynccontextmanager
-async def catalog_in(folder: Path, tag: int = 5) -> AsyncIterator[Catalog]:
+async def catalog_in(
+    folder: Path, tag: int = 5, new_id: str = "cluster-1"
+) -> AsyncIterator[Catalog]:
     """A catalog on the files of a folder, as one run of a NameNode sees it."""
     store = SingleMemberStore(folder)
     await store.start()
     catalog = Catalog(store)
-    await catalog.start(tag)
+    await catalog.start(tag, new_id)
     yield catalog
     await store.close()
 
@@ -70,6 +76,28 @@ async def test_ids_and_the_clusters_tag_survive_and_ids_are_not_reused(tmp_path:
         assert catalog.was_allocated(first)
     assert first >> 32 == second >> 32 == 5
     assert second > first
+
+
+async def test_the_id_of_the_cluster_survives(tmp_path: Path) -> None:
+    async with catalog_in(tmp_path) as catalog:
+        assert catalog.cluster_id == "cluster-1"
+    async with catalog_in(tmp_path, new_id="another") as catalog:
+        assert catalog.cluster_id == "cluster-1"
+
+
+async def test_a_cluster_of_before_there_were_ids_gets_one_and_keeps_its_tag(
+    tmp_path: Path,
+) -> None:
+    store = SingleMemberStore(tmp_path)
+    await store.start()
+    old = msgspec.msgpack.encode({"block_tag": 7, "created_ms": 1})
+    await store.commit(Transaction(puts=((keys.CLUSTER, old),)))
+    await store.close()
+    async with catalog_in(tmp_path, tag=5, new_id="given") as catalog:
+        assert catalog.cluster_id == "given"
+        assert (await catalog.next_block()) >> 32 == 7
+    async with catalog_in(tmp_path, new_id="another") as catalog:
+        assert catalog.cluster_id == "given"
 
 
 async def test_a_half_swept_delete_goes_on_after_a_restart(tmp_path: Path) -> None:

@@ -125,3 +125,88 @@ def test_full_reports_are_asked_for_until_all_storages_have_reported(datanodes: 
     assert datanodes.has_reported(S1)
     datanodes.register(register(), 5)
     assert not datanodes.has_reported(S1)
+
+
+# -- who belongs here -----------------------------------------------------------------------------
+
+OTHER_DISKS = (report(StorageId("other")),)
+
+
+def start(
+    incarnation: str, port: int = 9864, *storages: StorageReport, cluster: str = ""
+) -> Register:
+    """What a process of the name "dn" registers with; without storages it has those of "dn"."""
+    disks = storages or (report(S1), report(S2))
+    return Register("dn", f"dn:{port}", incarnation, disks, cluster)
+
+
+def test_a_second_process_of_a_name_with_other_storages_is_refused_while_the_first_lives(
+    datanodes: DataNodes,
+) -> None:
+    second = start("run-2", 1, *OTHER_DISKS)
+    with pytest.raises(InvalidRequestError, match="another process of this name lives at dn:9864"):
+        datanodes.register(second, 2)
+    assert datanodes.heartbeat(heartbeat(), 2)
+    assert datanodes.address(S1) == "dn:9864"
+    datanodes.register(second, 5)  # the first has been silent since second 2
+    assert datanodes.is_current("dn", "run-2")
+
+
+@pytest.mark.parametrize(
+    "restarted",
+    [
+        start("run-2"),
+        start("run-2", 1),  # at another address
+        start("run-2", 1, report(S2)),  # and with one of its disks
+        start("run-2", 9864, *OTHER_DISKS),  # with new disks
+    ],
+)
+def test_a_restart_is_never_refused_however_alive_the_process_before_it_looks(
+    datanodes: DataNodes, restarted: Register
+) -> None:
+    datanodes.register(restarted, 0.1)
+    assert datanodes.is_current("dn", "run-2")
+
+
+def test_of_two_processes_with_copies_of_a_volume_the_first_keeps_its_place(
+    datanodes: DataNodes,
+) -> None:
+    datanodes.register(start("copy", 1), 1)
+    assert not datanodes.heartbeat(heartbeat(), 2)  # the first lives, and is asked to register
+    datanodes.register(start("run-1"), 2)
+    for now_s in (3, 4):
+        with pytest.raises(InvalidRequestError, match="lives at dn:9864"):
+            datanodes.register(start("copy", 1), now_s)
+        assert datanodes.heartbeat(heartbeat(), now_s)
+    datanodes.register(start("copy", 1), 7)  # the first was stopped
+    assert datanodes.is_current("dn", "copy")
+
+
+def test_a_late_message_of_a_process_that_was_killed_delays_the_next_one_only_shortly(
+    datanodes: DataNodes,
+) -> None:
+    datanodes.register(start("run-2", 1), 1)
+    datanodes.register(start("run-1"), 1.1)  # sent before it was killed
+    with pytest.raises(InvalidRequestError, match="another process"):
+        datanodes.register(start("run-2", 1), 2)
+    datanodes.register(start("run-2", 1), 4.2)
+    assert datanodes.heartbeat(heartbeat(incarnation="run-2"), 5)
+
+
+def test_a_datanode_of_another_cluster_is_refused_and_not_known() -> None:
+    datanodes = DataNodes(3, 15)
+    with pytest.raises(InvalidRequestError, match="it is of cluster theirs, this is ours"):
+        datanodes.register(start("run-1", cluster="theirs"), 0, "ours")
+    assert len(datanodes) == 0
+    datanodes.register(start("run-1", cluster="ours"), 0, "ours")
+    assert len(datanodes) == 1
+
+
+def test_one_that_came_before_the_cluster_was_known_registers_again_and_is_then_refused() -> None:
+    datanodes = DataNodes(3, 15)
+    datanodes.register(start("run-1", cluster="theirs"), 0)
+    assert datanodes.heartbeat(heartbeat(), 1)
+    assert not datanodes.heartbeat(heartbeat(), 2, "ours")
+    with pytest.raises(InvalidRequestError, match="of cluster theirs"):
+        datanodes.register(start("run-1", cluster="theirs"), 2, "ours")
+    assert (len(datanodes), datanodes.address(S1)) == (0, "")

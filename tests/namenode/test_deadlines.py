@@ -70,7 +70,7 @@ class Timed:
 @pytest.fixture
 async def timed() -> Timed:
     timed = Timed()
-    await timed.catalog.start(TAG)
+    await timed.catalog.start(TAG, "cluster-1")
     return timed
 
 
@@ -161,7 +161,7 @@ async def test_no_writer_slips_in_while_a_directory_is_deleted(how: str) -> None
     store = IntrudedStore()
     timed = Timed(store)
     catalog = timed.catalog
-    await catalog.start(TAG)
+    await catalog.start(TAG, "cluster-1")
     await timed.mkdirs("/d")
     await closed_file(catalog, "/d/appended", 1)
     await catalog.create(create_request("/elsewhere/open", BOB))

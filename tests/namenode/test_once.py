@@ -47,8 +47,8 @@ class Timed:
         )
 
     async def start(self) -> None:
-        await self.catalog.start(TAG)
-        await self.other.start(TAG)
+        await self.catalog.start(TAG, "cluster-1")
+        await self.other.start(TAG, "cluster-1")
 
     async def end_all(self) -> list[Ended]:
         due = await self.catalog.due()

@@ -1,0 +1,24 @@
+"""Alarms: what somebody has to look at is told and counted once."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from paxosblock.namenode.alarms import Alarms
+
+
+def test_what_every_report_finds_again_is_one_alarm(caplog: pytest.LogCaptureFixture) -> None:
+    alarms = Alarms()
+    with caplog.at_level(logging.ERROR):
+        for length in (1, 2):
+            alarms.ring("I6 a vote that nobody asked for", block=1, storage="s1", length=length)
+            alarms.ring("I6 a vote that nobody asked for", block=2, storage="s1", length=length)
+            alarms.ring("damaged replica: bad checksum", block=1, storage="s1")
+    assert alarms.counts == {"I6": 2, "damaged": 1}
+    assert len(caplog.records) == 3
+    assert alarms.latest(2) == (
+        "I6 a vote that nobody asked for block=2 storage=s1",
+        "damaged replica: bad checksum block=1 storage=s1",
+    )

@@ -1,0 +1,136 @@
+"""Nodes know where they belong: real processes in the wrong cluster, folder, or name."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.cli.main import run
+from paxosblock.control import call
+from paxosblock.namenode_api import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
+from tests.waiting import wait_until
+
+HEARTBEAT = {
+    "namenode": {"datanode_stale_after": "2s"},
+    "datanode": {"heartbeat_interval": "200ms"},
+}
+REFUSED = "NameNode refuses this DataNode"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(datanodes=1, path=tmp_path / "ours", settings=HEARTBEAT) as cluster:
+        yield cluster
+
+
+@contextmanager
+def node(log: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A node that no cluster started; what it says goes to `log`."""
+    with open(log, "wb") as out:
+        process = subprocess.Popen([sys.executable, "-m", "paxosblock", *words], stderr=out)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def datanode(cluster: LocalCluster, folder: Path, name: str) -> tuple[str, ...]:
+    where = ("--namenodes", cluster.namenode.address, "--path", str(folder))
+    settings = ("--config", str(cluster.path / "config.toml"))
+    return ("datanode", *where, "--listen", "127.0.0.1:0", "--id", name, *settings)
+
+
+def standing(cluster: LocalCluster) -> NameNodeStatus:
+    return call(cluster.namenode.address, NAMENODE_STATUS, NameNodeStatusRequest())
+
+
+def refusals(log: Path) -> list[str]:
+    return [line for line in log.read_text().splitlines() if REFUSED in line]
+
+
+def test_a_datanode_of_another_cluster_is_refused_with_one_line(
+    cluster: LocalCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with LocalCluster(datanodes=1, path=tmp_path / "theirs", settings=HEARTBEAT) as theirs:
+        (volume,) = theirs.datanodes[0].volumes
+        wait_until(lambda: "cluster=" in (volume / "VERSION").read_text(), what="it belongs there")
+        theirs.datanodes[0].stop()
+        name = "node=".join((volume / "VERSION").read_text().split("node=")[1:]).split()[0]
+    log = tmp_path / "log"
+    with node(log, *datanode(cluster, volume, name)):
+        (line,) = wait_until(lambda: refusals(log), what="it is told")
+        assert f"this is {standing(cluster).cluster}" in line
+        (own,) = cluster.status().datanodes
+        assert own.address == cluster.datanodes[0].address
+        wait_until(lambda: standing(cluster).alarm_count == 1, what="it is an alarm")
+        capfd.readouterr()
+        assert run(["admin", "report", "--namenodes", cluster.namenode.address]) == 0
+        alarms = [each for each in capfd.readouterr().out.splitlines() if "Alarm" in each]
+        assert len(alarms) == 1
+        assert f"DataNode {name}: it is of cluster" in alarms[0]
+    assert standing(cluster).alarm_count == 1
+    assert len(refusals(log)) == 1
+
+
+def test_a_second_process_of_the_same_id_is_refused_and_the_first_goes_on(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    (own,) = cluster.status().datanodes
+    log = tmp_path / "log"
+    with node(log, *datanode(cluster, tmp_path / "second", own.node)):
+        (line,) = wait_until(lambda: refusals(log), what="it is told")
+        assert f"another process of this name lives at {own.address}" in line
+        with Client(cluster.url) as client, client.create("/a", replication=1) as out:
+            out.write(b"all")
+        assert [each.address for each in cluster.status().datanodes] == [own.address]
+
+
+def test_a_copy_of_a_volume_does_not_take_the_place_of_the_volume(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    (own,) = cluster.status().datanodes
+    (volume,) = cluster.datanodes[0].volumes
+    shutil.copytree(volume, tmp_path / "copy")
+    log = tmp_path / "log"
+    with node(log, *datanode(cluster, tmp_path / "copy", own.node)) as copy:
+        wait_until(lambda: refusals(log), what="it is told")
+        assert [each.address for each in cluster.status().datanodes] == [own.address]
+        cluster.datanodes[0].kill()
+        wait_until(
+            lambda: cluster.status().datanodes[0].address != own.address,
+            what="the copy takes its place",
+        )
+        assert copy.poll() is None
+    # What comes back with the volume itself is a restart.
+    cluster.datanodes[0].start()
+    wait_until(
+        lambda: cluster.status().datanodes[0].address == own.address, what="the first is back"
+    )
+
+
+def test_a_node_in_the_folder_of_the_other_role_touches_nothing(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    (volume,) = cluster.datanodes[0].volumes
+    (theirs,) = cluster.namenode.volumes
+    for folder, words in (
+        (theirs, datanode(cluster, theirs, "second")),
+        (volume, ("namenode", "--path", str(volume), "--listen", "127.0.0.1:0")),
+    ):
+        address = (folder / "address").read_text()
+        names = {each.name for each in folder.iterdir()}
+        command = [sys.executable, "-m", "paxosblock", *words]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 1
+        (line,) = [each for each in ended.stderr.splitlines() if "is the folder of" in each]
+        assert str(folder) in line
+        assert (folder / "address").read_text() == address
+        assert {each.name for each in folder.iterdir()} == names
