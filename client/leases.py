@@ -120,13 +120,13 @@ class _Trouble:
         now_s = time.monotonic()
         if self._began_s is None:
             self._began_s, self._tell_after_s = now_s, WARN_AGAIN_S
-            _log.warning("cannot renew the leases of %d writers: %s", writers, error)
+            _log.warning("cannot renew leases (open: %d): %s", writers, error)
         elif (lasts_s := now_s - self._began_s) >= self._tell_after_s:
             self._tell_after_s = 2 * lasts_s
-            told = "could not renew the leases of %d writers for %.0f s: %s"
+            told = "could not renew leases (open: %d) for %.0f s: %s"
             _log.warning(told, writers, lasts_s, error)
         else:
-            _log.debug("the leases of %d writers are not renewed yet: %s", writers, error)
+            _log.debug("leases (open: %d) are not renewed yet: %s", writers, error)
 
     def is_over(self) -> None:
         if self._began_s is not None:

@@ -114,8 +114,8 @@ async def _look(session: Session, path: str, consistency: Consistency) -> Snapsh
             extents = (*extents, tail)
         return Snapshot(view.status, extents, tail.end, following)
     why = (
-        f"block {last.record.block} is {last.record.state.value}, and too few of its replicas "
-        "answer to tell its length"
+        f"block {last.record.block} is {last.record.state.value.replace('_', ' ')}, and too few of "
+        f"its replicas answer to tell its length: `paxosblock explain {path}` shows who does"
     )
     return Snapshot(view.status, extents, last.offset, following, why)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 import click
 
@@ -19,6 +20,9 @@ from paxosblock.lease_api import (
     StuckBlock,
 )
 from paxosblock.namenode_api import Member
+
+TRIES: Final = 3
+"""How often a force is asked for: it may join a recovery that began without it, and end with it."""
 
 _ANSWERS = {
     MemberAnswer.STRONG: "knows its votes",
@@ -77,10 +81,11 @@ def _forced(session: Session, path: str, found: LeaseRecovery, *, yes: bool) -> 
     if not yes and not click.confirm("End it with what is left?", err=True):
         raise UserError(path, "is not closed: nothing was forced")
     given_up = tuple(GiveUp(each.block, each.silent) for each in found.stuck if each.silent)
-    after = session.call(RECOVER_LEASE, RecoverLease(path, given_up))
-    if after.stuck:
-        raise UserError(path, f"is not closed: {after.reason}")
-    return after
+    for _ in range(TRIES):
+        after = session.call(RECOVER_LEASE, RecoverLease(path, given_up))
+        if not after.stuck:
+            return after
+    raise UserError(path, f"is not closed: {after.reason}")
 
 
 def _what_to_do(found: LeaseRecovery) -> str:

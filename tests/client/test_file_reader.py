@@ -406,7 +406,7 @@ async def test_a_file_whose_last_block_cannot_be_decided_is_read_as_far_as_it_is
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with undecided() as (_, fs, decided), await fs.open("/a") as file:
-        assert "under_recovery" in file.undecided
+        assert "under recovery" in file.undecided
         assert file.decided_size == len(decided)
         pieces = [await file.read(50) for _ in range(3)]
         with pytest.raises(UnavailableError, match="only the first 120 bytes") as caught:

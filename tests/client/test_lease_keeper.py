@@ -86,7 +86,7 @@ async def test_leases_that_cannot_be_renewed_are_told_once_and_so_is_the_end(
             assert len(told(caplog, logging.INFO)) == trouble, caplog.text
     first, second = told(caplog, logging.WARNING)
     assert first == second
-    assert "cannot renew the leases of 1 writers: " in first
+    assert "cannot renew leases (open: 1): " in first
     assert "it only starts" in first
 
 
