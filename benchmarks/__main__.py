@@ -1,8 +1,9 @@
 """Run the benchmarks: `python -m benchmarks [NAME ...]`; each is a module with its own options.
 
 Without names: the bare-socket limit, files, the store of one NameNode and of three, what three are
-asked through RPC, start-up; outages, long block reports, event loops and Spark only by name. Run
-them on a machine that does nothing else; the tables of benchmarks/README.md came from this command.
+asked through RPC, start-up; big files, outages, long block reports, event loops and Spark only by
+name. Run them on a machine that does nothing else; the tables of benchmarks/README.md came from
+this command.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from benchmarks.stats import say
 
 DEFAULT = ("limit", "files", "kv", "raft", "namenodes", "startup")
-ALL = (*DEFAULT, "outages", "reports", "loop", "spark")
+ALL = (*DEFAULT, "big_files", "outages", "reports", "loop", "spark")
 
 
 def main() -> None:

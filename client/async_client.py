@@ -369,7 +369,8 @@ class AsyncClient:
     async def concat(self, target: str, sources: Sequence[str]) -> FileStatus:
         """Move the blocks of closed files, in order, to the end of the closed file `target`.
 
-        No byte is copied. The sources are gone afterwards; who reads one goes on reading.
+        No byte is copied. The sources are gone afterwards. Who reads one goes on reading, unless it
+        has so many blocks that some must still be asked for: NotFoundError then.
 
         Raises:
             NotFoundError, IsDirectoryError: one of them is no file.

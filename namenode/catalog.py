@@ -32,7 +32,7 @@ from paxosblock.namenode.deadlines import Ended
 from paxosblock.namenode.draft import Draft
 from paxosblock.namenode.garbage import Swept
 from paxosblock.namenode.ids import IdPool, block_id, was_allocated
-from paxosblock.namenode.kv.interface import Committed, KeyValueStore
+from paxosblock.namenode.kv.interface import Committed, KeyValueStore, Versioned, View
 from paxosblock.namenode.namespace import Context
 from paxosblock.namenode.once import answered, decide_once
 from paxosblock.namenode.paths import split
@@ -73,8 +73,8 @@ ATTEMPTS = 100
 """How often an operation is decided again before the caller is asked to come back later."""
 LIST_LIMIT = 1000
 
-COUNT_SLICE = 20_000
-"""Keys that are counted before others get a turn."""
+SLICE_KEYS = 1000
+"""Keys of a long range that are looked at before others get a turn."""
 
 T = TypeVar("T")
 Request = TypeVar("Request")
@@ -271,12 +271,12 @@ class Catalog:
 
     async def open_files(self) -> tuple[FileInode, ...]:
         """All files that are being written, for the leases of a NameNode that starts."""
-        view = await self._store.barrier()
-        found = (
-            view.get(keys.inode(keys.number_of(key))) for key, _ in view.scan(*keys.OPEN_FILES)
-        )
-        inodes = (decode_inode(value.value) for value in found if value.exists)
-        return tuple(inode for inode in inodes if isinstance(inode, FileInode))
+        files: list[FileInode] = []
+        async for view, page in self._slices(keys.OPEN_FILES):
+            found = (view.get(keys.inode(keys.number_of(key))) for key, _ in page)
+            inodes = (decode_inode(value.value) for value in found if value.exists)
+            files += (inode for inode in inodes if isinstance(inode, FileInode))
+        return tuple(files)
 
     # --- blocks: K1, K2, K5, K6, K10 -------------------------------------------------------------
 
@@ -309,9 +309,11 @@ class Catalog:
 
     async def open_blocks(self) -> tuple[BlockRecord, ...]:
         """The blocks without files that are not ended, for the leases of a NameNode that starts."""
-        view = await self._store.barrier()
-        found = (BlockId(keys.number_of(key)) for key, _ in view.scan(*keys.OPEN_BLOCKS))
-        return tuple(blocks.get(view, block).record for block in found)
+        records: list[BlockRecord] = []
+        async for view, page in self._slices(keys.OPEN_BLOCKS):
+            found = (BlockId(keys.number_of(key)) for key, _ in page)
+            records += (blocks.get(view, block).record for block in found)
+        return tuple(records)
 
     async def allocate_seal(self, block: BlockId, *, forced: bool = False) -> BlockEntry | Refused:
         """K2: a fresh generation for a recovery; `forced`: members will be given up for it."""
@@ -396,12 +398,22 @@ class Catalog:
     async def _count(
         self, span: keys.Range, wanted: Callable[[bytes], bool] = lambda value: True
     ) -> int:
-        count, (start, end) = 0, span
-        while True:
-            page = list((await self._store.barrier()).scan(start, end, COUNT_SLICE))
+        count = 0
+        async for _, page in self._slices(span):
             count += sum(1 for _, found in page if wanted(found.value))
-            if len(page) < COUNT_SLICE:
-                return count
+        return count
+
+    async def _slices(
+        self, span: keys.Range
+    ) -> AsyncIterator[tuple[View, tuple[tuple[bytes, Versioned], ...]]]:
+        """A range in pieces, each with the view it was read from; others get a turn in between."""
+        start, end = span
+        while True:
+            view = await self._store.barrier()
+            page = tuple(view.scan(start, end, SLICE_KEYS))
+            yield view, page
+            if len(page) < SLICE_KEYS:
+                return
             start = page[-1][0] + b"\0"
             await asyncio.sleep(0)
 

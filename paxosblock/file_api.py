@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from paxosblock.methods import Method
 from paxosblock.namenode_api import NO_FILE, BlockView, FileStatus
 
-PAGE_BLOCKS = 128
-"""Blocks of a file in one answer: a page takes the NameNode some milliseconds, so whoever else
-waits is not kept waiting by a file of many blocks."""
+PAGE_BLOCKS = 64
+"""Blocks of a file in one answer: a page takes the NameNode about a millisecond, so a dozen
+that are asked for at once keep nobody else waiting for long."""
 
 
 @dataclass(frozen=True, slots=True)

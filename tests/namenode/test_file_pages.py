@@ -14,6 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from paxosblock.errors import InvalidRequestError, IsDirectoryError, NotFoundError
 from paxosblock.file_api import PAGE_BLOCKS, GetFile
+from paxosblock.namenode import catalog as catalog_module
 from paxosblock.namenode.blocks import FilePage
 from paxosblock.namenode.catalog import Catalog
 from paxosblock.namenode.kv.interface import Versioned
@@ -218,6 +219,28 @@ async def test_the_block_of_an_offset_is_found_without_looking_at_all() -> None:
     page = await catalog.file_page(GetFile("/f", offset=123 * CHUNK_BYTES), 1)
     assert page.page.blocks[0].entry.sequence == 123
     assert machine.reads < 30
+
+
+@pytest.mark.parametrize("count", [0, 5, 6, 7])
+async def test_all_open_files_are_found_a_slice_at_a_time(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog_module, "SLICE_KEYS", 3)
+    catalog = await new_catalog()
+    files = [(await catalog.create(create_request(f"/{number}"))) for number in range(count)]
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    assert await catalog.open_files() == tuple(files)
+    assert turns >= count // 3
+    assert (await catalog.counts()).open_files == count
+    beside.cancel()
 
 
 # --- readers beside writers ----------------------------------------------------------------------
