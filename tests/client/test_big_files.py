@@ -14,6 +14,9 @@ import pytest
 
 from paxosblock.client import blocks
 from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.blocks import all_extents
+from paxosblock.client.length import Consistency, Snapshot, whole_snapshot
+from paxosblock.client.session import Session
 from paxosblock.errors import InvalidRequestError, NotFoundError, ProtocolError
 from paxosblock.file_api import FileView, GetFile
 from paxosblock.units import KIB
@@ -34,6 +37,10 @@ async def stored(data: bytes = DATA) -> AsyncIterator[tuple[MemoryCluster, Async
             await out.write(data)
         cluster.calls.clear()
         yield cluster, fs
+
+
+async def look(session: Session, path: str) -> Snapshot:
+    return await whole_snapshot(session, path, Consistency.QUORUM)
 
 
 def pages_asked(cluster: MemoryCluster) -> int:
@@ -109,8 +116,12 @@ async def test_a_file_that_grows_is_read_as_it_was_when_it_was_opened() -> None:
                 assert file.size == opened
                 locations = await fs.locations("/a")
                 assert [each.finalized for each in locations] == [True] * 20 + [False]
+                found = all_extents(file._session, await look(file._session, "/a"))
+                first = await anext(found)
                 await out.write(DATA[opened:])
                 await out.hflush()
+                extents = [first, *[extent async for extent in found]]
+                assert [each.end for each in extents] == [e.offset + e.length for e in locations]
                 assert await file.read() == DATA[:opened]
                 assert await file.pread(opened - 10, 100) == DATA[opened - 10 : opened]
         async with await fs.open("/a") as file:

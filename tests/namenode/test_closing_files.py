@@ -123,6 +123,22 @@ async def test_a_block_that_was_never_written_leaves_the_file_and_the_datanodes(
     await wait_until_async(lambda: not any(a.replicas for a in scene.network.reach.values()))
 
 
+async def test_blocks_of_length_zero_leave_a_closed_file_wherever_they_are(scene: Scene) -> None:
+    file, previous = await scene.create("/f"), NO_BLOCK
+    for count in (0, 2, 0, 1, 0):
+        view = await scene.add_block(file, previous)
+        previous = view.record.block
+        scene.write(view, count, count, count)
+        await finalize(scene, previous, count)
+    await scene.service.close_file(CloseFile(file, ANN))
+    shown = (await scene.service.get_file(GetFile("/f"))).blocks
+    assert [(each.offset, each.record.length) for each in shown] == [(0, 2), (20, 1)]
+    left = {each.record.block for each in shown}
+    await wait_until_async(
+        lambda: all(set(a.replicas) == left for a in scene.network.reach.values())
+    )
+
+
 async def test_a_writer_that_was_fenced_before_it_made_its_replicas_gets_none(
     scene: Scene,
 ) -> None:

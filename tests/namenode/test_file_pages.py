@@ -105,6 +105,18 @@ async def test_an_offset_in_the_block_that_is_being_written_gives_that_block() -
         assert (found.offset, found.entry) == (30, entry)
 
 
+async def test_blocks_that_were_joined_begin_where_the_bytes_before_them_end() -> None:
+    catalog = await new_catalog()
+    for path, lengths in (("/f", (2, 1)), ("/g", (1, 0, 3)), ("/h", (2, 2))):
+        await closed_file(catalog, path, *lengths, 1)
+    await catalog.concat(ConcatFiles("/f", ("/g", "/h")))
+    page = (await catalog.file_page(GetFile("/f"))).page
+    found = [each.entry.record.length for each in page.blocks]
+    assert found == [2, 1, 1, 1, 0, 3, 1, 2, 2, 1]
+    ends = itertools.accumulate(length * CHUNK_BYTES for length in found)
+    assert [each.offset for each in page.blocks] == [0, *ends][:-1]
+
+
 async def test_the_pages_of_a_file_that_was_moved_are_found_by_its_id() -> None:
     catalog = await new_catalog()
     number = await closed_file(catalog, "/f", 1, 1)
