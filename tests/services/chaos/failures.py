@@ -19,6 +19,7 @@ from tests.waiting import wait_until
 
 FLOOD: Final = 1100
 """Connections to a node; it has fewer descriptors."""
+SLOW_SYNCS: Final = 3
 SLOW_SYNC_S: Final = 1.5
 MET_WITHIN_S: Final = 60.0
 """For a node to be given work that meets the failure of its disk."""
@@ -133,8 +134,8 @@ def full(scene: Scene, node: Node) -> Iterator[None]:
 def broken(scene: Scene, node: Node) -> Iterator[None]:
     """A sync fails once: the node ends, and is started again as by a supervisor."""
     scene.break_disk(node, Fault(SYNCS, f"{node.volumes[0]}/", error="EIO", times=1))
-    wait_until(lambda: not node.alive, what=f"{node.name} to end")
-    assert node.exit_code == DISK_FAILED, node.log_tail()
+    code = wait_until(lambda: node.exit_code, what=f"{node.name} to end")
+    assert code == DISK_FAILED, f"{node.name} ended with {code}: {node.log_tail()}"
     yield
     scene.cluster.mend_disk(node)
     scene.restart(node)
@@ -142,7 +143,8 @@ def broken(scene: Scene, node: Node) -> Iterator[None]:
 
 @contextmanager
 def slow(scene: Scene, node: Node) -> Iterator[None]:
-    scene.break_disk(node, Fault(SYNCS, "/rbw/", delay_s=SLOW_SYNC_S))
+    """For a few syncs: were all of them slow, writers would begin no block for minutes."""
+    scene.break_disk(node, Fault(SYNCS, "/rbw/", delay_s=SLOW_SYNC_S, times=SLOW_SYNCS))
     yield
     scene.cluster.mend_disk(node)
 
