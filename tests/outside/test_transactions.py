@@ -116,7 +116,8 @@ def test_a_file_that_is_still_open_keeps_all_from_being_published(
     def forget() -> None:
         with fs.transaction:
             fs.pipe_file(f"{home}/a", b"a")
-            fs.open(f"{home}/b", "wb").write(b"b")
+            out = fs.open(f"{home}/b", "wb")
+            out.write(b"b")
 
     with pytest.raises(InvalidRequestError, match=f"'{home}/b' is open"):
         forget()
