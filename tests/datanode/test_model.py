@@ -19,8 +19,11 @@ from hypothesis import strategies as st
 
 from paxosblock.calls import Bulk
 from paxosblock.checksum import crc32c
+from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.records import check_records
-from paxosblock.datanode_api import FetchChunks
+from paxosblock.datanode.volume import Volume
+from paxosblock.datanode_api import FetchChunks, StorageAddress
+from paxosblock.errors import UnavailableError
 from paxosblock.protocol import register
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import (
@@ -41,12 +44,42 @@ from paxosblock.protocol.types import (
     ChunkName,
     Durability,
     Generation,
+    Reason,
 )
 from tests.datanode.node import BLOCK, WINDOW, Holder, Node, chunk, frame, name, running
 
 HOLDS = 6
 """Chunks that another replica can send."""
 KINDS = (Write, Create, Write, Write, Write, Write, NextGS, RecoveryWrite, Finalize, Read)
+
+
+def sent(request: RecoveryWrite | Finalize, chunks: range) -> tuple[ChunkName, ...]:
+    """What of `chunks` another replica sends: all or nothing, and no other log than was decided."""
+    names = tuple(name(index) for index in chunks if index < HOLDS)
+    full_copy = isinstance(request, Finalize) and chunks == range(request.length)
+    if full_copy and sum(each.size_bytes for each in names) != request.size_bytes:
+        return ()
+    return names if len(names) == len(chunks) else ()
+
+
+class DecidedHolder(Holder):
+    """Sends what `sent` says."""
+
+    async def fetch(
+        self,
+        volume: Volume,
+        request: RecoveryWrite | Finalize,
+        chunks: range,
+        peers: tuple[StorageAddress, ...],
+    ) -> Draft:
+        """The chunks, in a draft of `volume`."""
+        if not sent(request, chunks):
+            raise UnavailableError("no holder has them")
+        return await super().fetch(volume, request, chunks, peers)
+
+
+def _says_corrupt(reply: Reply) -> bool:
+    return isinstance(reply, Nack) and reply.reason is Reason.CORRUPT
 
 
 @dataclass
@@ -60,7 +93,7 @@ class Both:
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def start(self) -> None:
-        holder = Holder([chunk(index) for index in range(HOLDS)])
+        holder = DecidedHolder([chunk(index) for index in range(HOLDS)])
         node = running(self.folder, boot=f"boot-{self.boot}", holder=holder)
         self.node = await self.stack.enter_async_context(node)
 
@@ -91,12 +124,16 @@ class Both:
         self.check()
 
     def answer_of(self, request: Request) -> Reply:
+        storage = self.node.storage
         supplied: tuple[ChunkName, ...] = ()
         if isinstance(request, RecoveryWrite | Finalize):
-            wanted = register.wanted(self.node.storage, self.replica, request)
-            if wanted.stop <= HOLDS:
-                supplied = tuple(name(index) for index in wanted)
-        step = register.answer(self.node.storage, self.replica, request, supplied)
+            supplied = sent(request, register.wanted(storage, self.replica, request))
+        step = register.answer(storage, self.replica, request, supplied)
+        if isinstance(request, Finalize) and _says_corrupt(step.reply):
+            # D9: a log that is not the one that was decided gives way to a full copy of that.
+            copy = sent(request, range(request.length))
+            if copy and register.heals(self.replica, request):
+                step = register.answer(storage, None, request, copy)
         self.replica = step.replica
         return step.reply
 
