@@ -333,19 +333,12 @@ class AsyncFileWriter:
             await backoff.pause()
 
     async def _try_to_open_block(self) -> BlockWriter:
-        request = AddBlock(
-            self.status.file_id,
-            self._writer,
-            self._previous,
-            self._window,
-            self._exclusions.told(),
-            self.status.replication,
-            self.status.durability,
-        )
         self._wake()  # if this call does not live to open the block, the background does
         with self._unopened.asking():
             view = await self._fence.guard(
-                self._session.namenodes.call(ADD_BLOCK, request, retry_for_s=self._retry_for_s)
+                self._session.namenodes.call_anew(
+                    ADD_BLOCK, self._wanted_block, retry_for_s=self._retry_for_s
+                )
             )
         block = BlockWriter(
             view,
@@ -367,6 +360,13 @@ class AsyncFileWriter:
         self._unopened.end()
         self._shortfall.note(view)
         return block
+
+    def _wanted_block(self) -> AddBlock:
+        status, told = self.status, self._exclusions.told()
+        return AddBlock(
+            status.file_id, self._writer, self._previous, self._window, told, status.replication,
+            status.durability,
+        )  # fmt: skip
 
     async def _close_block(self) -> None:
         """W6 for the last block, whatever happens to its members."""

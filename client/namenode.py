@@ -122,13 +122,25 @@ class NameNodes:
             NoSpaceError: the NameNodes' disks are full; nothing was done.
             OutcomeUnknownError, DeadlineError: one of the tries may or may not have done it.
         """
+        return await self.call_anew(method, lambda: request, retry_for_s=retry_for_s)
+
+    async def call_anew(
+        self,
+        method: Method[Q, A],
+        make: Callable[[], Q],
+        *,
+        retry_for_s: float | None = None,
+    ) -> A:
+        """Like `call`, with a request that is made anew for each try, as it tells how long ago
+        something was.
+        """
         patience_s = self._retry_for_s if retry_for_s is None else retry_for_s
         # What is never repeated may still take as long as any call.
         backoff = Backoff(patience_s or self._timeout_s, LONGEST_PAUSE_S)
         gravest: PaxosBlockError | None = None
         while True:
             try:
-                return await self._ask_each(method, request, backoff)
+                return await self._ask_each(method, make, backoff)
             except NoSpaceError as error:
                 if gravest is None or not _leaves_doubt(gravest, error):
                     raise
@@ -160,7 +172,7 @@ class NameNodes:
         self._sessions += 1
         return Once(f"{self._name}-{self._sessions}", 0)
 
-    async def _ask_each(self, method: Method[Q, A], request: Q, backoff: Backoff) -> A:
+    async def _ask_each(self, method: Method[Q, A], make: Callable[[], Q], backoff: Backoff) -> A:
         """Ask every NameNode once, beginning with the one that answered last.
 
         The one that leads need not be among those we were given.
@@ -175,7 +187,7 @@ class NameNodes:
             asked.append(self._current)
             timeout_s = min(self._timeout_s, max(LEAST_S, backoff.left_s))
             try:
-                return await self._ask(self._current, method, request, timeout_s)
+                return await self._ask(self._current, method, make(), timeout_s)
             except NoSpaceError as error:
                 if gravest is None or not _leaves_doubt(gravest, error):
                     raise

@@ -273,3 +273,19 @@ async def test_calls_one_after_the_other_have_names_of_their_own_in_one_session(
             await namenodes.call_once(DELETE, make)
     assert len({once.session for once in named}) == 1
     assert [once.sequence for once in named] == [1, 2, 3]
+
+
+async def test_what_a_request_tells_of_the_past_is_told_anew_at_each_try() -> None:
+    """A second old at the third try, "just now" would be a failure of a second ago no more."""
+    ages = iter(range(10))
+    told: list[int] = []
+
+    def make() -> DeletePath:
+        told.append(next(ages))
+        return DeletePath("/a")
+
+    refused = NotReadyError("it only starts")
+    async with serving(Server(refused, refused)) as server, RpcClient() as rpc:
+        namenodes = NameNodes([server.address], rpc, timeout_s=2.0, retry_for_s=5.0)
+        await namenodes.call_anew(DELETE, make)
+    assert told == [0, 1, 2]

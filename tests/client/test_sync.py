@@ -147,7 +147,7 @@ async def test_a_file_whose_length_is_not_decided_is_read_up_to_there_and_no_siz
         last = cluster.files["/a"].blocks[-1]
         cluster.begin_recovery(last)
         with fs.open("/a") as file:
-            assert ("under_recovery" in file.undecided, file.decided_size) == (True, 80)
+            assert ("under recovery" in file.undecided, file.decided_size) == (True, 80)
             assert "at least 80" in repr(file)
             for read_all in (file.read, file.readall, lambda: file.seek(0, io.SEEK_END)):
                 with pytest.raises(UnavailableError, match="only the first 80 bytes"):
