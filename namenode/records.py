@@ -146,6 +146,11 @@ def decode_entry(value: bytes) -> BlockEntry:
 
 def decode_place(value: bytes) -> Place:
     """Decode a place of a file."""
+    if value.startswith(b"\0"):  # of the 52 bits of a block's number, alone in 64
+        raise CorruptionError(
+            "the catalog is of an earlier version, which did not keep where the blocks of a file "
+            "begin: copy its files with that version into a new cluster"
+        )
     try:
         return _place.decode(value)
     except msgspec.MsgspecError as error:

@@ -12,13 +12,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from paxosblock.errors import InvalidRequestError, IsDirectoryError, NotFoundError
+from paxosblock.errors import CorruptionError, InvalidRequestError, IsDirectoryError, NotFoundError
 from paxosblock.file_api import PAGE_BLOCKS, GetFile
 from paxosblock.namenode import catalog as catalog_module
+from paxosblock.namenode import keys
 from paxosblock.namenode.blocks import FilePage
 from paxosblock.namenode.catalog import Catalog
 from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.records import decode_place
 from paxosblock.namenode.tree import Located
 from paxosblock.namenode_api import (
     NO_BLOCK,
@@ -427,3 +429,8 @@ class PagesMachine(RuleBasedStateMachine):
 
 TestPages = PagesMachine.TestCase
 TestPages.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+
+
+def test_a_place_of_an_earlier_version_is_refused_with_what_to_do() -> None:
+    with pytest.raises(CorruptionError, match=r"of an earlier version, .* into a new cluster"):
+        decode_place(keys.pack_number((5 << 32) + 7))
