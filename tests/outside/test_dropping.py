@@ -315,7 +315,7 @@ def test_a_cluster_that_is_gone_at_the_end_is_told(
     fs: PaxosBlockFileSystem, cluster: LocalCluster, home: str
 ) -> None:
     script = """
-fs = fsspec.filesystem("paxosblock", namenodes=fs.namenodes, retry_for="1s")
+fs = fsspec.filesystem("paxosblock", namenodes=fs.namenodes, retry_for="1s", staging_ttl="3s")
 out = fs.open(path + "/a", "wb")
 out.write(b"all")
 print("open", flush=True)
@@ -341,3 +341,4 @@ sys.stdin.readline()
     assert f"'{home}/a' {LOST}" in errors
     assert program.returncode == 0
     assert fs.ls(home) == []
+    wait_until(lambda: staged(fs) == [], 30, "the time to live of the hidden file has passed")
