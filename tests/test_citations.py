@@ -10,8 +10,8 @@ import pytest
 from tests.test_house_rules import REPOSITORY, texts
 
 PROTOCOL = REPOSITORY / "paxosblock/protocol/PROTOCOL.md"
-AUDIT = REPOSITORY / "namenode/raft/AUDIT.md"
-RAFT = ("namenode/raft/", "tests/raft/")
+AUDIT = REPOSITORY / "paxosblock/namenode/raft/AUDIT.md"
+RAFT = ("paxosblock/namenode/raft/", "tests/raft/")
 """Numbers there are those of AUDIT.md: defects of raftos."""
 
 RULE = re.compile(r"\b[KPDRWI]\d{1,2}\b")

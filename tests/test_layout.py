@@ -1,4 +1,4 @@
-"""The layout: four folders at the root, one import package, and a facade that stays light."""
+"""The layout: one import package, links to its roles at the root, and a facade that stays light."""
 
 from __future__ import annotations
 
@@ -22,13 +22,9 @@ def project(repository: Path) -> dict[str, Any]:
 
 
 def packages_on_disk(repository: Path) -> Iterator[str]:
-    for init in (repository / "paxosblock").rglob("__init__.py"):
-        yield ".".join(init.parent.relative_to(repository).parts)
-    for role in ROLES:
-        for init in (repository / role).rglob("__init__.py"):
-            yield ".".join(("paxosblock", *init.parent.relative_to(repository).parts))
-    for init in (repository / "src").rglob("__init__.py"):
-        yield ".".join(init.parent.relative_to(repository / "src").parts)
+    for top in ("paxosblock", "pyspark_paxosblock"):
+        for init in (repository / top).rglob("__init__.py"):
+            yield ".".join(init.parent.relative_to(repository).parts)
 
 
 def imported_by(statement: str) -> set[str]:
@@ -41,15 +37,20 @@ def imported_by(statement: str) -> set[str]:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_is_a_relative_link_beside_the_shared_modules(role: str, repository: Path) -> None:
-    assert (repository / "paxosblock" / role).readlink() == Path("..") / role
+def test_a_role_is_found_at_the_root_by_a_link_that_nothing_needs(
+    role: str, repository: Path
+) -> None:
+    assert (repository / role).readlink() == Path("paxosblock") / role
+    assert not (repository / "paxosblock" / role).is_symlink()
 
 
-def test_the_wheel_and_an_editable_install_take_all_packages_from_one_folder(
+def test_an_install_maps_no_folder_so_that_every_tool_sees_a_file_once(
     repository: Path, project: dict[str, Any]
 ) -> None:
-    assert project["tool"]["setuptools"]["package-dir"] == {"": "src"}
-    assert (repository / "src" / "paxosblock").readlink() == Path("..") / "paxosblock"
+    """One folder above all packages: an editable install is a line in a `.pth` file."""
+    assert project["tool"]["setuptools"]["package-dir"] == {"": "."}
+    packages = project["tool"]["setuptools"]["packages"]
+    assert [name for name in packages if (repository / name.replace(".", "/")).is_symlink()] == []
 
 
 def test_the_list_of_packages_is_what_is_on_disk(repository: Path, project: dict[str, Any]) -> None:
@@ -60,7 +61,7 @@ def test_the_list_of_packages_is_what_is_on_disk(repository: Path, project: dict
 def test_every_folder_with_code_is_a_package(repository: Path) -> None:
     folders = {
         module.parent
-        for top in ("paxosblock", *ROLES, "src/pyspark_paxosblock", "tests", "benchmarks")
+        for top in ("paxosblock", "pyspark_paxosblock", "tests", "benchmarks")
         for module in (repository / top).rglob("*.py")
     }
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []

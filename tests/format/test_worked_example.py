@@ -40,7 +40,7 @@ BOOT = "4d8e2f1a"
 @pytest.fixture(scope="module")
 def examples(repository: Path) -> list[str]:
     """The fenced examples of FORMAT.md, in order."""
-    text = (repository / "datanode" / "FORMAT.md").read_text(encoding="utf-8")
+    text = (repository / "paxosblock" / "datanode" / "FORMAT.md").read_text(encoding="utf-8")
     return re.findall(r"```\n(.*?)\n```", text, re.DOTALL)
 
 
@@ -92,7 +92,7 @@ def test_the_meta_file_is_as_written_down(examples: list[str]) -> None:
 
 
 def test_every_field_of_the_metadata_is_written_down(repository: Path) -> None:
-    text = (repository / "datanode" / "FORMAT.md").read_text(encoding="utf-8")
+    text = (repository / "paxosblock" / "datanode" / "FORMAT.md").read_text(encoding="utf-8")
     table = text[text.index("| field | meaning |") : text.index("It is replaced as a whole")]
     named = re.findall(r"^\| ([a-z_, ]+) \|", table, re.MULTILINE)
     fields = [field for cell in named for field in cell.split(", ")]

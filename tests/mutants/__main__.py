@@ -111,7 +111,7 @@ def on_a_copy(
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *suite],
             cwd=copy,
-            env=os.environ | {"PYTHONPATH": str(copy / "src")},
+            env=os.environ | {"PYTHONPATH": str(copy)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

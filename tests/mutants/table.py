@@ -78,11 +78,11 @@ def _raft() -> tuple[Mutant, ...]:
 
 
 def _store(name: str, file: str, before: str, after: str, *suite: str) -> Mutant:
-    return Mutant(Area.STORE, name, suite, Patch(f"datanode/{file}", before, after))
+    return Mutant(Area.STORE, name, suite, Patch(f"paxosblock/datanode/{file}", before, after))
 
 
 def _recovery(name: str, file: str, before: str, after: str, *suite: str) -> Mutant:
-    return Mutant(Area.RECOVERY, name, suite, Patch(f"namenode/{file}", before, after))
+    return Mutant(Area.RECOVERY, name, suite, Patch(f"paxosblock/namenode/{file}", before, after))
 
 
 def _node(name: str, file: str, before: str, after: str, *suite: str) -> Mutant:
@@ -90,7 +90,7 @@ def _node(name: str, file: str, before: str, after: str, *suite: str) -> Mutant:
 
 
 def _client(name: str, file: str, before: str, after: str, *suite: str) -> Mutant:
-    return Mutant(Area.CLIENT, name, suite, Patch(f"client/{file}", before, after))
+    return Mutant(Area.CLIENT, name, suite, Patch(f"paxosblock/client/{file}", before, after))
 
 
 CRASH_STATES = "tests/format/test_crash_states.py"

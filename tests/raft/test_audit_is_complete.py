@@ -10,7 +10,7 @@ _TEST = re.compile(r"def test_((?:[psvlnt]\d+b?_)+)")
 
 
 def test_each_row_of_the_audit_has_a_test_of_its_number(repository: Path) -> None:
-    audit = (repository / "namenode" / "raft" / "AUDIT.md").read_text()
+    audit = (repository / "paxosblock" / "namenode" / "raft" / "AUDIT.md").read_text()
     rows = {row.lower() for row in _ROW.findall(audit)}
     tests = "".join(file.read_text() for file in Path(__file__).parent.glob("test_*.py"))
     shown = {number for found in _TEST.findall(tests) for number in found.split("_")}

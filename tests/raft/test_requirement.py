@@ -37,7 +37,7 @@ def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_only_the_roles_and_what_they_read_import_raftos(repository: Path) -> None:
     importing = set()
-    for path in (repository / "namenode").rglob("*.py"):
+    for path in (repository / "paxosblock" / "namenode").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom | ast.Import) and "raftos" in ast.unparse(node):
                 names = [alias.name for alias in node.names]
