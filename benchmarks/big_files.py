@@ -27,16 +27,8 @@ import msgspec
 
 from benchmarks.stats import machine, say
 from paxosblock import loop
-from paxosblock.config import NameNodeConfig
-from paxosblock.file_api import GetFile
-from paxosblock.namenode import blocks
-from paxosblock.namenode.draft import Draft
-from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.kv.interface import Committed
-from paxosblock.namenode.node import NameNode, over_rpc
-from paxosblock.namenode.server import YOUNG_OBJECTS_MAX
-from paxosblock.namenode.service import Service
-from paxosblock.namenode_api import (
+from paxosblock.api.files import GetFile
+from paxosblock.api.namenode import (
     NO_BLOCK,
     AddBlock,
     AppendFile,
@@ -48,6 +40,15 @@ from paxosblock.namenode_api import (
     PathRequest,
     TakeOver,
 )
+from paxosblock.config import NameNodeConfig
+from paxosblock.namenode.catalog import blocks
+from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.kv.engine import SingleMemberStore
+from paxosblock.namenode.kv.interface import Committed
+from paxosblock.namenode.node import NameNode, over_rpc
+from paxosblock.namenode.server import YOUNG_OBJECTS_MAX
+from paxosblock.namenode.service import Service
+from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
@@ -56,7 +57,6 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
-from paxosblock.rpc import RpcClient
 from paxosblock.stall import TICK_S, StallWatch
 from paxosblock.units import MIB
 

@@ -20,11 +20,12 @@ from pathlib import Path
 
 from benchmarks import limit
 from benchmarks.stats import latencies, machine, median, resident_mib, say
-from paxosblock import AsyncClient, LocalCluster, control, loop
+from paxosblock import AsyncClient, LocalCluster, loop
+from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.config import ClientConfig
-from paxosblock.file_api import GET_FILE, GetFile
-from paxosblock.node_process import Node
+from paxosblock.local.node_process import Node
+from paxosblock.net import control
 from paxosblock.units import KIB, MIB
 
 FLUSHES = 2000

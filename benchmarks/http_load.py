@@ -14,8 +14,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from paxosblock.methods import Method
-from paxosblock.wire import decode_error
+from paxosblock.api.methods import Method
+from paxosblock.net.wire import decode_error
 
 Q = TypeVar("Q")
 A = TypeVar("A")

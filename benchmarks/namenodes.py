@@ -26,9 +26,8 @@ from urllib.request import urlopen
 from benchmarks.http_load import Load, connect, run_load
 from benchmarks.stats import latencies, machine, percentile, resident_mib, say
 from paxosblock import AsyncClient, LocalCluster, loop
-from paxosblock.errors import PaxosBlockError
-from paxosblock.methods import Method, Once
-from paxosblock.namenode_api import (
+from paxosblock.api.methods import Method, Once
+from paxosblock.api.namenode import (
     CLOSE_FILE,
     CREATE,
     MKDIRS,
@@ -40,7 +39,8 @@ from paxosblock.namenode_api import (
     PathRequest,
     Rename,
 )
-from paxosblock.node_process import Node, wait_until
+from paxosblock.errors import PaxosBlockError
+from paxosblock.local.node_process import Node, wait_until
 from paxosblock.protocol.types import Durability, WriterId
 from paxosblock.units import MIB
 

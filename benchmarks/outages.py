@@ -38,7 +38,7 @@ from benchmarks.stats import machine, percentile, say
 from paxosblock import AsyncClient, LocalCluster, loop
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.receipt import FlushReceipt
-from paxosblock.node_process import Node
+from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import StorageId
 from paxosblock.units import KIB
 from tests.services.faulty_node import SYNCS, Fault, FaultyCluster

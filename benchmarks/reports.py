@@ -24,18 +24,20 @@ from urllib.request import urlopen
 
 from benchmarks.stats import latencies, machine, say
 from paxosblock import AsyncClient, LocalCluster, loop
+from paxosblock.api.namenode import NAMENODE_STATUS, NameNodeStatusRequest, NodeStatus
+from paxosblock.api.reports import StorageReport
 from paxosblock.config import DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.disk import OsDisk
 from paxosblock.datanode.reporter import Reporter
 from paxosblock.datanode.volume import Volume, open_volume
-from paxosblock.namenode import keys
-from paxosblock.namenode.catalog import Catalog
+from paxosblock.local.node_process import Node
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.records import BlockEntry, encode
 from paxosblock.namenode.kv.interface import Committed, Transaction
 from paxosblock.namenode.membership import alone
-from paxosblock.namenode.records import BlockEntry, encode
-from paxosblock.namenode_api import NAMENODE_STATUS, NameNodeStatusRequest, NodeStatus
-from paxosblock.node_process import Node
+from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
@@ -50,8 +52,6 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
-from paxosblock.report_api import StorageReport
-from paxosblock.rpc import RpcClient
 
 NODE = "many"
 """The DataNode's name."""

@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 
 from benchmarks.stats import latencies, machine, median, say
 from paxosblock import Client, LocalCluster
-from paxosblock.node_process import wait_until
+from paxosblock.local.node_process import wait_until
 from paxosblock.transaction import Operation, Rename
 from paxosblock.units import MIB
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.stats import machine, median, say
-from paxosblock.cluster import LocalCluster
+from paxosblock.local.cluster import LocalCluster
 
 _NOT_USUAL = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONDEVMODE")
 

@@ -19,8 +19,8 @@ from paxosblock.lazy import lazy_names
 
 if TYPE_CHECKING:
     from paxosblock.client import AsyncClient, Client
-    from paxosblock.cluster import LocalCluster
     from paxosblock.errors import PaxosBlockError
+    from paxosblock.local.cluster import LocalCluster
 
     __version__: str
 
@@ -31,7 +31,7 @@ _lazy = lazy_names(
     {
         "AsyncClient": "paxosblock.client",
         "Client": "paxosblock.client",
-        "LocalCluster": "paxosblock.cluster",
+        "LocalCluster": "paxosblock.local.cluster",
         "PaxosBlockError": "paxosblock.errors",
         "__version__": "paxosblock.version",
     },

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar
 
 from paxosblock.errors import ConfigError
+from paxosblock.net.wire import MAX_BODY_BYTES, MAX_CHUNK_BYTES
 from paxosblock.protocol.types import Durability
 from paxosblock.settings import (
     Bytes,
@@ -32,7 +33,6 @@ from paxosblock.settings import (
     settings_of,
 )
 from paxosblock.units import KIB, MIB, format_duration, format_size
-from paxosblock.wire import MAX_BODY_BYTES, MAX_CHUNK_BYTES
 
 ENVIRONMENT_PREFIX: Final = "PAXOSBLOCK"
 

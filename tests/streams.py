@@ -11,13 +11,13 @@ from typing import Any
 
 from aiohttp import web
 
-from paxosblock.bodies import STALL_S
-from paxosblock.connection import FrameConnection
 from paxosblock.errors import PaxosBlockError
+from paxosblock.net.bodies import STALL_S
+from paxosblock.net.connection import FrameConnection
+from paxosblock.net.refusals import Refusals
+from paxosblock.net.stream import connect, upgrade_handler
+from paxosblock.net.wire import FrameKind, Header
 from paxosblock.protocol.types import BlockId, ChunkIndex
-from paxosblock.refusals import Refusals
-from paxosblock.stream import connect, upgrade_handler
-from paxosblock.wire import FrameKind, Header
 
 HOST = "127.0.0.1"
 

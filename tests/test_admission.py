@@ -6,8 +6,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from paxosblock.admission import CLOSED_TOGETHER, SEARCH_AGAIN_S, SPARE_COUNT, Admission, Caps, Slot
-from paxosblock.refusals import Refusal, Refusals
+from paxosblock.net.admission import (
+    CLOSED_TOGETHER,
+    SEARCH_AGAIN_S,
+    SPARE_COUNT,
+    Admission,
+    Caps,
+    Slot,
+)
+from paxosblock.net.refusals import Refusal, Refusals
 
 
 @dataclass

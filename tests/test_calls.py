@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from paxosblock.calls import Bulk, CallChannel, CallServer, open_channel
-from paxosblock.connection import FrameConnection
 from paxosblock.errors import (
     CorruptionError,
     DeadlineError,
@@ -21,8 +19,10 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
+from paxosblock.net.calls import Bulk, CallChannel, CallServer, open_channel
+from paxosblock.net.connection import FrameConnection
+from paxosblock.net.wire import FrameKind, Header, MessageTable, encode_error, verify_payload
 from paxosblock.protocol.types import BlockId, ChunkIndex
-from paxosblock.wire import FrameKind, Header, MessageTable, encode_error, verify_payload
 from tests.loops import on_both_loops
 from tests.streams import HOST, Recorder, chunk, feed, node, some_bytes
 

@@ -14,14 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import msgspec
 import pytest
 
-from paxosblock.control import (
-    PROBE_FIRST_S,
-    PROBE_LONGEST_S,
-    call,
-    call_any,
-    healthy,
-    split_address,
-)
+from paxosblock.api.namenode import DELETE, DeletePath, Deletion
 from paxosblock.errors import (
     DeadlineError,
     NotFoundError,
@@ -31,8 +24,15 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.namenode_api import DELETE, DeletePath, Deletion
-from paxosblock.wire import encode_error
+from paxosblock.net.control import (
+    PROBE_FIRST_S,
+    PROBE_LONGEST_S,
+    call,
+    call_any,
+    healthy,
+    split_address,
+)
+from paxosblock.net.wire import encode_error
 
 REQUEST = DeletePath("/a")
 
@@ -224,7 +224,7 @@ def test_a_leader_that_is_only_busy_gets_more_time_to_say_that_it_is_alive() -> 
 def test_when_all_hang_it_is_said_how_long_they_were_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("paxosblock.control.PROBE_LONGEST_S", 2 * PROBE_FIRST_S)
+    monkeypatch.setattr("paxosblock.net.control.PROBE_LONGEST_S", 2 * PROBE_FIRST_S)
     with (
         hanging() as one,
         hanging() as two,

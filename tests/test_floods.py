@@ -15,18 +15,18 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from paxosblock.admission import Caps
-from paxosblock.bodies import BodyLimits
-from paxosblock.connection import FrameConnection
-from paxosblock.control import split_address
 from paxosblock.errors import UnavailableError
-from paxosblock.guard import Guard
-from paxosblock.refusals import Refusal, Refusals
-from paxosblock.rpc import RpcClient, RpcRouter
-from paxosblock.serving import listen
-from paxosblock.stream import STREAM_PATH, connect, upgrade_handler
+from paxosblock.net.admission import Caps
+from paxosblock.net.bodies import BodyLimits
+from paxosblock.net.connection import FrameConnection
+from paxosblock.net.control import split_address
+from paxosblock.net.guard import Guard
+from paxosblock.net.refusals import Refusal, Refusals
+from paxosblock.net.rpc import RpcClient, RpcRouter
+from paxosblock.net.serving import listen
+from paxosblock.net.stream import STREAM_PATH, connect, upgrade_handler
+from paxosblock.net.wire import MAX_BODY_BYTES
 from paxosblock.units import KIB, MIB
-from paxosblock.wire import MAX_BODY_BYTES
 from tests.loops import on_both_loops
 from tests.streams import Echo, Recorder, chunk
 from tests.waiting import wait_until_async
@@ -208,7 +208,7 @@ class OutOfDescriptors(socket.socket):
 async def test_without_a_descriptor_a_connection_waits_and_the_node_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("paxosblock.accepting.socket.socket", OutOfDescriptors)
+    monkeypatch.setattr("paxosblock.net.accepting.socket.socket", OutOfDescriptors)
     async with node() as each:
         monkeypatch.undo()
         assert await each.measure() == 4

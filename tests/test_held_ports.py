@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from paxosblock import held_ports
-from paxosblock.held_ports import HeldPorts
+from paxosblock.local import held_ports
+from paxosblock.local.held_ports import HeldPorts
 
 ANY = "127.0.0.1:0"
 

@@ -35,14 +35,14 @@ PROTOCOL_IMPORTS = {
 }
 """And itself. No clock, no disk, no network, no randomness: a pure core can do without."""
 
-KNOW_EVERY_ROLE = {"__init__.py", "__main__.py", "cluster.py", "spark.py"}
+KNOW_EVERY_ROLE = {"__init__.py", "__main__.py", "local/cluster.py", "spark.py"}
 """Modules of `paxosblock/` that may import client, datanode and namenode."""
 KNOW_THE_ROLES = ("paxosblock/cli/", *(f"paxosblock/{role}/" for role in ROLES))
 """So may these folders, each role its own."""
 
 MAY_SLEEP = "tests/waiting.py"
 
-ASKS_THE_WALL_CLOCK = "paxosblock/namenode/catalog.py"
+ASKS_THE_WALL_CLOCK = "paxosblock/namenode/catalog/catalog.py"
 """For the times that people see, and ends of directories and sessions (DESIGN.md). Elections,
 leases and time-outs go by clocks that do not jump."""
 

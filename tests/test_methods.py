@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from paxosblock.datanode_api import Ask
+from paxosblock.api.datanode import Ask
+from paxosblock.api.methods import encode
+from paxosblock.api.namenode import BlockRequest, PathRequest
 from paxosblock.errors import InvalidRequestError
-from paxosblock.methods import encode
-from paxosblock.namenode_api import BlockRequest, PathRequest
+from paxosblock.net.wire import MessageTable
 from paxosblock.protocol.messages import Read
 from paxosblock.protocol.types import BlockId, StorageId
-from paxosblock.wire import MessageTable
 
 TOO_LARGE = BlockId(1 << 64)
 

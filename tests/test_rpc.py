@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from paxosblock.control import split_address
 from paxosblock.errors import (
     DeadlineError,
     InvalidRequestError,
@@ -24,8 +23,9 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.rpc import REQUEST_ID, RpcClient, RpcRouter
-from paxosblock.serving import listen
+from paxosblock.net.control import split_address
+from paxosblock.net.rpc import REQUEST_ID, RpcClient, RpcRouter
+from paxosblock.net.serving import listen
 from tests.loops import on_both_loops
 
 HOST = "127.0.0.1"

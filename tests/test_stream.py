@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from paxosblock import connection as connection_module
-from paxosblock.connection import FrameConnection
 from paxosblock.errors import (
     NotReadyError,
     OutcomeUnknownError,
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.refusals import Refusal, Refusals
-from paxosblock.stream import connect
-from paxosblock.wire import HEADER_BYTES, MAX_CHUNK_BYTES, FrameKind, Header, verify_payload
+from paxosblock.net import connection as connection_module
+from paxosblock.net.connection import FrameConnection
+from paxosblock.net.refusals import Refusal, Refusals
+from paxosblock.net.stream import connect
+from paxosblock.net.wire import HEADER_BYTES, MAX_CHUNK_BYTES, FrameKind, Header, verify_payload
 from tests.loops import on_both_loops
 from tests.streams import HOST, Echo, Recorder, chunk, feed, node, some_bytes, stream_to
 from tests.waiting import wait_until_async

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from paxosblock import errors, wire
+from paxosblock import errors
 from paxosblock.checksum import crc32c
+from paxosblock.net import wire
+from paxosblock.net.wire import FrameKind, Header
 from paxosblock.protocol.types import BlockId, ChunkIndex, Generation
-from paxosblock.wire import FrameKind, Header
 
 U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)

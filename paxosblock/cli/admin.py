@@ -6,18 +6,18 @@ from collections.abc import Iterable
 
 import click
 
-from paxosblock.cli.group import DashGroup, Entry, Verb
-from paxosblock.cli.session import Session
-from paxosblock.cli.text import counted
-from paxosblock.cli.words import cluster_words, datanode_words
-from paxosblock.errors import PaxosBlockError
-from paxosblock.namenode_api import (
+from paxosblock.api.namenode import (
     CLUSTER_STATUS,
     NAMENODE_STATUS,
     ClusterStatusRequest,
     NameNodeStatus,
     NameNodeStatusRequest,
 )
+from paxosblock.cli.group import DashGroup, Entry, Verb
+from paxosblock.cli.session import Session
+from paxosblock.cli.text import counted
+from paxosblock.cli.words import cluster_words, datanode_words
+from paxosblock.errors import PaxosBlockError
 
 ANSWER_WITHIN_S = 2.0
 
@@ -88,7 +88,7 @@ def _ask_all(session: Session) -> dict[str, NameNodeStatus | None]:
 
 
 def _ask(address: str) -> NameNodeStatus | None:
-    from paxosblock.control import call
+    from paxosblock.net.control import call
 
     try:
         return call(address, NAMENODE_STATUS, NameNodeStatusRequest(), ANSWER_WITHIN_S)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
+from paxosblock.api.namenode import ClusterStatus, NameNodeStatus, NodeStatus
 from paxosblock.cli.group import DashGroup, Entry, LocalVerb
 from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.words import cluster_words, datanode_words
-from paxosblock.cluster import LocalCluster
-from paxosblock.cluster_folder import ClusterFolder, Role
-from paxosblock.namenode_api import ClusterStatus, NameNodeStatus, NodeStatus
-from paxosblock.node_process import Node
+from paxosblock.local.cluster import LocalCluster
+from paxosblock.local.cluster_folder import ClusterFolder, Role
+from paxosblock.local.node_process import Node
 
 _HERE = "paxosblock.cli.cluster"
 DEFAULT_FOLDER = "paxosblock-cluster"

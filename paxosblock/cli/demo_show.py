@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
+from paxosblock.api.namenode import BlockExplanation
 from paxosblock.cli.demo_input import Source, build, measure
 from paxosblock.cli.demo_story import Event, Report, Stage, first_file, now_ms, second_file
 from paxosblock.cli.explain import history_lines
 from paxosblock.cli.progress import Advance, progress_bar
 from paxosblock.cli.session import Session
-from paxosblock.cluster import LocalCluster
 from paxosblock.errors import ConfigError
+from paxosblock.local.cluster import LocalCluster
 from paxosblock.namenode.raft.requirement import check_raftos
-from paxosblock.namenode_api import BlockExplanation
 
 
 class Show:

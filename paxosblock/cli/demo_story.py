@@ -13,17 +13,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
+from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.namenode import EXPLAIN, BlockExplanation, BlockRequest, VoteLine
 from paxosblock.cli.demo_input import PIECE_BYTES, Source, digest_of_start, pieces
 from paxosblock.cli.progress import Advance
 from paxosblock.client import Client
 from paxosblock.client.receipt import FlushReceipt
 from paxosblock.client.sync_files import FileWriter
-from paxosblock.cluster import LocalCluster
-from paxosblock.control import call_any
 from paxosblock.errors import UnavailableError
-from paxosblock.file_api import GET_FILE, GetFile
-from paxosblock.namenode_api import EXPLAIN, BlockExplanation, BlockRequest, VoteLine
-from paxosblock.node_process import START_TIMEOUT_S, Node, wait_until
+from paxosblock.local.cluster import LocalCluster
+from paxosblock.local.node_process import START_TIMEOUT_S, Node, wait_until
+from paxosblock.net.control import call_any
 from paxosblock.protocol.types import BlockId, StorageId
 from paxosblock.units import MIB
 

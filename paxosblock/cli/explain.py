@@ -9,14 +9,8 @@ from functools import partial
 
 import click
 
-from paxosblock.cli.group import Verb
-from paxosblock.cli.session import Session, UserError
-from paxosblock.cli.text import counted, table
-from paxosblock.cli.words import shortfall
-from paxosblock.control import call
-from paxosblock.datanode_api import FIND_REPLICA, FindReplica, ReplicaSummary
-from paxosblock.errors import PaxosBlockError
-from paxosblock.namenode_api import (
+from paxosblock.api.datanode import FIND_REPLICA, FindReplica, ReplicaSummary
+from paxosblock.api.namenode import (
     EXPLAIN,
     STAT,
     BlockExplanation,
@@ -25,6 +19,12 @@ from paxosblock.namenode_api import (
     PathRequest,
     VoteLine,
 )
+from paxosblock.cli.group import Verb
+from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.text import counted, table
+from paxosblock.cli.words import shortfall
+from paxosblock.errors import PaxosBlockError
+from paxosblock.net.control import call
 from paxosblock.protocol.types import BlockId
 
 _HEAD = ("storage", "node", "state", "promised", "accepted", "chunks", "bytes", "last chunk")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
+from paxosblock.api.namenode import Kind
 from paxosblock.cli.fs_names import status_of, target_is_directory
 from paxosblock.cli.group import Verb
 from paxosblock.cli.progress import Advance, progress_bar
@@ -19,7 +20,6 @@ from paxosblock.cli.session import Session, UserError, reason_of
 from paxosblock.cli.words import shortfall
 from paxosblock.client.paths import base_name, join
 from paxosblock.errors import NotFoundError, PaxosBlockError
-from paxosblock.namenode_api import Kind
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import AssertFile, Delete, Rename
 from paxosblock.units import MIB

@@ -11,12 +11,7 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
-from paxosblock.cli.group import Verb
-from paxosblock.cli.session import Session, UserError
-from paxosblock.cli.text import human_size
-from paxosblock.client.paths import base_name, join
-from paxosblock.errors import NotFoundError
-from paxosblock.namenode_api import (
+from paxosblock.api.namenode import (
     CONCAT,
     DELETE,
     LIST,
@@ -32,6 +27,11 @@ from paxosblock.namenode_api import (
     PathRequest,
     Rename,
 )
+from paxosblock.cli.group import Verb
+from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.text import human_size
+from paxosblock.client.paths import base_name, join
+from paxosblock.errors import NotFoundError
 from paxosblock.user import current_user
 
 

@@ -7,10 +7,7 @@ from typing import Final
 
 import click
 
-from paxosblock.cli.group import Verb
-from paxosblock.cli.session import Session, UserError
-from paxosblock.cli.text import counted
-from paxosblock.lease_api import (
+from paxosblock.api.leases import (
     RECOVER_LEASE,
     GiveUp,
     LeaseRecovery,
@@ -19,7 +16,10 @@ from paxosblock.lease_api import (
     RecoverLease,
     StuckBlock,
 )
-from paxosblock.namenode_api import Member
+from paxosblock.api.namenode import Member
+from paxosblock.cli.group import Verb
+from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.text import counted
 
 TRIES: Final = 3
 """How often a force is asked for: it may join a recovery that began without it, and end with it."""

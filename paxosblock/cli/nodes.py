@@ -182,7 +182,7 @@ def datanode(
 def _run(session: Session, serving: Coroutine[Any, Any, None]) -> None:
     """Run the node; a disk that refuses its start ends it as one that fails later does."""
     from paxosblock.loop import run
-    from paxosblock.serving import DISK_FAILED
+    from paxosblock.net.serving import DISK_FAILED
 
     try:
         run(serving)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 import msgspec
 
+from paxosblock.api.methods import Method
 from paxosblock.client.url import (
     DEFAULT_PORT,
     NAMENODES_VARIABLE,
@@ -21,11 +22,10 @@ from paxosblock.client.url import (
     parse_url,
 )
 from paxosblock.errors import PaxosBlockError
-from paxosblock.methods import Method
 
 if TYPE_CHECKING:
+    from paxosblock.api.namenode import BlockView
     from paxosblock.client import Client
-    from paxosblock.namenode_api import BlockView
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -101,7 +101,7 @@ class Session:
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`, or no more.
         """
-        from paxosblock.file_api import GET_FILE, GetFile
+        from paxosblock.api.files import GET_FILE, GetFile
 
         view = self.call(GET_FILE, GetFile(path))
         yield from view.blocks
@@ -112,7 +112,7 @@ class Session:
 
     def call(self, method: Method[Q, A], request: Q) -> A:
         """Ask the NameNode, without the weight of the whole client."""
-        from paxosblock.control import call_any
+        from paxosblock.net.control import call_any
 
         return call_any(self.addresses, method, request)
 

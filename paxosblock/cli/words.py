@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from paxosblock.api.namenode import ClusterStatus, NodeStatus
 from paxosblock.cli.text import counted, human_size
-from paxosblock.namenode_api import ClusterStatus, NodeStatus
 
 
 def datanode_words(report: NodeStatus) -> str:

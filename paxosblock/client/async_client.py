@@ -8,26 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 from typing import Self
 
-from paxosblock.client.block_verbs import AsyncDataNode, BlockVerbs
-from paxosblock.client.check import BlockCheck, check_block
-from paxosblock.client.choices import check_sizes, durability_of
-from paxosblock.client.file_reader import AsyncFileReader
-from paxosblock.client.file_writer import AsyncFileWriter
-from paxosblock.client.follow import follower, wait_longer
-from paxosblock.client.glob import glob
-from paxosblock.client.leases import LeaseKeeper
-from paxosblock.client.length import OPEN_PATIENCE_S, Consistency, consistency_of, snapshot
-from paxosblock.client.locations import BlockLocation, locations
-from paxosblock.client.namenode import NameNodes
-from paxosblock.client.session import Session
-from paxosblock.client.steady import TRIES, of_one_state
-from paxosblock.client.tender import Tending
-from paxosblock.client.transport import DataConnections
-from paxosblock.client.url import cluster_addresses
-from paxosblock.client.watched import WritingConnections
-from paxosblock.config import ClientConfig, load_config
-from paxosblock.errors import NotDirectoryError, NotFoundError
-from paxosblock.namenode_api import (
+from paxosblock.api.namenode import (
     APPEND,
     APPLICATION,
     CONCAT,
@@ -56,8 +37,27 @@ from paxosblock.namenode_api import (
     TakeOver,
     Transact,
 )
+from paxosblock.client.block_verbs import AsyncDataNode, BlockVerbs
+from paxosblock.client.check import BlockCheck, check_block
+from paxosblock.client.choices import check_sizes, durability_of
+from paxosblock.client.file_reader import AsyncFileReader
+from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.follow import follower, wait_longer
+from paxosblock.client.glob import glob
+from paxosblock.client.leases import LeaseKeeper
+from paxosblock.client.length import OPEN_PATIENCE_S, Consistency, consistency_of, snapshot
+from paxosblock.client.locations import BlockLocation, locations
+from paxosblock.client.namenode import NameNodes
+from paxosblock.client.session import Session
+from paxosblock.client.steady import TRIES, of_one_state
+from paxosblock.client.tender import Tending
+from paxosblock.client.transport import DataConnections
+from paxosblock.client.url import cluster_addresses
+from paxosblock.client.watched import WritingConnections
+from paxosblock.config import ClientConfig, load_config
+from paxosblock.errors import NotDirectoryError, NotFoundError
+from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.types import BlockId, Durability, WriterId
-from paxosblock.rpc import RpcClient
 from paxosblock.transaction import Operation, TransactionOutcome
 from paxosblock.user import current_user
 

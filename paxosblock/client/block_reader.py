@@ -11,12 +11,8 @@ import random
 from dataclasses import dataclass
 from typing import Any, Final
 
-from paxosblock.client.backoff import Backoff
-from paxosblock.client.nearness import is_here
-from paxosblock.client.session import Session
-from paxosblock.datanode_api import Chunks, ReadBytes
-from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, UnavailableError
-from paxosblock.namenode_api import (
+from paxosblock.api.datanode import Chunks, ReadBytes
+from paxosblock.api.namenode import (
     GET_BLOCK,
     REPORT_BAD_REPLICA,
     BadReplica,
@@ -24,9 +20,13 @@ from paxosblock.namenode_api import (
     BlockView,
     Member,
 )
+from paxosblock.client.backoff import Backoff
+from paxosblock.client.nearness import is_here
+from paxosblock.client.session import Session
+from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.net.wire import Header, verify_payload
 from paxosblock.protocol.read import QuorumRead, Version, finalized_version, unfinalized_version
 from paxosblock.protocol.types import BlockId, StorageId
-from paxosblock.wire import Header, verify_payload
 
 _log = logging.getLogger(__name__)
 

@@ -10,25 +10,8 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from paxosblock.client.block_reader import BlockReader, Extent
-from paxosblock.client.block_writer import BlockFailed, BlockWriter
-from paxosblock.client.chunks import Buffer, chunk_of
-from paxosblock.client.session import Session
-from paxosblock.datanode_api import ACCEPT, Ask, Told
-from paxosblock.errors import (
-    CorruptionError,
-    DeadlineError,
-    FencedError,
-    InvalidRequestError,
-    NoSpaceError,
-    NotFoundError,
-    NotReadyError,
-    OutcomeUnknownError,
-    PaxosBlockError,
-    ProtocolError,
-    UnavailableError,
-)
-from paxosblock.namenode_api import (
+from paxosblock.api.datanode import ACCEPT, Ask, Told
+from paxosblock.api.namenode import (
     ADD_BLOCK,
     DELETE_BLOCK,
     FINALIZE_BLOCK,
@@ -44,6 +27,25 @@ from paxosblock.namenode_api import (
     Member,
     ShortBlock,
 )
+from paxosblock.client.block_reader import BlockReader, Extent
+from paxosblock.client.block_writer import BlockFailed, BlockWriter
+from paxosblock.client.chunks import Buffer, chunk_of
+from paxosblock.client.session import Session
+from paxosblock.errors import (
+    CorruptionError,
+    DeadlineError,
+    FencedError,
+    InvalidRequestError,
+    NoSpaceError,
+    NotFoundError,
+    NotReadyError,
+    OutcomeUnknownError,
+    PaxosBlockError,
+    ProtocolError,
+    UnavailableError,
+)
+from paxosblock.net.rpc import RpcClient
+from paxosblock.net.wire import MAX_CHUNK_BYTES, Flags, FrameKind, Header
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, Read, ReadReply, Vote
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import (
@@ -55,8 +57,6 @@ from paxosblock.protocol.types import (
     Reason,
     WriterId,
 )
-from paxosblock.rpc import RpcClient
-from paxosblock.wire import MAX_CHUNK_BYTES, Flags, FrameKind, Header
 
 T = TypeVar("T")
 

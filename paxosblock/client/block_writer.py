@@ -14,28 +14,28 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from weakref import WeakMethod
 
-from paxosblock.client.chunks import Chunk
-from paxosblock.client.namenode import NameNodes
-from paxosblock.client.transport import DataConnection
-from paxosblock.client.watched import WritingConnections
-from paxosblock.datanode_api import Ask
-from paxosblock.errors import (
-    CorruptionError,
-    FencedError,
-    PaxosBlockError,
-    ProtocolError,
-)
-from paxosblock.namenode_api import (
+from paxosblock.api.datanode import Ask
+from paxosblock.api.namenode import (
     FINALIZE_BLOCK,
     SEAL_BLOCK,
     BlockRequest,
     BlockView,
     FinalizeBlock,
 )
+from paxosblock.client.chunks import Chunk
+from paxosblock.client.namenode import NameNodes
+from paxosblock.client.transport import DataConnection
+from paxosblock.client.watched import WritingConnections
+from paxosblock.errors import (
+    CorruptionError,
+    FencedError,
+    PaxosBlockError,
+    ProtocolError,
+)
+from paxosblock.net.wire import Flags, FrameKind, Header
 from paxosblock.protocol import write
 from paxosblock.protocol.messages import Nack, Vote
 from paxosblock.protocol.types import BlockId, Durability, Generation, Reason, StorageId, WriterId
-from paxosblock.wire import Flags, FrameKind, Header
 
 _log = logging.getLogger(__name__)
 

@@ -15,12 +15,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
+from paxosblock.api.files import GET_FILE, FileView, GetFile
+from paxosblock.api.namenode import FileStatus
 from paxosblock.client.block_reader import BlockReader, Extent, finalized_extent
 from paxosblock.client.length import Snapshot
 from paxosblock.client.session import Session
 from paxosblock.errors import ProtocolError
-from paxosblock.file_api import GET_FILE, FileView, GetFile
-from paxosblock.namenode_api import FileStatus
 
 PAGES_KEPT: Final = 8
 """Of a file of many blocks; besides the first page and the last block."""

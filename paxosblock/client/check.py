@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Final
 
+from paxosblock.api.namenode import GET_BLOCK, BlockRequest, Member
 from paxosblock.checksum import crc32c
 from paxosblock.client.block_reader import BlockReader, Extent, finalized_extent
 from paxosblock.client.block_verbs import AsyncDataNode
@@ -22,7 +23,6 @@ from paxosblock.errors import (
     NotReadyError,
     PaxosBlockError,
 )
-from paxosblock.namenode_api import GET_BLOCK, BlockRequest, Member
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId
 from paxosblock.units import MIB

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from paxosblock.errors import InvalidRequestError
+from paxosblock.net.wire import MAX_CHUNK_BYTES
 from paxosblock.protocol.types import Durability
-from paxosblock.wire import MAX_CHUNK_BYTES
 
 
 def durability_of(name: Durability | str) -> Durability:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from paxosblock.api.datanode import Ask
+from paxosblock.api.namenode import GET_BLOCK, BlockRequest, BlockView, Member
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.receipt import BlockReceipt
 from paxosblock.client.session import Session
-from paxosblock.datanode_api import Ask
 from paxosblock.errors import DeadlineError, PaxosBlockError
-from paxosblock.namenode_api import GET_BLOCK, BlockRequest, BlockView, Member
 from paxosblock.protocol.messages import Read
 from paxosblock.protocol.quorum import read_quorum
 from paxosblock.protocol.types import BlockId, ReplicaState

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from paxosblock.namenode_api import Excluded
+from paxosblock.api.namenode import Excluded
 from paxosblock.protocol.types import StorageId
 
 FIRST_REST_S: Final = 1.0

@@ -9,13 +9,13 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Self
 
+from paxosblock.api.namenode import FileStatus
 from paxosblock.client.blocks import Blocks
 from paxosblock.client.chunks import Buffer
 from paxosblock.client.length import Consistency, Snapshot, length_undecided, snapshot
 from paxosblock.client.prefetch import REQUEST_BYTES, Prefetcher
 from paxosblock.client.session import Session
 from paxosblock.errors import InvalidRequestError, NotFoundError, UnavailableError
-from paxosblock.namenode_api import FileStatus
 
 _log = logging.getLogger(__name__)
 

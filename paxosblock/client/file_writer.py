@@ -14,6 +14,15 @@ import warnings
 from collections import deque
 from typing import Final, Self
 
+from paxosblock.api.namenode import (
+    ADD_BLOCK,
+    CLOSE_FILE,
+    NO_BLOCK,
+    AddBlock,
+    CloseFile,
+    FileStatus,
+    ShortBlock,
+)
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.block_writer import BlockFailed, BlockWriter
 from paxosblock.client.chunks import Buffer, Chunk, ChunkBuffer, chunk_of
@@ -31,15 +40,6 @@ from paxosblock.errors import (
     NoSpaceError,
     PaxosBlockError,
     UnavailableError,
-)
-from paxosblock.namenode_api import (
-    ADD_BLOCK,
-    CLOSE_FILE,
-    NO_BLOCK,
-    AddBlock,
-    CloseFile,
-    FileStatus,
-    ShortBlock,
 )
 from paxosblock.protocol.invariants import invariant
 from paxosblock.protocol.quorum import recovery_quorum

@@ -13,6 +13,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Final
 
+from paxosblock.api.files import GET_FILE, FileView, GetFile
+from paxosblock.api.namenode import BlockView, FileStatus
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.block_reader import Extent, unfinalized_extent
 from paxosblock.client.blocks import Blocks, decided
@@ -20,8 +22,6 @@ from paxosblock.client.length import quorum_length
 from paxosblock.client.prefetch import Prefetcher
 from paxosblock.client.session import Session
 from paxosblock.errors import InvalidRequestError, NotFoundError
-from paxosblock.file_api import GET_FILE, FileView, GetFile
-from paxosblock.namenode_api import BlockView, FileStatus
 from paxosblock.protocol.read import Progress
 from paxosblock.protocol.types import BlockState
 

@@ -6,9 +6,9 @@ import fnmatch
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.paths import join
 from paxosblock.errors import NotDirectoryError, NotFoundError
-from paxosblock.namenode_api import FileStatus, Kind
 
 
 class Namespace(Protocol):

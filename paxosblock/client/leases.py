@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 from weakref import WeakMethod
 
+from paxosblock.api.namenode import RENEW_LEASES, RenewLeases, ShortBlock
 from paxosblock.client.namenode import NameNodes
 from paxosblock.errors import PaxosBlockError
-from paxosblock.namenode_api import RENEW_LEASES, RenewLeases, ShortBlock
 from paxosblock.protocol.types import WriterId
 
 WARN_AGAIN_S: Final = 60.0

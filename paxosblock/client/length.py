@@ -7,13 +7,13 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
+from paxosblock.api.datanode import Ask, Told, Watch
+from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.namenode import BlockView, FileStatus
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.block_reader import Extent, finalized_extent, unfinalized_extent
 from paxosblock.client.session import Session
-from paxosblock.datanode_api import Ask, Told, Watch
 from paxosblock.errors import InvalidRequestError, PaxosBlockError, UnavailableError
-from paxosblock.file_api import GET_FILE, GetFile
-from paxosblock.namenode_api import BlockView, FileStatus
 from paxosblock.protocol import read as reading
 from paxosblock.protocol.messages import Read
 from paxosblock.protocol.read import Progress, QuorumRead

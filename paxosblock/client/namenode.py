@@ -9,6 +9,12 @@ from asyncio import FIRST_COMPLETED
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
+from paxosblock.api.methods import Method, Once
+from paxosblock.api.namenode import (
+    NAMENODE_STATUS,
+    NameNodeStatus,
+    NameNodeStatusRequest,
+)
 from paxosblock.client.backoff import Backoff
 from paxosblock.errors import (
     DeadlineError,
@@ -22,13 +28,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.methods import Method, Once
-from paxosblock.namenode_api import (
-    NAMENODE_STATUS,
-    NameNodeStatus,
-    NameNodeStatusRequest,
-)
-from paxosblock.rpc import RpcClient
+from paxosblock.net.rpc import RpcClient
 
 Q = TypeVar("Q")
 A = TypeVar("A")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from paxosblock.api.namenode import NAMENODE_STATUS, NameNodeStatusRequest
 from paxosblock.client.url import SCHEME, parse_url
-from paxosblock.control import call
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
-from paxosblock.namenode_api import NAMENODE_STATUS, NameNodeStatusRequest
+from paxosblock.net.control import call
 
 ASK_WITHIN_S: Final = 2.0
 """How long each NameNode may take to tell who the others are."""

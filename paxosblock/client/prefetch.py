@@ -7,8 +7,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from paxosblock.buffers import BufferPool
 from paxosblock.client.blocks import Blocks
+from paxosblock.net.buffers import BufferPool
 from paxosblock.units import MIB
 
 REQUEST_BYTES: Final = 2 * MIB

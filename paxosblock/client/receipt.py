@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paxosblock.namenode_api import NO_BLOCK
+from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     BlockId,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from paxosblock.namenode_api import BlockView
+from paxosblock.api.namenode import BlockView
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from paxosblock.namenode_api import Listing
+from paxosblock.api.namenode import Listing
 
 TRIES: Final = 10
 """How often a directory is listed until no name in it changed meanwhile."""

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, ParamSpec, Self, TypeVar
 
+from paxosblock.api.namenode import BlockView, FileStatus, Listing, Member
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.background import BackgroundLoop
 from paxosblock.client.block_verbs import AsyncDataNode
@@ -16,7 +17,6 @@ from paxosblock.client.length import Consistency
 from paxosblock.client.locations import BlockLocation
 from paxosblock.client.sync_files import FileReader, FileWriter
 from paxosblock.config import ClientConfig
-from paxosblock.namenode_api import BlockView, FileStatus, Listing, Member
 from paxosblock.protocol.messages import LastVote, Vote
 from paxosblock.protocol.types import BlockId, ChunkIndex, Durability, Generation
 from paxosblock.transaction import Operation, TransactionOutcome

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
+from paxosblock.api.namenode import FileStatus
 from paxosblock.client.background import OtherLoop, Running
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.receipt import FlushReceipt
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
-from paxosblock.namenode_api import FileStatus
 from paxosblock.units import MIB
 
 if TYPE_CHECKING:

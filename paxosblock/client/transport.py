@@ -7,10 +7,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from paxosblock.calls import CallChannel, ChunkSink
-from paxosblock.connection import FrameConnection
-from paxosblock.control import split_address
-from paxosblock.datanode_api import (
+from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
     Ask,
@@ -20,10 +17,13 @@ from paxosblock.datanode_api import (
     Watch,
 )
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.net.calls import CallChannel, ChunkSink
+from paxosblock.net.connection import FrameConnection
+from paxosblock.net.control import split_address
+from paxosblock.net.stream import close_connections, connect
+from paxosblock.net.wire import Buffer, FrameKind, Header, MessageTable, verify_payload
 from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.types import BlockId
-from paxosblock.stream import close_connections, connect
-from paxosblock.wire import Buffer, FrameKind, Header, MessageTable, verify_payload
 
 SUSPECT_FOR_S: Final = 10.0
 

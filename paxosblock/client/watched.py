@@ -12,14 +12,14 @@ import logging
 from collections import defaultdict
 from typing import Any, Final
 
-from paxosblock.beats import arrived_bytes, beat_wish
-from paxosblock.calls import ChunkSink
 from paxosblock.client.patience import Patience, RunningClock
 from paxosblock.client.transport import DataConnection, DataConnections, VoteListener
 from paxosblock.config import BEATS_PER_SILENCE, ClientConfig
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError, UnavailableError
+from paxosblock.net.beats import arrived_bytes, beat_wish
+from paxosblock.net.calls import ChunkSink
+from paxosblock.net.wire import Header
 from paxosblock.protocol.types import BlockId
-from paxosblock.wire import Header
 
 _log = logging.getLogger(__name__)
 

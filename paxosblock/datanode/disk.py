@@ -17,7 +17,7 @@ from typing import Final, NewType, Protocol
 from paxosblock import descriptors, folders
 from paxosblock.descriptors import opening
 from paxosblock.errors import ConfigError, NoSpaceError, PaxosBlockError, StorageError
-from paxosblock.wire import Buffer
+from paxosblock.net.wire import Buffer
 
 FileHandle = NewType("FileHandle", int)
 

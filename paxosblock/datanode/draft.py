@@ -7,8 +7,8 @@ from pathlib import Path
 
 from paxosblock.datanode.disk import Disk, FileHandle
 from paxosblock.datanode.records import check_records
+from paxosblock.net.wire import HEADER_BYTES, Buffer
 from paxosblock.protocol.types import BlockId, ChunkName
-from paxosblock.wire import HEADER_BYTES, Buffer
 
 _numbers = itertools.count()
 

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from paxosblock.api.datanode import Ask, FindReplica, ListReplicas, Replicas, Told
+from paxosblock.api.reports import StorageReport
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.counters import Counters
@@ -18,12 +20,10 @@ from paxosblock.datanode.reporter import Reporter, summarize
 from paxosblock.datanode.session import Session
 from paxosblock.datanode.transfer import Transfer
 from paxosblock.datanode.volume import LostVolume, Volume, check_volumes, open_volume
-from paxosblock.datanode_api import Ask, FindReplica, ListReplicas, Replicas, Told
 from paxosblock.errors import ConfigError, PaxosBlockError, StorageError
 from paxosblock.logs import facts
+from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.types import BlockId, StorageId
-from paxosblock.report_api import StorageReport
-from paxosblock.rpc import RpcClient
 
 _log = logging.getLogger(__name__)
 

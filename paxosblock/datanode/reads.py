@@ -10,23 +10,23 @@ import asyncio
 from collections import OrderedDict
 from typing import Final
 
-from paxosblock.buffers import BufferPool
-from paxosblock.calls import Bulk
+from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Told, Watch
 from paxosblock.datanode.block import Block, OpenForReaders
 from paxosblock.datanode.disk import FileHandle
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import check_records, record_start
 from paxosblock.datanode.registers import Registers
 from paxosblock.datanode.store import ReplicaFiles
-from paxosblock.datanode_api import Chunks, FetchChunks, ReadBytes, Told, Watch
 from paxosblock.errors import CorruptionError, NotReadyError, StorageError
+from paxosblock.net.buffers import BufferPool
+from paxosblock.net.calls import Bulk
+from paxosblock.net.wire import Buffer
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.read import holds, is_good
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import NO_GENERATION, BlockId, ChunkName, Generation, Reason
 from paxosblock.units import KIB, MIB
-from paxosblock.wire import Buffer
 
 MAX_LOADS: Final = 16
 """Replies of chunks that are read from the disks at a time; bounds the memory they take."""

@@ -14,10 +14,10 @@ from paxosblock.checksum import crc32c
 from paxosblock.datanode.disk import Disk, FileHandle
 from paxosblock.datanode.meta import Metadata
 from paxosblock.errors import CorruptionError, ProtocolError
+from paxosblock.net.wire import HEADER_BYTES, MAGIC, Buffer, FrameKind, Header
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.types import BlockId, ChunkName, Durability
 from paxosblock.units import MIB
-from paxosblock.wire import HEADER_BYTES, MAGIC, Buffer, FrameKind, Header
 
 PIECE_BYTES: Final = 4 * MIB
 

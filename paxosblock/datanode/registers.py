@@ -15,6 +15,7 @@ from typing import Final
 
 from sortedcontainers import SortedDict
 
+from paxosblock.api.datanode import Ask, Told
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.group_commit import Done
@@ -22,9 +23,9 @@ from paxosblock.datanode.steps import ControlSteps, Fetcher, Listener
 from paxosblock.datanode.store import ReplicaFiles
 from paxosblock.datanode.volume import Volume
 from paxosblock.datanode.wording import generation_of, request_of
-from paxosblock.datanode_api import Ask, Told
 from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.logs import facts
+from paxosblock.net.wire import HEADER_BYTES, Flags, Header
 from paxosblock.protocol import register
 from paxosblock.protocol.effects import AppendChunk, Effect, SyncChunks
 from paxosblock.protocol.messages import (
@@ -43,7 +44,6 @@ from paxosblock.protocol.types import (
     StorageId,
 )
 from paxosblock.units import MIB
-from paxosblock.wire import HEADER_BYTES, Flags, Header
 
 _log = logging.getLogger(__name__)
 _SYNC: Final = int(Flags.SYNC)

@@ -17,22 +17,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol, TypeVar
 
-from paxosblock.config import DataNodeConfig
-from paxosblock.datanode.block import Block
-from paxosblock.datanode_api import ReplicaSummary
-from paxosblock.errors import (
-    ConfigError,
-    InvalidRequestError,
-    NotFoundError,
-    NotReadyError,
-    PaxosBlockError,
-)
-from paxosblock.logs import facts
-from paxosblock.methods import Method
-from paxosblock.namenode_api import NO_BLOCK, REPORT_BAD_REPLICA, BadReplica
-from paxosblock.protocol.replica_state import hdfs_state
-from paxosblock.protocol.types import BlockId, StorageId
-from paxosblock.report_api import (
+from paxosblock.api.datanode import ReplicaSummary
+from paxosblock.api.methods import Method
+from paxosblock.api.namenode import NO_BLOCK, REPORT_BAD_REPLICA, BadReplica
+from paxosblock.api.reports import (
     BLOCK_REPORT,
     HEARTBEAT,
     LAST_BLOCK,
@@ -44,7 +32,19 @@ from paxosblock.report_api import (
     ReportAnswer,
     StorageReport,
 )
-from paxosblock.rpc import RpcClient
+from paxosblock.config import DataNodeConfig
+from paxosblock.datanode.block import Block
+from paxosblock.errors import (
+    ConfigError,
+    InvalidRequestError,
+    NotFoundError,
+    NotReadyError,
+    PaxosBlockError,
+)
+from paxosblock.logs import facts
+from paxosblock.net.rpc import RpcClient
+from paxosblock.protocol.replica_state import hdfs_state
+from paxosblock.protocol.types import BlockId, StorageId
 
 Q = TypeVar("Q")
 A = TypeVar("A")

@@ -13,21 +13,21 @@ from pathlib import Path
 
 from aiohttp import web
 
+from paxosblock.api.datanode import ACCEPT, FIND_REPLICA, LIST_REPLICAS
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.disk import OsDisk
 from paxosblock.datanode.node import DataNode, open_volumes
-from paxosblock.datanode_api import ACCEPT, FIND_REPLICA, LIST_REPLICAS
 from paxosblock.descriptors import RESERVE, RESERVE_COUNT, raise_limit
 from paxosblock.errors import StorageError
-from paxosblock.guard import Guard
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE
+from paxosblock.net.guard import Guard
+from paxosblock.net.rpc import RpcClient, RpcRouter
+from paxosblock.net.serving import Running, publish_address, stop_signal, until_stopped
+from paxosblock.net.serving import listen as listen_at
+from paxosblock.net.stream import STREAM_PATH, upgrade_handler
 from paxosblock.process import boot_id
-from paxosblock.rpc import RpcClient, RpcRouter
-from paxosblock.serving import Running, publish_address, stop_signal, until_stopped
-from paxosblock.serving import listen as listen_at
 from paxosblock.startup import refuse_optimized_python
-from paxosblock.stream import STREAM_PATH, upgrade_handler
 
 _log = logging.getLogger(__name__)
 

@@ -13,13 +13,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from paxosblock.beats import BeatSender
-from paxosblock.calls import CallServer
-from paxosblock.connection import FrameConnection
-from paxosblock.datanode.counters import Counters
-from paxosblock.datanode.reads import Reader
-from paxosblock.datanode.registers import Registers
-from paxosblock.datanode_api import (
+from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
     Ask,
@@ -27,9 +21,15 @@ from paxosblock.datanode_api import (
     ReadBytes,
     Watch,
 )
+from paxosblock.datanode.counters import Counters
+from paxosblock.datanode.reads import Reader
+from paxosblock.datanode.registers import Registers
 from paxosblock.errors import PaxosBlockError, ProtocolError
+from paxosblock.net.beats import BeatSender
+from paxosblock.net.calls import CallServer
+from paxosblock.net.connection import FrameConnection
+from paxosblock.net.wire import Flags, FrameKind, Header, MessageTable
 from paxosblock.protocol.messages import Nack, Vote
-from paxosblock.wire import Flags, FrameKind, Header, MessageTable
 
 MAX_WAITING_VOTES: Final = 128
 MAX_CALLS: Final = 64

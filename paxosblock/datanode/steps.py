@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
+from paxosblock.api.datanode import StorageAddress
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.volume import Volume
 from paxosblock.datanode.wording import Control, brief, generation_of
-from paxosblock.datanode_api import StorageAddress
 from paxosblock.errors import PaxosBlockError
 from paxosblock.logs import facts
 from paxosblock.protocol import register

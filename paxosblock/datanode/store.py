@@ -29,11 +29,11 @@ from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import record_start
 from paxosblock.datanode.spare import Spare
 from paxosblock.errors import NoSpaceError
+from paxosblock.net.wire import Buffer
 from paxosblock.protocol.effects import AdoptLog
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId
-from paxosblock.wire import Buffer
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,7 @@ import logging
 from functools import partial
 from typing import Any, Final
 
-from paxosblock.calls import CallChannel, open_channel
-from paxosblock.control import split_address
-from paxosblock.datanode.draft import Draft
-from paxosblock.datanode.volume import Volume
-from paxosblock.datanode_api import (
+from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
     Chunks,
@@ -23,12 +19,16 @@ from paxosblock.datanode_api import (
     StorageAddress,
     Told,
 )
+from paxosblock.datanode.draft import Draft
+from paxosblock.datanode.volume import Volume
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.logs import facts
+from paxosblock.net.calls import CallChannel, open_channel
+from paxosblock.net.control import split_address
+from paxosblock.net.wire import HEADER_BYTES, MAX_CHUNK_BYTES, Header, MessageTable
 from paxosblock.protocol.messages import Finalize, RecoveryWrite
 from paxosblock.protocol.types import ChunkName, Generation
 from paxosblock.units import MIB
-from paxosblock.wire import HEADER_BYTES, MAX_CHUNK_BYTES, Header, MessageTable
 
 TIMEOUT_S: Final = 10.0
 """How long a holder may take to send one piece."""

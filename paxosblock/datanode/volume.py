@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from paxosblock.api.reports import StorageReport
 from paxosblock.datanode.disk import Disk, FileHandle, Room
 from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.identity import (
@@ -33,7 +34,6 @@ from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, Storag
 from paxosblock.folders import OF_A_NAMENODE
 from paxosblock.logs import facts
 from paxosblock.protocol.types import StorageId
-from paxosblock.report_api import StorageReport
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from paxosblock.datanode_api import Ask
+from paxosblock.api.datanode import Ask
 from paxosblock.errors import InvalidRequestError
 from paxosblock.protocol.messages import (
     Create,

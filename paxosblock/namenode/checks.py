@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from paxosblock.config import NameNodeConfig
-from paxosblock.errors import InvalidRequestError
-from paxosblock.file_api import GetFile
-from paxosblock.lease_api import (
+from paxosblock.api.files import GetFile
+from paxosblock.api.leases import (
     RecoverLease,
 )
-from paxosblock.namenode import paths
-from paxosblock.namenode.keys import PLACE_MAX
-from paxosblock.namenode.records import RECOVERY_WRITER, BlockEntry
-from paxosblock.namenode.transactions import new_inodes
-from paxosblock.namenode_api import (
+from paxosblock.api.namenode import (
     NO_FILE,
     AddBlock,
     AppendFile,
@@ -28,8 +22,14 @@ from paxosblock.namenode_api import (
     RenewLeases,
     Transact,
 )
+from paxosblock.api.reports import BlockReport, Register
+from paxosblock.config import NameNodeConfig
+from paxosblock.errors import InvalidRequestError
+from paxosblock.namenode.catalog import paths
+from paxosblock.namenode.catalog.keys import PLACE_MAX
+from paxosblock.namenode.catalog.records import RECOVERY_WRITER, BlockEntry
+from paxosblock.namenode.catalog.transactions import new_inodes
 from paxosblock.protocol.types import WriterId
-from paxosblock.report_api import BlockReport, Register
 from paxosblock.transaction import NAMES_MADE_MAX, OPERATIONS_MAX
 
 REPLICATION_MAX = 32

@@ -15,13 +15,13 @@ from types import MappingProxyType
 from paxosblock.errors import NotReadyError
 from paxosblock.logs import facts
 from paxosblock.namenode.background import Background
-from paxosblock.namenode.blocks import leaves_at_close
-from paxosblock.namenode.catalog import Catalog
-from paxosblock.namenode.finalizer import Finalizer
+from paxosblock.namenode.blocks.finalizer import Finalizer
+from paxosblock.namenode.blocks.recoverer import Recoverer
+from paxosblock.namenode.blocks.replicas import Replicas
+from paxosblock.namenode.catalog.blocks import leaves_at_close
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.records import RECOVERY_WRITER, FileInode
 from paxosblock.namenode.leases import Expired, Leases
-from paxosblock.namenode.records import RECOVERY_WRITER, FileInode
-from paxosblock.namenode.recoverer import Recoverer
-from paxosblock.namenode.replicas import Replicas
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId, StorageId, WriterId
 

@@ -7,20 +7,20 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
+from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.logs import facts
-from paxosblock.namenode import keys
 from paxosblock.namenode.background import Background
-from paxosblock.namenode.catalog import Catalog
+from paxosblock.namenode.blocks.datanodes import DataNodes
+from paxosblock.namenode.blocks.finalizer import Finalizer
+from paxosblock.namenode.blocks.recoverer import Recoverer
+from paxosblock.namenode.blocks.replicas import Replicas
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.deadlines import Ended
+from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.namenode.closer import Closer
-from paxosblock.namenode.datanodes import DataNodes
-from paxosblock.namenode.deadlines import Ended
-from paxosblock.namenode.finalizer import Finalizer
 from paxosblock.namenode.leases import Expired, Leases
-from paxosblock.namenode.records import FileInode
-from paxosblock.namenode.recoverer import Recoverer
-from paxosblock.namenode.replicas import Replicas
-from paxosblock.namenode_api import NO_BLOCK
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId, StorageId
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from paxosblock.namenode.records import RECOVERY_WRITER, FileInode
+from paxosblock.namenode.catalog.records import RECOVERY_WRITER, FileInode
 from paxosblock.protocol.types import WriterId
 
 

@@ -8,25 +8,25 @@ import uuid
 from collections.abc import Callable
 
 from paxosblock.config import NameNodeConfig
-from paxosblock.namenode.acceptors import Acceptors, RpcAcceptors
 from paxosblock.namenode.alarms import Alarms
 from paxosblock.namenode.background import Background
-from paxosblock.namenode.catalog import Catalog, wall_clock_ms
+from paxosblock.namenode.blocks.acceptors import Acceptors, RpcAcceptors
+from paxosblock.namenode.blocks.datanodes import DataNodes
+from paxosblock.namenode.blocks.finalizer import Finalizer
+from paxosblock.namenode.blocks.history import History
+from paxosblock.namenode.blocks.recoverer import Recoverer
+from paxosblock.namenode.blocks.replicas import Replicas
+from paxosblock.namenode.blocks.reports import Reports
+from paxosblock.namenode.blocks.survey import Surveyor
+from paxosblock.namenode.blocks.views import Views
+from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
+from paxosblock.namenode.catalog.ids import TAG_BITS
 from paxosblock.namenode.closer import Closer
-from paxosblock.namenode.datanodes import DataNodes
-from paxosblock.namenode.finalizer import Finalizer
-from paxosblock.namenode.history import History
 from paxosblock.namenode.housekeeper import Housekeeper
-from paxosblock.namenode.ids import TAG_BITS
 from paxosblock.namenode.kv.interface import KeyValueStore
 from paxosblock.namenode.leadership import Leadership
 from paxosblock.namenode.leases import Leases
-from paxosblock.namenode.recoverer import Recoverer
-from paxosblock.namenode.replicas import Replicas
-from paxosblock.namenode.reports import Reports
-from paxosblock.namenode.survey import Surveyor
-from paxosblock.namenode.views import Views
-from paxosblock.rpc import RpcClient
+from paxosblock.net.rpc import RpcClient
 
 WARM_UP_HEARTBEATS = 2
 """After a start, DataNodes need as long to notice and to register."""

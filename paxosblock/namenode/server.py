@@ -15,20 +15,20 @@ from pathlib import Path
 
 from aiohttp import web
 
+from paxosblock.api.namenode import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
 from paxosblock.config import NameNodeConfig
 from paxosblock.descriptors import RESERVE, RESERVE_COUNT, raise_limit
 from paxosblock.errors import StorageError
 from paxosblock.folders import make_folder
-from paxosblock.guard import Guard
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE, NodeMetrics
 from paxosblock.namenode.membership import Engine, Peers, alone, one_of
 from paxosblock.namenode.node import NameNode, over_rpc
 from paxosblock.namenode.service import Service
-from paxosblock.namenode_api import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
-from paxosblock.rpc import RpcClient, RpcRouter
-from paxosblock.serving import Running, publish_address, stop_signal, until_stopped
-from paxosblock.serving import listen as listen_at
+from paxosblock.net.guard import Guard
+from paxosblock.net.rpc import RpcClient, RpcRouter
+from paxosblock.net.serving import Running, publish_address, stop_signal, until_stopped
+from paxosblock.net.serving import listen as listen_at
 from paxosblock.stall import StallWatch
 from paxosblock.startup import refuse_optimized_python
 

@@ -1,4 +1,4 @@
-"""Answers the calls of `namenode_api` and `report_api`: each request is checked, the parts do it,
+"""Answers the calls of `api.namenode` and `api.reports`: each request is checked, the parts do it,
 and the result is shown.
 """
 
@@ -10,20 +10,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from paxosblock.errors import InvalidRequestError, LeaseError, NoSpaceError, NotReadyError
-from paxosblock.file_api import GET_FILE, FileView, GetFile
-from paxosblock.lease_api import (
+from paxosblock.api.files import GET_FILE, FileView, GetFile
+from paxosblock.api.leases import (
     RECOVER_LEASE,
     LeaseRecovery,
     RecoverLease,
 )
-from paxosblock.logs import facts
-from paxosblock.methods import Done, Method
-from paxosblock.namenode import checks, paths, tree
-from paxosblock.namenode.node import NameNode
-from paxosblock.namenode.placement import Candidate, Wish, place, shortfall
-from paxosblock.namenode.records import BlockEntry, FileInode
-from paxosblock.namenode_api import (
+from paxosblock.api.methods import Done, Method
+from paxosblock.api.namenode import (
     ADD_BLOCK,
     APPEND,
     APPLICATION,
@@ -76,8 +70,7 @@ from paxosblock.namenode_api import (
     TakeOver,
     Transact,
 )
-from paxosblock.protocol.types import StorageId, WriterId
-from paxosblock.report_api import (
+from paxosblock.api.reports import (
     BLOCK_REPORT,
     HEARTBEAT,
     REGISTER,
@@ -88,7 +81,15 @@ from paxosblock.report_api import (
     Registered,
     ReportAnswer,
 )
-from paxosblock.rpc import RpcRouter
+from paxosblock.errors import InvalidRequestError, LeaseError, NoSpaceError, NotReadyError
+from paxosblock.logs import facts
+from paxosblock.namenode import checks
+from paxosblock.namenode.blocks.placement import Candidate, Wish, place, shortfall
+from paxosblock.namenode.catalog import paths, tree
+from paxosblock.namenode.catalog.records import BlockEntry, FileInode
+from paxosblock.namenode.node import NameNode
+from paxosblock.net.rpc import RpcRouter
+from paxosblock.protocol.types import StorageId, WriterId
 from paxosblock.transaction import TransactionOutcome
 
 _log = logging.getLogger(__name__)

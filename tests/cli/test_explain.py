@@ -11,9 +11,9 @@ from contextlib import ExitStack
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.api.namenode import Member
 from paxosblock.cli.explain import _replica_lines
 from paxosblock.errors import FencedError
-from paxosblock.namenode_api import Member
 from paxosblock.protocol.types import BlockId, StorageId
 from tests.cli.conftest import Paxosblock, Result
 

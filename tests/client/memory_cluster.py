@@ -17,22 +17,9 @@ from typing import Any
 
 from aiohttp import web
 
-from paxosblock.client.async_client import AsyncClient
-from paxosblock.config import ClientConfig
-from paxosblock.errors import (
-    ExistsError,
-    FencedError,
-    InvalidRequestError,
-    NoSpaceError,
-    NotFoundError,
-    NotReadyError,
-    OutcomeUnknownError,
-)
-from paxosblock.file_api import GET_FILE, PAGE_BLOCKS, FileView, GetFile
-from paxosblock.methods import Done
-from paxosblock.namenode.datanodes import DataNodes
-from paxosblock.namenode.placement import Blame
-from paxosblock.namenode_api import (
+from paxosblock.api.files import GET_FILE, PAGE_BLOCKS, FileView, GetFile
+from paxosblock.api.methods import Done
+from paxosblock.api.namenode import (
     ADD_BLOCK,
     CLOSE_FILE,
     CREATE,
@@ -58,12 +45,25 @@ from paxosblock.namenode_api import (
     RenewLeases,
     TakeOver,
 )
+from paxosblock.api.reports import Heartbeat, Register, StorageReport
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.config import ClientConfig
+from paxosblock.errors import (
+    ExistsError,
+    FencedError,
+    InvalidRequestError,
+    NoSpaceError,
+    NotFoundError,
+    NotReadyError,
+    OutcomeUnknownError,
+)
+from paxosblock.namenode.blocks.datanodes import DataNodes
+from paxosblock.namenode.blocks.placement import Blame
+from paxosblock.net.rpc import RpcRouter
 from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.messages import LastVote, RecoveryVote
 from paxosblock.protocol.types import NO_WRITER, BlockId, StorageId, WriterId
-from paxosblock.report_api import Heartbeat, Register, StorageReport
-from paxosblock.rpc import RpcRouter
 from tests.client.memory_node import MemoryDataNode
 
 

@@ -16,11 +16,7 @@ import msgspec
 from aiohttp import web
 from msgspec.structs import replace
 
-from paxosblock.beats import BeatSender
-from paxosblock.calls import Bulk, CallServer
-from paxosblock.checksum import crc32c
-from paxosblock.connection import FrameConnection
-from paxosblock.datanode_api import (
+from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
     Ask,
@@ -29,7 +25,20 @@ from paxosblock.datanode_api import (
     Told,
     Watch,
 )
+from paxosblock.checksum import crc32c
 from paxosblock.errors import InvalidRequestError, NotReadyError, PaxosBlockError
+from paxosblock.net.beats import BeatSender
+from paxosblock.net.calls import Bulk, CallServer
+from paxosblock.net.connection import FrameConnection
+from paxosblock.net.stream import upgrade_handler
+from paxosblock.net.wire import (
+    HEADER_BYTES,
+    Flags,
+    FrameKind,
+    Header,
+    MessageTable,
+    verify_payload,
+)
 from paxosblock.protocol.effects import AdoptLog, AppendChunk, SyncChunks
 from paxosblock.protocol.messages import (
     Finalize,
@@ -45,15 +54,6 @@ from paxosblock.protocol.messages import (
 from paxosblock.protocol.read import holds, is_good
 from paxosblock.protocol.register import Replica, answer, restarted, wanted
 from paxosblock.protocol.types import BlockId, ChunkIndex, ChunkName, Reason, StorageId
-from paxosblock.stream import upgrade_handler
-from paxosblock.wire import (
-    HEADER_BYTES,
-    Flags,
-    FrameKind,
-    Header,
-    MessageTable,
-    verify_payload,
-)
 
 _CALLS = MessageTable(STREAM_CALLS)
 _REPLIES = MessageTable(STREAM_REPLIES)

@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import pytest
 
+from paxosblock.api.files import FileView, GetFile
 from paxosblock.client import blocks
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.blocks import all_extents
 from paxosblock.client.length import Consistency, Snapshot, whole_snapshot
 from paxosblock.client.session import Session
 from paxosblock.errors import InvalidRequestError, NotFoundError, ProtocolError
-from paxosblock.file_api import FileView, GetFile
 from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.waiting import wait_until_async

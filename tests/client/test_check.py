@@ -10,8 +10,8 @@ from paxosblock.checksum import crc32c
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.check import PIECE_BYTES, ReplicaHealth
 from paxosblock.errors import NotFoundError, NotReadyError
+from paxosblock.net.wire import HEADER_BYTES, Header
 from paxosblock.protocol.types import BlockId
-from paxosblock.wire import HEADER_BYTES, Header
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.client.memory_node import MemoryDataNode
 

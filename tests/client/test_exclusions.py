@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from paxosblock.api.namenode import Excluded
 from paxosblock.client.exclusions import (
     FIRST_REST_S,
     FORGET_AFTER_S,
     LONGEST_REST_S,
     Exclusions,
 )
-from paxosblock.namenode_api import Excluded
 from paxosblock.protocol.types import StorageId
 
 A, B = StorageId("a"), StorageId("b")

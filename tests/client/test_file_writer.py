@@ -21,10 +21,10 @@ from paxosblock.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
+from paxosblock.net.wire import Flags, FrameKind, Header
 from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.types import BlockState, Durability, Generation, Reason
 from paxosblock.units import KIB
-from paxosblock.wire import Flags, FrameKind, Header
 from tests.client.memory_cluster import memory_cluster
 from tests.waiting import wait_until_async
 

@@ -7,9 +7,9 @@ import os
 
 import pytest
 
+from paxosblock.api.namenode import BlockRequest
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.errors import InvalidRequestError, NotFoundError
-from paxosblock.namenode_api import BlockRequest
 from tests.client.memory_cluster import memory_cluster
 from tests.waiting import wait_until_async
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from paxosblock.client.sync import Client
-from paxosblock.cluster import LocalCluster
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     ExistsError,
@@ -16,7 +15,8 @@ from paxosblock.errors import (
     LeaseError,
     NotFoundError,
 )
-from paxosblock.node_process import Node
+from paxosblock.local.cluster import LocalCluster
+from paxosblock.local.node_process import Node
 from paxosblock.transaction import (
     AssertAbsent,
     AssertFile,

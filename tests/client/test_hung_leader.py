@@ -13,6 +13,13 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
+from paxosblock.api.namenode import (
+    DELETE,
+    NAMENODE_STATUS,
+    DeletePath,
+    Deletion,
+    NameNodeStatus,
+)
 from paxosblock.client.namenode import (
     ALIVE_FOR_S,
     LOOKS_EVERY_S,
@@ -20,14 +27,7 @@ from paxosblock.client.namenode import (
     NameNodes,
 )
 from paxosblock.errors import DeadlineError, NotLeaderError, UnavailableError
-from paxosblock.namenode_api import (
-    DELETE,
-    NAMENODE_STATUS,
-    DeletePath,
-    Deletion,
-    NameNodeStatus,
-)
-from paxosblock.rpc import RpcClient
+from paxosblock.net.rpc import RpcClient
 from tests.raft.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")

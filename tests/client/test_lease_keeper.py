@@ -10,14 +10,14 @@ from itertools import pairwise
 import pytest
 from aiohttp import web
 
+from paxosblock.api.namenode import RENEW_LEASES, Renewed, RenewLeases
 from paxosblock.client import leases
 from paxosblock.client.leases import LeaseKeeper
 from paxosblock.client.namenode import NameNodes
 from paxosblock.errors import NotReadyError
-from paxosblock.namenode_api import RENEW_LEASES, Renewed, RenewLeases
+from paxosblock.net.rpc import RpcClient, RpcRouter
+from paxosblock.net.serving import listen
 from paxosblock.protocol.types import WriterId
-from paxosblock.rpc import RpcClient, RpcRouter
-from paxosblock.serving import listen
 from tests.waiting import wait_until_async
 
 INTERVAL_S = 0.005

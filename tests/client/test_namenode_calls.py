@@ -9,6 +9,15 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from paxosblock.api.methods import Once
+from paxosblock.api.namenode import (
+    DELETE,
+    NAMENODE_STATUS,
+    DeletePath,
+    Deletion,
+    NameNodeStatus,
+    NameNodeStatusRequest,
+)
 from paxosblock.client.namenode import ALIVE_FOR_S, NameNodes
 from paxosblock.errors import (
     DeadlineError,
@@ -21,16 +30,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.methods import Once
-from paxosblock.namenode_api import (
-    DELETE,
-    NAMENODE_STATUS,
-    DeletePath,
-    Deletion,
-    NameNodeStatus,
-    NameNodeStatusRequest,
-)
-from paxosblock.rpc import RpcClient, RpcRouter
+from paxosblock.net.rpc import RpcClient, RpcRouter
 
 
 class Server:

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.sync import Client
-from paxosblock.cluster import LocalCluster
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     ExistsError,
@@ -34,7 +33,8 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
-from paxosblock.node_process import Node
+from paxosblock.local.cluster import LocalCluster
+from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import ChunkIndex, Durability, Generation, StorageId
 from paxosblock.units import KIB, MIB
 from paxosblock.user import current_user

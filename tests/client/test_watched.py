@@ -12,11 +12,11 @@ import pytest
 from paxosblock.client.patience import Patience, RunningClock
 from paxosblock.client.watched import WatchedConnection, WritingConnections
 from paxosblock.config import ClientConfig
-from paxosblock.connection import FrameConnection
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
+from paxosblock.net.connection import FrameConnection
+from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header
 from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.types import BlockId, ChunkIndex
-from paxosblock.wire import HEADER_BYTES, FrameKind, Header
 from tests.raft.virtual_time import VirtualTimeLoop
 from tests.streams import feed
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from paxosblock.datanode.disk import FileHandle, OsDisk, Room
 from paxosblock.errors import NoSpaceError, StorageError
-from paxosblock.wire import Buffer
+from paxosblock.net.wire import Buffer
 
 
 class FaultyDisk(OsDisk):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from paxosblock.api.datanode import Ask, StorageAddress
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.disk import Disk, OsDisk
 from paxosblock.datanode.draft import Draft
@@ -19,8 +20,8 @@ from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.registers import Registers
 from paxosblock.datanode.volume import Volume, open_volume
 from paxosblock.datanode.wording import request_of
-from paxosblock.datanode_api import Ask, StorageAddress
 from paxosblock.errors import UnavailableError
+from paxosblock.net.wire import Flags, FrameKind, Header
 from paxosblock.protocol.messages import (
     Create,
     Delete,
@@ -41,7 +42,6 @@ from paxosblock.protocol.types import (
     Reason,
     StorageId,
 )
-from paxosblock.wire import Flags, FrameKind, Header
 
 BLOCK = BlockId(7)
 WINDOW = 4

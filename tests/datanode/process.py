@@ -13,9 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from paxosblock import control
-from paxosblock.calls import CallChannel, open_channel
-from paxosblock.datanode_api import (
+from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
     Ask,
@@ -24,9 +22,11 @@ from paxosblock.datanode_api import (
     Told,
 )
 from paxosblock.errors import PaxosBlockError
+from paxosblock.net import control
+from paxosblock.net.calls import CallChannel, open_channel
+from paxosblock.net.wire import FrameKind, Header, MessageTable
 from paxosblock.protocol.messages import Create, LastVote, Nack, NextGS
 from paxosblock.protocol.types import BlockId, Durability, Generation, StorageId
-from paxosblock.wire import FrameKind, Header, MessageTable
 from tests.children import memory_bytes
 from tests.datanode.node import BLOCK, WINDOW
 from tests.waiting import wait_until, wait_until_async

@@ -17,13 +17,13 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paxosblock.calls import Bulk
+from paxosblock.api.datanode import FetchChunks, StorageAddress
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.records import check_records
 from paxosblock.datanode.volume import Volume
-from paxosblock.datanode_api import FetchChunks, StorageAddress
 from paxosblock.errors import UnavailableError
+from paxosblock.net.calls import Bulk
 from paxosblock.protocol import register
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import (

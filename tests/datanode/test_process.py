@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock import control
-from paxosblock.datanode_api import (
+from paxosblock.api.datanode import (
     ACCEPT,
     FIND_REPLICA,
     LIST_REPLICAS,
@@ -22,8 +21,10 @@ from paxosblock.datanode_api import (
     ListReplicas,
     ReadBytes,
 )
-from paxosblock.datanode_api import StorageAddress as At
+from paxosblock.api.datanode import StorageAddress as At
 from paxosblock.errors import NoSpaceError
+from paxosblock.net import control
+from paxosblock.net.wire import MAX_CHUNK_BYTES, FrameKind, Header, decode_error
 from paxosblock.protocol.messages import Delete, Finalize, RecoveryWrite
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import (
@@ -36,7 +37,6 @@ from paxosblock.protocol.types import (
     StorageId,
 )
 from paxosblock.units import KIB, MIB
-from paxosblock.wire import MAX_CHUNK_BYTES, FrameKind, Header, decode_error
 from tests.datanode.node import BLOCK, WINDOW, chunk, frame, name
 from tests.datanode.process import (
     Client,

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from paxosblock.calls import Bulk
+from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Told, Watch
 from paxosblock.datanode import reads
 from paxosblock.datanode.disk import OsDisk
 from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.reads import MAX_LOADS
-from paxosblock.datanode_api import Chunks, FetchChunks, ReadBytes, Told, Watch
 from paxosblock.errors import CorruptionError
+from paxosblock.net.calls import Bulk
 from paxosblock.protocol.messages import (
     Delete,
     Deleted,

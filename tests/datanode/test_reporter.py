@@ -12,25 +12,10 @@ from typing import Any, TypeVar
 import pytest
 from aiohttp import web
 
-from paxosblock.config import DataNodeConfig
-from paxosblock.datanode.disk import Disk, OsDisk
-from paxosblock.datanode.identity import enter_cluster, give_identity, read_identity
-from paxosblock.datanode.node import DataNode, open_volumes
-from paxosblock.datanode.reporter import REFUSES
-from paxosblock.datanode_api import Ask
-from paxosblock.errors import (
-    ConfigError,
-    CorruptionError,
-    InvalidRequestError,
-    NotReadyError,
-    OutcomeUnknownError,
-)
-from paxosblock.methods import Done, Method
-from paxosblock.namenode.datanodes import Reported
-from paxosblock.namenode_api import REPORT_BAD_REPLICA, BadReplica
-from paxosblock.protocol.messages import Create, Delete, Finalize
-from paxosblock.protocol.types import BlockId, Durability, Generation, ReplicaState
-from paxosblock.report_api import (
+from paxosblock.api.datanode import Ask
+from paxosblock.api.methods import Done, Method
+from paxosblock.api.namenode import REPORT_BAD_REPLICA, BadReplica
+from paxosblock.api.reports import (
     ALL_BLOCKS,
     BLOCK_REPORT,
     HEARTBEAT,
@@ -44,7 +29,22 @@ from paxosblock.report_api import (
     Registered,
     ReportAnswer,
 )
-from paxosblock.rpc import RpcClient, RpcRouter
+from paxosblock.config import DataNodeConfig
+from paxosblock.datanode.disk import Disk, OsDisk
+from paxosblock.datanode.identity import enter_cluster, give_identity, read_identity
+from paxosblock.datanode.node import DataNode, open_volumes
+from paxosblock.datanode.reporter import REFUSES
+from paxosblock.errors import (
+    ConfigError,
+    CorruptionError,
+    InvalidRequestError,
+    NotReadyError,
+    OutcomeUnknownError,
+)
+from paxosblock.namenode.blocks.datanodes import Reported
+from paxosblock.net.rpc import RpcClient, RpcRouter
+from paxosblock.protocol.messages import Create, Delete, Finalize
+from paxosblock.protocol.types import BlockId, Durability, Generation, ReplicaState
 from tests.datanode.faulty_disk import FaultyDisk
 from tests.datanode.node import BLOCK, WINDOW, frame, name
 from tests.waiting import wait_until_async

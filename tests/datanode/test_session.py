@@ -8,13 +8,13 @@ from pathlib import Path
 
 from aiohttp import web
 
-from paxosblock.beats import arrived_bytes, beat_wish
-from paxosblock.calls import CallChannel, open_channel
+from paxosblock.api.datanode import STREAM_CALLS, STREAM_REPLIES
 from paxosblock.datanode.counters import Counters
 from paxosblock.datanode.session import MAX_WAITING_VOTES, Session
-from paxosblock.datanode_api import STREAM_CALLS, STREAM_REPLIES
-from paxosblock.stream import STREAM_PATH, upgrade_handler
-from paxosblock.wire import MessageTable
+from paxosblock.net.beats import arrived_bytes, beat_wish
+from paxosblock.net.calls import CallChannel, open_channel
+from paxosblock.net.stream import STREAM_PATH, upgrade_handler
+from paxosblock.net.wire import MessageTable
 from tests.datanode.faulty_disk import FaultyDisk
 from tests.datanode.node import Node, chunk, frame, running
 from tests.datanode.process import Votes

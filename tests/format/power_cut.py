@@ -17,7 +17,7 @@ from pathlib import Path
 
 from paxosblock.datanode.disk import FileHandle, Room
 from paxosblock.errors import StorageError
-from paxosblock.wire import Buffer
+from paxosblock.net.wire import Buffer
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from paxosblock.datanode.meta import decode_metadata, describe
 from paxosblock.datanode.records import check_records, record_start
 from paxosblock.datanode.store import ReplicaStore
 from paxosblock.errors import ConfigError, CorruptionError
+from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import Durability, Generation, ReplicaState, StorageId
-from paxosblock.wire import HEADER_BYTES
 from tests.datanode.node import BLOCK, WINDOW, chunk, frame, name
 from tests.format.power_cut import RecordingDisk
 

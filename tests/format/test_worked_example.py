@@ -13,6 +13,7 @@ from paxosblock.datanode.layout import FOLDERS
 from paxosblock.datanode.load import load
 from paxosblock.datanode.meta import Metadata, decode_metadata, describe
 from paxosblock.datanode.store import ReplicaStore
+from paxosblock.net.wire import FrameKind, Header
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import (
@@ -24,7 +25,6 @@ from paxosblock.protocol.types import (
     ReplicaState,
     StorageId,
 )
-from paxosblock.wire import FrameKind, Header
 from tests.format.power_cut import RecordingDisk
 
 BLOCK = BlockId(7)

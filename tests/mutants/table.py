@@ -552,7 +552,7 @@ SOURCE: tuple[Mutant, ...] = (
         "a DataNode does not beat while it does not read",
         ("tests/datanode/test_session.py",),
         Patch(
-            "paxosblock/beats.py",
+            "paxosblock/net/beats.py",
             "        if connection.writable:  #",
             "        if connection.writable and not connection._reading_paused:  #",
         ),
@@ -562,7 +562,7 @@ SOURCE: tuple[Mutant, ...] = (
         "a beat does not tell what has arrived",
         ("tests/datanode/test_session.py",),
         Patch(
-            "paxosblock/beats.py",
+            "paxosblock/net/beats.py",
             "acknowledged=connection.received_bytes & _BYTES_MASK",
             "acknowledged=0",
         ),

@@ -11,9 +11,9 @@ import asyncio
 import random
 from dataclasses import dataclass, field, replace
 
-from paxosblock.datanode_api import ReplicaSummary
+from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.errors import DeadlineError, UnavailableError
-from paxosblock.namenode.acceptors import Answer, Question
+from paxosblock.namenode.blocks.acceptors import Answer, Question
 from paxosblock.protocol import register
 from paxosblock.protocol.messages import (
     Create,

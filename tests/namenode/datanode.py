@@ -9,11 +9,8 @@ from dataclasses import dataclass, field, fields
 
 from aiohttp import web
 
-from paxosblock.datanode_api import ACCEPT, Ask, Told
-from paxosblock.protocol.messages import (
-    Request,
-)
-from paxosblock.report_api import (
+from paxosblock.api.datanode import ACCEPT, Ask, Told
+from paxosblock.api.reports import (
     ALL_BLOCKS,
     BLOCK_REPORT,
     HEARTBEAT,
@@ -24,7 +21,10 @@ from paxosblock.report_api import (
     Register,
     StorageReport,
 )
-from paxosblock.rpc import RpcClient, RpcRouter
+from paxosblock.net.rpc import RpcClient, RpcRouter
+from paxosblock.protocol.messages import (
+    Request,
+)
 from tests.namenode.cluster import Acceptor
 
 ROOM_BYTES = 1 << 40

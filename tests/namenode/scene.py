@@ -6,25 +6,25 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from paxosblock.api.namenode import NO_BLOCK, AddBlock, BlockView, CreateFile, FinalizeBlock
+from paxosblock.api.reports import (
+    ALL_BLOCKS,
+    BlockRange,
+    BlockReport,
+    Register,
+    StorageReport,
+)
 from paxosblock.config import NameNodeConfig
-from paxosblock.namenode.catalog import Catalog
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.records import BlockEntry, FileInode
 from paxosblock.namenode.node import NameNode
-from paxosblock.namenode.records import BlockEntry, FileInode
 from paxosblock.namenode.service import Service
-from paxosblock.namenode_api import NO_BLOCK, AddBlock, BlockView, CreateFile, FinalizeBlock
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     BlockId,
     Durability,
     StorageId,
     WriterId,
-)
-from paxosblock.report_api import (
-    ALL_BLOCKS,
-    BlockRange,
-    BlockReport,
-    Register,
-    StorageReport,
 )
 from tests.namenode.cluster import CHUNK_BYTES, Acceptor, Network, acceptors
 from tests.namenode.memory_store import MemoryStore

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from paxosblock.errors import InvalidRequestError, NoSpaceError, NotReadyError
-from paxosblock.namenode_api import (
+from paxosblock.api.namenode import (
     NO_BLOCK,
     NO_FILE,
     AddBlock,
@@ -17,8 +16,9 @@ from paxosblock.namenode_api import (
     RenewLeases,
     ShortBlock,
 )
+from paxosblock.api.reports import Heartbeat, StorageReport
+from paxosblock.errors import InvalidRequestError, NoSpaceError, NotReadyError
 from paxosblock.protocol.types import StorageId
-from paxosblock.report_api import Heartbeat, StorageReport
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.scene import ANN, ROOM_BYTES, Scene, new_scene
 

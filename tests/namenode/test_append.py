@@ -7,18 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from paxosblock.errors import (
-    FencedError,
-    IsDirectoryError,
-    LeaseError,
-    NotFoundError,
-    NotReadyError,
-    OutcomeUnknownError,
-)
-from paxosblock.file_api import GetFile
-from paxosblock.namenode.catalog import Catalog
-from paxosblock.namenode.records import RECOVERY_WRITER, BlockEntry
-from paxosblock.namenode_api import (
+from paxosblock.api.files import GetFile
+from paxosblock.api.namenode import (
     NO_BLOCK,
     AddBlock,
     Appendable,
@@ -28,6 +18,16 @@ from paxosblock.namenode_api import (
     MakeDirectories,
     RenewLeases,
 )
+from paxosblock.errors import (
+    FencedError,
+    IsDirectoryError,
+    LeaseError,
+    NotFoundError,
+    NotReadyError,
+    OutcomeUnknownError,
+)
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.records import RECOVERY_WRITER, BlockEntry
 from paxosblock.protocol.types import BlockId, WriterId
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (

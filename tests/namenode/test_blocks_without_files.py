@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from paxosblock.errors import InvalidRequestError, NotFoundError
-from paxosblock.methods import Once
-from paxosblock.namenode_api import (
+from paxosblock.api.methods import Once
+from paxosblock.api.namenode import (
     NO_BLOCK,
     NO_FILE,
     AddBlock,
@@ -19,6 +18,7 @@ from paxosblock.namenode_api import (
     FinalizeBlock,
     RenewLeases,
 )
+from paxosblock.errors import InvalidRequestError, NotFoundError
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId
 from tests.namenode.cluster import CHUNK_BYTES, Network, acceptors
 from tests.namenode.memory_store import MemoryStore

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 import pytest
 
+from paxosblock.api.namenode import NO_BLOCK, NO_FILE, AddBlock, DeletePath, FinalizeBlock
 from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError, OutcomeUnknownError
-from paxosblock.namenode.catalog import Catalog
-from paxosblock.namenode.ids import RANGE
-from paxosblock.namenode.records import RECOVERY_WRITER, BlockEntry
-from paxosblock.namenode_api import NO_BLOCK, NO_FILE, AddBlock, DeletePath, FinalizeBlock
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.ids import RANGE
+from paxosblock.namenode.catalog.records import RECOVERY_WRITER, BlockEntry
 from paxosblock.protocol.finalize import Refused, Why
 from paxosblock.protocol.types import (
     FIRST_GENERATION,

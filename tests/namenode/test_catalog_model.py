@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from paxosblock.api.namenode import DeletePath, Kind, ListDirectory, MakeDirectories, Rename
 from paxosblock.errors import PaxosBlockError
-from paxosblock.namenode_api import DeletePath, Kind, ListDirectory, MakeDirectories, Rename
 from paxosblock.protocol.types import WriterId
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import create_request, new_catalog

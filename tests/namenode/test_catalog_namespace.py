@@ -6,6 +6,13 @@ import asyncio
 
 import pytest
 
+from paxosblock.api.namenode import (
+    DeletePath,
+    Kind,
+    ListDirectory,
+    MakeDirectories,
+    Rename,
+)
 from paxosblock.errors import (
     DirectoryNotEmptyError,
     ExistsError,
@@ -16,14 +23,7 @@ from paxosblock.errors import (
     NotFoundError,
     PaxosBlockError,
 )
-from paxosblock.namenode.catalog import Catalog
-from paxosblock.namenode_api import (
-    DeletePath,
-    Kind,
-    ListDirectory,
-    MakeDirectories,
-    Rename,
-)
+from paxosblock.namenode.catalog.catalog import Catalog
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
     ANN,

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 
+from paxosblock.api.namenode import DeletePath, ListDirectory
 from paxosblock.config import NameNodeConfig
-from paxosblock.namenode import keys
-from paxosblock.namenode.catalog import Catalog
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Transaction
 from paxosblock.namenode.node import NameNode
-from paxosblock.namenode.records import BlockEntry
-from paxosblock.namenode_api import DeletePath, ListDirectory
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (

@@ -8,18 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from paxosblock.config import NameNodeConfig
-from paxosblock.errors import (
-    FencedError,
-    InvalidRequestError,
-    LeaseError,
-    NotFoundError,
-    NotReadyError,
-)
-from paxosblock.file_api import GetFile
-from paxosblock.namenode.finalizer import ASKED_AT_ONCE
-from paxosblock.namenode.housekeeper import RETRY_S
-from paxosblock.namenode_api import (
+from paxosblock.api.files import GetFile
+from paxosblock.api.namenode import (
     NO_BLOCK,
     AddBlock,
     BadReplica,
@@ -34,6 +24,16 @@ from paxosblock.namenode_api import (
     RenewLeases,
     TakeOver,
 )
+from paxosblock.config import NameNodeConfig
+from paxosblock.errors import (
+    FencedError,
+    InvalidRequestError,
+    LeaseError,
+    NotFoundError,
+    NotReadyError,
+)
+from paxosblock.namenode.blocks.finalizer import ASKED_AT_ONCE
+from paxosblock.namenode.housekeeper import RETRY_S
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import Create, Delete, Finalize, Nack
 from paxosblock.protocol.types import (

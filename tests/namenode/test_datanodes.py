@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from paxosblock.api.reports import ALL_BLOCKS, Heartbeat, Register, StorageReport
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.datanodes import DataNodes, Liveness
+from paxosblock.namenode.blocks.datanodes import DataNodes, Liveness
 from paxosblock.protocol.types import StorageId
-from paxosblock.report_api import ALL_BLOCKS, Heartbeat, Register, StorageReport
 
 S1, S2 = StorageId("s1"), StorageId("s2")
 

@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from paxosblock.errors import InvalidRequestError, NotFoundError
-from paxosblock.namenode.catalog import Catalog, nobody_holds, wall_clock_ms
-from paxosblock.namenode.deadlines import Ended
-from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
-from paxosblock.namenode_api import (
+from paxosblock.api.namenode import (
     AppendFile,
     ApplicationVersion,
     CloseFile,
@@ -20,6 +16,10 @@ from paxosblock.namenode_api import (
     Rename,
     Transact,
 )
+from paxosblock.errors import InvalidRequestError, NotFoundError
+from paxosblock.namenode.catalog.catalog import Catalog, nobody_holds, wall_clock_ms
+from paxosblock.namenode.catalog.deadlines import Ended
+from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import MakeDirectory
 from tests.namenode.memory_store import MemoryStore

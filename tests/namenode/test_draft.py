@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paxosblock.namenode.draft import Draft
+from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
 from paxosblock.namenode.kv.state import StateMachine
 

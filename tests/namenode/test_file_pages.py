@@ -12,17 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from paxosblock.errors import CorruptionError, InvalidRequestError, IsDirectoryError, NotFoundError
-from paxosblock.file_api import PAGE_BLOCKS, GetFile
-from paxosblock.namenode import catalog as catalog_module
-from paxosblock.namenode import keys
-from paxosblock.namenode.blocks import FilePage
-from paxosblock.namenode.catalog import Catalog
-from paxosblock.namenode.kv.interface import Versioned
-from paxosblock.namenode.kv.state import StateMachine
-from paxosblock.namenode.records import decode_place
-from paxosblock.namenode.tree import Located
-from paxosblock.namenode_api import (
+from paxosblock.api.files import PAGE_BLOCKS, GetFile
+from paxosblock.api.namenode import (
     NO_BLOCK,
     AppendFile,
     ConcatFiles,
@@ -31,6 +22,15 @@ from paxosblock.namenode_api import (
     MakeDirectories,
     Rename,
 )
+from paxosblock.errors import CorruptionError, InvalidRequestError, IsDirectoryError, NotFoundError
+from paxosblock.namenode.catalog import catalog as catalog_module
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.blocks import FilePage
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.records import decode_place
+from paxosblock.namenode.catalog.tree import Located
+from paxosblock.namenode.kv.interface import Versioned
+from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.protocol.types import BlockId, WriterId
 from tests.namenode.cluster import CHUNK_BYTES
 from tests.namenode.memory_store import MemoryStore

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from paxosblock.namenode import garbage, keys
-from paxosblock.namenode.draft import Draft
+from paxosblock.api.namenode import DeletePath, MakeDirectories
+from paxosblock.namenode.catalog import garbage, keys
+from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.kv.interface import Conflict, Transaction
-from paxosblock.namenode_api import DeletePath, MakeDirectories
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import create_request, new_catalog
 

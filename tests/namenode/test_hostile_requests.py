@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from paxosblock import namenode_api
+from paxosblock.api import namenode as namenode_api
+from paxosblock.api.methods import Method
 from paxosblock.errors import PaxosBlockError
-from paxosblock.methods import Method
 from tests.namenode.scene import Scene, new_scene
 
 METHODS = [

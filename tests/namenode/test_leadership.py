@@ -9,25 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from paxosblock.config import NameNodeConfig
-from paxosblock.errors import (
-    CorruptionError,
-    ExistsError,
-    FencedError,
-    NoSpaceError,
-    NotLeaderError,
-    OutcomeUnknownError,
-    PaxosBlockError,
-    UnavailableError,
-)
-from paxosblock.methods import Method
-from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
-from paxosblock.namenode.kv.state import StateMachine
-from paxosblock.namenode.node import NameNode
-from paxosblock.namenode.records import BlockEntry
-from paxosblock.namenode.recoverer import PATIENCE_FIRST_S
-from paxosblock.namenode.service import Service
-from paxosblock.namenode_api import (
+from paxosblock.api.methods import Method
+from paxosblock.api.namenode import (
     CLOSE_FILE,
     FINALIZE_BLOCK,
     GET_BLOCK,
@@ -44,10 +27,27 @@ from paxosblock.namenode_api import (
     RenewLeases,
     TakeOver,
 )
+from paxosblock.api.reports import Heartbeat, StorageReport
+from paxosblock.config import NameNodeConfig
+from paxosblock.errors import (
+    CorruptionError,
+    ExistsError,
+    FencedError,
+    NoSpaceError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    PaxosBlockError,
+    UnavailableError,
+)
+from paxosblock.namenode.blocks.recoverer import PATIENCE_FIRST_S
+from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
+from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.service import Service
+from paxosblock.net.rpc import RpcRouter
 from paxosblock.protocol.messages import Delete
 from paxosblock.protocol.types import BlockId, Generation, StorageId
-from paxosblock.report_api import Heartbeat, StorageReport
-from paxosblock.rpc import RpcRouter
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (

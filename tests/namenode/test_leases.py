@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from paxosblock.namenode.catalog.records import RECOVERY_WRITER
 from paxosblock.namenode.leases import Expired, Leases
-from paxosblock.namenode.records import RECOVERY_WRITER
 from tests.namenode.scene import ANN, BOB
 
 

@@ -16,23 +16,9 @@ from typing import TypeVar
 import aiohttp
 import pytest
 
-from paxosblock.config import NameNodeConfig
-from paxosblock.errors import (
-    ConfigError,
-    ExistsError,
-    FencedError,
-    InvalidRequestError,
-    LeaseError,
-    NoSpaceError,
-    NotFoundError,
-    NotReadyError,
-    PaxosBlockError,
-    ProtocolError,
-)
-from paxosblock.file_api import GET_FILE, GetFile
-from paxosblock.methods import Method
-from paxosblock.namenode import server
-from paxosblock.namenode_api import (
+from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.methods import Method
+from paxosblock.api.namenode import (
     ADD_BLOCK,
     CLOSE_FILE,
     CLUSTER_STATUS,
@@ -64,9 +50,23 @@ from paxosblock.namenode_api import (
     RenewLeases,
     TakeOver,
 )
+from paxosblock.api.reports import ALL_BLOCKS, BLOCK_REPORT, BlockReport
+from paxosblock.config import NameNodeConfig
+from paxosblock.errors import (
+    ConfigError,
+    ExistsError,
+    FencedError,
+    InvalidRequestError,
+    LeaseError,
+    NoSpaceError,
+    NotFoundError,
+    NotReadyError,
+    PaxosBlockError,
+    ProtocolError,
+)
+from paxosblock.namenode import server
+from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, StorageId
-from paxosblock.report_api import ALL_BLOCKS, BLOCK_REPORT, BlockReport
-from paxosblock.rpc import RpcClient
 from tests.namenode.cluster import CHUNK_BYTES, acceptors
 from tests.namenode.datanode import HttpDataNode, serving
 from tests.namenode.scene import ANN, BOB, create_request

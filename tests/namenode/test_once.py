@@ -8,13 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from paxosblock.errors import ExistsError, InvalidRequestError, NotFoundError, OutcomeUnknownError
-from paxosblock.methods import Once
-from paxosblock.namenode.catalog import Catalog, wall_clock_ms
-from paxosblock.namenode.deadlines import Ended
-from paxosblock.namenode.housekeeper import FORGET_AFTER_S
-from paxosblock.namenode.once import REMEMBERED_MS, SESSION_CHARS_MAX
-from paxosblock.namenode_api import (
+from paxosblock.api.methods import Once
+from paxosblock.api.namenode import (
     NO_BLOCK,
     NO_FILE,
     AddBlock,
@@ -24,6 +19,11 @@ from paxosblock.namenode_api import (
     Rename,
     Transact,
 )
+from paxosblock.errors import ExistsError, InvalidRequestError, NotFoundError, OutcomeUnknownError
+from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
+from paxosblock.namenode.catalog.deadlines import Ended
+from paxosblock.namenode.catalog.once import REMEMBERED_MS, SESSION_CHARS_MAX
+from paxosblock.namenode.housekeeper import FORGET_AFTER_S
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import MakeDirectory
 from tests.namenode.memory_store import MemoryStore

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paxosblock.errors import NoSpaceError
-from paxosblock.namenode.placement import Blame, Candidate, Wish, place, shortfall
+from paxosblock.namenode.blocks.placement import Blame, Candidate, Wish, place, shortfall
 from paxosblock.protocol.types import StorageId
 
 BLOCK = 100

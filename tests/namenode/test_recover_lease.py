@@ -7,24 +7,24 @@ from dataclasses import replace
 
 import pytest
 
+from paxosblock.api.leases import (
+    GiveUp,
+    MemberAnswer,
+    RecoverLease,
+    StuckBlock,
+)
+from paxosblock.api.namenode import (
+    BlockView,
+    CloseFile,
+    FinalizeBlock,
+    MakeDirectories,
+)
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import (
     FencedError,
     InvalidRequestError,
     IsDirectoryError,
     NotFoundError,
-)
-from paxosblock.lease_api import (
-    GiveUp,
-    MemberAnswer,
-    RecoverLease,
-    StuckBlock,
-)
-from paxosblock.namenode_api import (
-    BlockView,
-    CloseFile,
-    FinalizeBlock,
-    MakeDirectories,
 )
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, StorageId
 from tests.namenode.cluster import CHUNK_BYTES

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from paxosblock.api.namenode import BlockRequest
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import NotFoundError, NotReadyError
-from paxosblock.namenode_api import BlockRequest
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import NextGS, RecoveryWrite
 from paxosblock.protocol.types import BlockId, BlockState, ReplicaState, StorageId

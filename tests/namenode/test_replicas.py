@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from paxosblock.datanode_api import ReplicaSummary
-from paxosblock.namenode.replicas import Replicas, Verdict, judge
+from paxosblock.api.datanode import ReplicaSummary
+from paxosblock.api.reports import ALL_BLOCKS, BlockRange
+from paxosblock.namenode.blocks.replicas import Replicas, Verdict, judge
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import ReadReply
@@ -22,7 +23,6 @@ from paxosblock.protocol.types import (
     ReplicaState,
     StorageId,
 )
-from paxosblock.report_api import ALL_BLOCKS, BlockRange
 from tests.namenode.scene import ANN, MEMBERS
 
 BLOCK = BlockId(1)

@@ -12,15 +12,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from paxosblock.api.namenode import NO_BLOCK
+from paxosblock.api.reports import ALL_BLOCKS, LAST_BLOCK, BlockRange, BlockReport
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode.records import BlockEntry
-from paxosblock.namenode.reports import SLICE
-from paxosblock.namenode_api import NO_BLOCK
+from paxosblock.namenode.blocks.reports import SLICE
+from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import Finalize
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import BlockId, StorageId
-from paxosblock.report_api import ALL_BLOCKS, LAST_BLOCK, BlockRange, BlockReport
 from tests.namenode.scene import Scene, finalize_request, new_scene
 from tests.waiting import wait_until_async
 

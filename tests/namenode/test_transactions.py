@@ -6,6 +6,14 @@ import asyncio
 
 import pytest
 
+from paxosblock.api.namenode import (
+    ApplicationVersion,
+    DeletePath,
+    FileStatus,
+    ListDirectory,
+    MakeDirectories,
+    Transact,
+)
 from paxosblock.errors import (
     DirectoryNotEmptyError,
     ExistsError,
@@ -17,22 +25,14 @@ from paxosblock.errors import (
     OutcomeUnknownError,
     PaxosBlockError,
 )
-from paxosblock.namenode.catalog import Catalog
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.interface import (
     TRANSACTION_BYTES_MAX,
     Committed,
     Conflict,
     Transaction,
-)
-from paxosblock.namenode.records import BlockEntry
-from paxosblock.namenode_api import (
-    ApplicationVersion,
-    DeletePath,
-    FileStatus,
-    ListDirectory,
-    MakeDirectories,
-    Transact,
 )
 from paxosblock.protocol.types import BlockId, Durability
 from paxosblock.transaction import (
@@ -451,7 +451,7 @@ async def test_concats_to_one_target_at_once_lose_nothing() -> None:
 async def test_more_blocks_than_one_transaction_moves_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("paxosblock.namenode.transactions.BLOCKS_MOVED_MAX", 3)
+    monkeypatch.setattr("paxosblock.namenode.catalog.transactions.BLOCKS_MOVED_MAX", 3)
     catalog = await new_catalog()
     await closed_file(catalog, "/target", 1, 1, 1, 1)
     await closed_file(catalog, "/a", 1, 1)

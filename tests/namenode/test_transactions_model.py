@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from paxosblock.api.namenode import ApplicationVersion, Kind, ListDirectory, Transact
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
-from paxosblock.namenode import keys
-from paxosblock.namenode.records import decode_entry, decode_place
-from paxosblock.namenode_api import ApplicationVersion, Kind, ListDirectory, Transact
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.records import decode_entry, decode_place
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import (
     AssertAbsent,

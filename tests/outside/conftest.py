@@ -9,7 +9,7 @@ import fsspec
 import pytest
 
 from paxosblock.client.fsspec import PaxosBlockFileSystem
-from paxosblock.cluster import LocalCluster
+from paxosblock.local.cluster import LocalCluster
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from paxosblock.client.fsspec import PaxosBlockFileSystem
-from paxosblock.cluster import LocalCluster
 from paxosblock.errors import InvalidRequestError
+from paxosblock.local.cluster import LocalCluster
 
 
 class Oops(Exception):

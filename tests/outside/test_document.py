@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from paxosblock.cluster import LocalCluster
+from paxosblock.local.cluster import LocalCluster
 from tests.outside.programs import run
 
 

@@ -17,8 +17,8 @@ import pytest
 
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.client.fsspec.staging import STAGING
-from paxosblock.cluster import LocalCluster
 from paxosblock.errors import InvalidRequestError
+from paxosblock.local.cluster import LocalCluster
 from tests.outside.staging import staged
 from tests.waiting import wait_until
 

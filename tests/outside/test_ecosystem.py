@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from paxosblock.client.fsspec import PaxosBlockFileSystem
-from paxosblock.cluster import LocalCluster
+from paxosblock.local.cluster import LocalCluster
 from tests.outside.programs import run
 
 COLOURS = ["red", "green", "blue"]

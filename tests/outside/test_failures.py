@@ -6,7 +6,7 @@ import os
 import threading
 
 from paxosblock.client.fsspec import PaxosBlockFileSystem
-from paxosblock.cluster import LocalCluster
+from paxosblock.local.cluster import LocalCluster
 from paxosblock.units import MIB
 from tests.waiting import wait_until
 

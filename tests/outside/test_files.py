@@ -17,8 +17,8 @@ from fsspec.spec import AbstractBufferedFile
 
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.client.sync import Client
-from paxosblock.cluster import LocalCluster
 from paxosblock.errors import ConfigError, InvalidRequestError, LeaseError
+from paxosblock.local.cluster import LocalCluster
 from tests.outside.programs import run
 from tests.outside.staging import staged
 

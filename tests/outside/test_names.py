@@ -10,11 +10,11 @@ import socket
 import fsspec
 import pytest
 
+from paxosblock.api.namenode import Listing
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.fsspec import PaxosBlockFileSystem
-from paxosblock.cluster import LocalCluster
 from paxosblock.errors import ConfigError, UnavailableError
-from paxosblock.namenode_api import Listing
+from paxosblock.local.cluster import LocalCluster
 from paxosblock.transaction import Marker
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.client.sync import Client
-from paxosblock.cluster import LocalCluster
 from paxosblock.errors import PaxosBlockError
+from paxosblock.local.cluster import LocalCluster
 
 OTHER = "paxosblock://other:9870"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from paxosblock.datanode_api import ReplicaSummary
-from paxosblock.namenode.replicas import FINE, Finding, Verdict, judge
+from paxosblock.api.datanode import ReplicaSummary
+from paxosblock.namenode.blocks.replicas import FINE, Finding, Verdict, judge
 from paxosblock.protocol import register
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import Delete, Read, ReadReply

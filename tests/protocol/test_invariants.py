@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from paxosblock.namenode.replicas import Replicas
+from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.protocol import finalize
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica

@@ -9,16 +9,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from aiohttp import ClientSession, web
 
-from paxosblock.admission import Caps
 from paxosblock.errors import ConfigError, ProtocolError
-from paxosblock.guard import Guard
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.http_transport import UPGRADE, HttpTransport
 from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.secure_channel import Handshake, Opener, Sealer
-from paxosblock.rpc import RpcRouter
-from paxosblock.serving import listen
+from paxosblock.net.admission import Caps
+from paxosblock.net.guard import Guard
+from paxosblock.net.rpc import RpcRouter
+from paxosblock.net.serving import listen
 from tests.loops import on_both_loops
 from tests.waiting import wait_until_async
 

@@ -8,7 +8,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.config import ClientConfig
-from paxosblock.node_process import Node
+from paxosblock.local.node_process import Node
 from tests.waiting import wait_until
 
 QUICK = ClientConfig(rpc_timeout_s=2.0, retry_for_s=20.0)

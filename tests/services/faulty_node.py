@@ -27,8 +27,8 @@ from typing import Any, Final
 import msgspec
 
 from paxosblock import LocalCluster
-from paxosblock.cluster_folder import Member
-from paxosblock.node_process import Node
+from paxosblock.local.cluster_folder import Member
+from paxosblock.local.node_process import Node
 from tests.waiting import wait_until
 
 WRITES: Final = ("write", "pwrite", "writev", "pwritev")

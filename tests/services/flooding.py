@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 from paxosblock import LocalCluster
-from paxosblock.cluster_folder import Member
-from paxosblock.control import split_address
 from paxosblock.descriptors import raise_limit
+from paxosblock.local.cluster_folder import Member
+from paxosblock.net.control import split_address
 
 DESCRIPTORS: Final = 1024
 HALF: Final = b"POST /rpc/"

@@ -24,10 +24,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from paxosblock import LocalCluster
-from paxosblock.client.namenode import NameNodes
-from paxosblock.errors import ExistsError, NotFoundError, Outcome, PaxosBlockError
-from paxosblock.methods import Method
-from paxosblock.namenode_api import (
+from paxosblock.api.methods import Method
+from paxosblock.api.namenode import (
     CREATE,
     DELETE,
     LIST,
@@ -40,9 +38,11 @@ from paxosblock.namenode_api import (
     MakeDirectories,
     PathRequest,
 )
-from paxosblock.node_process import Node
+from paxosblock.client.namenode import NameNodes
+from paxosblock.errors import ExistsError, NotFoundError, Outcome, PaxosBlockError
+from paxosblock.local.node_process import Node
+from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.types import Durability, WriterId
-from paxosblock.rpc import RpcClient
 from tests.raft.linearizability import ABSENT, Operation, is_linearizable
 from tests.waiting import wait_until_async
 

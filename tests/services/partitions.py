@@ -30,9 +30,10 @@ from typing import Any, Final, TypeVar
 
 import uvloop
 
-from paxosblock import LocalCluster, serving
-from paxosblock.cluster_folder import Member
-from paxosblock.node_process import Node
+from paxosblock import LocalCluster
+from paxosblock.local.cluster_folder import Member
+from paxosblock.local.node_process import Node
+from paxosblock.net import serving
 
 T = TypeVar("T")
 

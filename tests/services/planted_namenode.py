@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from paxosblock.api.namenode import FileStatus
 from paxosblock.cli.main import main
-from paxosblock.namenode import tree
-from paxosblock.namenode.catalog import Catalog
+from paxosblock.namenode.catalog import tree
+from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.leadership import Leadership
-from paxosblock.namenode_api import FileStatus
 
 Q = TypeVar("Q")
 A = TypeVar("A")

@@ -17,14 +17,12 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from paxosblock.api.datanode import STREAM_REPLIES, Chunks, Told
 from paxosblock.checksum import crc32c
 from paxosblock.cli.main import main
-from paxosblock.connection import FrameConnection
-from paxosblock.datanode_api import STREAM_REPLIES, Chunks, Told
 from paxosblock.errors import PaxosBlockError
-from paxosblock.protocol.messages import Created, Nack
-from paxosblock.protocol.types import BlockId, ChunkIndex, Generation, Reason, StorageId
-from paxosblock.wire import (
+from paxosblock.net.connection import FrameConnection
+from paxosblock.net.wire import (
     HEADER_BYTES,
     MAX_MESSAGE_BYTES,
     Buffer,
@@ -33,6 +31,8 @@ from paxosblock.wire import (
     MessageTable,
     encode_error,
 )
+from paxosblock.protocol.messages import Created, Nack
+from paxosblock.protocol.types import BlockId, ChunkIndex, Generation, Reason, StorageId
 
 REPLIES = MessageTable(STREAM_REPLIES)
 CRC_AT = HEADER_BYTES - 4

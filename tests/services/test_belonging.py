@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.api.namenode import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
 from paxosblock.cli.main import run
-from paxosblock.control import call
-from paxosblock.namenode_api import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
+from paxosblock.net.control import call
 from tests.waiting import wait_until
 
 HEARTBEAT = {

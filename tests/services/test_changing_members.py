@@ -9,7 +9,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.errors import UnavailableError
-from paxosblock.node_process import Node
+from paxosblock.local.node_process import Node
 from tests.services.conftest import QUICK
 from tests.services.content import content
 

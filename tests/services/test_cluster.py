@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock import Client, LocalCluster, control
+from paxosblock import Client, LocalCluster
 from paxosblock.errors import ConfigError, ExistsError, NotFoundError, UnavailableError
+from paxosblock.net import control
 from paxosblock.process import identify
 from tests.children import killed_at_the_end
 from tests.waiting import wait_until

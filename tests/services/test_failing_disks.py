@@ -14,8 +14,8 @@ from paxosblock import Client
 from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NoSpaceError, Outcome, PaxosBlockError, UnavailableError
-from paxosblock.node_process import Node
-from paxosblock.serving import DISK_FAILED
+from paxosblock.local.node_process import Node
+from paxosblock.net.serving import DISK_FAILED
 from paxosblock.units import MIB
 from tests.services.faulty_node import SYNCS, WRITES, Fault, FaultyCluster
 from tests.waiting import PATIENCE_S, wait_until

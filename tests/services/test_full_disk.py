@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock import Client, LocalCluster, control
+from paxosblock import Client, LocalCluster
 from paxosblock.client.sync_files import FileWriter
 from paxosblock.config import ClientConfig
 from paxosblock.errors import (
     NoSpaceError,
     UnavailableError,
 )
-from paxosblock.node_process import Node
+from paxosblock.local.node_process import Node
+from paxosblock.net import control
 from paxosblock.protocol.types import ChunkIndex, Generation, StorageId
 from paxosblock.units import MIB
 from tests.services.small_disk import SmallDisk, small_disk

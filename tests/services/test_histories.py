@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock import LocalCluster
-from paxosblock.cluster_folder import Member, Role
+from paxosblock.local.cluster_folder import Member, Role
 from tests.services import histories
 
 

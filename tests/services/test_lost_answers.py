@@ -13,7 +13,7 @@ import pytest
 from paxosblock import AsyncClient, LocalCluster
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NotFoundError
-from paxosblock.node_process import Node
+from paxosblock.local.node_process import Node
 from tests.waiting import wait_until_async
 
 CONFIG = ClientConfig(replication=1, rpc_timeout_s=5.0)

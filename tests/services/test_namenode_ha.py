@@ -16,18 +16,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from paxosblock import Client, LocalCluster, control
-from paxosblock.cluster_folder import Member, Role
-from paxosblock.config import ClientConfig
-from paxosblock.errors import (
-    NotFoundError,
-    NotLeaderError,
-    OutcomeUnknownError,
-    PaxosBlockError,
-    UnavailableError,
-)
-from paxosblock.file_api import GET_FILE, GetFile
-from paxosblock.namenode_api import (
+from paxosblock import Client, LocalCluster
+from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.namenode import (
     DELETE,
     MKDIRS,
     STAT,
@@ -36,7 +27,17 @@ from paxosblock.namenode_api import (
     MakeDirectories,
     PathRequest,
 )
-from paxosblock.node_process import Node
+from paxosblock.config import ClientConfig
+from paxosblock.errors import (
+    NotFoundError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    PaxosBlockError,
+    UnavailableError,
+)
+from paxosblock.local.cluster_folder import Member, Role
+from paxosblock.local.node_process import Node
+from paxosblock.net import control
 from tests.services.conftest import QUICK, wait_other_leader
 from tests.services.content import content
 from tests.waiting import wait_until

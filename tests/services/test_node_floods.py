@@ -11,11 +11,11 @@ from urllib.request import urlopen
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.cluster_folder import Settings
-from paxosblock.control import split_address
+from paxosblock.api.namenode import STAT
 from paxosblock.descriptors import raise_limit
-from paxosblock.namenode_api import STAT
-from paxosblock.node_process import Node
+from paxosblock.local.cluster_folder import Settings
+from paxosblock.local.node_process import Node
+from paxosblock.net.control import split_address
 from paxosblock.units import MIB
 from tests.children import memory_bytes
 from tests.services.conftest import QUICK, wait_other_leader

@@ -15,7 +15,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.config import ClientConfig
-from paxosblock.node_process import Node
+from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import StorageId
 from paxosblock.units import KIB
 from tests.children import killed_at_the_end

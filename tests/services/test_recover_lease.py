@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.cluster_folder import Member, Role
 from paxosblock.config import ClientConfig
+from paxosblock.local.cluster_folder import Member, Role
 from paxosblock.units import KIB
 from tests.services.content import content
 

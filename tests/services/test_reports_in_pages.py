@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.node_process import Node
+from paxosblock.local.node_process import Node
 from tests.waiting import wait_until
 
 FILES = 7

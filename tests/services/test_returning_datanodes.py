@@ -10,7 +10,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.client.sync_files import FileWriter
-from paxosblock.node_process import Node
+from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import BlockId
 from paxosblock.units import KIB
 from tests.waiting import wait_until

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.cluster_folder import Member
 from paxosblock.config import ClientConfig
+from paxosblock.local.cluster_folder import Member
 from paxosblock.protocol.types import StorageId
 from paxosblock.units import KIB
 from tests.services.rogue_datanode import OPENING, READING, WRITING

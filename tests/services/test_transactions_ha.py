@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from paxosblock import Client, LocalCluster, control
+from paxosblock import Client, LocalCluster
+from paxosblock.api.namenode import TRANSACT, ApplicationVersion, Transact
 from paxosblock.errors import DeadlineError, NotLeaderError, OutcomeUnknownError
-from paxosblock.namenode_api import TRANSACT, ApplicationVersion, Transact
+from paxosblock.net import control
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import (
     OPERATIONS_MAX,

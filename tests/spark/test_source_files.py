@@ -37,12 +37,12 @@ from pyspark.sql.types import (
 )
 
 from paxosblock import Client
+from paxosblock.api.namenode import Listing
 from paxosblock.client.spark.datasource import PaxosBlockDataSource
 from paxosblock.client.spark.listing import find
 from paxosblock.client.spark.source import PruningReader
 from paxosblock.client.url import parse_url
 from paxosblock.errors import InvalidRequestError, NotFoundError, PaxosBlockError
-from paxosblock.namenode_api import Listing
 from paxosblock.transaction import Delete, Marker, Operation, Rename
 
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxFiles
 
+from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.spark.growing import Progress, advance, files_between
 from paxosblock.client.spark.listing import Finding, Found
 from paxosblock.errors import InvalidRequestError, NotFoundError
-from paxosblock.namenode_api import FileStatus, Kind
 from paxosblock.protocol.types import Durability
 
 NAMES = "abcdef"

@@ -6,7 +6,7 @@ import hashlib
 import stat
 from typing import Any
 
-from paxosblock.namenode_api import FileStatus, Kind
+from paxosblock.api.namenode import FileStatus, Kind
 
 Info = dict[str, Any]
 

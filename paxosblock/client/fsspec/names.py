@@ -10,6 +10,7 @@ from typing import Any
 
 from fsspec.asyn import sync_wrapper
 
+from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.fsspec.base import ClusterFileSystem
 from paxosblock.client.fsspec.info import Info, info_of, ukey_of
 from paxosblock.client.fsspec.staging import STAGING
@@ -20,7 +21,6 @@ from paxosblock.errors import (
     NotDirectoryError,
     NotFoundError,
 )
-from paxosblock.namenode_api import FileStatus, Kind
 from paxosblock.transaction import AssertAbsent, Delete, MakeDirectory, Operation, Rename
 
 _MISSING = (NotFoundError, NotDirectoryError)

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
+from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.errors import (
@@ -21,7 +22,6 @@ from paxosblock.errors import (
     NotFoundError,
     PaxosBlockError,
 )
-from paxosblock.namenode_api import FileStatus, Kind
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import Concat, MakeDirectory, Operation, Rename
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from paxosblock.api.namenode import FileStatus, Kind, Listing
 from paxosblock.client.steady import TRIES, of_one_state
 from paxosblock.client.sync import Client
 from paxosblock.errors import NotFoundError
-from paxosblock.namenode_api import FileStatus, Kind, Listing
 
 HIDDEN: Final = ("_", ".")
 """Names that begin so are skipped, like everywhere in Spark: `_SUCCESS`, `_temporary`."""

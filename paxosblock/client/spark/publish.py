@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from paxosblock.api.namenode import FileStatus
 from paxosblock.client.spark.attempts import TEMPORARY, WrittenFile
 from paxosblock.errors import InvalidRequestError
-from paxosblock.namenode_api import FileStatus
 from paxosblock.transaction import (
     OPERATIONS_MAX,
     AssertAbsent,

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from paxosblock.api.namenode import FileStatus
 from paxosblock.client.spark.brief import brief
 from paxosblock.client.spark.columnar_read import Keeps
 from paxosblock.client.spark.formats_read import (
@@ -30,7 +31,6 @@ from paxosblock.client.spark.target import client_of
 from paxosblock.client.sync import Client
 from paxosblock.client.sync_files import FileReader
 from paxosblock.errors import InvalidRequestError, NotFoundError
-from paxosblock.namenode_api import FileStatus
 
 
 def infer_schema(options: Options) -> StructType:

@@ -19,6 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from paxosblock.api.namenode import FileStatus
 from paxosblock.client.spark.arrow_types import arrow_schema
 from paxosblock.client.spark.attempts import (
     TEMPORARY,
@@ -36,7 +37,6 @@ from paxosblock.client.spark.sink import files_of
 from paxosblock.client.spark.target import check_target, client_of
 from paxosblock.client.sync import Client
 from paxosblock.errors import ConfigError, InvalidRequestError, NotFoundError, PaxosBlockError
-from paxosblock.namenode_api import FileStatus
 from paxosblock.transaction import Delete, MakeDirectory, Operation, TransactionOutcome
 
 _log = logging.getLogger(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from paxosblock.api.namenode import Kind
 from paxosblock.client.spark.formats_read import is_cut_by_lines
 from paxosblock.client.spark.growing import GrowingReader
 from paxosblock.client.spark.listing import base_of
@@ -13,7 +14,6 @@ from paxosblock.client.spark.source import check_schema
 from paxosblock.client.spark.tail import TailReader
 from paxosblock.client.spark.target import client_of
 from paxosblock.errors import ConfigError
-from paxosblock.namenode_api import Kind
 
 
 def make_stream_reader(schema: StructType, options: Options) -> DataSourceStreamReader:

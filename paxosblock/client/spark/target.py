@@ -6,6 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.spark.arrow_types import columns
 from paxosblock.client.spark.columnar_read import is_arrow_file
 from paxosblock.client.spark.formats_read import arrow_schema_of, first_fields_of
@@ -20,7 +21,6 @@ from paxosblock.errors import (
     NotDirectoryError,
     NotFoundError,
 )
-from paxosblock.namenode_api import FileStatus, Kind
 
 _WITH_SCHEMA: Final = frozenset({FileFormat.PARQUET, FileFormat.ARROW})
 _OF_LINES: Final = frozenset({FileFormat.TEXT, FileFormat.CSV})

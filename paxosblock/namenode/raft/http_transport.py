@@ -18,13 +18,13 @@ from typing import Final
 
 from aiohttp import web
 
-from paxosblock.admission import Slot
 from paxosblock.errors import ConfigError, ProtocolError
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.secure_channel import NONCE_BYTES, Handshake, Opener, Sealer
 from paxosblock.namenode.raft.transport import Deliver
-from paxosblock.stream import take_over
+from paxosblock.net.admission import Slot
+from paxosblock.net.stream import take_over
 from paxosblock.units import MIB
 
 RAFT_PATH: Final = "/raft"

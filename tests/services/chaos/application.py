@@ -20,9 +20,9 @@ from collections.abc import Iterator
 import msgspec
 
 from paxosblock import Client
+from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.client.sync_files import FileWriter
 from paxosblock.errors import NoSpaceError
-from paxosblock.namenode_api import NO_BLOCK
 from paxosblock.protocol.types import BlockId, Durability, StorageId
 from tests.services.content import content
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from paxosblock import Client
-from paxosblock.node_process import Node
+from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import Durability
 from tests.services.chaos import checks
 from tests.services.chaos.failures import FAILURES, ChaosCluster, Failure, Scene, Target

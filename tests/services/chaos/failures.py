@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from paxosblock.errors import PaxosBlockError
-from paxosblock.node_process import Node
-from paxosblock.serving import DISK_FAILED
+from paxosblock.local.node_process import Node
+from paxosblock.net.serving import DISK_FAILED
 from tests.services.faulty_node import SYNCS, WRITES, Fault, FaultyCluster
 from tests.services.flooding import HALF, Restricted, connections
 from tests.services.partitions import PartitionedCluster, Way

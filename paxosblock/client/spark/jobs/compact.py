@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
+from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.paths import base_name, join
 from paxosblock.client.spark.jobs.copying import REMEMBERED_S, in_one_line
 from paxosblock.client.spark.jobs.folder import unfinished_folder
@@ -35,7 +36,6 @@ from paxosblock.errors import (
     NotDirectoryError,
     PaxosBlockError,
 )
-from paxosblock.namenode_api import FileStatus, Kind
 from paxosblock.transaction import OPERATIONS_MAX, AssertFile, Operation, Rename
 from paxosblock.units import MIB
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from fsspec.core import url_to_fs
 
+from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.paths import base_name, join
 from paxosblock.client.spark.jobs.copying import (
     CopiedPart,
@@ -35,7 +36,6 @@ from paxosblock.errors import (
     NotFoundError,
     PaxosBlockError,
 )
-from paxosblock.namenode_api import FileStatus, Kind
 from paxosblock.transaction import Concat, Operation, Rename
 from paxosblock.units import GIB
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from paxosblock.api.namenode import NO_BLOCK, FileStatus
 from paxosblock.client.check import BlockCheck, ReplicaCheck, ReplicaHealth
 from paxosblock.client.locations import BlockLocation
 from paxosblock.client.spark.jobs.spread import Spark, Watch, nobody, spread
 from paxosblock.client.spark.jobs.walk import files_below
 from paxosblock.client.sync import Client
 from paxosblock.errors import NotFoundError, PaxosBlockError
-from paxosblock.namenode_api import NO_BLOCK, FileStatus
 from paxosblock.units import GIB, MIB
 
 UNIT_BYTES: Final = GIB

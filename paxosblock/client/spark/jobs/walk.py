@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.sync import Client
 from paxosblock.errors import NotFoundError
-from paxosblock.namenode_api import FileStatus, Kind
 
 
 def walk(fs: Client, path: str) -> Iterator[FileStatus]:

@@ -1,0 +1,1 @@
+"""What is said between roles: requests, answers and the values in them."""

@@ -1,0 +1,93 @@
+"""Ending the writing of a file where its members cannot do it alone: what an operator is told, and
+may force.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from paxosblock.api.methods import Method
+from paxosblock.api.namenode import FileStatus, Member
+from paxosblock.protocol.types import NO_GENERATION, BlockId, Generation, StorageId
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """An operator's word that these members of a block, not all, will not answer (P2)."""
+
+    block: BlockId
+    members: tuple[StorageId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverLease:
+    """TakeOver that tells who answered what where a block cannot be ended, and takes a force."""
+
+    path: str
+    give_up: tuple[GiveUp, ...] = ()
+
+
+class MemberAnswer(enum.Enum):
+    """What a member said when a recovery asked for its last vote."""
+
+    STRONG = "strong"
+    """It knows all its votes."""
+    WEAK = "weak"
+    """It may have lost votes when its machine lost power."""
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStanding:
+    """A member of a block that is not ended, and what it holds if it told that.
+
+    `generation` is the one it accepted, `length` counts chunks; `reason` says why it gave no vote.
+    """
+
+    member: Member
+    answer: MemberAnswer
+    reason: str = ""
+    generation: Generation = NO_GENERATION
+    length: int = 0
+    size_bytes: int = 0
+
+    @property
+    def voted(self) -> bool:
+        """True if it told its last vote."""
+        return self.answer in (MemberAnswer.STRONG, MemberAnswer.WEAK)
+
+
+@dataclass(frozen=True, slots=True)
+class StuckBlock:
+    """A block that could not be ended.
+
+    `needed` members must answer, a strong one among them, or all. If those that did not answer are
+    given up, it ends with `length` chunks, `size_bytes`; what was acknowledged behind them is lost,
+    at most `at_risk_bytes`.
+    """
+
+    block: BlockId
+    needed: int
+    members: tuple[MemberStanding, ...]
+    length: int
+    size_bytes: int
+    at_risk_bytes: int
+
+    @property
+    def silent(self) -> tuple[StorageId, ...]:
+        """The members that gave no vote."""
+        return tuple(each.member.storage for each in self.members if not each.voted)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecovery:
+    """The file as it is now: closed, or blocks are `stuck`, and `reason` says what was tried."""
+
+    status: FileStatus
+    stuck: tuple[StuckBlock, ...] = ()
+    reason: str = ""
+
+
+RECOVER_LEASE = Method("recover_lease", RecoverLease, LeaseRecovery)

@@ -1,0 +1,487 @@
+"""What the NameNode is asked about files, blocks and leases (`api/reports.py`: what it is told).
+
+Each call is a request data class, an answer data class and a `Method` that names them.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from paxosblock.api.methods import Done, Method, Once
+from paxosblock.api.reports import StorageReport
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.types import (
+    NO_WRITER,
+    BlockId,
+    Durability,
+    Generation,
+    StorageId,
+    WriterId,
+)
+from paxosblock.transaction import Operation, TransactionOutcome
+
+NO_BLOCK = BlockId(0)
+NO_FILE = 0
+
+
+class Kind(enum.Enum):
+    """What a path names."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """A file or directory as `stat` and `list` show it.
+
+    `length` counts finalized blocks only while `open` (the file is being written); a reader learns
+    the rest from the DataNodes. Times are milliseconds since the epoch; `expires_ms` is when a
+    directory and all below it will be deleted, 0 for never.
+    """
+
+    path: str
+    kind: Kind
+    file_id: int
+    length: int
+    replication: int
+    block_size: int
+    durability: Durability
+    open: bool
+    modified_ms: int
+    created_ms: int
+    owner: str
+    group: str
+    permission: int
+    expires_ms: int = 0
+
+    @property
+    def name(self) -> str:
+        """The last part of `path`; "" for the root."""
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One storage of a block's config and where it is reached; `address` is "" while unknown."""
+
+    storage: StorageId
+    node: str
+    address: str
+    live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BlockView:
+    """A block's record (linearizable) with its members' addresses (soft state).
+
+    `offset` is where the block starts in its file, in bytes. `complete` says that at least
+    min_replication members reported the finalized version. `shortfall` tells the writer of a block
+    that was just placed, in words, why it has fewer members than were asked for.
+    """
+
+    record: BlockRecord
+    members: tuple[Member, ...]
+    offset: int = 0
+    complete: bool = False
+    shortfall: str = ""
+
+
+# --- namespace -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDirectories:
+    """`mkdir`; with `parents` missing ancestors are made and an existing directory is fine.
+
+    With `ttl_s` the directory lives so many seconds from now on, also one that exists.
+    """
+
+    path: str
+    parents: bool = True
+    permission: int = 0o755
+    owner: str = ""
+    ttl_s: float | None = None
+    once: Once | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFile:
+    """Make an empty file that `writer` may write; its lease starts."""
+
+    path: str
+    writer: WriterId
+    overwrite: bool
+    replication: int
+    block_size: int
+    durability: Durability
+    parent_must_exist: bool = False
+    permission: int = 0o644
+    owner: str = ""
+    once: Once | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFile:
+    """Open a closed file again, for `writer` to add blocks at its end; its lease starts."""
+
+    path: str
+    writer: WriterId
+
+
+@dataclass(frozen=True, slots=True)
+class Appendable:
+    """A file that was opened again, and its last block: `previous` of the first `AddBlock`."""
+
+    status: FileStatus
+    last: BlockId
+
+
+@dataclass(frozen=True, slots=True)
+class PathRequest:
+    """A call about one path."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListDirectory:
+    """Entries of a directory in order of name, after `after`, at most `limit`."""
+
+    path: str
+    after: str = ""
+    limit: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One page; `more` says that another follows. Of a file: the file itself.
+
+    `revision` is the last change of the namespace that the page shows; what is new in the directory
+    later was linked after it. `linked` tells for each entry the change that gave it this name (made
+    it or moved it here), not those of the file. Pages that agree in the id of the `directory` and
+    in the last change of what names it has, `changed`, are parts of one state of it.
+    """
+
+    entries: tuple[FileStatus, ...]
+    more: bool
+    revision: int = 0
+    linked: tuple[int, ...] = ()
+    directory: int = 0
+    changed: int = 0
+
+    @property
+    def next_after(self) -> str | None:
+        """`after` of the request for the next page; None when this is the last one."""
+        return self.entries[-1].name if self.more and self.entries else None
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """Move a file or directory; `overwrite` replaces an existing file (atomically)."""
+
+    source: str
+    destination: str
+    overwrite: bool = False
+    once: Once | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePath:
+    """Delete a file, or a directory (with what is in it when `recursive`)."""
+
+    path: str
+    recursive: bool = False
+    once: Once | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Whether there was anything to delete."""
+
+    existed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Fence the writer of a file, finalize its last block, close it (HDFS: recoverLease)."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConcatFiles:
+    """Move the blocks of closed files to the end of a closed file; the sources are gone then."""
+
+    target: str
+    sources: tuple[str, ...]
+    once: Once | None = None
+
+
+# --- transactions --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationVersion:
+    """Makes a transaction idempotent: applied only if `version` is the highest of `app_id` so far.
+
+    `attempt` names the caller's one request: a copy of it that comes again is told that it was
+    applied. `keep_for_s` is how long the version is remembered; None: for ever.
+    """
+
+    app_id: str
+    version: int
+    attempt: str
+    keep_for_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transact:
+    """Apply all operations in one step, or none. The rest is for the files and directories made."""
+
+    operations: tuple[Operation, ...]
+    replication: int
+    block_size: int
+    durability: Durability
+    owner: str = ""
+    application: ApplicationVersion | None = None
+    once: Once | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationRequest:
+    """Ask which version of an application was applied last."""
+
+    app_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationAnswer:
+    """The last version applied; None when none was, or it has been forgotten."""
+
+    version: int | None
+
+
+# --- files being written, blocks -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """A storage that failed this writer `ago_s` seconds ago.
+
+    Its DataNode is left out until the NameNode has heard of it since then, and while it is
+    `resting` in any case; then it is taken where others are missing. One that has registered since
+    then is a new process, and taken as any other.
+    """
+
+    storage: StorageId
+    ago_s: float
+    resting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AddBlock:
+    """K1. `file_id` NO_FILE makes a block without a file, for embedders.
+
+    `previous` is the file's last block as the writer knows it (NO_BLOCK for the first): a repeated
+    request after a lost reply gets the block that was added then.
+    """
+
+    file_id: int
+    writer: WriterId
+    previous: BlockId
+    window: int
+    excluded: tuple[Excluded, ...] = ()
+    replication: int = 3
+    durability: Durability = Durability.DISK
+    once: Once | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizeBlock:
+    """K6: FinalizeBlock(b, length) by the writer of `generation`; `length` in chunks."""
+
+    block: BlockId
+    writer: WriterId
+    generation: Generation
+    length: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRequest:
+    """A call about one block; `writer` is who asks ("" for a reader)."""
+
+    block: BlockId
+    writer: WriterId = NO_WRITER
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBlock:
+    """Delete a block that belongs to no file, whether it is ended or not."""
+
+    block: BlockId
+    once: Once | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CloseFile:
+    """End the writing of a file; waits until every block is complete."""
+
+    file_id: int
+    writer: WriterId
+
+
+@dataclass(frozen=True, slots=True)
+class ShortBlock:
+    """A block that its writer has open with fewer `members` than the `replication` of its file."""
+
+    writer: WriterId
+    members: int
+    replication: int
+    block_size: int
+    excluded: tuple[Excluded, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RenewLeases:
+    """Keep the leases of these writers; sent well within the soft limit.
+
+    `short` asks for those of them that would rather write in a block of more members (HDFS-6867).
+    """
+
+    writers: tuple[WriterId, ...]
+    short: tuple[ShortBlock, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """`lost` are writers among them that hold no lease any more: they were fenced or closed.
+
+    `roll` are those of short blocks that would get more members if they began a new block now.
+    """
+
+    lost: tuple[WriterId, ...]
+    roll: tuple[WriterId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BadReplica:
+    """A reader or DataNode found bytes that do not match their checksum."""
+
+    block: BlockId
+    storage: StorageId
+    reason: str
+
+
+# --- people --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatusRequest:
+    """Ask for the state of the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One DataNode as the NameNode sees it."""
+
+    node: str
+    address: str
+    state: str
+    seconds_since_heartbeat: float
+    storages: tuple[StorageReport, ...]
+    open_blocks: int
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """`cluster status` and `admin report`."""
+
+    namenode: str
+    role: str
+    files: int
+    blocks: int
+    open_files: int
+    recoveries: int
+    datanodes: tuple[NodeStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NameNodeStatusRequest:
+    """Ask one NameNode how it stands; each answers for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameNodeStatus:
+    """One NameNode among `members` (host:port, itself included; empty where it is alone).
+
+    `role` is "leader", "follower", "candidate" or, for a cluster's only one, "alone". `serves`
+    says that it leads and has begun. Indexes count entries of the replicated log; `lag` says how
+    many of them each other member has still to store, as the leader knows. `datanodes` are those
+    this NameNode hears of, with the finalized blocks they reported to it. `trouble` tells why it
+    cannot store changes, "" while it can. `cluster` is the cluster's id, "" before its first leader
+    began. `alarms` are the latest of `alarm_count` that it raised since it was started.
+    """
+
+    node: str
+    role: str
+    serves: bool
+    leader: str
+    term: int
+    commit_index: int
+    applied_index: int
+    lag: dict[str, int]
+    members: tuple[str, ...]
+    datanodes: tuple[NodeStatus, ...]
+    trouble: str = ""
+    cluster: str = ""
+    alarms: tuple[str, ...] = ()
+    alarm_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VoteLine:
+    """One step of a block's recovery as it happened, for `explain` (kept in memory, bounded)."""
+
+    time_ms: int
+    generation: Generation
+    event: str
+    storage: StorageId
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockExplanation:
+    """A block's record, its HDFS state, and the vote history the NameNode remembers."""
+
+    view: BlockView
+    hdfs_state: str
+    path: str
+    history: tuple[VoteLine, ...]
+
+
+MKDIRS = Method("mkdirs", MakeDirectories, FileStatus)
+CREATE = Method("create", CreateFile, FileStatus)
+APPEND = Method("append", AppendFile, Appendable)
+STAT = Method("stat", PathRequest, FileStatus)
+LIST = Method("list", ListDirectory, Listing)
+RENAME = Method("rename", Rename, FileStatus)
+DELETE = Method("delete", DeletePath, Deletion)
+CONCAT = Method("concat", ConcatFiles, FileStatus)
+TRANSACT = Method("transact", Transact, TransactionOutcome)
+APPLICATION = Method("application", ApplicationRequest, ApplicationAnswer)
+TAKE_OVER = Method("take_over", TakeOver, FileStatus)
+ADD_BLOCK = Method("add_block", AddBlock, BlockView)
+FINALIZE_BLOCK = Method("finalize_block", FinalizeBlock, BlockView)
+SEAL_BLOCK = Method("seal_block", BlockRequest, BlockView)
+DELETE_BLOCK = Method("delete_block", DeleteBlock, Deletion)
+GET_BLOCK = Method("get_block", BlockRequest, BlockView)
+CLOSE_FILE = Method("close_file", CloseFile, FileStatus)
+RENEW_LEASES = Method("renew_leases", RenewLeases, Renewed)
+REPORT_BAD_REPLICA = Method("report_bad_replica", BadReplica, Done)
+CLUSTER_STATUS = Method("cluster_status", ClusterStatusRequest, ClusterStatus)
+NAMENODE_STATUS = Method("namenode_status", NameNodeStatusRequest, NameNodeStatus)
+EXPLAIN = Method("explain", BlockRequest, BlockExplanation)

@@ -1,0 +1,117 @@
+"""What every DataNode tells every NameNode: that it lives, and which replicas it holds.
+
+All that a storage holds is told page by page in order of the block ids. Each page speaks for a
+range of ids and for nothing else, so it may be judged by itself: whichever page is lost, comes
+twice, or is overtaken by a change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from paxosblock.api.datanode import ReplicaSummary
+from paxosblock.api.methods import Method
+from paxosblock.protocol.types import BlockId, StorageId
+
+LAST_BLOCK: Final = BlockId((1 << 64) - 1)
+"""No block has a greater id, of whichever cluster it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageReport:
+    """One volume: identity and room in bytes; a failed one says why.
+
+    `used_bytes` is what its block files take, `free_bytes` what further ones may take. The rest of
+    its file system's `capacity_bytes` belongs to others or is kept in reserve.
+    """
+
+    storage: StorageId
+    capacity_bytes: int
+    free_bytes: int
+    used_bytes: int
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A DataNode presents itself; `incarnation` differs for every start of its process.
+
+    `cluster` is the id of the one it belongs to, "" before it was told one.
+    """
+
+    node: str
+    address: str
+    incarnation: str
+    storages: tuple[StorageReport, ...]
+    cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The id of the NameNode's cluster; "" while it does not know it, before its first leader."""
+
+    cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Alive; open streams count as load for placement."""
+
+    node: str
+    incarnation: str
+    storages: tuple[StorageReport, ...]
+    open_blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswer:
+    """`register` asks the DataNode to register and report its blocks again."""
+
+    register: bool
+    report: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRange:
+    """The blocks whose ids are greater than `after` and at most `last`."""
+
+    after: BlockId
+    last: BlockId
+
+
+ALL_BLOCKS: Final = BlockRange(BlockId(0), LAST_BLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockReport:
+    """What one storage holds of the blocks in the range `covers`: `replicas`, and nothing else.
+
+    Where `covers` is None: replicas that changed, and blocks whose replicas were `deleted`.
+    `number` grows with every report of a process; one that comes behind a later one was given up by
+    its sender, which has told the same again since.
+    """
+
+    node: str
+    incarnation: str
+    storage: StorageId
+    number: int
+    covers: BlockRange | None
+    replicas: tuple[ReplicaSummary, ...]
+    deleted: tuple[BlockId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReportAnswer:
+    """The NameNode knows what the storage holds of the blocks up to `up_to`; a gap ends that.
+
+    Anything else than the end of the page: the next page is wanted from there on. `LAST_BLOCK`:
+    nothing is wanted before the next full report is due.
+    """
+
+    up_to: BlockId
+
+
+REGISTER = Method("register", Register, Registered)
+HEARTBEAT = Method("heartbeat", Heartbeat, HeartbeatAnswer)
+BLOCK_REPORT = Method("block_report", BlockReport, ReportAnswer)

@@ -1,0 +1,1 @@
+"""Nodes as processes on this machine."""

@@ -1,0 +1,315 @@
+"""A cluster on this machine: real node processes, for demos, tests and programs that embed one.
+
+::
+
+    with LocalCluster(datanodes=3) as cluster, Client(cluster.url) as fs:
+        ...
+        cluster.datanodes[0].kill()
+        cluster.datanodes[0].start()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from paxosblock.api.namenode import (
+    CLUSTER_STATUS,
+    NAMENODE_STATUS,
+    ClusterStatus,
+    ClusterStatusRequest,
+    NameNodeStatus,
+    NameNodeStatusRequest,
+)
+from paxosblock.errors import (
+    ConfigError,
+    DeadlineError,
+    ExistsError,
+    NotFoundError,
+    OutcomeUnknownError,
+    StorageError,
+    UnavailableError,
+)
+from paxosblock.local.cluster_folder import ClusterFolder, Member, Membership, Role, Settings
+from paxosblock.local.held_ports import HeldPorts
+from paxosblock.local.node_process import START_TIMEOUT_S, Node, wait_until
+from paxosblock.net import control
+
+HOST: Final = "127.0.0.1"
+STANDING_TIMEOUT_S: Final = 1.0
+_LAST_PORT: Final = (1 << 16) - 1
+_NO_ANSWER: Final = (UnavailableError, DeadlineError, OutcomeUnknownError, StorageError)
+
+
+class LocalCluster:
+    """One, three or five NameNodes and some DataNodes as processes of this machine, on loopback."""
+
+    def __init__(
+        self,
+        datanodes: int = 3,
+        namenodes: int = 1,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        base_port: int = 0,
+        volumes: int = 1,
+        settings: Settings | None = None,
+        die_with_parent: bool = True,
+    ) -> None:
+        """Nothing is started yet: use `with`, or `start` and `close`.
+
+        Args:
+            namenodes: an odd number; three go on when one of them is lost, five when two are.
+            path: the cluster's folder. One that holds a cluster already is used as it is, and
+                the numbers of nodes must agree. None: a temporary one, removed at the end.
+            base_port: the first NameNode's port, the other nodes' follow; 0: any free ports.
+            volumes: folders per DataNode, each a storage of its own.
+            settings: by section and name, as in the configuration file.
+            die_with_parent: nodes are killed with this process, even when that is by SIGKILL.
+
+        Raises:
+            ConfigError: the numbers make no sense, or the folder holds another cluster.
+        """
+        _check_counts(datanodes, namenodes, volumes, base_port)
+        self._temporary = path is None
+        self._die_with_parent = die_with_parent
+        self.path = Path(
+            tempfile.mkdtemp(prefix="paxosblock-") if path is None else path
+        ).absolute()
+        self._folder = ClusterFolder(self.path)
+        self._membership = self._folder.read() or Membership(
+            _members(datanodes, namenodes, base_port, volumes),
+            {section: dict(values) for section, values in (settings or {}).items()},
+        )
+        self._check_same(Role.NAMENODE, "NameNodes", namenodes)
+        self._check_same(Role.DATANODE, "DataNodes", datanodes)
+        self._ports = HeldPorts()
+        self.nodes = tuple(
+            Node(self._folder, member, self.command) for member in self._membership.members
+        )
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str]) -> Self:
+        """The cluster that lives in a folder, running or not.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        membership = ClusterFolder(Path(path)).read()
+        if membership is None:
+            raise NotFoundError(f"'{path}': no cluster lives in this folder", path=str(path))
+        datanodes, namenodes = map(membership.count, (Role.DATANODE, Role.NAMENODE))
+        return cls(datanodes, namenodes, path, die_with_parent=False)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def namenodes(self) -> tuple[Node, ...]:
+        """The NameNodes, in the order of their numbers."""
+        return self._nodes(Role.NAMENODE)
+
+    @property
+    def namenode(self) -> Node:
+        """The first NameNode."""
+        return self.namenodes[0]
+
+    @property
+    def leader(self) -> Node | None:
+        """The NameNode that serves, None while there is none."""
+        standing = ((node, self.standing(node)) for node in self.namenodes if node.alive)
+        serving = [(seen.term, node) for node, seen in standing if seen is not None and seen.serves]
+        # One that hung for a while still thinks that it leads an older term.
+        return max(serving, key=lambda each: each[0], default=(0, None))[1]
+
+    @property
+    def datanodes(self) -> tuple[Node, ...]:
+        """The DataNodes, in the order of their numbers."""
+        return self._nodes(Role.DATANODE)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """host:port of every NameNode."""
+        return tuple(node.address for node in self.namenodes)
+
+    @property
+    def url(self) -> str:
+        """What `Client` takes."""
+        return "paxosblock://" + ",".join(self.addresses)
+
+    @property
+    def alive(self) -> bool:
+        """Whether any of its nodes runs."""
+        return any(node.alive for node in self.nodes)
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start all nodes; returns when every NameNode has heard of every DataNode.
+
+        When one of them fails, those that were started are ended again.
+
+        Raises:
+            ExistsError: the cluster in this folder runs already.
+            UnavailableError: a node ended; the message quotes its last line.
+            DeadlineError: a node was not ready in time.
+        """
+        if self.alive:
+            raise ExistsError(f"'{self.path}': its cluster is running already", path=str(self.path))
+        try:
+            self._hold_ports()
+            self._folder.prepare(self._membership)
+            self._start_together(self.namenodes, timeout_s)
+            self._folder.mark_started()
+            self._start_together(self.datanodes, timeout_s)
+            self.wait_registered(timeout_s=timeout_s)
+            if not self._die_with_parent:
+                self._ports.release()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> bool:
+        """Stop all nodes and remove a temporary folder; False when one had to be killed."""
+        for node in self.nodes:
+            node.ask_to_stop()
+        clean = [node.wait_stopped() for node in self.nodes]
+        self._ports.release()
+        if self._temporary:
+            shutil.rmtree(self.path, ignore_errors=True)
+        return all(clean)
+
+    def status(self) -> ClusterStatus:
+        """The cluster as the NameNode sees it that leads."""
+        return control.call_any(self.addresses, CLUSTER_STATUS, ClusterStatusRequest(), 5.0)
+
+    def standing(self, node: Node) -> NameNodeStatus | None:
+        """How one of the NameNodes stands; None when it does not say."""
+        with contextlib.suppress(*_NO_ANSWER):
+            return control.call(
+                node.address, NAMENODE_STATUS, NameNodeStatusRequest(), STANDING_TIMEOUT_S
+            )
+        return None
+
+    def wait_leader(self, timeout_s: float = START_TIMEOUT_S) -> Node:
+        """Wait until one of the NameNodes serves, and return it.
+
+        Raises:
+            DeadlineError: none does.
+            UnavailableError: all of them have ended; the message quotes the first one's last line.
+        """
+        found: list[Node] = []
+
+        def serves() -> bool:
+            if not any(node.alive for node in self.namenodes):
+                said = self.namenode.log_tail().splitlines() or ["it said nothing"]
+                raise UnavailableError(f"no NameNode runs any more: {said[-1]}")
+            found[:] = [leader] if (leader := self.leader) is not None else []
+            return bool(found)
+
+        wait_until(serves, timeout_s, "no NameNode leads")
+        return found[0]
+
+    def wait_registered(
+        self, nodes: Iterable[Node] | None = None, timeout_s: float = START_TIMEOUT_S
+    ) -> None:
+        """Wait until one NameNode leads and each one that runs counts these DataNodes (default: all
+        that run) as live.
+
+        Raises:
+            DeadlineError: it does not.
+        """
+        chosen = self.datanodes if nodes is None else nodes
+        wanted = {node.address for node in chosen if node.alive}
+        self.wait_leader(timeout_s)
+        wait_until(
+            lambda: all(wanted <= self._live_at(node) for node in self.namenodes if node.alive),
+            timeout_s,
+            f"the NameNodes do not know all of {', '.join(sorted(wanted))}",
+        )
+
+    def command(self, member: Member) -> list[str]:
+        """The command line that runs a member of this cluster."""
+        command = [sys.executable, "-m", "paxosblock", member.role.value]
+        command += ["--id", member.name, "--listen", member.listen]
+        command += ["--config", str(self._folder.config)]
+        for volume in self._folder.volumes(member):
+            command += ["--path", str(volume)]
+        if member.role is Role.DATANODE:
+            command += ["--namenodes", ",".join(self.addresses)]
+        elif len(self.namenodes) > 1:
+            command += ["--peers", ",".join(self.addresses)]
+            command += ["--secret-file", str(self._folder.secret)]
+            if self._folder.is_first_start(member):
+                command += ["--new-cluster"]
+        if self._die_with_parent:
+            command += ["--die-with", str(os.getpid())]
+        return command
+
+    def _nodes(self, role: Role) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.member.role is role)
+
+    def _hold_ports(self) -> None:
+        """Choose those that are not chosen yet. A node that was killed comes back to a port that
+        nobody got meanwhile."""
+        for node in self.nodes:
+            node.member = replace(node.member, listen=self._ports.hold(node.address))
+            self._membership = self._membership.replacing(node.member)
+
+    def _start_together(self, nodes: tuple[Node, ...], timeout_s: float) -> None:
+        for node in nodes:
+            node.launch()
+        for node in nodes:
+            node.wait_ready(timeout_s)
+            self._membership = self._membership.replacing(node.member)
+        self._folder.write(self._membership)
+
+    def _check_same(self, role: Role, what: str, wanted: int) -> None:
+        found = self._membership.count(role)
+        if found != wanted:
+            raise ConfigError(f"{self.path} holds a cluster of {found} {what}, not {wanted}")
+
+    def _live_at(self, namenode: Node) -> set[str]:
+        seen = self.standing(namenode)
+        return {node.address for node in seen.datanodes if node.state == "live"} if seen else set()
+
+
+def _check_counts(datanodes: int, namenodes: int, volumes: int, base_port: int) -> None:
+    if namenodes < 1 or namenodes % 2 == 0:
+        raise ConfigError(f"namenodes = {namenodes}: an odd number, one, three or five")
+    if datanodes < 1:
+        raise ConfigError(f"datanodes = {datanodes}: a cluster has at least one DataNode")
+    if volumes < 1:
+        raise ConfigError(f"volumes = {volumes}: a DataNode has at least one volume")
+    if not 0 <= base_port <= _LAST_PORT + 1 - namenodes - datanodes:
+        raise ConfigError(f"base_port = {base_port}: ports end at {_LAST_PORT}")
+
+
+def _members(datanodes: int, namenodes: int, base_port: int, volumes: int) -> tuple[Member, ...]:
+    count = namenodes + datanodes
+    ports = range(base_port, base_port + count) if base_port else [0] * count
+    listen = [f"{HOST}:{port}" for port in ports]
+    return (
+        *(
+            Member(Role.NAMENODE, f"namenode-{number}", address)
+            for number, address in enumerate(listen[:namenodes])
+        ),
+        *(
+            Member(Role.DATANODE, f"datanode-{number}", address, volumes)
+            for number, address in enumerate(listen[namenodes:])
+        ),
+    )

@@ -1,0 +1,178 @@
+"""One node as a real process, which a test or a demo may end in any way that a machine can."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from paxosblock.errors import DeadlineError, ExistsError, UnavailableError
+from paxosblock.local.cluster_folder import ClusterFolder, Member, last_words
+from paxosblock.net import control
+from paxosblock.process import Child, identify, spawn
+
+START_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 10.0
+_POLL_S: Final = 0.005
+_ADDRESS_FILE: Final = "address"
+
+
+class Node:
+    """A member of a local cluster and the process it runs as, if it does."""
+
+    def __init__(
+        self, folder: ClusterFolder, member: Member, command: Callable[[Member], list[str]]
+    ) -> None:
+        """`command` tells the command line that runs a member."""
+        self.member = member
+        self._folder = folder
+        self._command = command
+        self._child: Child | None = None
+        self._process = folder.read_process(member.name)
+        self._log_start = 0
+
+    def __repr__(self) -> str:
+        state = "not running" if self.pid is None else f"process {self.pid}"
+        return f"<Node {self.name} at {self.address}, {state}>"
+
+    @property
+    def name(self) -> str:
+        """Such as "datanode-0"."""
+        return self.member.name
+
+    @property
+    def address(self) -> str:
+        """host:port; the port is 0 until the node was started once and stays the same then."""
+        return self.member.listen
+
+    @property
+    def pid(self) -> int | None:
+        """Number of its process, None when it does not run."""
+        return self._process.pid if self._process is not None and self._process.alive else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process exists; a paused one does."""
+        return self.pid is not None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process that this object started has ended, negative for a signal."""
+        return None if self._child is None else self._child.exit_code()
+
+    @property
+    def log(self) -> Path:
+        """Where its output goes."""
+        return self._folder.log(self.name)
+
+    @property
+    def volumes(self) -> tuple[Path, ...]:
+        """The folders it keeps its files in."""
+        return self._folder.volumes(self.member)
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start it where it was, at the same port, and wait until it is ready.
+
+        Raises:
+            UnavailableError: it ended instead; the message quotes its last line.
+            DeadlineError: it was not ready in time. It is left running.
+            ExistsError: it runs already.
+        """
+        self.launch()
+        self.wait_ready(timeout_s)
+
+    def launch(self) -> None:
+        """Start its process and do not wait."""
+        if self.alive:
+            raise ExistsError(f"{self.name} is running already, as process {self.pid}")
+        for volume in self.volumes:
+            (volume / _ADDRESS_FILE).unlink(missing_ok=True)
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+        self._child = spawn(self._command(self.member), self.log)
+        self._process = identify(self._child.pid)
+        if self._process is not None:
+            self._folder.write_process(self.name, self._process)
+
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until the process that was launched answers; raises as `start`."""
+        wait_until(self._ready, timeout_s, f"{self.name} is not ready, see {self.log}")
+        self.member = replace(self.member, listen=self._real_address())
+
+    def kill(self) -> None:
+        """SIGKILL, the end that a crash makes; returns when it has ended."""
+        self._signal(signal.SIGKILL)
+        self._ended(STOP_TIMEOUT_S)
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> bool:
+        """SIGTERM; False when it did not close by itself within `timeout_s` and was killed."""
+        self.ask_to_stop()
+        return self.wait_stopped(timeout_s)
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM, which reaches a paused node too, and do not wait."""
+        self._signal(signal.SIGTERM)
+        self._signal(signal.SIGCONT)
+
+    def wait_stopped(self, timeout_s: float = STOP_TIMEOUT_S) -> bool:
+        """Wait for the end of a node that was asked to stop; returns as `stop`."""
+        if self._ended(timeout_s):
+            return True
+        self.kill()
+        return False
+
+    def pause(self) -> None:
+        """SIGSTOP: it stays connected and says nothing, like a machine that hangs."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def log_tail(self) -> str:
+        """The last lines that its latest process wrote."""
+        return last_words(self.log, self._log_start)
+
+    @property
+    def _address_file(self) -> Path:
+        """In the first volume, or in the first one that the node could open."""
+        files = [volume / _ADDRESS_FILE for volume in self.volumes]
+        return next(filter(Path.exists, files), files[0])
+
+    def _real_address(self) -> str:
+        return self._address_file.read_text().strip()
+
+    def _ready(self) -> bool:
+        if not self.alive:
+            raise self._death()
+        return self._address_file.exists() and control.healthy(self._real_address())
+
+    def _death(self) -> UnavailableError:
+        words = self.log_tail()
+        last_line = words.splitlines()[-1] if words else "it said nothing"
+        error = UnavailableError(f"{self.name} did not start: {last_line}", log=str(self.log))
+        error.add_note(words)
+        return error
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send(number)
+
+    def _ended(self, timeout_s: float) -> bool:
+        if self._process is not None and not self._process.wait(timeout_s):
+            return False
+        if self._child is not None:
+            self._child.exit_code(wait=True)
+        self._folder.forget_process(self.name)
+        return True
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
+    """Return once `condition` holds; DeadlineError saying `otherwise` after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise DeadlineError(f"{otherwise} (after {timeout_s:g} s)")
+        time.sleep(_POLL_S)

@@ -1,0 +1,1 @@
+"""What happens to the replicas of blocks: recovery, finalization, reports, placement."""

@@ -1,0 +1,98 @@
+"""Asking DataNodes: the one place where the NameNode's protocol messages meet the network."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from paxosblock.api.datanode import ACCEPT, Ask, StorageAddress, Told
+from paxosblock.errors import ProtocolError, UnavailableError
+from paxosblock.namenode.blocks.datanodes import DataNodes
+from paxosblock.net.rpc import RpcClient
+from paxosblock.protocol.messages import (
+    Delete,
+    Deleted,
+    Finalize,
+    Finalized,
+    LastVote,
+    Nack,
+    NextGS,
+    RecoveryVote,
+    RecoveryWrite,
+    Short,
+)
+from paxosblock.protocol.types import StorageId
+
+Question = NextGS | RecoveryWrite | Finalize | Delete
+Answer = LastVote | RecoveryVote | Finalized | Short | Deleted | Nack
+
+
+class Acceptors(Protocol):
+    """What the recoverer and the finalizer need of the network."""
+
+    async def ask(self, storage: StorageId, question: Question) -> Answer:
+        """Ask one storage.
+
+        Raises:
+            PaxosBlockError: no answer (the question may have arrived), or the node's own error.
+        """
+
+
+class RpcAcceptors:
+    """Asks through control calls, at the addresses that the DataNodes registered with."""
+
+    def __init__(self, client: RpcClient, datanodes: DataNodes, timeout_s: float) -> None:
+        """`timeout_s` bounds one question to one DataNode; others do not wait for it."""
+        self._client = client
+        self._datanodes = datanodes
+        self._timeout_s = timeout_s
+
+    async def ask(self, storage: StorageId, question: Question) -> Answer:
+        """Ask one storage; the holders that the question names go along with their addresses."""
+        address = self._datanodes.address(storage)
+        if not address:
+            raise UnavailableError(f"storage {storage}: its DataNode is not known yet")
+        ask = _ask(storage, question, self._peers(storage, question))
+        try:
+            told = await self._client.call(
+                address, ACCEPT.name, ask, ACCEPT.answer, timeout_s=self._timeout_s
+            )
+        except UnavailableError:
+            self._datanodes.suspect(storage)
+            raise
+        return _answer(storage, told)
+
+    def _peers(self, storage: StorageId, question: Question) -> tuple[StorageAddress, ...]:
+        if not isinstance(question, RecoveryWrite | Finalize):
+            return ()
+        known = ((holder, self._datanodes.address(holder)) for holder in question.holders)
+        return tuple(
+            StorageAddress(holder, address)
+            for holder, address in known
+            if address and holder != storage
+        )
+
+
+def _ask(storage: StorageId, question: Question, peers: tuple[StorageAddress, ...]) -> Ask:
+    match question:
+        case NextGS():
+            return Ask(storage, next_gs=question)
+        case RecoveryWrite():
+            return Ask(storage, recovery_write=question, peers=peers)
+        case Finalize():
+            return Ask(storage, finalize=question, peers=peers)
+        case Delete():
+            return Ask(storage, delete=question)
+
+
+def _answer(storage: StorageId, told: Told) -> Answer:
+    answer = (
+        told.last_vote
+        or told.recovery_vote
+        or told.finalized
+        or told.short
+        or told.deleted
+        or told.nack
+    )
+    if answer is None or answer.storage != storage:
+        raise ProtocolError(f"storage {storage}: the DataNode answered for somebody else")
+    return answer

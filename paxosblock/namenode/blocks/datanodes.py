@@ -1,0 +1,338 @@
+"""Which DataNodes there are, where, how alive and how full: soft state from their own reports.
+
+Time is an argument: seconds on a clock that does not go back.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from paxosblock.api.namenode import NO_BLOCK, Excluded, Member
+from paxosblock.api.reports import LAST_BLOCK, BlockRange, Heartbeat, Register, StorageReport
+from paxosblock.errors import InvalidRequestError
+from paxosblock.logs import facts
+from paxosblock.namenode.blocks.placement import Blame, Candidate
+from paxosblock.protocol.types import BlockId, StorageId
+
+_log = logging.getLogger(__name__)
+
+
+class Liveness(enum.Enum):
+    """How recently a DataNode was heard of."""
+
+    LIVE = "live"
+    STALE = "stale"
+    """Chosen last for new replicas and reads."""
+    DEAD = "dead"
+    """Its replicas count as unreachable until it is heard of again."""
+
+
+@dataclass(slots=True)
+class Reported:
+    """How far a storage has told what it holds, in order of the block ids, without a gap."""
+
+    up_to: BlockId = NO_BLOCK
+
+    @property
+    def complete(self) -> bool:
+        """True if nothing is missing."""
+        return self.up_to == LAST_BLOCK
+
+    def add(self, page: BlockRange) -> None:
+        """Note a page; one behind a gap counts for nothing here."""
+        if page.after <= self.up_to:
+            self.up_to = max(self.up_to, page.last)
+
+
+@dataclass(slots=True)
+class DataNode:
+    """One DataNode as it last described itself.
+
+    `placed` counts the blocks given to each storage since then, `suspected` says that it could not
+    be reached since then.
+    """
+
+    node: str
+    address: str
+    incarnation: str
+    storages: dict[StorageId, StorageReport]
+    heard_s: float
+    cluster: str = ""
+    replaced: str = ""
+    """The incarnation that it took the place of; should that one come back, both are alive."""
+    refused: frozenset[str] = frozenset()
+    """Incarnations of its name that are refused as long as it lives."""
+    open_blocks: int = 0
+    placed: dict[StorageId, int] = field(default_factory=dict)
+    reported: dict[StorageId, Reported] = field(default_factory=dict)
+    registered_s: float = 0.0
+    suspected: bool = False
+    last_seen_as: Liveness = Liveness.LIVE
+
+
+class DataNodes:
+    """The registry of one NameNode."""
+
+    def __init__(self, stale_after_s: float, dead_after_s: float) -> None:
+        """Start knowing nobody."""
+        self._stale_after_s = stale_after_s
+        self._dead_after_s = dead_after_s
+        self._nodes: dict[str, DataNode] = {}
+        self._homes: dict[StorageId, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[DataNode]:
+        return iter(self._nodes.values())
+
+    def register(self, request: Register, now_s: float, cluster: str = "") -> None:
+        """Learn a DataNode, or that it came back under a new incarnation or address.
+
+        Args:
+            cluster: the id of this cluster; "" while it is not known.
+
+        Raises:
+            InvalidRequestError: it is of another cluster; another process lives under its name; or
+                one of its storages belongs to another live DataNode: a volume that was copied must
+                come back under a new id (PROTOCOL.md 1).
+        """
+        self._check_cluster(request, cluster)
+        rivals = self._rivals_of(request, now_s)
+        for report in request.storages:
+            self._check_home(request.node, report.storage, now_s)
+        for report in request.storages:
+            if (home := self.home(report.storage)) is not None:
+                del home.storages[report.storage]
+        if (before := self._nodes.get(request.node)) is not None:
+            for storage in before.storages:
+                del self._homes[storage]
+        node = DataNode(
+            node=request.node,
+            address=request.address,
+            incarnation=request.incarnation,
+            storages=_by_id(request.storages),
+            heard_s=now_s,
+            cluster=cluster,
+            replaced=_replaced_by(request, before),
+            refused=rivals,
+            registered_s=now_s,
+        )
+        self._nodes[request.node] = node
+        self._homes |= dict.fromkeys(node.storages, request.node)
+        _log.info(
+            "DataNode registered",
+            extra=facts(
+                datanode=node.node,
+                address=node.address,
+                incarnation=node.incarnation,
+                storages=",".join(node.storages),
+            ),
+        )
+
+    def heartbeat(self, request: Heartbeat, now_s: float, cluster: str = "") -> bool:
+        """Note that a DataNode lives; False when it has to register first.
+
+        Also when it registered while `cluster`, the id of this one, was not known yet.
+        """
+        node = self._nodes.get(request.node)
+        if node is None or node.incarnation != request.incarnation or node.cluster != cluster:
+            return False
+        node.heard_s = now_s
+        node.suspected = False
+        node.open_blocks = request.open_blocks
+        known = _by_id(request.storages)
+        if known.keys() != node.storages.keys():
+            return False
+        node.storages = known
+        node.placed.clear()
+        return True
+
+    def is_current(self, node: str, incarnation: str) -> bool:
+        """Whether this is the process that registered last under that name."""
+        known = self._nodes.get(node)
+        return known is not None and known.incarnation == incarnation
+
+    def suspect(self, storage: StorageId) -> None:
+        """The storage's DataNode could not be reached: chosen last until it is heard of again."""
+        if (home := self.home(storage)) is not None:
+            home.suspected = True
+
+    def reported(self, storage: StorageId) -> Reported:
+        """Return what was reported of a storage since its DataNode registered, to be added to.
+
+        It is another object after `ask_for_reports`, and when the DataNode registers again: a page
+        that was begun before does not count.
+        """
+        home = self.home(storage)
+        return Reported() if home is None else home.reported.setdefault(storage, Reported())
+
+    def ask_for_reports(self) -> None:
+        """What was reported up to now does not count: ask for full reports again."""
+        for node in self._nodes.values():
+            node.reported.clear()
+
+    def has_reported(self, storage: StorageId) -> bool:
+        """Whether what this storage holds is known since its DataNode registered."""
+        return self.reported(storage).complete
+
+    def must_report(self, name: str, now_s: float) -> bool:
+        """True if a DataNode should send full reports: those of its start did not all come.
+
+        One that is sending them already goes on.
+        """
+        node = self._nodes[name]
+        late = now_s - node.registered_s >= self._stale_after_s
+        # One that failed reports nothing any more.
+        due = (each.storage for each in node.storages.values() if not each.failed)
+        return late and not all(self.has_reported(storage) for storage in due)
+
+    def watch(self, now_s: float) -> None:
+        """Log which DataNodes fell silent since the last look."""
+        for node in self._nodes.values():
+            seen_as = self.liveness(node, now_s)
+            if seen_as is not node.last_seen_as:
+                node.last_seen_as = seen_as
+                _log.info("DataNode is %s", seen_as.value, extra=facts(datanode=node.node))
+
+    def liveness(self, node: DataNode, now_s: float) -> Liveness:
+        """How recently `node` was heard of."""
+        silence_s = now_s - node.heard_s
+        if silence_s >= self._dead_after_s:
+            return Liveness.DEAD
+        stale = node.suspected or silence_s >= self._stale_after_s
+        return Liveness.STALE if stale else Liveness.LIVE
+
+    def home(self, storage: StorageId) -> DataNode | None:
+        """The DataNode that a storage was last seen in."""
+        name = self._homes.get(storage)
+        return None if name is None else self._nodes[name]
+
+    def address(self, storage: StorageId) -> str:
+        """Where a storage is reached; "" while unknown."""
+        home = self.home(storage)
+        return home.address if home else ""
+
+    def is_reachable(self, storage: StorageId, now_s: float) -> bool:
+        """Whether there is hope that a message to this storage arrives."""
+        home = self.home(storage)
+        return home is not None and self.liveness(home, now_s) is not Liveness.DEAD
+
+    def member(self, storage: StorageId, now_s: float) -> Member:
+        """A storage as clients are told of it; only a live one (not stale) is `live`."""
+        home = self.home(storage)
+        if home is None:
+            return Member(storage, node="", address="", live=False)
+        live = self.liveness(home, now_s) is Liveness.LIVE
+        failed = home.storages[storage].failed
+        return Member(storage, home.node, home.address, live and not failed)
+
+    def candidates(
+        self, block_size: int, now_s: float, excluded: tuple[Excluded, ...] = ()
+    ) -> tuple[Candidate, ...]:
+        """All storages, for `placement.place`; `excluded` as a writer tells it."""
+        blames = self._blames(excluded, now_s)
+        return tuple(
+            Candidate(
+                storage=report.storage,
+                node=node.node,
+                free_bytes=report.free_bytes,
+                load=node.open_blocks + sum(node.placed.values()),
+                pending_bytes=node.placed.get(report.storage, 0) * block_size,
+                live=self.liveness(node, now_s) is not Liveness.DEAD,
+                stale=self.liveness(node, now_s) is Liveness.STALE,
+                failed=bool(report.failed),
+                blame=blames.get(node.node, Blame.NONE),
+            )
+            for node in self._nodes.values()
+            for report in node.storages.values()
+        )
+
+    def _blames(self, excluded: tuple[Excluded, ...], now_s: float) -> dict[str, Blame]:
+        """Judge nodes by what was heard of them since one of their storages failed a writer.
+
+        Only a sign of life from after the failure counts: a node that was killed a moment ago is
+        live by all that was heard of it before.
+        """
+        blames: dict[str, Blame] = {}
+        for each in excluded:
+            home, failed_s = self.home(each.storage), now_s - each.ago_s
+            if home is None or home.registered_s > failed_s:
+                continue
+            heard_again = home.heard_s > failed_s and not each.resting
+            blame = Blame.PAST if heard_again else Blame.FRESH
+            blames[home.node] = max(blame, blames.get(home.node, Blame.NONE))
+        return blames
+
+    def note_placed(self, storages: tuple[StorageId, ...]) -> None:
+        """Count a block that these storages will hear of from its writer."""
+        for storage in storages:
+            if (home := self.home(storage)) is not None:
+                home.placed[storage] = home.placed.get(storage, 0) + 1
+
+    def _check_cluster(self, request: Register, cluster: str) -> None:
+        if request.cluster in {"", cluster} or not cluster:
+            return
+        if self.is_current(request.node, request.incarnation):
+            self._forget(request.node)  # it came before the id of this cluster was known
+        raise InvalidRequestError(
+            f"DataNode {request.node}: it is of cluster {request.cluster}, this is {cluster}",
+            node=request.node,
+        )
+
+    def _rivals_of(self, request: Register, now_s: float) -> frozenset[str]:
+        """Whom a process keeps out that registers: others of its name, should they live too.
+
+        A process that was killed is soon followed by the next one, with the same storages or at the
+        same address: it takes the place of the one before, however alive that still looks. If the
+        one before comes back all the same, both are alive. The first keeps what it has promised,
+        and the second, which works on a copy, is refused until the first has been silent.
+
+        Raises:
+            InvalidRequestError: the other one lives.
+        """
+        before = self._nodes.get(request.node)
+        if before is None:
+            return frozenset()
+        if before.incarnation == request.incarnation:
+            return before.refused
+        storages = {report.storage for report in request.storages}
+        stranger = before.address != request.address and not storages & before.storages.keys()
+        refused = request.incarnation in before.refused
+        if (stranger or refused) and self.liveness(before, now_s) is Liveness.LIVE:
+            raise InvalidRequestError(
+                f"DataNode {request.node}: another process of this name lives at {before.address}; "
+                "give each an --id and volumes of its own",
+                node=request.node,
+            )
+        comes_back = request.incarnation == before.replaced and not refused
+        return frozenset({before.incarnation} if comes_back else ())
+
+    def _forget(self, name: str) -> None:
+        for storage in self._nodes.pop(name).storages:
+            del self._homes[storage]
+
+    def _check_home(self, node: str, storage: StorageId, now_s: float) -> None:
+        home = self.home(storage)
+        if home is None or home.node == node:
+            return
+        if self.liveness(home, now_s) is not Liveness.DEAD:
+            raise InvalidRequestError(
+                f"storage {storage} of DataNode {node} is in use by DataNode {home.node}",
+                storage=storage,
+                node=home.node,
+            )
+
+
+def _replaced_by(request: Register, before: DataNode | None) -> str:
+    if before is None:
+        return ""
+    again = before.incarnation == request.incarnation
+    return before.replaced if again else before.incarnation
+
+
+def _by_id(reports: tuple[StorageReport, ...]) -> dict[StorageId, StorageReport]:
+    return {report.storage: report for report in reports}

@@ -1,0 +1,175 @@
+"""Step 4 seen from the NameNode: the length is in the catalog (K6); now the members learn it (P5).
+
+Every member is told until it reports Finalized. One that lacks chunks fetches them from those that
+reported already. A member that stays away is left alone after a while: its next block report, or
+the audit, starts again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from paxosblock.api.namenode import FinalizeBlock
+from paxosblock.errors import PaxosBlockError
+from paxosblock.namenode.alarms import Alarms
+from paxosblock.namenode.background import Background
+from paxosblock.namenode.blocks.acceptors import Acceptors, Answer
+from paxosblock.namenode.blocks.history import History, describe
+from paxosblock.namenode.blocks.replicas import Replicas
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.protocol.finalize import BlockRecord, finalize_message
+from paxosblock.protocol.messages import Delete, Finalize, Finalized, Nack
+from paxosblock.protocol.types import BlockId, Generation, Reason, StorageId
+
+PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+"""Between one Finalize and the next to the same member; after the last it is left alone."""
+ASKED_AT_ONCE = 32
+"""Questions to one storage at a time; one that hangs holds up nobody else's."""
+UNDER_WAY_MAX = 4096
+"""Tasks after which work that can wait for a block report or an audit is left to them."""
+
+
+class Finalizer:
+    """Tells members what was decided, and storages that hold leftovers to drop them."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        acceptors: Acceptors,
+        replicas: Replicas,
+        history: History,
+        alarms: Alarms,
+        background: Background,
+    ) -> None:
+        """Use these parts of the node."""
+        self._catalog = catalog
+        self._acceptors = acceptors
+        self._replicas = replicas
+        self._history = history
+        self._alarms = alarms
+        self._background = background
+        self._spreading: dict[tuple[BlockId, StorageId], Generation] = {}
+        self._lanes: dict[StorageId, asyncio.Semaphore] = {}
+        self._under_way = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is room for work that can wait."""
+        return self._under_way < UNDER_WAY_MAX
+
+    async def finalize_by_writer(self, request: FinalizeBlock) -> BlockEntry:
+        """K6, and P5 behind it. Raises what `blocks.finalize_by_writer` documents."""
+        entry = await self._catalog.finalize_by_writer(request)
+        self.spread(entry.record)
+        return entry
+
+    def spread(self, record: BlockRecord) -> None:
+        """P5: bring every member that has not reported yet to the decided version."""
+        holders = self._replicas.holders(record)
+        for member in record.members:
+            if member not in holders:
+                self.tell(record, member)
+
+    def tell(self, record: BlockRecord, member: StorageId) -> None:
+        """P5 for one member, unless that is under way."""
+        # D9 lets it forget promises that nobody can read any more. None counts as long as no
+        # generation was allocated above the finalized one, which only K4 does: it is not served.
+        assert record.generation == record.finalized_generation, "K4 and D9 exclude each other"
+        key, generation = (record.block, member), record.finalized_generation
+        if self._spreading.get(key) == generation:
+            return
+        self._spreading[key] = generation
+        name = f"Finalize of block {record.block} at {member}"
+        task = self._start(self._keep_telling(record, member), name)
+        task.add_done_callback(lambda _: self._told(key, generation))
+
+    def delete(self, block: BlockId, storage: StorageId, up_to: Generation) -> None:
+        """D7: drop a replica. If that fails, the next block report finds it again."""
+        if self.has_room:
+            name = f"Delete of block {block} at {storage}"
+            self._start(self._delete(block, storage, up_to), name)
+
+    def delete_everywhere(self, entry: BlockEntry) -> None:
+        """The block left the catalog: its members drop their replicas."""
+        record = entry.record
+        self._replicas.forget_block(record.block)
+        for member in record.members:
+            self._spreading.pop((record.block, member), None)
+            self.delete(record.block, member, record.generation)
+
+    def copy_again(self, record: BlockRecord, storage: StorageId, why: str) -> None:
+        """The replica at `storage` is said to be damaged: have it replaced if it is (D9).
+
+        A DataNode that found damage on its disk takes Finalize for a full copy, and drops what it
+        has when it holds that, checked. One that found none sends what is on its disk: then
+        whoever complains has bad memory or a bad line. No member is ever told to delete anything.
+        """
+        self._alarms.ring(f"damaged replica: {why}", block=record.block, storage=storage)
+        self._replicas.forget(record.block, storage)
+        if record.finalized:
+            self.tell(record, storage)
+
+    async def _keep_telling(self, record: BlockRecord, member: StorageId) -> None:
+        key = (record.block, member)
+        for pause_s in PAUSES_S:
+            if self._spreading.get(key) != record.finalized_generation:
+                return  # a later version is being told, or the block was deleted
+            holders = self._replicas.holders(record)
+            if member in holders or await self._is_told(record, member, holders):
+                return
+            await asyncio.sleep(pause_s)
+
+    async def _is_told(
+        self, record: BlockRecord, member: StorageId, holders: tuple[StorageId, ...]
+    ) -> bool:
+        """Ask once; True when there is nothing more to ask of this member."""
+        try:
+            answer = await self._ask(member, finalize_message(record, holders))
+        except PaxosBlockError as error:
+            self._note(record, "not finalized yet", str(error), member)
+            return False
+        self._note(record, *describe(answer), member)
+        match answer:
+            case Finalized():
+                self._replicas.note(record.block, member, record.finalized_generation)
+                return True
+            case Nack() if answer.max_generation > record.finalized_generation:
+                return True  # a later version of the block is being made
+            case Nack(reason=Reason.CORRUPT):
+                # Its DataNode replaces it by a full copy (D9), as soon as a holder sends one.
+                why = "damaged replica: does not match the decided log"
+                self._alarms.ring(why, block=record.block, storage=member)
+                self._replicas.forget(record.block, member)
+                return False
+            case _:
+                return False  # it lacks chunks: again, once somebody holds all of them
+
+    async def _delete(self, block: BlockId, storage: StorageId, up_to: Generation) -> None:
+        answer = await self._ask(storage, Delete(block, up_to))
+        event, detail = describe(answer)
+        self._history.add(block, up_to, event, storage, detail)
+
+    async def _ask(self, storage: StorageId, question: Finalize | Delete) -> Answer:
+        lane = self._lanes.setdefault(storage, asyncio.Semaphore(ASKED_AT_ONCE))
+        async with lane:
+            return await self._acceptors.ask(storage, question)
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        self._under_way += 1
+        task = self._background.start(work, name)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        self._under_way -= 1
+
+    def _told(self, key: tuple[BlockId, StorageId], generation: Generation) -> None:
+        if self._spreading.get(key) == generation:
+            del self._spreading[key]
+
+    def _note(self, record: BlockRecord, event: str, detail: str, member: StorageId) -> None:
+        self._history.add(record.block, record.finalized_generation, event, member, detail)

@@ -1,0 +1,89 @@
+"""What happened to a block, step by step, for `explain`: in memory and bounded."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+from paxosblock.api.namenode import VoteLine
+from paxosblock.logs import facts
+from paxosblock.protocol.messages import (
+    Deleted,
+    Finalized,
+    LastVote,
+    Nack,
+    RecoveryVote,
+    Short,
+)
+from paxosblock.protocol.types import BlockId, Generation, StorageId
+
+_log = logging.getLogger(__name__)
+
+NOBODY = StorageId("")
+"""The NameNode itself did it."""
+
+
+class History:
+    """The last steps of the blocks that something happened to lately."""
+
+    def __init__(
+        self, clock_ms: Callable[[], int], blocks_max: int = 1000, lines_max: int = 64
+    ) -> None:
+        """Remember `lines_max` steps of each of the last `blocks_max` blocks."""
+        self._clock_ms = clock_ms
+        self._blocks_max = blocks_max
+        self._lines_max = lines_max
+        self._lines: OrderedDict[BlockId, deque[VoteLine]] = OrderedDict()
+
+    def add(
+        self,
+        block: BlockId,
+        generation: Generation,
+        event: str,
+        storage: StorageId = NOBODY,
+        detail: str = "",
+    ) -> None:
+        """Remember one step, and log it."""
+        lines = self._lines.get(block)
+        if lines is None:
+            lines = self._lines[block] = deque(maxlen=self._lines_max)
+            if len(self._lines) > self._blocks_max:
+                self._lines.popitem(last=False)
+        self._lines.move_to_end(block)
+        lines.append(VoteLine(self._clock_ms(), generation, event, storage, detail))
+        known: dict[str, object] = {"block": block, "generation": generation}
+        if storage:
+            known["storage"] = storage
+        if detail:
+            known["detail"] = detail
+        _log.info("%s", event, extra=facts(**known))
+
+    def of(self, block: BlockId) -> tuple[VoteLine, ...]:
+        """The steps of a block, oldest first."""
+        return tuple(self._lines.get(block, ()))
+
+
+def describe(
+    answer: LastVote | RecoveryVote | Finalized | Short | Deleted | Nack,
+) -> tuple[str, str]:
+    """Name an answer and its facts for a line of the history."""
+    match answer:
+        case LastVote():
+            weak = ", weak" if answer.weak else ""
+            return "last vote", (
+                f"length {answer.length}, accepted in {answer.accepted_generation}{weak}"
+            )
+        case RecoveryVote():
+            return "recovery vote", f"length {answer.length}"
+        case Finalized():
+            return "finalized", f"length {answer.length}"
+        case Short():
+            return "short", f"has {answer.length} chunks"
+        case Deleted():
+            return "deleted", ""
+        case Nack():
+            return "refused", (
+                f"{answer.reason.value}, promised {answer.max_generation}, "
+                f"accepted {answer.accepted_generation}, length {answer.length}"
+            )

@@ -1,0 +1,325 @@
+"""FinalizeBlock(b), K11: ends a block by running `protocol.recovery` against its members.
+
+One recovery per block runs in this process; whoever asks meanwhile gets its result. A recovery
+allocates a generation of its own (K2), takes the first sufficient quorum (P2), and lets the catalog
+decide (K5). Whatever goes wrong, the record is read again: decided by somebody else, it is adopted;
+otherwise a fresh generation tries again until the time is up. Chunks travel between DataNodes
+only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from paxosblock.errors import NotFoundError, NotReadyError, PaxosBlockError
+from paxosblock.namenode.background import Background
+from paxosblock.namenode.blocks.acceptors import Acceptors, Answer
+from paxosblock.namenode.blocks.history import NOBODY, History, describe
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.protocol import recovery
+from paxosblock.protocol.finalize import BlockRecord, Refused
+from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, RecoveryWrite
+from paxosblock.protocol.quorum import Tally, recovery_quorum, tally
+from paxosblock.protocol.recovery import Phase, Proposer
+from paxosblock.protocol.types import BlockId, StorageId
+
+RESEND_S = 0.2
+"""Pause before a member that did not answer, or refused, is asked again (P1, P4)."""
+PATIENCE_FIRST_S = 1.0
+"""How long the first generation of a recovery may take: the holder of what it chose may hang."""
+BACKOFF_FIRST_S = 0.02
+BACKOFF_MAX_S = 1.0
+
+
+class Recoverer:
+    """Recovers blocks, for writers that give up and for leases that expired."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        acceptors: Acceptors,
+        history: History,
+        background: Background,
+        *,
+        timeout_s: float,
+        finalized: Callable[[BlockRecord], None],
+        jitter: random.Random,
+    ) -> None:
+        """`finalized` is told each record that a recovery here decided: its members learn it (P5).
+
+        `timeout_s` bounds one call of `finalize`.
+        """
+        self._catalog = catalog
+        self._acceptors = acceptors
+        self._history = history
+        self._background = background
+        self._timeout_s = timeout_s
+        self._finalized = finalized
+        self._jitter = jitter
+        self._running: dict[BlockId, _Run] = {}
+        self._stuck: dict[BlockId, _Run] = {}
+        """The last failed try to end each block that could not be ended."""
+
+    @property
+    def running(self) -> int:
+        """How many recoveries are under way."""
+        return len(self._running)
+
+    async def finalize(self, block: BlockId, given_up: tuple[StorageId, ...] = ()) -> BlockEntry:
+        """End a block; return its entry with the decided length. Safe to repeat at any time.
+
+        `given_up` are members, not all, that an operator says will not answer (P2): the others
+        end the block alone, once all of them have answered. That holds for this call only.
+
+        Raises:
+            NotFoundError: there is no such block.
+            NotReadyError: no quorum of its members answered in time; the message says who did.
+        """
+        run = self._running.get(block)
+        if run is None:
+            run = self._running[block] = _Run(_now_s() + self._timeout_s, given_up)
+            work = self._recover(block, run)
+            run.task = self._background.start(work, f"recovery of block {block}")
+            run.task.add_done_callback(lambda _: self._running.pop(block, None))
+        elif given_up:
+            run.give_up(given_up, _now_s() + self._timeout_s)
+        assert run.task is not None, "a run has a task from the start"
+        return await asyncio.shield(run.task)
+
+    def heard(self, block: BlockId) -> dict[StorageId, Heard]:
+        """What each member of a block that is not ended said last; silent ones are left out."""
+        run = self._running.get(block)
+        if run is None or not run.heard:
+            run = self._stuck.get(block, run)
+        return {} if run is None else run.heard
+
+    async def _recover(self, block: BlockId, run: _Run) -> BlockEntry:
+        try:
+            entry = await self._try_until(block, run)
+        except NotReadyError:
+            self._stuck[block] = run
+            raise
+        except NotFoundError:
+            self._stuck.pop(block, None)
+            raise
+        self._stuck.pop(block, None)
+        return entry
+
+    async def _try_until(self, block: BlockId, run: _Run) -> BlockEntry:
+        backoff_s, patience_s = BACKOFF_FIRST_S, PATIENCE_FIRST_S
+        while True:
+            entry = await self._catalog.allocate_seal(block, forced=bool(run.given_up))
+            if isinstance(entry, Refused):  # K2 refuses finalized blocks only
+                return await self._catalog.get_block(block)
+            attempt = _Attempt(
+                recovery.seal(entry.record, run.given_up),
+                self._acceptors,
+                self._history,
+                self._background,
+            )
+            proposer = await run.run(attempt, patience_s)
+            if proposer.phase is Phase.DECIDED:
+                decided = await self._decide(proposer)
+                if decided is not None:
+                    return decided
+            if _now_s() >= run.deadline_s:
+                raise _not_recovered(proposer, run.heard, self._timeout_s)
+            await asyncio.sleep(self._jitter.uniform(0, backoff_s))
+            backoff_s, patience_s = min(2 * backoff_s, BACKOFF_MAX_S), 2 * patience_s
+
+    async def _decide(self, proposer: Proposer) -> BlockEntry | None:
+        """K5; None when somebody else was faster."""
+        choice = proposer.choice
+        assert choice is not None, "what was decided was chosen"
+        entry = await self._catalog.finalize_by_recovery(
+            proposer.block, proposer.base, proposer.generation, choice.length, choice.size_bytes
+        )
+        if isinstance(entry, Refused):
+            self._history.add(proposer.block, proposer.generation, "recovery was overtaken")
+            return None
+        record = entry.record
+        self._history.add(
+            record.block, record.finalized_generation, "recovered", detail=f"length {record.length}"
+        )
+        self._finalized(record)
+        return entry
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+Heard = LastVote | Nack | PaxosBlockError
+"""What a member said, or why it said nothing, when it was asked for its last vote."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """The attempts of one call of `finalize`, and of those who joined it."""
+
+    deadline_s: float
+    given_up: tuple[StorageId, ...] = ()
+    task: asyncio.Task[BlockEntry] | None = None
+    _attempt: _Attempt | None = None
+    _before: dict[StorageId, Heard] = field(default_factory=dict)
+
+    @property
+    def heard(self) -> dict[StorageId, Heard]:
+        """What members said in the last attempt, or in the one before: the last may be short."""
+        return self._before | (self._attempt.heard if self._attempt else {})
+
+    async def run(self, attempt: _Attempt, patience_s: float) -> Proposer:
+        """Run one more attempt, as long as `patience_s` and the deadline allow."""
+        self._before = self._attempt.heard if self._attempt else {}
+        self._attempt = attempt
+        return await attempt.run(min(self.deadline_s, _now_s() + patience_s))
+
+    def give_up(self, members: tuple[StorageId, ...], deadline_s: float) -> None:
+        """Do not wait for these from the next attempt on, which begins now."""
+        self.given_up, self.deadline_s = members, deadline_s
+        if self._attempt is not None:
+            self._attempt.stop()
+
+
+class _Attempt:
+    """One proposer and its conversation with the members."""
+
+    def __init__(
+        self,
+        proposer: Proposer,
+        acceptors: Acceptors,
+        history: History,
+        background: Background,
+    ) -> None:
+        self.proposer = proposer
+        self.heard: dict[StorageId, Heard] = {}
+        self._stopped = False
+        self._acceptors = acceptors
+        self._history = history
+        self._background = background
+        self._inbox: asyncio.Queue[Answer | None] = asyncio.Queue()
+        self._asking: list[asyncio.Task[None]] = []
+        self._refused: set[StorageId] = set()
+        """Targets that could not accept what was chosen, when they were asked last."""
+
+    async def run(self, deadline_s: float) -> Proposer:
+        """Ask until the proposer is DECIDED or ABANDONED, cannot be decided, or time is up."""
+        self._note("recovery starts", f"base {self.proposer.base}")
+        asked = None
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                while self._may_decide():
+                    if self.proposer.phase is not asked:
+                        asked = self.proposer.phase
+                        self._ask_all()
+                    self._take(await self._inbox.get())
+        except TimeoutError:
+            self._note("recovery takes too long", f"still {self.proposer.phase.value}")
+        finally:
+            self._stop_asking()
+        return self.proposer
+
+    def stop(self) -> None:
+        """Give this generation up."""
+        self._stopped = True
+        self._inbox.put_nowait(None)
+
+    def _may_decide(self) -> bool:
+        """Whether this generation can still succeed.
+
+        What it chose may be out of reach: the only holder of a chunk voted and died. Then a fresh
+        generation chooses again, among those who are left.
+        """
+        proposer = self.proposer
+        if self._stopped or proposer.phase is not Phase.WRITING:
+            return not self._stopped and proposer.phase is Phase.PROMISING
+        votes, refused = len(proposer.votes), len(self._refused)
+        state = tally(votes, refused, len(proposer.targets), proposer.votes_needed)
+        return state is not Tally.IMPOSSIBLE
+
+    def _ask_all(self) -> None:
+        self._stop_asking()
+        for storage, question in recovery.requests(self.proposer):
+            name = f"{type(question).__name__} to {storage}"
+            self._asking.append(self._background.start(self._keep_asking(storage, question), name))
+
+    def _stop_asking(self) -> None:
+        for task in self._asking:
+            task.cancel()
+        self._asking.clear()
+
+    async def _keep_asking(self, storage: StorageId, question: NextGS | RecoveryWrite) -> None:
+        """Ask one member until it grants what is asked; nobody else waits for it."""
+        while True:
+            try:
+                answer = await self._acceptors.ask(storage, question)
+            except PaxosBlockError as error:
+                self._note("no answer", str(error), storage)
+                if isinstance(question, NextGS):
+                    self.heard[storage] = error
+            else:
+                self._inbox.put_nowait(answer)
+                if not isinstance(answer, Nack):
+                    return
+            await asyncio.sleep(RESEND_S)
+
+    def _take(self, answer: Answer | None) -> None:
+        if answer is None:
+            return
+        before = self.proposer
+        self._hear(before, answer)
+        if before.choice is None and (choice := self.proposer.choice) is not None:
+            without = f", without {', '.join(self.proposer.given_up)}"
+            self._note(
+                "chose",
+                f"length {choice.length}, accepted in {choice.accepted_generation}"
+                + (without if self.proposer.given_up else ""),
+            )
+
+    def _hear(self, before: Proposer, answer: Answer) -> None:
+        match answer:
+            case LastVote():
+                self.proposer = recovery.on_last_vote(before, answer)
+                self.heard[answer.storage] = answer
+            case RecoveryVote():
+                self.proposer = recovery.on_recovery_vote(before, answer)
+                self._refused.discard(answer.storage)
+            case Nack():
+                self.proposer = recovery.on_nack(before, answer)
+                if before.phase is Phase.WRITING:
+                    self._refused.add(answer.storage)
+                else:
+                    self.heard[answer.storage] = answer
+        event, detail = describe(answer)
+        self._note(event, detail, answer.storage)
+
+    def _note(self, event: str, detail: str, storage: StorageId = NOBODY) -> None:
+        self._history.add(self.proposer.block, self.proposer.generation, event, storage, detail)
+
+
+def _not_recovered(
+    proposer: Proposer, heard: dict[StorageId, Heard], timeout_s: float
+) -> NotReadyError:
+    """Who answered, who refused and why: what an operator needs to know."""
+    votes = tuple(each for each in heard.values() if isinstance(each, LastVote))
+    refused = ", ".join(
+        f"{member} {each.reason.value}" for member, each in heard.items() if isinstance(each, Nack)
+    )
+    silent = ", ".join(
+        member
+        for member in proposer.members
+        if isinstance(heard.get(member), PaxosBlockError | None)
+    )
+    weak = "; all of them weak" if votes and all(vote.weak for vote in votes) else ""
+    return NotReadyError(
+        f"block {proposer.block}: not recovered in {timeout_s:g} s: promises from {len(votes)} and "
+        f"votes from {len(proposer.votes)} of {len(proposer.members)} members, "
+        f"{recovery_quorum(len(proposer.members))} needed{weak}"
+        + (f"; unreachable: {silent}" if silent else "")
+        + (f"; refused: {refused}" if refused else ""),
+        block=proposer.block,
+    )

@@ -1,0 +1,200 @@
+"""Which storages reported which block finalized: soft state, rebuilt from block reports.
+
+`judge` is what the NameNode makes of one reported replica; it is pure. `Replicas` remembers who
+holds the decided version and wakes those who wait for a block to be complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+import msgspec
+from sortedcontainers import SortedSet
+
+from paxosblock.api.datanode import ReplicaSummary
+from paxosblock.api.reports import BlockRange
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.messages import ReadReply
+from paxosblock.protocol.types import (
+    NO_GENERATION,
+    BlockId,
+    Generation,
+    ReplicaState,
+    StorageId,
+)
+
+
+class Verdict(enum.Enum):
+    """What is to be done about a reported replica."""
+
+    FINE = "fine"
+    HOLDS = "holds"
+    """Exactly the decided version: counts for completeness."""
+    FINALIZE = "finalize"
+    """A member that is not at the decided version yet: tell it again (P5)."""
+    DELETE = "delete"
+    """No member of the block, or the block is gone."""
+    ALARM = "alarm"
+    """An invariant is broken: nothing is touched, somebody must look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A verdict, and why. DELETE takes replicas up to `up_to` (D7)."""
+
+    verdict: Verdict
+    why: str = ""
+    up_to: Generation = NO_GENERATION
+
+
+FINE = Finding(Verdict.FINE)
+
+
+def judge(record: BlockRecord | None, ours: bool, summary: ReplicaSummary) -> Finding:
+    """Compare a reported replica with the block's record (K12, I6, I7, I9).
+
+    `ours` says whether this cluster ever allocated the block; it matters when `record` is None.
+    """
+    state = summary.state
+    if state.state is ReplicaState.TEMPORARY:
+        return FINE
+    if record is None:
+        if not ours:
+            return Finding(Verdict.ALARM, "I9 a block that this cluster never allocated")
+        return Finding(Verdict.DELETE, "the block was deleted", state.max_generation)
+    if state.max_generation > record.generation:
+        return Finding(Verdict.ALARM, "I9 a generation that was never allocated")
+    if record.finalized:
+        return _judge_finalized(record, summary)
+    return _judge_open(record, summary)
+
+
+def _judge_finalized(record: BlockRecord, summary: ReplicaSummary) -> Finding:
+    state, decided = summary.state, record.finalized_generation
+    if summary.storage not in record.members:
+        return _judge_stranger(state, decided)
+    if state.state is not ReplicaState.FINALIZED or state.accepted_generation != decided:
+        return Finding(Verdict.FINALIZE, f"is at generation {state.accepted_generation}")
+    if (state.length, state.size_bytes) != (record.length, record.size_bytes):
+        return Finding(Verdict.ALARM, "I7 equal generations and different lengths")
+    return Finding(Verdict.HOLDS)
+
+
+def _judge_open(record: BlockRecord, summary: ReplicaSummary) -> Finding:
+    state, epoch = summary.state, record.writer_generation
+    if summary.storage not in record.members:
+        return _judge_stranger(state, epoch)
+    if state.state is ReplicaState.FINALIZED and state.accepted_generation >= epoch:
+        return Finding(Verdict.ALARM, "I6 finalized before the block was decided")
+    return FINE
+
+
+def _judge_stranger(state: ReadReply, current: Generation) -> Finding:
+    """No member, so its replica goes (D7); but not what may be about to make it one.
+
+    A copy of the decided version becomes a member by K12. A target of an APPEND or REBUILD under
+    way has promised more than the current generation.
+    """
+    if state.max_generation >= current:
+        return FINE
+    return Finding(Verdict.DELETE, "no member of the block", Generation(current - 1))
+
+
+class _Held(msgspec.Struct, frozen=True, gc=False):
+    """Who holds the version `generation`, and the CRC32C of its last chunk, once known.
+
+    There is one for every block: a garbage collection that visited them all would stop the loop.
+    """
+
+    generation: Generation
+    storages: tuple[StorageId, ...]
+    last_crc: int | None = None
+
+
+class Replicas:
+    """Who holds which finalized version, as far as it was reported to this NameNode."""
+
+    def __init__(self) -> None:
+        """Start knowing nothing; DataNodes report when they register."""
+        self._held: dict[BlockId, _Held] = {}
+        self._by_storage: dict[StorageId, SortedSet] = {}  # of BlockId
+        self._waiting: dict[BlockId, asyncio.Event] = {}
+
+    def count(self, storages: Iterable[StorageId]) -> int:
+        """How many finalized replicas these storages hold."""
+        return sum(len(self._by_storage.get(storage, ())) for storage in storages)
+
+    def note(
+        self,
+        block: BlockId,
+        storage: StorageId,
+        generation: Generation,
+        last_crc: int | None = None,
+    ) -> bool:
+        """`storage` holds the version `generation`. False: another holder's bytes differ (I7)."""
+        storage = StorageId(sys.intern(storage))
+        held = self._held.get(block)
+        if held is None or held.generation < generation:
+            held = _Held(generation, (), last_crc)
+        elif held.generation > generation:
+            return True
+        if held.last_crc is not None and last_crc not in (None, held.last_crc):
+            return False
+        if storage not in held.storages:
+            crc = held.last_crc if last_crc is None else last_crc
+            self._held[block] = _Held(generation, (*held.storages, storage), crc)
+            if (blocks := self._by_storage.get(storage)) is None:
+                blocks = self._by_storage[storage] = SortedSet()
+            blocks.add(block)
+            if (waiting := self._waiting.pop(block, None)) is not None:
+                waiting.set()
+        return True
+
+    def forget(self, block: BlockId, storage: StorageId) -> None:
+        """`storage` does not hold the block any more, or its replica is not to be trusted."""
+        if (blocks := self._by_storage.get(storage)) is not None:
+            blocks.discard(block)
+        held = self._held.get(block)
+        if held is not None and storage in held.storages:
+            left = tuple(other for other in held.storages if other != storage)
+            if left:
+                self._held[block] = _Held(held.generation, left, held.last_crc)
+            else:
+                del self._held[block]
+
+    def forget_block(self, block: BlockId) -> None:
+        """The block was deleted."""
+        for storage in self._held[block].storages if block in self._held else ():
+            self._by_storage[storage].discard(block)
+        self._held.pop(block, None)
+        self._waiting.pop(block, None)
+
+    def held(self, storage: StorageId, covers: BlockRange, limit: int) -> tuple[BlockId, ...]:
+        """Return the first `limit` blocks of a range that the storage holds, in order."""
+        blocks = self._by_storage.get(storage)
+        if blocks is None:
+            return ()
+        return tuple(islice(blocks.irange(covers.after, covers.last, (False, True)), limit))
+
+    def holders(self, record: BlockRecord) -> tuple[StorageId, ...]:
+        """Members that hold the decided version."""
+        held = self._held.get(record.block)
+        if held is None or held.generation != record.finalized_generation:
+            return ()
+        return tuple(storage for storage in held.storages if storage in record.members)
+
+    def is_complete(self, record: BlockRecord, min_replication: int) -> bool:
+        """Whether enough members hold the decided version (HDFS: complete)."""
+        needed = min(min_replication, len(record.members))
+        return record.finalized and len(self.holders(record)) >= needed
+
+    async def wait_complete(self, record: BlockRecord, min_replication: int) -> None:
+        """Return once `record`'s version is complete. Bound it with a time-out."""
+        while not self.is_complete(record, min_replication):
+            changed = self._waiting.setdefault(record.block, asyncio.Event())
+            await changed.wait()

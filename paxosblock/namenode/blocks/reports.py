@@ -1,0 +1,204 @@
+"""Block reports: what DataNodes say they hold, against what the catalog says they should.
+
+Only the leader judges. The others take note, so that whoever leads next knows where blocks are.
+
+A page of a full report speaks for a range of block ids: what it lacks of these, and of no others,
+the storage has lost. That was so when it was written, so it must not be taken behind what was
+written later. A storage sends one report after the other, and those that it gave up are told by
+their numbers (`_Turn`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from paxosblock.api.datanode import ReplicaSummary
+from paxosblock.api.reports import BlockRange, BlockReport
+from paxosblock.errors import NotFoundError, NotReadyError
+from paxosblock.logs import facts
+from paxosblock.namenode.alarms import Alarms
+from paxosblock.namenode.blocks.datanodes import DataNodes
+from paxosblock.namenode.blocks.finalizer import Finalizer
+from paxosblock.namenode.blocks.replicas import Finding, Replicas, Verdict, judge
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.protocol.types import BlockId, ReplicaState, StorageId
+
+SLICE = 256
+"""Replicas that are judged before others get a turn."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Reports of one storage are taken one at a time, each later than the one before."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    incarnation: str = ""
+    number: int = 0
+
+    def is_next(self, report: BlockReport) -> bool:
+        """Let a report have its turn, unless it was overtaken by one of the same process."""
+        before = self.number if report.incarnation == self.incarnation else 0
+        if report.number <= before:
+            return False
+        self.incarnation, self.number = report.incarnation, report.number
+        return True
+
+
+class Reports:
+    """Judges reports and has the finalizer act on them."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        datanodes: DataNodes,
+        replicas: Replicas,
+        finalizer: Finalizer,
+        alarms: Alarms,
+        judges: Callable[[], bool],
+    ) -> None:
+        """Use these parts of the node; `judges` tells whether it leads."""
+        self._catalog = catalog
+        self._datanodes = datanodes
+        self._replicas = replicas
+        self._finalizer = finalizer
+        self._alarms = alarms
+        self._judges = judges
+        self._turns: dict[StorageId, _Turn] = {}
+
+    async def take(self, report: BlockReport) -> BlockId:
+        """Take in one report; return up to which block its storage has reported all it holds.
+
+        Raises:
+            NotReadyError: it comes from a process that is not registered: register first.
+        """
+        self._check_sender(report)
+        turn = self._turns.setdefault(report.storage, _Turn())
+        async with turn.lock:
+            self._check_sender(report)  # another process may have registered meanwhile
+            if turn.is_next(report):
+                await self._take(report)
+        return self._datanodes.reported(report.storage).up_to
+
+    async def _take(self, report: BlockReport) -> None:
+        # Whoever begins to lead meanwhile wants all of it again: to this, the page adds nothing.
+        reported = self._datanodes.reported(report.storage)
+        judging = self._judges()
+        take = self._take_slice if judging else self._note_slice
+        for start in range(0, len(report.replicas), SLICE):
+            await take(report.replicas[start : start + SLICE])
+            await asyncio.sleep(0)
+        for block in report.deleted:
+            self._replicas.forget(block, report.storage)
+        if report.covers is not None:
+            await self._take_missing(report, report.covers, judging)
+            reported.add(report.covers)
+        _log.debug(
+            "block report",
+            extra=facts(
+                storage=report.storage, covers=report.covers, replicas=len(report.replicas)
+            ),
+        )
+
+    async def damaged(self, block: BlockId, storage: StorageId, why: str) -> None:
+        """Somebody met bytes that do not match their checksum.
+
+        Raises:
+            NotFoundError: there is no such block, or the storage is no member of it.
+        """
+        if not self._judges():
+            self._replicas.forget(block, storage)
+            return
+        record = (await self._catalog.get_block(block)).record
+        if storage not in record.members:
+            raise NotFoundError(f"block {block}: storage {storage} is no member", block=block)
+        self._finalizer.copy_again(record, storage, why)
+
+    def _check_sender(self, report: BlockReport) -> None:
+        current = self._datanodes.is_current(report.node, report.incarnation)
+        home = self._datanodes.home(report.storage)
+        if not current or home is None or home.node != report.node:
+            raise NotReadyError(
+                f"DataNode {report.node} must register before it reports storage {report.storage}",
+                node=report.node,
+            )
+
+    async def _take_slice(self, summaries: tuple[ReplicaSummary, ...]) -> None:
+        entries = await self._catalog.block_entries(
+            tuple(summary.state.block for summary in summaries)
+        )
+        for summary, entry in zip(summaries, entries, strict=True):
+            self._take_one(summary, entry)
+
+    async def _note_slice(self, summaries: tuple[ReplicaSummary, ...]) -> None:
+        """Who says to hold what; the leader finds out whether it should."""
+        for summary in summaries:
+            if summary.state.state is ReplicaState.FINALIZED:
+                self._take_holder(summary)
+            else:
+                self._replicas.forget(summary.state.block, summary.storage)
+
+    def _take_one(self, summary: ReplicaSummary, entry: BlockEntry | None) -> None:
+        block, storage = summary.state.block, summary.storage
+        record = entry.record if entry else None
+        finding = judge(record, self._catalog.was_allocated(block), summary)
+        if finding.verdict is not Verdict.HOLDS:
+            self._replicas.forget(block, storage)
+        match finding.verdict:
+            case Verdict.FINE:
+                pass
+            case Verdict.HOLDS:
+                self._take_holder(summary)
+            case Verdict.FINALIZE:
+                assert record is not None, "only a member of a block is told to finalize it"
+                if self._finalizer.has_room:
+                    self._finalizer.tell(record, storage)
+            case Verdict.DELETE:
+                self._finalizer.delete(block, storage, finding.up_to)
+            case Verdict.ALARM:
+                self._ring(finding, summary)
+
+    def _take_holder(self, summary: ReplicaSummary) -> None:
+        state, crc = summary.state, summary.last.crc if summary.last else None
+        if not self._replicas.note(state.block, summary.storage, state.accepted_generation, crc):
+            self._alarms.ring(
+                "I7 equal generations and different bytes",
+                block=state.block,
+                storage=summary.storage,
+            )
+
+    def _ring(self, finding: Finding, summary: ReplicaSummary) -> None:
+        self._alarms.ring(
+            finding.why,
+            block=summary.state.block,
+            storage=summary.storage,
+            promised=summary.state.max_generation,
+            accepted=summary.state.accepted_generation,
+            length=summary.state.length,
+        )
+
+    async def _take_missing(self, report: BlockReport, covers: BlockRange, judging: bool) -> None:
+        """Blocks of its range that a page does not name: lost, unless they just came."""
+        named = {summary.state.block for summary in report.replicas}
+        left = covers
+        while blocks := self._replicas.held(report.storage, left, SLICE):
+            missing = tuple(block for block in blocks if block not in named)
+            for block in missing:
+                self._replicas.forget(block, report.storage)
+            if judging and missing:
+                await self._tell_again(missing, report.storage)
+            left = BlockRange(blocks[-1], covers.last)
+            await asyncio.sleep(0)
+
+    async def _tell_again(self, missing: tuple[BlockId, ...], storage: StorageId) -> None:
+        if not self._finalizer.has_room:
+            return  # the audit goes on
+        for entry in await self._catalog.block_entries(missing):
+            if entry and entry.record.finalized and storage in entry.record.members:
+                self._finalizer.tell(entry.record, storage)

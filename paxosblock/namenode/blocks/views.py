@@ -1,0 +1,67 @@
+"""How clients see blocks: the record from the catalog, addresses and completeness from reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from paxosblock.api.files import FileView
+from paxosblock.api.namenode import BlockView, NodeStatus
+from paxosblock.namenode.blocks.datanodes import DataNodes
+from paxosblock.namenode.blocks.replicas import Replicas
+from paxosblock.namenode.catalog.blocks import FilePage
+from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.protocol.block_state import hdfs_state
+
+
+class Views:
+    """Puts together what is durable and what is soft."""
+
+    def __init__(
+        self,
+        datanodes: DataNodes,
+        replicas: Replicas,
+        min_replication: int,
+        clock_s: Callable[[], float],
+    ) -> None:
+        """`clock_s` is the clock by which the DataNodes are alive or not."""
+        self._datanodes = datanodes
+        self._replicas = replicas
+        self._min_replication = min_replication
+        self._clock_s = clock_s
+
+    def block(self, entry: BlockEntry, offset: int = 0) -> BlockView:
+        """A block that starts at byte `offset` of its file."""
+        record, now_s = entry.record, self._clock_s()
+        return BlockView(
+            record=record,
+            members=tuple(self._datanodes.member(storage, now_s) for storage in record.members),
+            offset=offset,
+            complete=self._replicas.is_complete(record, self._min_replication),
+        )
+
+    def file(self, found: FilePage) -> FileView:
+        """A file and a page of its blocks."""
+        blocks = tuple(self.block(located.entry, located.offset) for located in found.page.blocks)
+        last = None if found.last is None else self.block(found.last.entry, found.last.offset)
+        return FileView(found.status, blocks, found.page.next_place, last)
+
+    def hdfs_state(self, entry: BlockEntry) -> str:
+        """What HDFS would call the block."""
+        holders = len(self._replicas.holders(entry.record))
+        return hdfs_state(entry.record, holders, self._min_replication).value
+
+    def datanodes(self) -> tuple[NodeStatus, ...]:
+        """All DataNodes, for `cluster status`."""
+        now_s = self._clock_s()
+        return tuple(
+            NodeStatus(
+                node=node.node,
+                address=node.address,
+                state=self._datanodes.liveness(node, now_s).value,
+                seconds_since_heartbeat=round(now_s - node.heard_s, 3),
+                storages=tuple(node.storages.values()),
+                open_blocks=node.open_blocks,
+                blocks=self._replicas.count(node.storages),
+            )
+            for node in self._datanodes
+        )

@@ -1,0 +1,445 @@
+"""Changing blocks and the files they belong to. Each function decides one operation on a `Draft`.
+
+Which guard must hold is the business of `protocol.finalize` (the K rules); here its answer becomes
+the next record, or an error that says what to conclude.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from paxosblock.api.files import GetFile
+from paxosblock.api.namenode import (
+    NO_BLOCK,
+    NO_FILE,
+    AddBlock,
+    Appendable,
+    AppendFile,
+    Deletion,
+    FileStatus,
+    FinalizeBlock,
+)
+from paxosblock.errors import (
+    FencedError,
+    InvalidRequestError,
+    NotFoundError,
+    NotReadyError,
+    PaxosBlockError,
+)
+from paxosblock.namenode.catalog import keys, paths, tree
+from paxosblock.namenode.catalog.draft import Draft, Reads
+from paxosblock.namenode.catalog.records import (
+    RECOVERY_WRITER,
+    BlockEntry,
+    FileInode,
+    Place,
+    decode_entry,
+    decode_inode,
+    decode_place,
+    encode,
+)
+from paxosblock.protocol import finalize
+from paxosblock.protocol.finalize import BlockRecord, Refused, Why
+from paxosblock.protocol.types import BlockId, BlockState, StorageId, WriterId
+
+Rule = Callable[[BlockRecord], BlockRecord | Refused]
+"""One compare-and-set of `protocol.finalize`, all but the record filled in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A file was closed; these blocks of length zero were taken out of it."""
+
+    inode: FileInode
+    dropped: tuple[BlockEntry, ...] = ()
+
+
+def get(reads: Reads, block: BlockId) -> BlockEntry:
+    """K10: read a block's entry.
+
+    Raises:
+        NotFoundError: there is no such block.
+    """
+    found = reads.get(keys.block(block))
+    if not found.exists:
+        raise NotFoundError(f"block {block}: no such block", block=block)
+    return decode_entry(found.value)
+
+
+def file_and_path(reads: Reads, number: int) -> tuple[FileInode, str]:
+    """Return a file by its id, and its path.
+
+    Raises:
+        NotFoundError: it was deleted, or a directory above it was.
+    """
+    found = reads.get(keys.inode(number))
+    inode = decode_inode(found.value) if found.exists else None
+    path = None if inode is None else tree.path_of(reads, inode)
+    if path is None or not isinstance(inode, FileInode):
+        raise NotFoundError(f"file {number}: no such file; it may have been deleted", file=number)
+    return inode, path
+
+
+@dataclass(frozen=True, slots=True)
+class FilePage:
+    """A file, some of its blocks, and its last one where that is not among them."""
+
+    status: FileStatus
+    page: tree.BlockPage
+    last: tree.Located | None
+
+
+def file_page(reads: Reads, request: GetFile, limit: int) -> FilePage:
+    """Return a page of a file's blocks: those from a place on, or around a byte.
+
+    Raises:
+        NotFoundError: there is no such file.
+        IsDirectoryError: the path names a directory.
+    """
+    if request.file_id == NO_FILE:
+        inode, path = tree.find_inode(reads, request.path), request.path
+        if not isinstance(inode, FileInode):
+            raise tree.is_directory(path)
+    else:
+        inode, path = file_and_path(reads, request.file_id)
+    start = request.place
+    if request.offset is not None:
+        start = tree.place_of_offset(reads, inode.number, request.offset)
+    page = tree.block_page(reads, inode.number, start, limit)
+    last = None if page.next_place is None else tree.last_block(reads, inode.number)
+    return FilePage(tree.status(reads, path, inode), page, last)
+
+
+def open_file(reads: Reads, number: int, writer: WriterId) -> FileInode:
+    """Return a file that `writer` may write.
+
+    Raises:
+        NotFoundError: the file was deleted.
+        FencedError: the file is closed, or somebody else took it over.
+    """
+    inode, path = file_and_path(reads, number)
+    if not inode.open or inode.writer != writer:
+        raise _not_held(inode, path, writer)
+    return inode
+
+
+def already_added(reads: Reads, request: AddBlock) -> BlockEntry | None:
+    """The block that an earlier copy of this AddBlock made, None when it is the first.
+
+    Raises:
+        NotFoundError, FencedError: the writer does not hold the file.
+        InvalidRequestError: `previous` is not the file's last block, or is not finalized yet.
+    """
+    open_file(reads, request.file_id, request.writer)
+    last = tuple(place.block for place in tree.last_places(reads, request.file_id, 2))
+    if not last:
+        _check_previous(request, NO_BLOCK)
+        return None
+    entry = get(reads, last[0])
+    if last[0] == request.previous:
+        if not entry.record.finalized:
+            raise InvalidRequestError(
+                f"block {request.previous}: finalize it before the next block of the file is added",
+                block=request.previous,
+            )
+        return None
+    _check_previous(request, last[1] if len(last) > 1 else NO_BLOCK)
+    if entry.record.writer != request.writer or entry.record.finalized:
+        raise InvalidRequestError(
+            f"block {request.previous}: is not the last block of file {request.file_id} any more",
+            block=request.previous,
+        )
+    return entry
+
+
+def add(
+    draft: Draft, request: AddBlock, block: BlockId, members: tuple[StorageId, ...]
+) -> BlockEntry:
+    """K1: append a new block to a file. A repeated request gets the block of the first."""
+    if (present := already_added(draft, request)) is not None:
+        return present
+    last = tree.last_block(draft, request.file_id)
+    assert last is None or last.entry.record.finalized, "only the last block may be undecided"
+    inode = open_file(draft, request.file_id, request.writer)
+    record = finalize.add_block(block, members, request.writer, request.window, inode.durability)
+    entry = BlockEntry(record, request.file_id, last.entry.sequence + 1 if last else 0)
+    place = keys.place(request.file_id, entry.sequence)
+    draft.get(place)
+    draft.put(place, encode(Place(block, last.end if last else 0)))
+    draft.add_block(entry)
+    return entry
+
+
+def add_without_file(
+    draft: Draft, request: AddBlock, block: BlockId, members: tuple[StorageId, ...]
+) -> BlockEntry:
+    """K1 for an embedder: a block that belongs to no file."""
+    record = finalize.add_block(block, members, request.writer, request.window, request.durability)
+    entry = BlockEntry(record)
+    draft.add_block(entry)
+    draft.put(keys.open_block(block), b"")
+    return entry
+
+
+def delete_without_file(draft: Draft, block: BlockId) -> Deletion:
+    """Take an embedder's block out of the catalog, whether it is ended or not.
+
+    Raises:
+        InvalidRequestError: it belongs to a file.
+    """
+    entry = draft.block(block)
+    if entry is None:
+        return Deletion(existed=False)
+    if entry.file != NO_FILE:
+        raise InvalidRequestError(
+            f"block {block}: belongs to a file and is deleted with that", block=block
+        )
+    draft.delete(keys.block(block))
+    draft.delete(keys.open_block(block))
+    return Deletion(existed=True)
+
+
+def change(draft: Draft, block: BlockId, rule: Rule) -> BlockEntry | Refused:
+    """Apply one of the K rules to a block's record. A rule that changes nothing commits nothing."""
+    before = get(draft, block)
+    after = rule(before.record)
+    if isinstance(after, Refused):
+        return after
+    entry = replace(before, record=after)
+    if after != before.record:
+        draft.replace_block(before, entry)
+        if entry.file == NO_FILE and after.finalized:
+            draft.delete(keys.open_block(block))
+    return entry
+
+
+def finalize_by_writer(draft: Draft, request: FinalizeBlock) -> BlockEntry:
+    """K6: the writer's length is the block's length.
+
+    Raises:
+        FencedError: a recovery decided another length, or the generation is not the writer's.
+    """
+
+    def rule(record: BlockRecord) -> BlockRecord | Refused:
+        return finalize.finalize_by_writer(
+            record, request.writer, request.generation, request.length, request.size_bytes
+        )
+
+    done = change(draft, request.block, rule)
+    if isinstance(done, Refused):
+        raise refusal(done)
+    return done
+
+
+def refusal(refused: Refused) -> PaxosBlockError:
+    """What a client may conclude from a compare-and-set that did not apply."""
+    record = refused.record
+    block = record.block
+    match refused.why:
+        case Why.FINALIZED:
+            return FencedError(
+                f"block {block}: was finalized with {record.length} chunks, "
+                f"{record.size_bytes} bytes",
+                block=block,
+                length=record.length,
+                size_bytes=record.size_bytes,
+            )
+        case Why.NOT_WRITER:
+            return FencedError(
+                f"block {block}: belongs to writer {record.writer} in generation "
+                f"{record.writer_generation}",
+                block=block,
+            )
+        case Why.NEWER:
+            return FencedError(
+                f"block {block}: generation {record.generation} was allocated meanwhile",
+                block=block,
+            )
+        case Why.NOT_FINALIZED:
+            return NotReadyError(f"block {block}: is not finalized yet", block=block)
+        case Why.BAD_LENGTH:
+            return InvalidRequestError(
+                f"block {block}: has {record.length} chunks, {record.size_bytes} bytes", block=block
+            )
+
+
+def fence(draft: Draft, path: str) -> FileInode:
+    """Take a file from its writer for recovery; a closed file stays as it is."""
+    inode = tree.find_inode(draft, path)
+    if not isinstance(inode, FileInode):
+        raise tree.is_directory(path)
+    return _fenced(draft, inode)
+
+
+def fence_writer(draft: Draft, number: int, writer: WriterId) -> FileInode | None:
+    """Take a file from the writer whose lease is over; None when it is not `writer`'s any more."""
+    found = draft.get(keys.inode(number))
+    if not found.exists:
+        return None
+    inode = decode_inode(found.value)
+    if not isinstance(inode, FileInode) or not inode.open or inode.writer != writer:
+        return None
+    return _fenced(draft, inode)
+
+
+def close(draft: Draft, number: int, writer: WriterId, now_ms: int) -> Closed:
+    """Close a file whose last block is decided; of length zero and the writer's, it leaves it.
+
+    All before it are decided: another block is added to a finalized one only (K1), and a finalized
+    block stays so. A repeated close by the same writer finds the file closed and succeeds again.
+
+    Raises:
+        NotFoundError: the file was deleted.
+        FencedError: somebody else took the file over.
+        InvalidRequestError: a block is not finalized.
+    """
+    inode, path = file_and_path(draft, number)
+    if not inode.open and inode.writer == writer:
+        return Closed(inode)
+    inode = open_file(draft, number, writer)
+    last = _last_decided(draft, number, path)
+    # A block that is added meanwhile must not end up in a closed file.
+    draft.expect_empty(keys.places(number, last.entry.sequence + 1 if last else 0))
+    length = last.end if last else 0
+    assert length >= inode.length, "what was there when the file was opened again stays"
+    dropped = (last.entry,) if last and leaves_at_close(last.entry, inode) else ()
+    for entry in dropped:
+        _drop(draft, entry)
+    closed = msgspec.structs.replace(inode, open=False, modified_ms=now_ms, length=length)
+    draft.put_inode(closed)
+    draft.delete(keys.open_file(number))
+    return Closed(closed, dropped)
+
+
+def leaves_at_close(entry: BlockEntry, inode: FileInode) -> bool:
+    """True of a block of length zero that the writer who holds the file has added.
+
+    A writer that was fenced may still be about to make the replicas of its last block (W1). While
+    they are there they refuse it; deleted, they would be made anew and take its chunks.
+    """
+    record = entry.record
+    return record.finalized and not record.length and record.writer == inode.writer
+
+
+def drop_empty(
+    draft: Draft, number: int, writer: WriterId, wanted: tuple[BlockId, ...]
+) -> tuple[BlockEntry, ...]:
+    """Take those of the `wanted` blocks of an open file that leave it at its close out of it.
+
+    Not its last block: as long as that is there, a late copy of the request that added it finds it.
+
+    Returns:
+        The blocks that left.
+
+    Raises:
+        NotFoundError, FencedError: `writer` does not hold the file.
+    """
+    inode = open_file(draft, number, writer)
+    last = tree.last_block(draft, number)
+    found = [entry for entry in map(draft.block, wanted) if entry is not None]
+    assert all(entry.file == number for entry in found), "they are blocks of this file"
+    dropped = tuple(
+        entry
+        for entry in found
+        if leaves_at_close(entry, inode) and last is not None and entry != last.entry
+    )
+    for entry in dropped:
+        _drop(draft, entry)
+    return dropped
+
+
+def _drop(draft: Draft, entry: BlockEntry) -> None:
+    draft.delete(keys.place(entry.file, entry.sequence))
+    draft.delete(keys.block(entry.record.block))
+
+
+def append(draft: Draft, request: AppendFile) -> Appendable:
+    """Open a closed file again for `request.writer`; the caller starts its lease.
+
+    What is there stays as it is, and the writer's blocks come behind it. A repeated request finds
+    the file that the first one opened.
+
+    Raises:
+        NotFoundError, IsDirectoryError: there is no such file.
+        LeaseError: somebody is writing it.
+        NotReadyError: it is being closed after its writer was fenced.
+        FencedError: the writer held the file before, and it was closed since.
+    """
+    inode = tree.find_inode(draft, request.path)
+    if not isinstance(inode, FileInode):
+        raise tree.is_directory(request.path)
+    if not inode.open:
+        inode = _reopened(draft, inode, request)
+    elif inode.writer == RECOVERY_WRITER:
+        raise NotReadyError(f"{paths.shown(request.path)}: is being recovered", path=request.path)
+    elif inode.writer != request.writer:
+        raise tree.being_written(request.path, inode)
+    before = keys.place(inode.number, 0), keys.place(inode.number, inode.appended_from)
+    found = next((decode_place(found.value) for _, found in draft.scan(*before, 1, True)), None)
+    last = NO_BLOCK if found is None else found.block
+    return Appendable(tree.status(draft, request.path, inode), last)
+
+
+def unfinished(reads: Reads, number: int) -> tuple[BlockEntry, ...]:
+    """Return the blocks of a file whose length is not decided yet: its last one, or none (K1)."""
+    last = tree.last_block(reads, number)
+    return () if last is None or last.entry.record.finalized else (last.entry,)
+
+
+def _reopened(draft: Draft, inode: FileInode, request: AppendFile) -> FileInode:
+    if inode.writer == request.writer:  # a copy of the request that comes late
+        raise _not_held(inode, request.path, request.writer)
+    opened = msgspec.structs.replace(
+        inode,
+        open=True,
+        writer=request.writer,
+        appended_from=tree.next_sequence(draft, inode.number),
+    )
+    draft.put_inode(opened)
+    draft.put(keys.open_file(opened.number), b"")
+    return opened
+
+
+def _fenced(draft: Draft, inode: FileInode) -> FileInode:
+    if not inode.open or inode.writer == RECOVERY_WRITER:
+        return inode
+    fenced = msgspec.structs.replace(inode, writer=RECOVERY_WRITER)
+    draft.put_inode(fenced)
+    return fenced
+
+
+def _not_held(inode: FileInode, path: str, writer: WriterId) -> FencedError:
+    if not inode.open:
+        return FencedError(f"{paths.shown(path)}: was closed by {inode.writer}", path=path)
+    who = "recovery" if inode.writer == RECOVERY_WRITER else inode.writer
+    return FencedError(
+        f"{paths.shown(path)}: {writer} was fenced, {who} holds the file now", path=path
+    )
+
+
+def _last_decided(draft: Draft, number: int, path: str) -> tree.Located | None:
+    """The last block of a file, which is decided as a precondition."""
+    last = tree.last_block(draft, number)
+    if last is not None and not last.entry.record.finalized:
+        record = last.entry.record
+        raise InvalidRequestError(
+            f"{paths.shown(path)}: block {record.block} is not finalized ({_name(record.state)})",
+            path=path,
+            block=record.block,
+        )
+    return last
+
+
+def _name(state: BlockState) -> str:
+    return state.value.replace("_", " ")
+
+
+def _check_previous(request: AddBlock, expected: BlockId) -> None:
+    if request.previous != expected:
+        raise InvalidRequestError(
+            f"block {request.previous}: is not the last block of file {request.file_id}",
+            block=request.previous,
+        )

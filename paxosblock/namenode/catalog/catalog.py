@@ -1,0 +1,478 @@
+"""Files, blocks and generations: the typed operations of the NameNode on its key-value store.
+
+Every operation is decided by a plain function (`namespace.py`, `blocks.py`, `garbage.py`) without
+awaiting, and is committed as one transaction that expects what was read. If somebody was faster it
+is decided again. What only reads, reads a linearizable view.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from paxosblock.api.files import PAGE_BLOCKS, GetFile
+from paxosblock.api.methods import Once
+from paxosblock.api.namenode import (
+    NO_FILE,
+    AddBlock,
+    Appendable,
+    AppendFile,
+    ConcatFiles,
+    CreateFile,
+    DeleteBlock,
+    DeletePath,
+    Deletion,
+    FileStatus,
+    FinalizeBlock,
+    ListDirectory,
+    Listing,
+    MakeDirectories,
+    Rename,
+    Transact,
+)
+from paxosblock.errors import NotReadyError, PaxosBlockError
+from paxosblock.namenode.catalog import (
+    blocks,
+    deadlines,
+    garbage,
+    keys,
+    namespace,
+    transactions,
+    tree,
+)
+from paxosblock.namenode.catalog.blocks import Closed, FilePage
+from paxosblock.namenode.catalog.concat import concat
+from paxosblock.namenode.catalog.deadlines import Ended
+from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.garbage import Swept
+from paxosblock.namenode.catalog.ids import IdPool, block_id, was_allocated
+from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.once import answered, decide_once
+from paxosblock.namenode.catalog.paths import split
+from paxosblock.namenode.catalog.records import (
+    ROOT_ID,
+    BlockEntry,
+    ClusterRecord,
+    FileInode,
+    decode_cluster,
+    decode_entry,
+    decode_inode,
+    encode,
+)
+from paxosblock.namenode.kv.interface import Committed, KeyValueStore, Versioned, View
+from paxosblock.protocol import finalize
+from paxosblock.protocol.finalize import BlockRecord, Refused
+from paxosblock.protocol.types import BlockId, Generation, StorageId, WriterId
+from paxosblock.transaction import TransactionOutcome
+
+ATTEMPTS = 100
+"""How often an operation is decided again before the caller is asked to come back later."""
+LIST_LIMIT = 1000
+
+SLICE_KEYS = 1000
+"""Keys of a long range that are looked at before others get a turn."""
+
+T = TypeVar("T")
+Request = TypeVar("Request")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much a catalog holds."""
+
+    files: int
+    blocks: int
+    open_files: int
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the epoch, for the times that people see."""
+    return time.time_ns() // 1_000_000
+
+
+def nobody_holds(_file: FileInode) -> bool:
+    """No lease is live."""
+    return False
+
+
+class Catalog:
+    """The NameNode's persistent state. Methods raise what the functions they run document."""
+
+    def __init__(self, store: KeyValueStore, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+        """Use a started `store`; `start` comes before anything else."""
+        self._store = store
+        self._clock_ms = clock_ms
+        self._files = IdPool(store, keys.FILE_COUNTER, ROOT_ID + 1)
+        self._blocks = IdPool(store, keys.BLOCK_COUNTER, 1)
+        self._cluster = ClusterRecord(0, 0)
+
+    async def start(self, new_tag: int, new_id: str) -> None:
+        """Learn which cluster this is; an empty store becomes a new one under `new_tag`.
+
+        A new one, and one of before there were ids, gets the id `new_id`.
+        """
+
+        def decide(draft: Draft) -> ClusterRecord:
+            found = draft.get(keys.CLUSTER)
+            if found.exists and (known := decode_cluster(found.value)).id:
+                return known
+            if found.exists:
+                cluster = replace(decode_cluster(found.value), id=new_id)
+            else:
+                cluster = ClusterRecord(new_tag, self._clock_ms(), new_id)
+                draft.put_inode(namespace.root(cluster.created_ms))
+            draft.put(keys.CLUSTER, encode(cluster))
+            return cluster
+
+        self._cluster = await self._change(decide)
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id, which never changes; "" while this NameNode has not heard of it."""
+        if not self._cluster.id:
+            found = self._store.view().get(keys.CLUSTER)
+            return decode_cluster(found.value).id if found.exists else ""
+        return self._cluster.id
+
+    # --- namespace -------------------------------------------------------------------------------
+
+    async def make_directories(self, request: MakeDirectories) -> FileStatus:
+        """`mkdir`."""
+        count = len(split(request.path))
+        return await self._in_namespace(
+            FileStatus, namespace.make_directories, request, count, once=request.once
+        )
+
+    async def create(
+        self, request: CreateFile, held_by_other: Callable[[FileInode], bool] = nobody_holds
+    ) -> FileInode:
+        """Make an empty file for `request.writer`."""
+        count = len(split(request.path))
+        return await self._in_namespace(
+            FileInode, namespace.create, request, count, held_by_other, once=request.once
+        )
+
+    async def rename(
+        self, request: Rename, held_by_other: Callable[[FileInode], bool] = nobody_holds
+    ) -> FileStatus:
+        """Move a file or directory."""
+        return await self._in_namespace(
+            FileStatus, namespace.rename, request, 0, held_by_other, once=request.once
+        )
+
+    async def delete(self, request: DeletePath) -> Deletion:
+        """Unlink a file or directory; `sweep` frees what hung on it."""
+        return await self._in_namespace(Deletion, namespace.delete, request, 0, once=request.once)
+
+    async def concat(self, request: ConcatFiles) -> FileStatus:
+        """Move the blocks of closed files to the end of another."""
+
+        def decide(draft: Draft, request: ConcatFiles, context: Context) -> FileStatus:
+            concat(draft, request.target, request.sources, context)
+            return tree.status(draft, request.target, tree.find_inode(draft, request.target))
+
+        return await self._in_namespace(FileStatus, decide, request, 0, once=request.once)
+
+    async def transact(
+        self, request: Transact, held_by_other: Callable[[FileInode], bool] = nobody_holds
+    ) -> TransactionOutcome:
+        """All operations of the request, or none."""
+        count = transactions.new_inodes(request.operations)
+        return await self._in_namespace(
+            TransactionOutcome,
+            transactions.transact,
+            request,
+            count,
+            held_by_other,
+            once=request.once,
+        )
+
+    async def application_version(self, app_id: str) -> int | None:
+        """The last version of an application that was applied."""
+        last = transactions.last_applied(await self._store.barrier(), app_id)
+        return None if last is None else last.version
+
+    async def stat(self, path: str) -> FileStatus:
+        """What `path` names."""
+        view = await self._store.barrier()
+        return tree.status(view, path, tree.find_inode(view, path))
+
+    async def list(self, request: ListDirectory) -> Listing:
+        """One page of a directory in byte order of the names; of a file, the file itself."""
+        view = await self._store.barrier()
+        return tree.list_directory(view, request, LIST_LIMIT)
+
+    async def file_page(self, request: GetFile, limit: int = PAGE_BLOCKS) -> FilePage:
+        """A file, a page of its blocks and its last block, from one view."""
+        return blocks.file_page(await self._store.barrier(), request, limit)
+
+    # --- files being written ---------------------------------------------------------------------
+
+    async def append(self, request: AppendFile) -> Appendable:
+        """Open a closed file again for `request.writer`."""
+        return await self._change(lambda draft: blocks.append(draft, request))
+
+    async def open_file(self, number: int, writer: WriterId) -> FileInode:
+        """A file that `writer` holds."""
+        return blocks.open_file(await self._store.barrier(), number, writer)
+
+    async def holder(self, number: int) -> FileInode | None:
+        """A file that is being written; None when it is closed or was deleted."""
+        found = (await self._store.barrier()).get(keys.inode(number))
+        inode = decode_inode(found.value) if found.exists else None
+        return inode if isinstance(inode, FileInode) and inode.open else None
+
+    async def file_status(self, number: int) -> FileStatus:
+        """What `stat` shows of a file, by its id."""
+        view = await self._store.barrier()
+        inode, path = blocks.file_and_path(view, number)
+        return tree.status(view, path, inode)
+
+    async def unfinished(self, number: int) -> tuple[BlockEntry, ...]:
+        """The blocks of a file whose length is not decided yet: its last one, or none."""
+        return blocks.unfinished(await self._store.barrier(), number)
+
+    async def block_pages(
+        self, number: int, start: int = 0, limit: int = PAGE_BLOCKS
+    ) -> AsyncIterator[tuple[BlockEntry, ...]]:
+        """The blocks of a file by its id, from place `start` on; others get a turn between pages.
+
+        Each page is from a view of its own: what is not the last block is finalized for good.
+        """
+        following: int | None = start
+        while following is not None:
+            page = tree.block_page(await self._store.barrier(), number, following, limit)
+            yield tuple(located.entry for located in page.blocks)
+            following = page.next_place
+            await asyncio.sleep(0)
+
+    async def drop_empty(
+        self, number: int, writer: WriterId, wanted: tuple[BlockId, ...]
+    ) -> tuple[BlockEntry, ...]:
+        """Take blocks of length zero out of a file that `writer` is about to close."""
+        return await self._change(lambda draft: blocks.drop_empty(draft, number, writer, wanted))
+
+    async def fence(self, path: str) -> FileInode:
+        """Take a file from its writer, so that recovery can close it."""
+        return await self._change(lambda draft: blocks.fence(draft, path))
+
+    async def fence_writer(self, number: int, writer: WriterId) -> FileInode | None:
+        """Take a file from a writer whose lease is over; None when it is not theirs any more."""
+        return await self._change(lambda draft: blocks.fence_writer(draft, number, writer))
+
+    async def close_file(self, number: int, writer: WriterId) -> Closed:
+        """Close a file whose last block is decided."""
+        now_ms = self._clock_ms()
+        return await self._change(lambda draft: blocks.close(draft, number, writer, now_ms))
+
+    async def open_files(self) -> tuple[FileInode, ...]:
+        """All files that are being written, for the leases of a NameNode that starts."""
+        files: list[FileInode] = []
+        async for view, page in self._slices(keys.OPEN_FILES):
+            found = (view.get(keys.inode(keys.number_of(key))) for key, _ in page)
+            inodes = (decode_inode(value.value) for value in found if value.exists)
+            files += (inode for inode in inodes if isinstance(inode, FileInode))
+        return tuple(files)
+
+    # --- blocks: K1, K2, K5, K6, K10 -------------------------------------------------------------
+
+    async def already_added(self, request: AddBlock) -> BlockEntry | None:
+        """The block that an earlier copy of this request made."""
+        if request.file_id != NO_FILE:
+            return blocks.already_added(await self._store.barrier(), request)
+        if request.once is None:
+            return None
+        return answered(await self._store.barrier(), request.once, BlockEntry)
+
+    async def next_block(self) -> BlockId:
+        """An id for a new block, never used before."""
+        return block_id(self._cluster.block_tag, (await self._blocks.take())[0])
+
+    async def add_block(
+        self, request: AddBlock, block: BlockId, members: tuple[StorageId, ...]
+    ) -> BlockEntry:
+        """K1: a new block at `members`, at the end of its file if it has one."""
+        decide = blocks.add_without_file if request.file_id == NO_FILE else blocks.add
+        return await self._once(
+            BlockEntry, request.once, lambda draft: decide(draft, request, block, members)
+        )
+
+    async def delete_block(self, request: DeleteBlock) -> Deletion:
+        """Take a block without a file out of the catalog."""
+        return await self._once(
+            Deletion, request.once, lambda draft: blocks.delete_without_file(draft, request.block)
+        )
+
+    async def open_blocks(self) -> tuple[BlockRecord, ...]:
+        """The blocks without files that are not ended, for the leases of a NameNode that starts."""
+        records: list[BlockRecord] = []
+        async for view, page in self._slices(keys.OPEN_BLOCKS):
+            found = (BlockId(keys.number_of(key)) for key, _ in page)
+            records += (blocks.get(view, block).record for block in found)
+        return tuple(records)
+
+    async def allocate_seal(self, block: BlockId, *, forced: bool = False) -> BlockEntry | Refused:
+        """K2: a fresh generation for a recovery; `forced`: members will be given up for it."""
+        return await self._rule(block, partial(finalize.allocate_seal, forced=forced))
+
+    async def finalize_by_recovery(
+        self, block: BlockId, base: Generation, generation: Generation, length: int, size: int
+    ) -> BlockEntry | Refused:
+        """K5: the recovery of `generation` has its quorum for `length` chunks, `size` bytes."""
+        return await self._rule(
+            block,
+            lambda record: finalize.finalize_by_recovery(record, base, generation, length, size),
+        )
+
+    async def finalize_by_writer(self, request: FinalizeBlock) -> BlockEntry:
+        """K6: the writer's length is the block's."""
+        return await self._change(lambda draft: blocks.finalize_by_writer(draft, request))
+
+    async def get_block(self, block: BlockId) -> BlockEntry:
+        """K10: the block's record as it is now."""
+        return blocks.get(await self._store.barrier(), block)
+
+    async def block_entries(self, wanted: tuple[BlockId, ...]) -> tuple[BlockEntry | None, ...]:
+        """The entries of several blocks from one view; None for those that are gone."""
+        view = await self._store.barrier()
+        found = (view.get(keys.block(block)) for block in wanted)
+        return tuple(decode_entry(value.value) if value.exists else None for value in found)
+
+    async def block_path(self, entry: BlockEntry) -> str:
+        """Path of the file a block belongs to; "" when it has none any more."""
+        if entry.file == NO_FILE:
+            return ""
+        view = await self._store.barrier()
+        found = view.get(keys.inode(entry.file))
+        return (tree.path_of(view, decode_inode(found.value)) or "") if found.exists else ""
+
+    async def confirm(self) -> None:
+        """Return if this NameNode leads for certain.
+
+        Raises:
+            UnavailableError: it does not.
+        """
+        await self._store.barrier()
+
+    def was_allocated(self, block: BlockId) -> bool:
+        """Tell whether `block` is, or was, one of this cluster's."""
+        return was_allocated(self._store.view(), self._cluster.block_tag, block)
+
+    # --- housekeeping ----------------------------------------------------------------------------
+
+    async def block_page(self, after: BlockId, limit: int) -> tuple[BlockEntry, ...]:
+        """Blocks in order of their ids, from the first one greater than `after` on."""
+        view = await self._store.barrier()
+        start, end = keys.block(BlockId(after + 1)), keys.BLOCKS[1]
+        return tuple(decode_entry(found.value) for _, found in view.scan(start, end, limit))
+
+    async def garbage(self, limit: int = 100) -> tuple[int, ...]:
+        """Ids of unlinked inodes that are still to be swept."""
+        return garbage.pending(await self._store.barrier(), limit)
+
+    async def sweep(self, number: int) -> Swept:
+        """One step of freeing what hangs on an unlinked inode."""
+        return await self._change(lambda draft: garbage.sweep(draft, number))
+
+    async def due(self, after: bytes = b"", limit: int = 100) -> tuple[bytes, ...]:
+        """Deadlines that are over, the oldest first, behind the key `after`."""
+        return deadlines.due(await self._store.barrier(), after, self._clock_ms(), limit)
+
+    async def end(self, deadline: bytes, is_live: Callable[[FileInode], bool]) -> Ended:
+        """End what a deadline is about, unless a live writer is below the directory."""
+        return await self._in_namespace(Ended, deadlines.end, deadline, 0, is_live)
+
+    async def counts(self) -> Counts:
+        """How much there is; walks over all keys, for people only."""
+        files = await self._count(keys.ENTRIES, tree.names_file)
+        return Counts(
+            files=files,
+            blocks=await self._count(keys.BLOCKS),
+            open_files=await self._count(keys.OPEN_FILES),
+        )
+
+    async def _count(
+        self, span: keys.Range, wanted: Callable[[bytes], bool] = lambda value: True
+    ) -> int:
+        count = 0
+        async for _, page in self._slices(span):
+            count += sum(1 for _, found in page if wanted(found.value))
+        return count
+
+    async def _slices(
+        self, span: keys.Range
+    ) -> AsyncIterator[tuple[View, tuple[tuple[bytes, Versioned], ...]]]:
+        """A range in pieces, each with the view it was read from; others get a turn in between."""
+        start, end = span
+        while True:
+            view = await self._store.barrier()
+            page = tuple(view.scan(start, end, SLICE_KEYS))
+            yield view, page
+            if len(page) < SLICE_KEYS:
+                return
+            start = page[-1][0] + b"\0"
+            await asyncio.sleep(0)
+
+    # --- how an operation runs -------------------------------------------------------------------
+
+    async def _rule(
+        self, block: BlockId, rule: Callable[[BlockRecord], BlockRecord | Refused]
+    ) -> BlockEntry | Refused:
+        return await self._change(lambda draft: blocks.change(draft, block, rule))
+
+    async def _in_namespace(
+        self,
+        kind: type[T],
+        decide: Callable[[Draft, Request, Context], T],
+        request: Request,
+        count: int,
+        held_by_other: Callable[[FileInode], bool] = nobody_holds,
+        *,
+        once: Once | None = None,
+    ) -> T:
+        """Run an operation that makes at most `count` files and directories, and returns `kind`."""
+        numbers = await self._files.take(count)
+        now_ms = self._clock_ms()
+        return await self._once(
+            kind,
+            once,
+            lambda draft: decide(draft, request, Context(iter(numbers), now_ms, held_by_other)),
+        )
+
+    async def _once(self, kind: type[T], once: Once | None, decide: Callable[[Draft], T]) -> T:
+        """Decide and commit; a request with a name that was done before gets its first answer."""
+        if once is None:
+            return await self._change(decide)
+        now_ms = self._clock_ms()
+        return await self._change(lambda draft: decide_once(draft, once, kind, now_ms, decide))
+
+    async def _change(self, decide: Callable[[Draft], T]) -> T:
+        """Decide, and commit what was decided.
+
+        The first try decides on what is applied here, which saves a round among the NameNodes: if
+        that is old, the transaction is refused when it is applied. What changes nothing, an
+        error included, nobody would refuse; so it is told from a linearizable view only.
+        """
+        view, certain = self._store.view(), False
+        for _ in range(ATTEMPTS):
+            # From here to the commit nothing else runs: what was read is what is committed on.
+            draft = Draft(view)
+            try:
+                result = decide(draft)
+            except PaxosBlockError:
+                if certain:
+                    raise
+            else:
+                if certain and not draft.changes:
+                    return result
+                if draft.changes and await self._commits(draft):
+                    return result
+            view, certain = await self._store.barrier(), True
+        raise NotReadyError("the catalog is contended: others changed the same records each time")
+
+    async def _commits(self, draft: Draft) -> bool:
+        return isinstance(await self._store.commit(draft.transaction()), Committed)

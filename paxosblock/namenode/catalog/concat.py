@@ -1,0 +1,90 @@
+"""Joining files without copying a byte: their blocks change hands. Decided on a `Draft`.
+
+A block's record names the file it belongs to, and the file's places name the block. Both change in
+one transaction, together with the files' lengths; so at any moment each block hangs on exactly one
+file, and the sweep of any other cannot reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from paxosblock.errors import InvalidRequestError
+from paxosblock.namenode.catalog import keys, namespace, paths, tree
+from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.records import FileInode, Place, decode_place, encode
+from paxosblock.transaction import BLOCKS_MOVED_MAX
+
+
+def concat(
+    draft: Draft,
+    target: str,
+    sources: Sequence[str],
+    context: Context,
+    limit: int = BLOCKS_MOVED_MAX,
+) -> int:
+    """Move the blocks of `sources`, in order, to the end of `target`; the sources are gone then.
+
+    The files are closed, and every one of their inodes is written or removed here. So nobody can
+    add a block to any of them meanwhile: that takes an open file (`blocks.open_file`).
+
+    Returns:
+        How many blocks were moved.
+
+    Raises:
+        InvalidRequestError: no source, a file twice, or more than `limit` blocks.
+        NotFoundError, IsDirectoryError, LeaseError: as `tree.find_closed`, of any of the files.
+    """
+    _check_distinct(target, sources)
+    into = tree.find_closed(draft, target)
+    start = end = tree.next_sequence(draft, into.number)
+    length = into.length
+    for path in sources:
+        source = tree.find_closed(draft, path)
+        into_end = msgspec.structs.replace(into, length=length)
+        end = _move_blocks(draft, source, into_end, end, start + limit)
+        length += source.length
+        namespace.unlink(draft, source, context)
+        draft.delete(keys.inode(source.number))
+    draft.put_inode(msgspec.structs.replace(into, length=length, modified_ms=context.now_ms))
+    return end - start
+
+
+def _move_blocks(draft: Draft, source: FileInode, into: FileInode, start: int, stop: int) -> int:
+    """Put the blocks of `source` behind the bytes of `into`, at places from `start` on.
+
+    They are below `stop`.
+
+    Returns the place behind the last of them.
+    """
+    places = list(draft.scan(*keys.places(source.number), stop - start + 1))
+    if len(places) > stop - start:
+        raise InvalidRequestError(
+            f"one transaction moves at most {BLOCKS_MOVED_MAX} blocks; concat fewer files at once"
+        )
+    size_bytes = 0
+    for sequence, (key, found) in enumerate(places, start):
+        block = decode_place(found.value).block
+        entry = draft.block(block)
+        assert entry is not None, "a place names a block"
+        assert entry.file == source.number, "and the block names the file"
+        assert entry.record.finalized, "the blocks of a closed file are finalized"
+        place = keys.place(into.number, sequence)
+        assert not draft.get(place).exists, "the place behind the last block is free"
+        draft.delete(key)
+        draft.put(place, encode(Place(block, into.length + size_bytes)))
+        draft.replace_block(entry, replace(entry, file=into.number, sequence=sequence))
+        size_bytes += entry.record.size_bytes
+    assert size_bytes == source.length, "a closed file is as long as its blocks"
+    return start + len(places)
+
+
+def _check_distinct(target: str, sources: Sequence[str]) -> None:
+    if not sources:
+        raise InvalidRequestError(f"{paths.shown(target)}: concat needs at least one source")
+    if len({target, *sources}) <= len(sources):
+        raise InvalidRequestError(f"{paths.shown(target)}: concat names a file twice", path=target)

@@ -1,0 +1,106 @@
+"""What ends by itself: directories with a time to live, what is known of applications and sessions.
+
+The record says when, in `expires_ms`; a key in order of time leads to it. Whoever changes the one
+changes the other in the same transaction (`Draft.move_deadline`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+
+from paxosblock.namenode.catalog import keys, namespace, tree
+from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.records import (
+    ROOT_ID,
+    DirectoryInode,
+    FileInode,
+    Inode,
+    decode_answered,
+    decode_application,
+    decode_inode,
+)
+from paxosblock.namenode.kv.interface import View
+
+
+class Ended(enum.Enum):
+    """What became of something whose time is over."""
+
+    GONE = "gone"
+    """It had ended before, or was given another time."""
+    HELD = "held"
+    """A file below the directory is being written: ask again later."""
+    DELETED = "deleted"
+    FORGOTTEN = "forgotten"
+
+
+def due(view: View, after: bytes, now_ms: int, limit: int) -> tuple[bytes, ...]:
+    """Return keys of deadlines that are over and come behind the key `after`, oldest first."""
+    start = max(after + b"\0", keys.DEADLINES[0])
+    return tuple(key for key, _ in view.scan(start, keys.deadline(now_ms + 1, b""), limit))
+
+
+def end(draft: Draft, key: bytes, context: Context) -> Ended:
+    """End what the deadline `key` is about.
+
+    `context.held_by_other` tells of an open file whether its writer still renews its lease.
+    """
+    subject = keys.deadline_subject(key)
+    found = draft.get(subject)
+    if not found.exists:
+        return _gone(draft, key)
+    if keys.is_application(subject):
+        return _forget(draft, key, decode_application(found.value).expires_ms)
+    if keys.is_session(subject):
+        return _forget(draft, key, decode_answered(found.value).expires_ms)
+    inode = decode_inode(found.value)
+    assert isinstance(inode, DirectoryInode), "only directories have a time to live"
+    if inode.expires_ms != keys.number_of(key) or tree.path_of(draft, inode) is None:
+        return _gone(draft, key)
+    if _is_held(draft, inode.number, context.held_by_other):
+        return Ended.HELD
+    namespace.unlink(draft, inode, context)
+    namespace.discard(draft, inode)
+    return Ended.DELETED
+
+
+def _forget(draft: Draft, key: bytes, expires_ms: int) -> Ended:
+    if expires_ms != keys.number_of(key):
+        return _gone(draft, key)
+    draft.delete(keys.deadline_subject(key))
+    draft.delete(key)
+    return Ended.FORGOTTEN
+
+
+def _gone(draft: Draft, key: bytes) -> Ended:
+    draft.delete(key)
+    return Ended.GONE
+
+
+def _is_held(draft: Draft, directory: int, is_live: Callable[[FileInode], bool]) -> bool:
+    """Whether a file below a directory is open and its writer alive.
+
+    When it says no, that is a precondition: no other file may be opened and none that is open be
+    moved below the directory before the transaction is applied.
+    """
+    start, stop = keys.OPEN_FILES
+    for key, _ in draft.scan(start, stop):
+        draft.expect_empty((start, key))
+        start = key + b"\0"
+        inode = tree.load(draft.get(keys.inode(keys.number_of(key))), "an open file")
+        assert isinstance(inode, FileInode), "only files are open"
+        if is_live(inode) and directory in _above(draft, inode):
+            return True
+    draft.expect_empty((start, stop))
+    return False
+
+
+def _above(draft: Draft, inode: Inode) -> Iterator[int]:
+    """Ids of the directories above an inode, as far as they are there."""
+    while inode.number != ROOT_ID:
+        yield inode.parent
+        found = draft.get(keys.inode(inode.parent))
+        if not found.exists:
+            return
+        inode = decode_inode(found.value)

@@ -1,0 +1,156 @@
+"""A transaction while it is being decided: what was read for it becomes its preconditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
+from typing import Protocol
+
+from sortedcontainers import SortedSet
+
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.records import BlockEntry, Inode, decode_entry, encode
+from paxosblock.namenode.kv.interface import (
+    ABSENT,
+    Expect,
+    ExpectEmpty,
+    Transaction,
+    Versioned,
+    View,
+)
+from paxosblock.protocol.types import BlockId
+
+
+class Reads(Protocol):
+    """Where a decision reads from: a `View`, or a `Draft` that remembers what it was told."""
+
+    def get(self, key: bytes) -> Versioned:
+        """Return the value and revision of `key`."""
+
+    def scan(
+        self, start: bytes, end: bytes, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        """Yield the keys in [start, end) with their values."""
+
+
+class Draft:
+    """Reads of one decision and the changes it asks for, to become one `Transaction`.
+
+    Every key read with `get` must still have the same revision when the transaction is applied;
+    `peek` and `scan` are for what cannot change or does not matter. A draft shows its own changes,
+    so that one decision can build on another. It lives between two awaits, like the view it
+    stands on.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._expect: dict[bytes, Expect] = {}
+        self._empty: list[ExpectEmpty] = []
+        self._changes: dict[bytes, bytes | None] = {}  # None: the key is removed
+        self._sorted: SortedSet | None = None  # its keys, once somebody asks for a range
+
+    def get(self, key: bytes) -> Versioned:
+        """Return the value of `key`, and expect that nobody changes it before we commit."""
+        if key in self._changes:
+            return self._changed(key)
+        found = self._view.get(key)
+        self._expect[key] = Expect(key, found.revision)
+        return found
+
+    def peek(self, key: bytes) -> Versioned:
+        """Return the value of `key` without making it a precondition."""
+        return self._changed(key) if key in self._changes else self._view.get(key)
+
+    def scan(
+        self, start: bytes, end: bytes, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        """Yield keys and values without making them preconditions."""
+        changed = list(self._changed_keys(start, end, reverse))
+        if not changed:
+            return self._view.scan(start, end, limit, reverse)
+        kept = (
+            (key, found)
+            for key, found in self._view.scan(start, end, None, reverse)
+            if key not in self._changes
+        )
+        ours = ((key, self._changed(key)) for key in changed if self._changes[key] is not None)
+        return islice(merge(kept, ours, key=itemgetter(0), reverse=reverse), limit)
+
+    def expect_empty(self, span: keys.Range) -> None:
+        """Require that no key lies in the range when the transaction is applied, but for those
+        that this draft removes itself.
+        """
+        start, end = span
+        for key in self._changed_keys(start, end):
+            assert self._changes[key] is None, "a range that is said to be empty is written to"
+            self._empty.append(ExpectEmpty(start, key))
+            start = key + b"\0"
+        self._empty.append(ExpectEmpty(start, end))
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Write `key`."""
+        self._change(key, value)
+
+    def put_inode(self, inode: Inode) -> None:
+        """Write a file or directory."""
+        self.put(keys.inode(inode.number), encode(inode))
+
+    def delete(self, key: bytes) -> None:
+        """Remove `key`."""
+        self._change(key, None)
+
+    def move_deadline(self, subject: bytes, before_ms: int, after_ms: int) -> None:
+        """Let what the key `subject` holds end at another time than before; 0 means never."""
+        if before_ms:
+            self.delete(keys.deadline(before_ms, subject))
+        if after_ms:
+            self.put(keys.deadline(after_ms, subject), b"")
+
+    def add_block(self, entry: BlockEntry) -> None:
+        """Write the record of a new block."""
+        self.get(keys.block(entry.record.block))
+        self.put(keys.block(entry.record.block), encode(entry))
+
+    def replace_block(self, before: BlockEntry, after: BlockEntry) -> None:
+        """Write the next version of a block's record: the one place where records change (I8)."""
+        after.record.check_follows(before.record)
+        self.put(keys.block(after.record.block), encode(after))
+
+    def block(self, block: BlockId) -> BlockEntry | None:
+        """Return a block's entry as a precondition; None when there is no such block."""
+        found = self.get(keys.block(block))
+        return decode_entry(found.value) if found.exists else None
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self._changes)
+
+    def transaction(self) -> Transaction:
+        """Return what was decided."""
+        changes = self._changes.items()
+        return Transaction(
+            expect=(*self._expect.values(), *self._empty),
+            puts=tuple([(key, value) for key, value in changes if value is not None]),
+            deletes=tuple([key for key, value in changes if value is None]),
+        )
+
+    def _changed(self, key: bytes) -> Versioned:
+        value = self._changes[key]
+        # The revision it will have is not known; only that it differs from "absent" matters.
+        return ABSENT if value is None else Versioned(value, self._view.revision + 1)
+
+    def _changed_keys(self, start: bytes, end: bytes, reverse: bool = False) -> Iterator[bytes]:
+        if not self._changes:
+            return iter(())
+        if self._sorted is None:
+            self._sorted = SortedSet(self._changes)
+        changed: Iterator[bytes] = self._sorted.irange(start, end or None, (True, False), reverse)
+        return changed
+
+    def _change(self, key: bytes, value: bytes | None) -> None:
+        self._changes[key] = value
+        if self._sorted is not None:
+            self._sorted.add(key)

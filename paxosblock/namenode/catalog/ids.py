@@ -1,0 +1,75 @@
+"""Ids of files and blocks. They are reserved in ranges, so that creating does not conflict.
+
+A block id is the cluster's tag (20 bits) and a number (32 bits): 52 bits, so that JSON keeps it
+exact. The tag is drawn when the cluster is made. A DataNode of another cluster is refused by the
+cluster's id. One of before there were ids that is pointed at this NameNode reports blocks that
+carry another tag: they are an alarm and never deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from paxosblock.errors import NotReadyError
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.kv.interface import Committed, Expect, KeyValueStore, Transaction, View
+from paxosblock.protocol.types import BlockId
+
+RANGE = 1000
+"""Ids reserved by one transaction. Those a process did not use are never used."""
+ATTEMPTS = 100
+TAG_BITS = 20
+NUMBER_BITS = 32
+
+
+def block_id(tag: int, number: int) -> BlockId:
+    """Return the id of the cluster's block `number`."""
+    return BlockId(tag << NUMBER_BITS | number)
+
+
+def was_allocated(view: View, tag: int, block: BlockId) -> bool:
+    """Tell whether this cluster may have made `block`, be it deleted or not."""
+    if block >> NUMBER_BITS != tag:
+        return False
+    found = view.get(keys.BLOCK_COUNTER)
+    return found.exists and block & ((1 << NUMBER_BITS) - 1) < keys.unpack_number(found.value)
+
+
+class IdPool:
+    """Numbers that no other process or earlier run has: `key` holds the next unreserved one."""
+
+    def __init__(self, store: KeyValueStore, key: bytes, first: int) -> None:
+        """Start empty; nothing is reserved before the first `take`."""
+        self._store = store
+        self._key = key
+        self._first = first
+        self._next = 0
+        self._stop = 0
+        self._refilling = asyncio.Lock()
+
+    async def take(self, count: int = 1) -> range:
+        """Return `count` fresh numbers in a row.
+
+        Raises:
+            NotReadyError: other NameNodes reserve all the time.
+        """
+        while self._stop - self._next < count:
+            async with self._refilling:
+                if self._stop - self._next < count:  # nobody else has refilled it meanwhile
+                    self._next = await self._reserve(max(count, RANGE))
+                    self._stop = self._next + max(count, RANGE)
+        taken = range(self._next, self._next + count)
+        self._next = taken.stop
+        return taken
+
+    async def _reserve(self, count: int) -> int:
+        for _ in range(ATTEMPTS):
+            found = (await self._store.barrier()).get(self._key)
+            start = keys.unpack_number(found.value) if found.exists else self._first
+            reserved = Transaction(
+                expect=(Expect(self._key, found.revision),),
+                puts=((self._key, keys.pack_number(start + count)),),
+            )
+            if isinstance(await self._store.commit(reserved), Committed):
+                return start
+        raise NotReadyError("ids could not be reserved: other NameNodes are reserving too")

@@ -1,0 +1,367 @@
+"""Changing the namespace. Each function decides one operation on a `Draft`; nothing is awaited.
+
+What it reads with the draft (every entry on the way to a path) is a precondition of the commit, so
+an operation takes effect exactly as decided or is decided again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from paxosblock import transaction
+from paxosblock.api.namenode import (
+    CreateFile,
+    DeletePath,
+    Deletion,
+    FileStatus,
+    MakeDirectories,
+    Rename,
+)
+from paxosblock.errors import DirectoryNotEmptyError, InvalidRequestError
+from paxosblock.namenode.catalog import keys, paths, tree
+from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.records import (
+    ROOT_ID,
+    DirectoryInode,
+    FileInode,
+    Inode,
+    encode,
+)
+
+DIRECTORY_PERMISSION = 0o755
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What an operation needs beside the store: new ids, the time, and who holds a lease.
+
+    `held_by_other(file)` tells whether somebody is writing an open file and still renews; the
+    caller binds the requester.
+    """
+
+    numbers: Iterator[int]
+    now_ms: int
+    held_by_other: Callable[[FileInode], bool]
+
+
+def make_directories(draft: Draft, request: MakeDirectories, context: Context) -> FileStatus:
+    """`mkdir`: one transaction makes all missing directories.
+
+    Raises:
+        ExistsError: a file is there; or anything is, and `parents` is not set.
+        NotFoundError: the parent is missing and `parents` is not set.
+        NotDirectoryError: the path goes through a file.
+        InvalidRequestError: a time to live for the root.
+    """
+    names = paths.split(request.path)
+    found = target, depth = tree.descend(draft, names)
+    number = target.number
+    if depth < len(names):
+        if not request.parents:
+            tree.find_directory(draft, names[:-1])
+        number = _make_missing(
+            draft, names, found, context, owner=request.owner, permission=request.permission
+        )
+    elif not target.is_directory or not request.parents:
+        raise tree.exists(request.path)
+    inode = tree.load(draft.peek(keys.inode(number)), request.path)
+    if request.ttl_s is not None:
+        inode = _with_deadline(draft, number, request, context)
+    return tree.status(draft, request.path, inode)
+
+
+def _with_deadline(
+    draft: Draft, number: int, request: MakeDirectories, context: Context
+) -> DirectoryInode:
+    inode = tree.load(draft.get(keys.inode(number)), request.path)
+    assert isinstance(inode, DirectoryInode), "an entry tells what it names"
+    if number == ROOT_ID:
+        raise InvalidRequestError("'/': the root has no time to live", path="/")
+    assert request.ttl_s is not None
+    return live_until(draft, inode, context.now_ms + round(request.ttl_s * 1000))
+
+
+def live_until(draft: Draft, inode: DirectoryInode, expires_ms: int) -> DirectoryInode:
+    """Write a directory that ends at `expires_ms`, or never (0)."""
+    draft.move_deadline(keys.inode(inode.number), inode.expires_ms, expires_ms)
+    changed = msgspec.structs.replace(inode, expires_ms=expires_ms)
+    draft.put_inode(changed)
+    return changed
+
+
+def create(draft: Draft, request: CreateFile, context: Context) -> FileInode:
+    """Make an empty file for `request.writer`; the caller starts its lease.
+
+    A repeated request finds the file that the first one made and returns it.
+
+    Raises:
+        IsDirectoryError: a directory is there.
+        ExistsError: a file is there and `overwrite` is not set, or it is the writer's own and not
+            as the first request made it.
+        LeaseError: a file is there that somebody else is writing.
+        NotFoundError: the parent is missing and `parent_must_exist`.
+        NotDirectoryError: the path goes through a file.
+    """
+    names = paths.split(request.path)
+    if not names:
+        raise tree.is_directory(request.path)
+    if request.parent_must_exist:
+        directory = tree.find_directory(draft, names[:-1])
+    else:
+        directory = _parent_directory(draft, names[:-1], context, request.owner)
+    if (present := tree.child(draft, directory, names[-1])) is not None:
+        if present.is_directory:
+            raise tree.is_directory(request.path)
+        before = _file(draft, present.number, request.path)
+        if before.open and before.writer == request.writer and _has_no_block(draft, before):
+            return before
+        # A copy of the request that comes late must not replace what the file has got since.
+        if before.writer == request.writer or not request.overwrite:
+            raise tree.exists(request.path)
+        _replace_file(draft, before, request.path, context)
+    inode = _new_file(directory, names[-1], request, context)
+    _link(draft, inode, context)
+    draft.put(keys.open_file(inode.number), b"")
+    return inode
+
+
+def rename(draft: Draft, request: Rename, context: Context) -> FileStatus:
+    """Move a file or directory, in one step whatever hangs below it.
+
+    A directory's time to live does not go with it.
+
+    Raises:
+        InvalidRequestError: of the root, or into the directory that is moved.
+        NotFoundError: the source or the destination's parent is missing.
+        ExistsError: the destination is there (a file may be replaced with `overwrite`).
+        IsDirectoryError, NotDirectoryError: `overwrite` between a file and a directory.
+        LeaseError: the file to be replaced is being written by somebody else.
+    """
+    moved = move(draft, request, context)
+    return tree.status(draft, request.destination, moved)
+
+
+def move(draft: Draft, request: Rename | transaction.Rename, context: Context) -> Inode:
+    """Decide a rename and return what is at the destination now; errors like `rename`."""
+    source, destination = paths.split(request.source), paths.split(request.destination)
+    if not source or not destination:
+        raise InvalidRequestError("'/': the root can be neither moved nor replaced", path="/")
+    inode = tree.find_inode(draft, request.source)
+    if source == destination:
+        return inode
+    if destination[: len(source)] == source:
+        raise InvalidRequestError(
+            f"{paths.shown(request.source)}: cannot be moved below itself "
+            f"to {paths.shown(request.destination)}",
+            path=request.source,
+        )
+    directory = tree.find_directory(draft, destination[:-1])
+    _make_way(draft, inode, directory, request, context)
+    unlink(draft, inode, context)
+    if isinstance(inode, DirectoryInode) and inode.expires_ms:
+        # Made to vanish if nobody comes back for it; whoever moves it to its place has come back.
+        inode = live_until(draft, inode, 0)
+    moved: Inode = msgspec.structs.replace(inode, parent=directory, name=destination[-1])
+    _link(draft, moved, context)
+    return moved
+
+
+def delete(draft: Draft, request: DeletePath, context: Context) -> Deletion:
+    """Unlink a file or directory at once; what hangs below is swept later (`garbage.py`).
+
+    Raises:
+        InvalidRequestError: of the root.
+        DirectoryNotEmptyError: the directory has entries and `recursive` is not set.
+    """
+    names = paths.split(request.path)
+    if not names:
+        raise InvalidRequestError("'/': the root cannot be deleted", path="/")
+    target, depth = tree.descend(draft, names)
+    if depth < len(names):
+        return Deletion(existed=False)
+    inode = tree.load(draft.get(keys.inode(target.number)), request.path)
+    if target.is_directory and not request.recursive:
+        _expect_no_entry(draft, target.number, request.path)
+    unlink(draft, inode, context)
+    discard(draft, inode)
+    return Deletion(existed=True)
+
+
+def ensure_directory(draft: Draft, path: str, owner: str, context: Context) -> None:
+    """Make a directory and those above it, as far as they are missing.
+
+    Raises:
+        ExistsError: a file is there.
+        NotDirectoryError: the path goes through a file.
+    """
+    names = paths.split(path)
+    found = target, depth = tree.descend(draft, names)
+    if depth < len(names):
+        _make_missing(draft, names, found, context, owner=owner)
+    elif not target.is_directory:
+        raise tree.exists(path)
+
+
+def put_closed_file(draft: Draft, request: CreateFile, context: Context) -> None:
+    """Make an empty closed file; it replaces a closed file.
+
+    Raises:
+        IsDirectoryError: a directory is there.
+        LeaseError: a file is there that is being written.
+        NotDirectoryError: the path goes through a file.
+    """
+    names = paths.split(request.path)
+    if not names:
+        raise tree.is_directory(request.path)
+    directory = _parent_directory(draft, names[:-1], context, request.owner)
+    if tree.child(draft, directory, names[-1]) is not None:
+        discard(draft, tree.find_closed(draft, request.path))
+    made = _new_file(directory, names[-1], request, context)
+    _link(draft, msgspec.structs.replace(made, open=False), context)
+
+
+def discard(draft: Draft, inode: Inode) -> None:
+    """Take an inode that no entry names any more out of use and leave it to the sweep."""
+    draft.delete(keys.inode(inode.number))
+    draft.put(keys.garbage(inode.number), encode(inode))
+    if isinstance(inode, FileInode):
+        draft.delete(keys.open_file(inode.number))
+    else:
+        draft.delete(keys.touched(inode.number))
+        draft.move_deadline(keys.inode(inode.number), inode.expires_ms, 0)
+
+
+def _parent_directory(draft: Draft, names: tuple[str, ...], context: Context, owner: str) -> int:
+    """Make the directories on the way that are not there; return the id of the last."""
+    found = target, _ = tree.descend(draft, names)
+    if not target.is_directory:
+        raise tree.not_directory(paths.join(names))
+    return _make_missing(draft, names, found, context, owner=owner)
+
+
+def _make_missing(
+    draft: Draft,
+    names: tuple[str, ...],
+    found: tuple[tree.Target, int],
+    context: Context,
+    *,
+    owner: str,
+    permission: int = DIRECTORY_PERMISSION,
+) -> int:
+    """Make what `tree.descend` has `found` missing; return the id of the last directory.
+
+    `permission` is that of the last one.
+    """
+    target, depth = found
+    directory = target.number
+    for place, name in enumerate(names[depth:], depth + 1):
+        mode = permission if place == len(names) else DIRECTORY_PERMISSION
+        made = _directory(
+            next(context.numbers), directory, name, context, owner=owner, permission=mode
+        )
+        _link(draft, made, context)
+        directory = made.number
+    return directory
+
+
+def _directory(
+    number: int, parent: int, name: str, context: Context, *, owner: str, permission: int
+) -> DirectoryInode:
+    return DirectoryInode(
+        number=number,
+        parent=parent,
+        name=name,
+        created_ms=context.now_ms,
+        owner=owner,
+        group="",
+        permission=permission,
+    )
+
+
+def _new_file(directory: int, name: str, request: CreateFile, context: Context) -> FileInode:
+    return FileInode(
+        number=next(context.numbers),
+        parent=directory,
+        name=name,
+        created_ms=context.now_ms,
+        modified_ms=context.now_ms,
+        owner=request.owner,
+        group="",
+        permission=request.permission,
+        replication=request.replication,
+        block_size=request.block_size,
+        durability=request.durability,
+        writer=request.writer,
+    )
+
+
+def _link(draft: Draft, inode: Inode, context: Context) -> None:
+    draft.put_inode(inode)
+    draft.put(keys.entry(inode.parent, inode.name), tree.pack_target(inode))
+    _touch(draft, inode.parent, context)
+
+
+def unlink(draft: Draft, inode: Inode, context: Context) -> None:
+    """Take away the entry that names `inode`."""
+    draft.delete(keys.entry(inode.parent, inode.name))
+    _touch(draft, inode.parent, context)
+
+
+def _touch(draft: Draft, directory: int, context: Context) -> None:
+    # Not a precondition of anything, so that creates in one directory do not conflict.
+    draft.put(keys.touched(directory), keys.pack_number(context.now_ms))
+
+
+def _file(draft: Draft, number: int, path: str) -> FileInode:
+    inode = tree.load(draft.get(keys.inode(number)), path)
+    if not isinstance(inode, FileInode):
+        raise tree.is_directory(path)
+    return inode
+
+
+def _has_no_block(draft: Draft, inode: FileInode) -> bool:
+    return next(draft.scan(*keys.places(inode.number), 1), None) is None
+
+
+def _make_way(
+    draft: Draft,
+    inode: Inode,
+    directory: int,
+    request: Rename | transaction.Rename,
+    context: Context,
+) -> None:
+    """Clear the destination of a rename, or say why not."""
+    name = paths.split(request.destination)[-1]
+    present = tree.child(draft, directory, name)
+    if present is None:
+        return
+    if not request.overwrite:
+        raise tree.exists(request.destination)
+    if present.is_directory:
+        raise tree.is_directory(request.destination)
+    if isinstance(inode, DirectoryInode):
+        raise tree.not_directory(request.destination)
+    before = _file(draft, present.number, request.destination)
+    _replace_file(draft, before, request.destination, context)
+
+
+def _replace_file(draft: Draft, before: FileInode, path: str, context: Context) -> None:
+    """Discard the file that a new one takes the name of."""
+    if before.open and context.held_by_other(before):
+        raise tree.being_written(path, before)
+    discard(draft, before)
+
+
+def _expect_no_entry(draft: Draft, directory: int, path: str) -> None:
+    span = keys.entries(directory)
+    if next(draft.scan(*span, 1), None) is not None:
+        raise DirectoryNotEmptyError(f"{paths.shown(path)}: directory is not empty", path=path)
+    draft.expect_empty(span)
+
+
+def root(now_ms: int) -> DirectoryInode:
+    """The root directory of a new cluster."""
+    return DirectoryInode(ROOT_ID, ROOT_ID, "", now_ms, "", "", DIRECTORY_PERMISSION)

@@ -1,0 +1,84 @@
+"""Requests that are done once however often they are sent.
+
+The transaction that a request becomes also writes down, under the name of the client's session,
+which request it was and what was answered, on the precondition that nobody else has. So a copy that
+comes later, be it to another leader after a fail-over, finds that and changes nothing. A request
+that was refused, or had nothing to do, is not remembered: its copy is decided again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import msgspec
+
+from paxosblock.api.methods import Once
+from paxosblock.errors import InvalidRequestError
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.draft import Draft, Reads
+from paxosblock.namenode.catalog.records import Answered, decode_answered, encode
+
+SESSION_CHARS_MAX: Final = 64
+SEQUENCE_MAX: Final = (1 << 63) - 1
+REMEMBERED_MS: Final = 10 * 60_000
+"""A session is forgotten so long after its deadline was set, which is moved at half of it."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+T = TypeVar("T")
+
+
+def decide_once(
+    draft: Draft, once: Once, kind: type[T], now_ms: int, decide: Callable[[Draft], T]
+) -> T:
+    """Decide, unless the request was done before: then return what was answered, a `kind`.
+
+    Raises:
+        InvalidRequestError: the session has made a later request since.
+        PaxosBlockError: what `decide` raises.
+    """
+    before = _latest(draft, once)
+    if before is not None and once.sequence <= before.sequence:
+        return _answer(before, once, kind)
+    result = decide(draft)
+    if draft.changes:
+        _remember(draft, once, before, _encode(result), now_ms)
+    return result
+
+
+def answered(reads: Reads, once: Once, kind: type[T]) -> T | None:
+    """What a request was answered before, None if it was not done. Raises as `decide_once`."""
+    before = _latest(reads, once)
+    if before is None or before.sequence < once.sequence:
+        return None
+    return _answer(before, once, kind)
+
+
+def _latest(reads: Reads, once: Once) -> Answered | None:
+    named = 0 < len(once.session) <= SESSION_CHARS_MAX and once.session.isascii()
+    if not named or not 0 <= once.sequence <= SEQUENCE_MAX:
+        raise InvalidRequestError(f"not the name of a request: {once}")
+    found = reads.get(keys.session(once.session))
+    return decode_answered(found.value) if found.exists else None
+
+
+def _answer(before: Answered, once: Once, kind: type[T]) -> T:
+    if once.sequence < before.sequence:
+        raise InvalidRequestError(
+            f"request {once.sequence} comes late: session {once.session} has made "
+            f"request {before.sequence} since"
+        )
+    return msgspec.msgpack.decode(before.answer, type=kind)
+
+
+def _remember(
+    draft: Draft, once: Once, before: Answered | None, answer: bytes, now_ms: int
+) -> None:
+    """The deadline is moved seldom: it would double what each request writes."""
+    key = keys.session(once.session)
+    expires_ms = before.expires_ms if before is not None else 0
+    if expires_ms - now_ms < REMEMBERED_MS // 2:
+        draft.move_deadline(key, expires_ms, now_ms + REMEMBERED_MS)
+        expires_ms = now_ms + REMEMBERED_MS
+    draft.put(key, encode(Answered(once.sequence, expires_ms, answer)))

@@ -1,0 +1,169 @@
+"""Many operations as one: all on the same `Draft`, which becomes one entry of the log.
+
+Each operation sees what those before it did. One that is refused refuses the whole: a draft that
+is not committed changes nothing. The last version of an application is decided on in the same
+draft, so whatever is sent twice, by whomever, to whichever NameNode, is applied once.
+"""
+
+from __future__ import annotations
+
+from paxosblock.api.namenode import ApplicationVersion, CreateFile, DeletePath, Transact
+from paxosblock.errors import (
+    InvalidRequestError,
+    NotDirectoryError,
+    NotFoundError,
+    PaxosBlockError,
+)
+from paxosblock.namenode.catalog import keys, namespace, paths, tree
+from paxosblock.namenode.catalog.concat import concat
+from paxosblock.namenode.catalog.draft import Draft, Reads
+from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.records import (
+    Application,
+    FileInode,
+    Inode,
+    decode_application,
+    encode,
+)
+from paxosblock.protocol.types import NO_WRITER
+from paxosblock.transaction import (
+    BLOCKS_MOVED_MAX,
+    AssertAbsent,
+    AssertFile,
+    Concat,
+    Delete,
+    MakeDirectory,
+    Marker,
+    Operation,
+    Rename,
+    TransactionOutcome,
+)
+
+MARKER_PERMISSION = 0o644
+
+
+def transact(draft: Draft, request: Transact, context: Context) -> TransactionOutcome:
+    """Decide all operations of a request, or find that its version was applied before.
+
+    Raises:
+        PaxosBlockError: what the first operation that cannot be done raises; the text tells which.
+    """
+    application = request.application
+    if application is None:
+        _Run(draft, request, context).all()
+        return TransactionOutcome(True, 0)
+    last = last_applied(draft, application.app_id)
+    if last is not None and last.version >= application.version:
+        return TransactionOutcome(last.attempt == application.attempt, last.version)
+    _Run(draft, request, context).all()
+    _note_applied(draft, application, last, context)
+    return TransactionOutcome(True, application.version)
+
+
+def last_applied(reads: Reads, app_id: str) -> Application | None:
+    """Return the last transaction applied for an application."""
+    found = reads.get(keys.application(app_id))
+    return decode_application(found.value) if found.exists else None
+
+
+def new_inodes(operations: tuple[Operation, ...]) -> int:
+    """Return how many files and directories the operations make at most."""
+    paths_made = (each.path for each in operations if isinstance(each, MakeDirectory | Marker))
+    return sum(path.count(paths.SEPARATOR) for path in paths_made)
+
+
+def _note_applied(
+    draft: Draft, application: ApplicationVersion, last: Application | None, context: Context
+) -> None:
+    key = keys.application(application.app_id)
+    keep_for_s = application.keep_for_s
+    expires_ms = 0 if keep_for_s is None else context.now_ms + round(keep_for_s * 1000)
+    draft.move_deadline(key, last.expires_ms if last else 0, expires_ms)
+    draft.put(key, encode(Application(application.version, application.attempt, expires_ms)))
+
+
+class _Run:
+    """The operations of one request, one after the other."""
+
+    def __init__(self, draft: Draft, request: Transact, context: Context) -> None:
+        self._draft = draft
+        self._request = request
+        self._context = context
+        self._blocks_left = BLOCKS_MOVED_MAX
+
+    def all(self) -> None:
+        operations = self._request.operations
+        for number, operation in enumerate(operations, 1):
+            try:
+                self._one(operation)
+            except PaxosBlockError as error:
+                text = f"operation {number} of {len(operations)}: {error}"
+                raise type(error)(text, **error.details) from error
+
+    def _one(self, operation: Operation) -> None:
+        draft, context = self._draft, self._context
+        match operation:
+            case AssertAbsent(path):
+                _check_absent(draft, path)
+            case AssertFile():
+                _check_file(draft, operation)
+            case MakeDirectory(path):
+                namespace.ensure_directory(draft, path, self._request.owner, context)
+            case Rename():
+                _check_closed(draft, operation.source)
+                namespace.move(draft, operation, context)
+            case Concat(target, sources):
+                self._blocks_left -= concat(draft, target, sources, context, self._blocks_left)
+            case Delete(path, recursive, must_exist, file_id):
+                if file_id is not None:
+                    _check_id(tree.find_inode(draft, path), path, file_id)
+                deletion = namespace.delete(draft, DeletePath(path, recursive), context)
+                if must_exist and not deletion.existed:
+                    raise tree.missing(path)
+            case Marker(path):
+                namespace.put_closed_file(draft, self._marker(path), context)
+
+    def _marker(self, path: str) -> CreateFile:
+        request = self._request
+        return CreateFile(
+            path,
+            NO_WRITER,
+            overwrite=True,
+            replication=request.replication,
+            block_size=request.block_size,
+            durability=request.durability,
+            permission=MARKER_PERMISSION,
+            owner=request.owner,
+        )
+
+
+def _check_absent(draft: Draft, path: str) -> None:
+    try:
+        tree.find(draft, path)
+    except (NotFoundError, NotDirectoryError):
+        return
+    raise tree.exists(path)
+
+
+def _check_file(draft: Draft, wanted: AssertFile) -> None:
+    inode = tree.find_closed(draft, wanted.path)
+    if wanted.file_id is not None:
+        _check_id(inode, wanted.path, wanted.file_id)
+    if wanted.length not in (None, inode.length):
+        shown = paths.shown(wanted.path)
+        raise InvalidRequestError(
+            f"{shown}: has {inode.length} bytes, not {wanted.length}", path=wanted.path
+        )
+
+
+def _check_id(inode: Inode, path: str, file_id: int) -> None:
+    if inode.number != file_id:
+        text = f"{paths.shown(path)}: is file {inode.number}, not file {file_id}"
+        raise NotFoundError(text, path=path)
+
+
+def _check_closed(draft: Draft, path: str) -> None:
+    """A file that is published must be complete; of a directory, what is in it is its own."""
+    inode = tree.find_inode(draft, path)
+    if isinstance(inode, FileInode) and inode.open:
+        raise tree.being_written(path, inode)

@@ -1,0 +1,341 @@
+"""Reading the namespace: from a path to an inode and back, and what `stat` and `list` show.
+
+An entry's value tells the kind and the id of what it names, so that a path is walked without
+reading any inode. Renaming a directory changes its one entry: what is below hangs on its id.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from paxosblock.api.namenode import FileStatus, Kind, ListDirectory, Listing
+from paxosblock.errors import (
+    ExistsError,
+    InvalidRequestError,
+    IsDirectoryError,
+    LeaseError,
+    NotDirectoryError,
+    NotFoundError,
+)
+from paxosblock.namenode.catalog import keys, paths
+from paxosblock.namenode.catalog.draft import Reads
+from paxosblock.namenode.catalog.records import (
+    ROOT_ID,
+    BlockEntry,
+    DirectoryInode,
+    FileInode,
+    Inode,
+    Place,
+    decode_entry,
+    decode_inode,
+    decode_place,
+)
+from paxosblock.namenode.kv.interface import Versioned, View
+from paxosblock.protocol.types import Durability
+
+_TARGET = struct.Struct(">cQ")
+_DIRECTORY = b"d"
+_FILE = b"f"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an entry names."""
+
+    number: int
+    is_directory: bool
+
+
+ROOT_TARGET = Target(ROOT_ID, True)
+
+
+def pack_target(inode: Inode) -> bytes:
+    """Encode the value of the entry that names `inode`."""
+    kind = _DIRECTORY if isinstance(inode, DirectoryInode) else _FILE
+    return _TARGET.pack(kind, inode.number)
+
+
+def _unpack_target(value: bytes) -> Target:
+    kind, number = _TARGET.unpack(value)
+    return Target(number, kind == _DIRECTORY)
+
+
+def missing(path: str) -> NotFoundError:
+    """The error for a path that names nothing."""
+    return NotFoundError(f"{paths.shown(path)}: no such file or directory", path=path)
+
+
+def not_directory(path: str) -> NotDirectoryError:
+    """The error for a file where a directory is meant."""
+    return NotDirectoryError(f"{paths.shown(path)}: is a file, not a directory", path=path)
+
+
+def is_directory(path: str) -> IsDirectoryError:
+    """The error for a directory where a file is meant."""
+    return IsDirectoryError(f"{paths.shown(path)}: is a directory", path=path)
+
+
+def exists(path: str) -> ExistsError:
+    """The error for a path that is taken."""
+    return ExistsError(f"{paths.shown(path)}: exists already", path=path)
+
+
+def being_written(path: str, inode: FileInode) -> LeaseError:
+    """The error for a file that has a writer."""
+    return LeaseError(
+        f"{paths.shown(path)}: is being written by {inode.writer}; take_over ends that",
+        path=path,
+        writer=inode.writer,
+    )
+
+
+def descend(reads: Reads, names: tuple[str, ...]) -> tuple[Target, int]:
+    """Follow `names` from the root as far as they exist: what is there, and how many did.
+
+    Raises:
+        NotDirectoryError: one of the names but the last names a file.
+    """
+    target = ROOT_TARGET
+    for depth, name in enumerate(names):
+        if not target.is_directory:
+            raise not_directory(paths.join(names[:depth]))
+        found = reads.get(keys.entry(target.number, name))
+        if not found.exists:
+            return target, depth
+        target = _unpack_target(found.value)
+    return target, len(names)
+
+
+def find(reads: Reads, path: str) -> Target:
+    """Return what `path` names.
+
+    Raises:
+        InvalidRequestError: it is no path.
+        NotFoundError: it names nothing.
+        NotDirectoryError: it goes through a file.
+    """
+    names = paths.split(path)
+    target, depth = descend(reads, names)
+    if depth < len(names):
+        raise missing(path)
+    return target
+
+
+def find_directory(reads: Reads, names: tuple[str, ...]) -> int:
+    """Return the id of an existing directory; errors like `find`."""
+    target, depth = descend(reads, names)
+    if depth < len(names):
+        raise missing(paths.join(names[: depth + 1]))
+    if not target.is_directory:
+        raise not_directory(paths.join(names))
+    return target.number
+
+
+def child(reads: Reads, directory: int, name: str) -> Target | None:
+    """Return what the entry `name` of a directory names, None when there is none."""
+    found = reads.get(keys.entry(directory, name))
+    return _unpack_target(found.value) if found.exists else None
+
+
+def load(found: Versioned, what: str) -> Inode:
+    """Decode an inode that was just read.
+
+    Raises:
+        NotFoundError: it is gone; `what` names it.
+    """
+    if not found.exists:
+        raise missing(what)
+    return decode_inode(found.value)
+
+
+def find_inode(reads: Reads, path: str) -> Inode:
+    """Return the inode that `path` names; errors like `find`."""
+    return load(reads.get(keys.inode(find(reads, path).number)), path)
+
+
+def find_closed(reads: Reads, path: str) -> FileInode:
+    """Return the closed file that `path` names.
+
+    Raises:
+        IsDirectoryError: it names a directory.
+        LeaseError: the file is being written.
+        Others: like `find`.
+    """
+    inode = find_inode(reads, path)
+    if not isinstance(inode, FileInode):
+        raise is_directory(path)
+    if inode.open:
+        raise being_written(path, inode)
+    return inode
+
+
+def path_of(reads: Reads, inode: Inode) -> str | None:
+    """Return the path of an inode, None when it or a directory above it was deleted."""
+    names: list[str] = []
+    while inode.number != ROOT_ID:
+        names.append(inode.name)
+        found = reads.get(keys.inode(inode.parent))
+        if not found.exists:
+            return None
+        inode = decode_inode(found.value)
+    return paths.join(tuple(reversed(names)))
+
+
+def names_file(value: bytes) -> bool:
+    """Whether the value of an entry names a file."""
+    return value.startswith(_FILE)
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A block of a file, and the byte of the file at which it begins."""
+
+    offset: int
+    entry: BlockEntry
+
+    @property
+    def end(self) -> int:
+        """Where the next block of the file begins, once the length of this one is decided."""
+        return self.offset + self.entry.record.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPage:
+    """Some blocks of a file in order; `next_place` is where the next page begins, None if none."""
+
+    blocks: tuple[Located, ...]
+    next_place: int | None
+
+
+def block_page(reads: Reads, file: int, start: int, limit: int) -> BlockPage:
+    """Return the blocks of a file from place `start` on, at most `limit`."""
+    found = list(reads.scan(*keys.places(file, start), limit + 1))
+    located = tuple(_located(reads, decode_place(value.value)) for _, value in found[:limit])
+    return BlockPage(located, keys.place_sequence(found[limit][0]) if found[limit:] else None)
+
+
+def place_of_offset(reads: Reads, file: int, offset: int) -> int:
+    """Return the place of the block that holds byte `offset`: the last one that begins there or
+    before; 0 when there is none.
+
+    Looks at some twenty places, however many there are. They may have gaps.
+    """
+    low, high = 0, next_sequence(reads, file)
+    while low < high:
+        middle = (low + high) // 2
+        key, found = next(reads.scan(*keys.places(file, middle), 1))
+        if decode_place(found.value).offset <= offset:
+            low = keys.place_sequence(key) + 1
+        else:
+            high = middle
+    # All places from `low` on begin behind the byte, and none before it does.
+    before = keys.place(file, 0), keys.place(file, low)
+    return next((keys.place_sequence(key) for key, _ in reads.scan(*before, 1, reverse=True)), 0)
+
+
+def last_places(reads: Reads, file: int, count: int) -> tuple[Place, ...]:
+    """Return the last places of a file, the last one first."""
+    found = reads.scan(*keys.places(file), count, reverse=True)
+    return tuple(decode_place(value.value) for _, value in found)
+
+
+def last_block(reads: Reads, file: int) -> Located | None:
+    """Return the last block of a file: the only one that may not be finalized (K1)."""
+    return next((_located(reads, place) for place in last_places(reads, file, 1)), None)
+
+
+def next_sequence(reads: Reads, file: int) -> int:
+    """Return the place behind the last block of a file."""
+    found = reads.scan(*keys.places(file), 1, reverse=True)
+    return next((keys.place_sequence(key) + 1 for key, _ in found), 0)
+
+
+def _located(reads: Reads, place: Place) -> Located:
+    return Located(place.offset, decode_entry(reads.get(keys.block(place.block)).value))
+
+
+def list_directory(view: View, request: ListDirectory, limit_max: int) -> Listing:
+    """Return one page of a directory in byte order of the names; of a file, the file itself.
+
+    Raises:
+        InvalidRequestError: the path or the limit makes no sense.
+        NotFoundError, NotDirectoryError: like `find`.
+    """
+    if request.limit < 1:
+        raise InvalidRequestError(f"{paths.shown(request.path)}: a page has at least one entry")
+    target = find(view, request.path)
+    if not target.is_directory:
+        return _listed_file(view, request.path)
+    limit = min(request.limit, limit_max)
+    span = keys.entries(target.number, request.after)
+    found = list(view.scan(*span, limit + 1))
+    stem = "" if request.path == paths.ROOT else request.path
+    page = tuple(
+        _entry_status(view, f"{stem}/{keys.entry_name(key)}", value) for key, value in found[:limit]
+    )
+    linked = tuple(value.revision for _, value in found[:limit])
+    changed = view.get(keys.touched(target.number)).revision
+    return Listing(page, len(found) > limit, view.revision, linked, target.number, changed)
+
+
+def _listed_file(view: View, path: str) -> Listing:
+    parent, name = paths.split(path)[:-1], paths.split(path)[-1]
+    entry = view.get(keys.entry(find_directory(view, parent), name))
+    return Listing((_entry_status(view, path, entry),), False, view.revision, (entry.revision,))
+
+
+def _entry_status(reads: Reads, path: str, entry: Versioned) -> FileStatus:
+    return status(
+        reads, path, load(reads.get(keys.inode(_unpack_target(entry.value).number)), path)
+    )
+
+
+def status(reads: Reads, path: str, inode: Inode) -> FileStatus:
+    """Return what `stat` shows of `inode`, which `path` names."""
+    if isinstance(inode, FileInode):
+        return file_status(
+            path, inode, _decided_bytes(reads, inode.number) if inode.open else inode.length
+        )
+    touched = reads.get(keys.touched(inode.number))
+    return FileStatus(
+        path=path,
+        kind=Kind.DIRECTORY,
+        file_id=inode.number,
+        length=0,
+        replication=0,
+        block_size=0,
+        durability=Durability.DISK,
+        open=False,
+        modified_ms=keys.unpack_number(touched.value) if touched.exists else inode.created_ms,
+        created_ms=inode.created_ms,
+        owner=inode.owner,
+        group=inode.group,
+        permission=inode.permission,
+        expires_ms=inode.expires_ms,
+    )
+
+
+def file_status(path: str, inode: FileInode, length: int) -> FileStatus:
+    """Return what `stat` shows of a file of which `length` bytes are decided."""
+    return FileStatus(
+        path=path,
+        kind=Kind.FILE,
+        file_id=inode.number,
+        length=length,
+        replication=inode.replication,
+        block_size=inode.block_size,
+        durability=inode.durability,
+        open=inode.open,
+        modified_ms=inode.modified_ms,
+        created_ms=inode.created_ms,
+        owner=inode.owner,
+        group=inode.group,
+        permission=inode.permission,
+    )
+
+
+def _decided_bytes(reads: Reads, file: int) -> int:
+    """Length of a file that is being written: only what is decided counts."""
+    last = last_block(reads, file)
+    return 0 if last is None else last.end

@@ -1,0 +1,1 @@
+"""How it is said: frames, streams, control calls, and the port of a node."""

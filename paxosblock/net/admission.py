@@ -1,0 +1,174 @@
+"""How many connections a node bears, and which of them go when more come.
+
+Every connection has a slot, counted for the node and for the address it comes from. When there is
+no free one, the connections give theirs that wait for a next request: of the address that has the
+most, those first on which none ever came, then those that wait longest. So who only holds
+connections open keeps nobody out.
+
+When all are in use, a few more are let in for one request each: a peer or a DataNode is known only
+by what it says, and must be heard. A link between NameNodes counts no more once it has proven that
+it is one.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from paxosblock.net.refusals import Refusal, Refusals
+
+SPARE_COUNT: Final = 32
+"""Connections beyond the cap that are let in for one request each."""
+CLOSED_TOGETHER: Final = 16
+"""Idle connections that make room at a time, so that they are not searched for each new one."""
+SEARCH_AGAIN_S: Final = 0.1
+"""When none was idle, nobody looks again for so long. A flood of new connections while all are in
+use would otherwise keep the event loop busy with looking, and cost a NameNode its leadership."""
+_ANYWHERE: Final = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Connections of the whole node, and of one address, at a time."""
+
+    node: int
+    address: int
+
+    @classmethod
+    def within(cls, node: int, address: int, descriptors: int) -> Caps:
+        """The caps asked for, as far as `descriptors` go; no address gets more than three quarters.
+
+        The spare ones, too, must fit.
+        """
+        most = max(1, min(node, descriptors - SPARE_COUNT))
+        return cls(most, max(1, min(address, most - most // 4)))
+
+
+class Holder(Protocol):
+    """Who has a slot and may be asked for it."""
+
+    @property
+    def idle(self) -> bool:
+        """True while it waits for a next request."""
+
+    @property
+    def idle_rank(self) -> tuple[bool, float]:
+        """The lower, the sooner it goes."""
+
+    def dismiss(self) -> None:
+        """Close it; it is idle."""
+
+
+class Slot:
+    """The place of one connection, until it is released."""
+
+    __slots__ = ("_admission", "address", "holder", "spare")
+
+    def __init__(self, admission: Admission | None, address: str, *, spare: bool = False) -> None:
+        """`spare`: good for one request only. Without an admission it counts nowhere."""
+        self._admission = admission
+        self.address = address
+        self.spare = spare
+        self.holder: Holder | None = None
+
+    def release(self) -> None:
+        """It counts no more; may be called twice."""
+        admission, self._admission = self._admission, None
+        if admission is not None:
+            admission.released(self)
+
+
+class Admission:
+    """The slots of one node."""
+
+    def __init__(
+        self, caps: Caps, refusals: Refusals, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        """No connection yet."""
+        self._caps = caps
+        self._refusals = refusals
+        self._clock_s = clock_s
+        self._none_idle_s: dict[str, float] = {}
+        """When the connections of an address, or of all, were searched in vain."""
+        self._slots: dict[str, dict[Slot, None]] = {}
+        self._count = 0
+        self._spare_count = 0
+
+    @property
+    def count(self) -> int:
+        """Connections that count."""
+        return self._count + self._spare_count
+
+    def admit(self, address: str) -> Slot | None:
+        """Return a slot for a new connection from `address`, None when it must be refused."""
+        own = self._slots.get(address, {})
+        if len(own) >= self._caps.address:
+            why, has_room = Refusal.ADDRESS_FULL, self._make_room(address)
+        elif self._count >= self._caps.node:
+            why, has_room = Refusal.NODE_FULL, self._make_room_anywhere()
+        else:
+            return self._take(address)
+        if has_room:
+            return self._take(address)
+        if self._spare_count < SPARE_COUNT:
+            self._spare_count += 1
+            return Slot(self, address, spare=True)
+        self._refusals.count(why, address)
+        return None
+
+    def make_room(self) -> None:
+        """Close some idle connections, if there are any: something else ran out."""
+        if self._slots:
+            self._make_room_anywhere()
+
+    def released(self, slot: Slot) -> None:
+        """For `Slot.release`."""
+        if slot.spare:
+            self._spare_count -= 1
+            return
+        self._count -= 1
+        own = self._slots[slot.address]
+        del own[slot]
+        if not own:
+            del self._slots[slot.address]
+            self._none_idle_s.pop(slot.address, None)
+
+    def _take(self, address: str) -> Slot:
+        slot = Slot(self, address)
+        self._slots.setdefault(address, {})[slot] = None
+        self._count += 1
+        return slot
+
+    def _make_room_anywhere(self) -> bool:
+        """Those with many first; True if somebody gave way."""
+        if self._searched_in_vain(_ANYWHERE):
+            return False
+        crowds = sorted(self._slots, key=lambda each: len(self._slots[each]), reverse=True)
+        found = any(self._make_room(crowd) for crowd in crowds)
+        if not found:
+            self._none_idle_s[_ANYWHERE] = self._clock_s()
+        return found
+
+    def _searched_in_vain(self, where: str) -> bool:
+        """True if there was none a moment ago."""
+        before_s = self._none_idle_s.get(where)
+        return before_s is not None and self._clock_s() < before_s + SEARCH_AGAIN_S
+
+    def _make_room(self, address: str) -> bool:
+        """Close idle connections of the address; False when it has none."""
+        if self._searched_in_vain(address):
+            return False
+        holders = ((slot.holder, slot) for slot in self._slots[address])
+        idle = [(holder, slot) for holder, slot in holders if holder is not None and holder.idle]
+        going = heapq.nsmallest(CLOSED_TOGETHER, idle, key=lambda each: each[0].idle_rank)
+        for holder, slot in going:
+            slot.release()
+            holder.dismiss()
+        if going:
+            self._refusals.count(Refusal.IDLE, address, len(going))
+        else:
+            self._none_idle_s[address] = self._clock_s()
+        return bool(going)

@@ -1,0 +1,73 @@
+"""Beats on a data stream: a sign of life of a node's event loop, whatever its disk does.
+
+A client that waits for votes sends a BEAT frame that says how often it wants to hear of the node.
+From then on the node sends BEAT frames at that pace, by its clock alone: also while the disk is
+slow, and while it does not read this connection because too many votes wait for the disk. A beat
+tells how many of the client's bytes have arrived and how many answers the node owes, so that the
+client learns that its way to the node is broken, too, when only the way back is whole.
+
+A node that is stopped or unreachable is silent; a node whose disk is slow beats and owes votes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from paxosblock.config import SHORTEST_BEAT_S
+from paxosblock.net.connection import FrameConnection
+from paxosblock.net.wire import FrameKind, Header
+from paxosblock.protocol.types import ChunkIndex
+
+SHORTEST_MS: Final = round(SHORTEST_BEAT_S * 1000)
+LONGEST_MS: Final = 60_000
+_BYTES_MASK: Final = (1 << 32) - 1
+
+
+def beat_wish(every_s: float) -> bytes:
+    """The frame of a client that wants a beat every `every_s` seconds; 0: no more beats."""
+    every_ms = round(every_s * 1000)
+    index = min(max(every_ms, SHORTEST_MS), LONGEST_MS) if every_s else 0
+    return Header(FrameKind.BEAT, index=ChunkIndex(index)).pack()
+
+
+def arrived_bytes(beat: Header, sent_bytes: int) -> int:
+    """How many of the `sent_bytes` on this connection had arrived when the peer sent `beat`."""
+    return sent_bytes - ((sent_bytes - beat.acknowledged) & _BYTES_MASK)
+
+
+class BeatSender:
+    """The node's end of the beats of one connection."""
+
+    def __init__(self, owed: Callable[[], int]) -> None:
+        """`owed` counts the votes and answers that the node owes on this connection."""
+        self._owed = owed
+        self._timer: asyncio.TimerHandle | None = None
+
+    def asked(self, connection: FrameConnection, wish: Header) -> None:
+        """A BEAT frame came from the client."""
+        self.stop()
+        if wish.index:
+            self._wait(connection, max(wish.index, SHORTEST_MS) / 1000)
+
+    def stop(self) -> None:
+        """No more beats: they are not wanted, or the connection is lost."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wait(self, connection: FrameConnection, every_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(every_s, self._beat, connection, every_s)
+
+    def _beat(self, connection: FrameConnection, every_s: float) -> None:
+        if connection.writable:  # who does not read must not fill our memory with beats
+            connection.send(
+                Header(
+                    FrameKind.BEAT,
+                    index=ChunkIndex(self._owed()),
+                    acknowledged=connection.received_bytes & _BYTES_MASK,
+                ).pack()
+            )
+        self._wait(connection, every_s)

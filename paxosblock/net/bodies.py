@@ -1,0 +1,104 @@
+"""Reading the bodies of requests: not too long, not too slowly, not too many bytes at once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_protocol import RequestPayloadError
+
+from paxosblock.errors import (
+    DeadlineError,
+    InvalidRequestError,
+    PaxosBlockError,
+    UnavailableError,
+)
+from paxosblock.net.refusals import Refusal, Refusals
+from paxosblock.net.wire import MAX_BODY_BYTES
+from paxosblock.units import KIB, MIB
+
+SMALL_BODY_BYTES: Final = 16 * KIB
+"""A body of so many bytes is always taken; the cap on connections bounds them."""
+PROGRESS_BYTES: Final = 64 * KIB
+"""So much of a body, or its end, must come in each `stall_s`: a byte now and then is not enough."""
+STALL_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """How many bytes all bodies under way may have, and how long one may make no progress."""
+
+    memory_bytes: int = 128 * MIB
+    stall_s: float = STALL_S
+
+
+class Bodies:
+    """The bodies that are being read."""
+
+    def __init__(self, limits: BodyLimits | None = None, refusals: Refusals | None = None) -> None:
+        """None under way."""
+        self.limits = limits or BodyLimits()
+        self._refusals = refusals or Refusals()
+        self.held_bytes = 0
+
+    async def read(self, request: web.BaseRequest) -> bytes | bytearray:
+        """Return the body, which the caller has decoded before others run.
+
+        Raises:
+            InvalidRequestError: it is too long, or ended before its end.
+            UnavailableError: other bodies take all the memory for them.
+            DeadlineError: it stood still or came too slowly; the connection is closed.
+        """
+        if request.content.is_eof():  # it came together with the head, as nearly all do
+            return request.content.read_nowait()
+        if (request.content_length or 0) > MAX_BODY_BYTES:
+            raise _too_long()
+        body = bytearray()
+        try:
+            await self._read_parts(request, body)
+        except PaxosBlockError:
+            raise
+        except TimeoutError as error:
+            self._refusals.count(Refusal.BODY_STALLED, request.remote or "")
+            request.protocol.force_close()  # who does not send may not read an answer, either
+            raise DeadlineError("the rest of the request did not come") from error
+        except (RequestPayloadError, HttpProcessingError, ConnectionError) as error:
+            raise InvalidRequestError(f"the request ended before its end: {error}") from error
+        finally:
+            self.held_bytes -= _counted(body)
+            assert self.held_bytes >= 0, "nobody gives back more than it took"
+        return body
+
+    async def _read_parts(self, request: web.BaseRequest, body: bytearray) -> None:
+        """Raises TimeoutError when it comes too slowly, and as `read`."""
+        stall_s, goal = self.limits.stall_s, PROGRESS_BYTES
+        clock_s = asyncio.get_running_loop().time
+        async with asyncio.timeout(stall_s) as patience:
+            async for part in request.content.iter_any():
+                self._take(request, body, part)
+                if len(body) >= goal:
+                    goal = len(body) + PROGRESS_BYTES
+                    patience.reschedule(clock_s() + stall_s)
+
+    def _take(self, request: web.BaseRequest, body: bytearray, part: bytes) -> None:
+        if len(body) + len(part) > MAX_BODY_BYTES:
+            raise _too_long()
+        before = _counted(body)
+        growth = max(0, len(body) + len(part) - SMALL_BODY_BYTES) - before
+        if growth and self.held_bytes + growth > self.limits.memory_bytes:
+            self._refusals.count(Refusal.BODY_MEMORY, request.remote or "")
+            raise UnavailableError("the node has too many large requests under way; try again")
+        body += part
+        self.held_bytes += growth
+
+
+def _counted(body: bytearray) -> int:
+    """How much of it counts."""
+    return max(0, len(body) - SMALL_BODY_BYTES)
+
+
+def _too_long() -> InvalidRequestError:
+    return InvalidRequestError(f"the request has more than {MAX_BODY_BYTES} bytes")

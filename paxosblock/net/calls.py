@@ -1,0 +1,327 @@
+"""Requests and replies on a data stream, and the chunks that follow a reply.
+
+A CALL frame carries a number that its REPLY or ERROR frame repeats. The `index` of a REPLY header
+says how many CHUNK frames follow it; the server writes them together with the reply, so that they
+are contiguous on the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from paxosblock.errors import (
+    DeadlineError,
+    OutcomeUnknownError,
+    PaxosBlockError,
+    ProtocolError,
+    UnavailableError,
+)
+from paxosblock.net.connection import FrameConnection
+from paxosblock.net.stream import connect
+from paxosblock.net.wire import (
+    HEADER_BYTES,
+    Buffer,
+    FrameKind,
+    Header,
+    MessageTable,
+    decode_error,
+    verify_payload,
+)
+from paxosblock.protocol.types import BlockId, ChunkIndex
+
+_log = logging.getLogger(__name__)
+_NO_BLOCK = BlockId(0)
+
+
+class ChunkSink(Protocol):
+    """Where the chunks that follow a reply go. An error raised here fails the call."""
+
+    def reply_received(self, reply: Any, count: int) -> None:
+        """`count` chunks follow."""
+
+    def payload_buffer(self, header: Header) -> memoryview | None:
+        """Where the next chunk's payload shall land; None for a buffer that is lent briefly."""
+
+    def chunk_received(self, header: Header, payload: memoryview) -> None:
+        """The next chunk: in its place, or in a view that is valid during this call only.
+
+        Its checksum was not checked (`wire.verify_payload`).
+        """
+
+
+class VoteHandler(Protocol):
+    """Who gets the frames of a client's connection that answer no call."""
+
+    def vote_received(self, header: Header, payload: memoryview) -> None:
+        """A VOTE or NACK frame; `payload` is valid during this call only, and not checked."""
+
+    def beat_received(self, header: Header) -> None:
+        """A BEAT frame: the peer lives (`beats.py`)."""
+
+    def connection_lost(self, error: PaxosBlockError) -> None:
+        """No more votes come."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A call on its way; `chunks_left` counts once the reply is there."""
+
+    future: asyncio.Future[Any]
+    sink: ChunkSink | None
+    reply: Any = None
+    chunks_left: int = 0
+
+
+class CallChannel:
+    """The client's end of a data stream: a `FrameHandler` that pairs calls with their replies.
+
+    Several calls may be on their way at once. `stream.connect` gives it a connection::
+
+        channel = CallChannel(MessageTable(STREAM_CALLS), MessageTable(STREAM_REPLIES), votes)
+        channel.connection = await connect(host, port, channel)
+    """
+
+    connection: FrameConnection
+
+    def __init__(
+        self, calls: MessageTable, replies: MessageTable, votes: VoteHandler | None = None
+    ) -> None:
+        self._calls = calls
+        self._replies = replies
+        self._votes = votes
+        self._numbers = itertools.count(1)
+        self._pending: dict[int, _Pending] = {}
+        self._receiving: _Pending | None = None
+
+    async def call(
+        self,
+        request: object,
+        *,
+        block: BlockId = _NO_BLOCK,
+        timeout_s: float,
+        sink: ChunkSink | None = None,
+    ) -> Any:
+        """Send `request` and return the reply, after all chunks that follow it went to `sink`.
+
+        Once this has returned or raised, nothing touches `sink` or its buffers any more.
+
+        Raises:
+            UnavailableError: the connection is closed already; nothing was sent.
+            OutcomeUnknownError: the connection was lost before the answer was complete.
+            DeadlineError: the answer was not complete after `timeout_s`.
+            PaxosBlockError: the peer's own error, or one that `sink` raised.
+        """
+        if self.connection.closed:
+            raise UnavailableError(str(self.connection.error), peer=self.connection.peer)
+        payload = self._calls.encode(request)
+        number = next(self._numbers) & 0xFFFFFFFF
+        pending = _Pending(asyncio.get_running_loop().create_future(), sink)
+        self._pending[number] = pending
+        try:
+            header = Header.of(FrameKind.CALL, payload, block=block, request=number)
+            self.connection.send_frame(header, payload)
+            async with asyncio.timeout(timeout_s):
+                return await pending.future
+        except TimeoutError as error:
+            if isinstance(error, PaxosBlockError):
+                raise
+            raise DeadlineError(
+                f"{self.connection.peer} did not answer {type(request).__name__} "
+                f"within {timeout_s:.3g} s",
+                peer=self.connection.peer,
+            ) from None
+        finally:
+            del self._pending[number]
+            self._let_go(pending)
+
+    def _let_go(self, pending: _Pending) -> None:
+        """The call is over; if chunks still come for it, they are dropped."""
+        pending.sink = None
+        if self._receiving is pending:
+            self.connection.discard_payload()
+
+    # -- FrameHandler ---------------------------------------------------------------------------
+
+    def payload_buffer(self, header: Header) -> memoryview | None:
+        receiving = self._receiving
+        if header.kind is not FrameKind.CHUNK or receiving is None or receiving.sink is None:
+            return None
+        try:
+            return receiving.sink.payload_buffer(header)
+        except Exception as error:
+            _fail(receiving, error)
+            return None
+
+    def frame_received(
+        self, connection: FrameConnection, header: Header, frame: memoryview
+    ) -> None:
+        kind = header.kind
+        if kind is FrameKind.CHUNK:
+            self.payload_received(connection, header, frame[HEADER_BYTES:])
+        elif self._receiving is not None:
+            raise ProtocolError(f"a {kind.name} frame came between the chunks of a reply")
+        elif kind is FrameKind.VOTE or kind is FrameKind.NACK:
+            if self._votes is None:
+                raise ProtocolError(f"a {kind.name} frame came, but nothing was written")
+            self._votes.vote_received(header, frame[HEADER_BYTES:])
+        elif kind is FrameKind.BEAT:
+            if self._votes is None:
+                raise ProtocolError("a BEAT frame came that nobody asked for")
+            self._votes.beat_received(header)
+        elif kind is FrameKind.CALL:
+            raise ProtocolError("a server does not call")
+        else:
+            verify_payload(header, frame[HEADER_BYTES:])
+            self._answer_received(header, frame[HEADER_BYTES:])
+
+    def payload_received(
+        self, connection: FrameConnection, header: Header, payload: memoryview
+    ) -> None:
+        receiving = self._receiving
+        if receiving is None:
+            raise ProtocolError("a CHUNK frame came that belongs to no reply")
+        if receiving.sink is not None:
+            try:
+                receiving.sink.chunk_received(header, payload)
+            except Exception as error:
+                _fail(receiving, error)
+        receiving.chunks_left -= 1
+        if receiving.chunks_left == 0:
+            self._receiving = None
+            _succeed(receiving)
+
+    def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None:
+        self._receiving = None
+        for pending in self._pending.values():
+            _fail(pending, OutcomeUnknownError(str(error), peer=connection.peer))
+        if self._votes is not None:
+            self._votes.connection_lost(error)
+
+    def _answer_received(self, header: Header, payload: memoryview) -> None:
+        """A REPLY or ERROR. Nobody may wait for it any more; the chunks come all the same."""
+        pending = self._pending.get(header.request)
+        if header.kind is FrameKind.ERROR:
+            if pending is not None:
+                _fail(pending, decode_error(payload))
+            return
+        count = int(header.index)
+        if pending is None:
+            pending = _Pending(asyncio.get_running_loop().create_future(), None)
+        else:
+            self._open_reply(pending, self._replies.decode(payload), count)
+        if count:
+            pending.chunks_left = count
+            self._receiving = pending
+        else:
+            _succeed(pending)
+
+    def _open_reply(self, pending: _Pending, reply: object, count: int) -> None:
+        pending.reply = reply
+        if pending.sink is not None:
+            try:
+                pending.sink.reply_received(reply, count)
+            except Exception as error:
+                _fail(pending, error)
+
+
+def _fail(pending: _Pending, error: Exception) -> None:
+    pending.sink = None
+    if not pending.future.done():
+        pending.future.set_exception(error)
+
+
+def _succeed(pending: _Pending) -> None:
+    if not pending.future.done():
+        pending.future.set_result(pending.reply)
+
+
+async def open_channel(
+    host: str,
+    port: int,
+    calls: MessageTable,
+    replies: MessageTable,
+    votes: VoteHandler | None = None,
+    *,
+    timeout_s: float = 5.0,
+) -> CallChannel:
+    """A `CallChannel` on a new data stream to host:port. Raises what `stream.connect` raises."""
+    channel = CallChannel(calls, replies, votes)
+    channel.connection = await connect(host, port, channel, timeout_s=timeout_s)
+    return channel
+
+
+# -- the server's end ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """An answer with chunks: `frames` are the bytes of `count` CHUNK frames, in order."""
+
+    reply: object
+    count: int
+    frames: tuple[Buffer, ...]
+
+
+Answer = Callable[[Any, Header], Awaitable[object]]
+"""Answers one call: gets the request and its header, returns the reply or a `Bulk`."""
+
+
+class CallServer:
+    """The server's end of the calls of one connection: each runs in a task of its own.
+
+    A `FrameHandler` gives it the CALL frames and tells it when the connection is lost.
+    """
+
+    def __init__(self, calls: MessageTable, replies: MessageTable, answer: Answer) -> None:
+        self._calls = calls
+        self._replies = replies
+        self._answer = answer
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def call_received(self, connection: FrameConnection, header: Header, frame: memoryview) -> None:
+        """Start to answer a CALL frame.
+
+        Raises:
+            CorruptionError, ProtocolError: the frame holds no request of this stream.
+        """
+        payload = frame[HEADER_BYTES:]
+        verify_payload(header, payload)
+        request = self._calls.decode(payload)
+        task = asyncio.create_task(self._run(connection, header, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def connection_lost(self) -> None:
+        """Cancel what nobody waits for any more."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _run(self, connection: FrameConnection, header: Header, request: object) -> None:
+        try:
+            answer = await self._answer(request, header)
+            self._reply(connection, header, answer)
+            await connection.drain()
+        except PaxosBlockError as error:
+            connection.send_error(error, header.request)
+        except Exception:
+            _log.exception("%s from %s failed", type(request).__name__, connection.peer)
+            connection.send_error(
+                OutcomeUnknownError("internal error; the node's log tells more"), header.request
+            )
+
+    def _reply(self, connection: FrameConnection, header: Header, answer: object) -> None:
+        bulk = answer if isinstance(answer, Bulk) else Bulk(answer, 0, ())
+        payload = self._replies.encode(bulk.reply)
+        reply = Header.of(
+            FrameKind.REPLY,
+            payload,
+            block=header.block,
+            index=ChunkIndex(bulk.count),
+            request=header.request,
+        )
+        connection.send(reply.pack(), payload, *bulk.frames)

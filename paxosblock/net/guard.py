@@ -1,0 +1,58 @@
+"""What keeps a flood of connections and requests from a node's port, as its settings say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Self
+
+from paxosblock.config import NodeConfig
+from paxosblock.net.admission import Admission, Caps
+from paxosblock.net.bodies import Bodies, BodyLimits
+from paxosblock.net.refusals import Refusal, Refusals
+
+if TYPE_CHECKING:
+    from paxosblock.metrics import NodeMetrics
+
+CONNECTIONS: Final = 8192
+CONNECTIONS_PER_ADDRESS: Final = 4096
+HEAD_TIMEOUT_S: Final = 10.0
+
+
+class Guard:
+    """The bounds of one node, and what is counted when they are reached."""
+
+    def __init__(
+        self,
+        caps: Caps | None = None,
+        *,
+        head_timeout_s: float = HEAD_TIMEOUT_S,
+        bodies: BodyLimits | None = None,
+    ) -> None:
+        """Without arguments as the settings are by default, on a machine with many descriptors."""
+        self.refusals = Refusals()
+        self.admission = Admission(
+            caps or Caps(CONNECTIONS, CONNECTIONS_PER_ADDRESS), self.refusals
+        )
+        self.bodies = Bodies(bodies, self.refusals)
+        self.head_timeout_s = head_timeout_s
+
+    @classmethod
+    def of(cls, config: NodeConfig, descriptors: int) -> Self:
+        """As a node's settings say; its connections may use `descriptors` file descriptors."""
+        caps = Caps.within(config.max_connections, config.max_connections_per_address, descriptors)
+        return cls(
+            caps,
+            head_timeout_s=config.request_head_timeout_s,
+            bodies=BodyLimits(config.request_memory_bytes, config.request_stall_timeout_s),
+        )
+
+    def add_to(self, metrics: NodeMetrics) -> None:
+        """Show on `/metrics` what is counted."""
+        connections = self.admission
+        metrics.observe(
+            "connections", "Connections that count for the cap.", lambda: connections.count
+        )
+        refused = metrics.counter(
+            "refusals", "Connections and requests refused or given up.", ["reason"]
+        )
+        children = {why: refused.labels(why.value) for why in Refusal}
+        self.refusals.on_count = lambda why, times: children[why].inc(times)

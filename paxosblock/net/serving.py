@@ -1,0 +1,129 @@
+"""How a node opens its port, tells where it is reached, and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn
+
+from aiohttp import web
+
+from paxosblock.errors import ConfigError, StorageError
+from paxosblock.net.accepting import Listener, open_sockets
+from paxosblock.net.guard import Guard
+from paxosblock.net.http_server import HeadWatch, HttpConnection
+from paxosblock.net.rpc import RpcRouter
+
+DISK_FAILED: Final = 74
+"""Exit code of a node whose disk failed, at its start or later: `EX_IOERR` of sysexits(3)."""
+ADDRESS_FILE: Final = "address"
+SHUTDOWN_S: Final = 2.0
+"""How long calls under way may take to end when the node closes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A node that serves at `address` (host:port); `failure` waits until it cannot any more."""
+
+    address: str
+    failure: Callable[[], Awaitable[StorageError]]
+
+
+def stop_signal() -> asyncio.Event:
+    """An event that SIGTERM and SIGINT set, which end no process any more."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def until_stopped(stop: asyncio.Event, node: Running, role: str) -> None:
+    """Return when `stop` is set. When the disks of `node` fail before, end this process.
+
+    Only a process that reads what is really there may go on after a failed sync: what the system
+    could not write it drops, and a second sync succeeds without it (fsyncgate, 2018).
+    """
+    stopped = asyncio.ensure_future(stop.wait())
+    failed = asyncio.ensure_future(node.failure())
+    try:
+        await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
+        if not stopped.done():
+            _end(role, failed.result())
+    finally:
+        stopped.cancel()
+        failed.cancel()
+
+
+def _end(role: str, failure: StorageError) -> NoReturn:
+    """End like a crash, which every file of a node is made for: a thread may hang in the disk."""
+    logging.shutdown()
+    sys.stderr.write(f"{role}: {failure}\n")
+    sys.stderr.flush()
+    os._exit(DISK_FAILED)
+
+
+async def listen(
+    stack: contextlib.AsyncExitStack,
+    app: web.Application,
+    router: RpcRouter,
+    address: str,
+    guard: Guard | None = None,
+) -> str:
+    """Serve `app` with the control calls of `router` at `address` until `stack` closes.
+
+    Args:
+        address: host:port; port 0 lets the system choose.
+        guard: what bounds connections; None: as by default.
+
+    Returns:
+        The address it really has.
+
+    Raises:
+        ConfigError: this is no address, or it is taken.
+    """
+    host, colon, port = address.rpartition(":")
+    if not (colon and port.isdecimal() and int(port) < 1 << 16):
+        raise ConfigError(f"'{address}' is not an address to listen at: host:port")
+    router.add_to(app)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    server = runner.server
+    assert server is not None, "it is set up"
+    server.request_handler = router.ahead_of(server.request_handler)
+    guard = guard or Guard()
+    heads = HeadWatch(guard.head_timeout_s, guard.refusals)
+    stack.callback(heads.close)
+    try:
+        sockets = await open_sockets(host.strip("[]") or None, int(port))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"cannot listen at {address}: {reason}") from error
+    listener = Listener(
+        sockets, guard.admission, guard.refusals, lambda slot: HttpConnection(server, heads, slot)
+    )
+    stack.push_async_callback(listener.close)
+    return f"{host}:{listener.port}"
+
+
+def publish_address(stack: contextlib.AsyncExitStack, folder: Path, address: str) -> None:
+    """Write `address` to `folder`/address, where it stays until `stack` closes.
+
+    Whoever finds the file finds all of it. Raises StorageError when it cannot be written.
+    """
+    target = folder / ADDRESS_FILE
+    try:
+        fresh = folder / f"{ADDRESS_FILE}.new"
+        fresh.write_text(f"{address}\n")
+        os.replace(fresh, target)
+    except OSError as error:
+        raise StorageError(f"{target}: {error.strerror}") from error
+    stack.callback(target.unlink, missing_ok=True)

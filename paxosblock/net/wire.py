@@ -1,0 +1,272 @@
+"""The one frame layout: of the data stream, and of a chunk's record in a DataNode's block file.
+
+A DataNode writes a received chunk frame to disk as it is, and sends it to readers as it is. A frame
+is a header of 48 bytes, little-endian, and its payload::
+
+    offset  size  field
+         0     4  magic            b"PXB1"
+         4     1  kind             FrameKind
+         5     1  flags            Flags
+         6     2  reserved         0
+         8     4  payload length   bytes
+        12     4  payload crc      CRC32C of the payload
+        16     8  block
+        24     8  generation
+        32     4  index            of the chunk
+        36     4  acknowledged     chunks that every member has voted for, as the writer knows it;
+                                   on a BEAT: bytes that came from the peer so far, modulo 2**32
+        40     4  request          pairs a CALL with its REPLY or ERROR
+        44     4  header crc       CRC32C of bytes 0 to 43
+
+Nothing here does I/O. The header's checksum is checked when a header is unpacked; the payload's
+only by `verify_payload`, so that its bytes are read where they are needed anyway.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+import msgspec
+
+from paxosblock.api.methods import encode
+from paxosblock.checksum import crc32c
+from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, from_wire
+from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkIndex, Generation
+from paxosblock.units import MIB
+
+MAGIC: Final = b"PXB1"
+HEADER_BYTES: Final = 48
+MAX_CHUNK_BYTES: Final = 16 * MIB
+"""Most bytes in the payload of a CHUNK frame."""
+MAX_MESSAGE_BYTES: Final = MIB
+"""Most bytes in the payload of any other frame."""
+MAX_BODY_BYTES: Final = 64 * MIB
+"""Most bytes in the body of a control call."""
+
+Buffer = bytes | bytearray | memoryview
+
+_BODY = struct.Struct("<4sBBHIIQQIII")
+_HEADER = struct.Struct("<4sBBHIIQQIIII")
+_HEADER_CRC = struct.Struct("<I")
+_BODY_BYTES: Final = _BODY.size
+assert _HEADER.size == HEADER_BYTES
+
+
+class FrameKind(enum.IntEnum):
+    """What a frame says."""
+
+    CHUNK = 1
+    """A `Write` from a client, or a chunk read back."""
+    VOTE = 2
+    NACK = 3
+    """Its payload is the msgpack of a `Nack`."""
+    CALL = 4
+    """Its payload is a request of the stream's `MessageTable`."""
+    REPLY = 5
+    """Its payload is an answer of the stream's `MessageTable`; `index` CHUNK frames follow it."""
+    ERROR = 6
+    """Its payload is `encode_error` of a `PaxosBlockError`."""
+    BEAT = 7
+    """From a client: send a BEAT every `index` milliseconds from now on, or (0) no more of them.
+    From a DataNode: I live, and owe `index` votes and answers. `beats.py` says what follows."""
+
+
+class Flags(enum.IntFlag):
+    """The bits of a header's `flags`."""
+
+    SYNC = 1
+    """On a CHUNK: vote once it is on stable storage. On a VOTE: it is on stable storage."""
+
+
+_NO_BLOCK: Final = BlockId(0)
+_FIRST_CHUNK: Final = ChunkIndex(0)
+_ALL_FLAGS: Final = int(Flags.SYNC)
+_KINDS: Final[dict[int, FrameKind]] = {int(kind): kind for kind in FrameKind}
+
+
+def max_payload_bytes(kind: FrameKind) -> int:
+    """The longest payload a frame of this kind may have."""
+    return MAX_CHUNK_BYTES if kind is FrameKind.CHUNK else MAX_MESSAGE_BYTES
+
+
+class Header(msgspec.Struct, frozen=True, gc=False):
+    """The first 48 bytes of a frame, without what is the same in each.
+
+    Made twice for each chunk and vote: a frozen dataclass takes ten times as long to make.
+    """
+
+    kind: FrameKind
+    flags: int = 0
+    payload_length: int = 0
+    payload_crc: int = 0
+    block: BlockId = _NO_BLOCK
+    generation: Generation = FIRST_GENERATION
+    index: ChunkIndex = _FIRST_CHUNK
+    acknowledged: int = 0
+    request: int = 0
+
+    def pack(self) -> bytes:
+        """The 48 bytes.
+
+        Raises:
+            ProtocolError: a field does not fit its place in the layout.
+        """
+        try:
+            body = _BODY.pack(
+                MAGIC,
+                self.kind,
+                self.flags,
+                0,
+                self.payload_length,
+                self.payload_crc,
+                self.block,
+                self.generation,
+                self.index,
+                self.acknowledged,
+                self.request,
+            )
+        except struct.error as error:
+            raise ProtocolError(f"a field of the frame is out of range: {self}") from error
+        return body + _HEADER_CRC.pack(crc32c(body))
+
+    @classmethod
+    def unpack(cls, buffer: Buffer, offset: int = 0) -> Header:
+        """Read the header at `offset` of `buffer`, which may go on after it.
+
+        Raises:
+            ProtocolError: these bytes are no header of a frame; the message says why.
+        """
+        if len(buffer) - offset < HEADER_BYTES:
+            raise ProtocolError(f"a frame header has 48 bytes, not {len(buffer) - offset}")
+        (
+            magic, kind_code, flags, reserved, length, crc,
+            block, generation, index, acknowledged, request, header_crc,
+        ) = _HEADER.unpack_from(buffer, offset)  # fmt: skip
+        if magic != MAGIC:
+            raise ProtocolError(f"bad magic: a frame begins with {MAGIC!r}, not {magic!r}")
+        if crc32c(memoryview(buffer)[offset : offset + _BODY_BYTES]) != header_crc:
+            raise ProtocolError("header checksum does not match")
+        kind = _KINDS.get(kind_code)
+        if kind is None:
+            raise ProtocolError(f"unknown frame kind {kind_code}")
+        if reserved or flags & ~_ALL_FLAGS:
+            raise ProtocolError(f"unknown flags {flags:#x} or reserved field {reserved:#x}")
+        if length > MAX_MESSAGE_BYTES and length > max_payload_bytes(kind):
+            raise ProtocolError(
+                f"payload too long: {length} bytes in a {kind.name} frame, "
+                f"at most {max_payload_bytes(kind)}"
+            )
+        return cls(kind, flags, length, crc, block, generation, index, acknowledged, request)
+
+    @classmethod
+    def of(cls, kind: FrameKind, payload: Buffer, **fields: Any) -> Self:
+        """The header for `payload`, with its length and checksum filled in."""
+        return cls(kind, payload_length=len(payload), payload_crc=crc32c(payload), **fields)
+
+    @property
+    def frame_length(self) -> int:
+        """Bytes of header and payload together."""
+        return HEADER_BYTES + self.payload_length
+
+
+def verify_payload(header: Header, payload: Buffer) -> None:
+    """Check the payload against its header; who uses a payload calls this first.
+
+    Raises:
+        CorruptionError: the payload is not what the sender had.
+    """
+    if len(payload) != header.payload_length:
+        raise CorruptionError(
+            f"{header.kind.name} payload of {len(payload)} bytes, not {header.payload_length}",
+            block=header.block,
+            index=header.index,
+        )
+    found = crc32c(payload)
+    if found != header.payload_crc:
+        raise CorruptionError(
+            f"{header.kind.name} payload has checksum {found:08x}, not {header.payload_crc:08x} "
+            f"(block {header.block}, chunk {header.index})",
+            block=header.block,
+            index=header.index,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBody:
+    """A `PaxosBlockError` on its way between processes."""
+
+    code: str
+    message: str
+    details: dict[str, str | int | bool] = field(default_factory=dict)
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_ERROR_DECODER = msgspec.msgpack.Decoder(ErrorBody)
+
+
+def encode_error(error: PaxosBlockError) -> bytes:
+    """The msgpack of an error: body of a failed control call, payload of an ERROR frame."""
+    return _ENCODER.encode(ErrorBody(error.code, error.message, error.details))
+
+
+def decode_error(payload: Buffer) -> PaxosBlockError:
+    """The error that a peer reported.
+
+    Raises:
+        ProtocolError: this is not an error's msgpack.
+    """
+    try:
+        body = _ERROR_DECODER.decode(payload)
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"not an error of paxosblock: {error}") from error
+    return from_wire(body.code, body.message, body.details)
+
+
+class MessageTable:
+    """The types that may travel in CALL or REPLY payloads, each under its class name.
+
+    A payload is the msgpack of `[name, object]`.
+    """
+
+    def __init__(self, types: tuple[type, ...]) -> None:
+        """`types` are data classes (or whatever msgspec encodes), their names all different."""
+        self._decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
+            kind.__name__: msgspec.msgpack.Decoder(kind) for kind in types
+        }
+        assert len(self._decoders) == len(types)
+        self._envelope = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
+
+    def encode(self, message: object) -> bytes:
+        """The payload for `message`.
+
+        Raises:
+            ProtocolError: its type is not in the table, or it is too long for a frame.
+            InvalidRequestError: it cannot even be written down.
+        """
+        name = type(message).__name__
+        if name not in self._decoders:
+            raise ProtocolError(f"{name} is no message of this stream")
+        payload = encode((name, message))
+        if len(payload) > MAX_MESSAGE_BYTES:
+            raise ProtocolError(
+                f"{name} has {len(payload)} bytes, a message at most {MAX_MESSAGE_BYTES}"
+            )
+        return payload
+
+    def decode(self, payload: Buffer) -> Any:
+        """The message in `payload`, an instance of one of the table's types.
+
+        Raises:
+            ProtocolError: unknown name, or a body that does not fit the type.
+        """
+        try:
+            name, raw = self._envelope.decode(payload)
+            decoder = self._decoders.get(name)
+            if decoder is not None:
+                return decoder.decode(raw)
+        except msgspec.DecodeError as error:
+            raise ProtocolError(f"malformed message: {error}") from error
+        raise ProtocolError(f"{name!r} is no message of this stream")
