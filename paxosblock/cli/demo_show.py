@@ -15,7 +15,7 @@ from paxosblock.cli.progress import Advance, progress_bar
 from paxosblock.cli.session import Session
 from paxosblock.errors import ConfigError
 from paxosblock.local.cluster import LocalCluster
-from paxosblock.namenode.raft.requirement import check_raftos
+from paxosblock.namenode.raft.options import check_raftos
 
 
 class Show:

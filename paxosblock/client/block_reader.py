@@ -6,9 +6,12 @@ slow or is damaged is left for the next one; a damaged one is reported to the Na
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import random
+import socket
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from paxosblock.api.datanode import Chunks, ReadBytes
@@ -21,7 +24,6 @@ from paxosblock.api.namenode import (
     Member,
 )
 from paxosblock.client.backoff import Backoff
-from paxosblock.client.nearness import is_here
 from paxosblock.client.session import Session
 from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.net.wire import Header, verify_payload
@@ -274,3 +276,24 @@ class _Sink:
                 f"chunk {header.index} of block {header.block} came for chunk {self._index} of "
                 f"block {self._target.block}"
             )
+
+
+def is_here(address: str) -> bool:
+    """Whether host:port belongs to this machine. A name is compared, never looked up."""
+    return _is_own(address.rpartition(":")[0].strip("[]"))
+
+
+@lru_cache(maxsize=1024)
+def _is_own(host: str) -> bool:
+    try:
+        literal = ipaddress.ip_address(host)
+    except ValueError:
+        return host in ("localhost", socket.gethostname())
+    family = socket.AF_INET if literal.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            # The system binds a socket to its own addresses only; nothing is sent.
+            probe.bind((host, 0))
+    except OSError:
+        return False
+    return True

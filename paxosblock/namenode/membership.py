@@ -112,12 +112,11 @@ def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
     """
     _refuse_volume(folder)
     _refuse_other(folder, _ALONE, "a cluster's only NameNode, which cannot become one of several")
-    from paxosblock.namenode.raft.requirement import check_raftos  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.options import check_raftos, options_of  # noqa: PLC0415 - not needed alone
 
     check_raftos()
     from paxosblock.namenode.raft.http_transport import HttpTransport  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.member_folder import check_member  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.options import options_of  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.report import observe  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.store import ReplicatedStore  # noqa: PLC0415 - not needed alone
 

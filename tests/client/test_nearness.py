@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from paxosblock.client.nearness import is_here
+from paxosblock.client.block_reader import is_here
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.3", "localhost", socket.gethostname()])

@@ -13,11 +13,10 @@ from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.entry import Entry, EntryKind
-from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.messages import Deliver, Message
 from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.store import ReplicatedStore
-from paxosblock.namenode.raft.transport import Deliver
 from tests.raft.members import node_of
 from tests.raft.simulated_disk import SimulatedDisk
 from tests.raft.simulation import virtual_loop

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from paxosblock.namenode.raft import messages
-from paxosblock.namenode.raft.messages import Message
-from paxosblock.namenode.raft.transport import Deliver
+from paxosblock.namenode.raft.messages import Deliver, Message
 from tests.raft.virtual_time import Host, VirtualTimeLoop
 
 

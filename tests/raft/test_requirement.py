@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from paxosblock.errors import ConfigError
-from paxosblock.namenode.raft.requirement import VERSION, check_raftos
+from paxosblock.namenode.raft.options import RAFTOS, check_raftos
 
 KNOW_RAFTOS = {"contract.py", "roles.py", "leader.py", "node.py"}
 
 
 def test_the_version_that_is_installed_here_is_accepted() -> None:
     check_raftos()
-    assert importlib.metadata.version("raftos") == VERSION
+    assert importlib.metadata.version("raftos") == RAFTOS
 
 
 def test_without_raftos_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,4 +52,4 @@ def test_the_distribution_does_not_name_raftos(repository: Path) -> None:
     extras = project["project"]["optional-dependencies"].values()
     named = [*project["project"]["dependencies"], *(each for extra in extras for each in extra)]
     assert [each for each in named if "raftos" in each] == []
-    assert project["dependency-groups"]["namenode"] == [f"raftos=={VERSION}"]
+    assert project["dependency-groups"]["namenode"] == [f"raftos=={RAFTOS}"]

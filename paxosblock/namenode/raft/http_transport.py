@@ -20,9 +20,8 @@ from aiohttp import web
 
 from paxosblock.errors import ConfigError, ProtocolError
 from paxosblock.namenode.raft import messages
-from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.messages import Deliver, Message
 from paxosblock.namenode.raft.secure_channel import NONCE_BYTES, Handshake, Opener, Sealer
-from paxosblock.namenode.raft.transport import Deliver
 from paxosblock.net.admission import Slot
 from paxosblock.net.stream import take_over
 from paxosblock.units import MIB

@@ -8,8 +8,8 @@ table is refused before any role sees it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NotRequired, TypedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NotRequired, Protocol, TypedDict
 
 import msgspec
 
@@ -18,6 +18,22 @@ from paxosblock.namenode.raft.entry import Entry
 
 Message = dict[str, Any]
 """A message with its `type`; the receiving end adds `sender`."""
+
+Deliver = Callable[[str, Message], None]
+"""Called in the event loop with the address of the member that sent the message."""
+
+
+class Transport(Protocol):
+    """Messages between members: they may be lost, repeated or late, never forged."""
+
+    def start(self, deliver: Deliver) -> None:
+        """Begin to deliver what the other members send to this one."""
+
+    def send(self, peer: str, message: Message) -> None:
+        """Send without waiting. What cannot be sent is lost: the engine sends it again."""
+
+    async def close(self) -> None:
+        """Deliver nothing more, and release what is open."""
 
 
 class _RequestVote(TypedDict):

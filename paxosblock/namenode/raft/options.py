@@ -1,13 +1,22 @@
-"""The engine's settings: times in seconds, sizes in bytes."""
+"""The engine's settings (times in seconds, sizes in bytes), and its one odd requirement: raftos
+0.2.6, whose own requirements pip cannot resolve.
+"""
 
 from __future__ import annotations
 
+import importlib.metadata
 from dataclasses import dataclass, field
 
 from paxosblock.config import NameNodeConfig
+from paxosblock.errors import ConfigError
 from paxosblock.namenode.kv.snapshot import PAUSE_S
 from paxosblock.namenode.raft.storage import Limits
 from paxosblock.units import MIB
+
+RAFTOS = "0.2.6"
+"""The engine overrides methods of raftos and relies on the others: no other version will do."""
+
+HOW = f"run: pip install --no-deps raftos=={RAFTOS} && pip install msgpack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +65,21 @@ def options_of(config: NameNodeConfig) -> Options:
         election_max_s=config.election_max_s,
         limits=Limits(snapshot_bytes=config.snapshot_growth_bytes),
     )
+
+
+def check_raftos() -> None:
+    """Return if raftos is there in the version that the engine is built on.
+
+    Raises:
+        ConfigError: it is missing or has another version; says in one line how to get it.
+    """
+    try:
+        found = importlib.metadata.version("raftos")
+        importlib.metadata.version("msgpack")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise ConfigError(
+            f"a replicated NameNode needs raftos {RAFTOS}, whose own requirements cannot be "
+            f"installed; {HOW}"
+        ) from error
+    if found != RAFTOS:
+        raise ConfigError(f"a replicated NameNode needs raftos {RAFTOS}, not {found}; {HOW}")

@@ -30,10 +30,10 @@ from paxosblock.namenode.raft.machine import (
     Superseded,
     encode_request,
 )
+from paxosblock.namenode.raft.messages import Transport
 from paxosblock.namenode.raft.node import Counters, RaftNode
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.storage import Opened, open_folder
-from paxosblock.namenode.raft.transport import Transport
 
 CLOSE_S = 1.0
 """How long closing waits for what is pending."""
