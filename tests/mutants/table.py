@@ -35,16 +35,25 @@ class Patch:
     after: str
 
     def plant(self, checkout: Path) -> None:
-        """Change the file below `checkout`. Raises ValueError where the place is not the only one.
+        """Change the file below `checkout`. Raises what `changed` raises."""
+        (checkout / self.file).write_text(self.changed(checkout))
 
-        A patch of a place that has changed must be made anew, not fall silent.
+    def changed(self, checkout: Path) -> str:
+        """Return the file's source with the fault.
+
+        Raises:
+            ValueError: The place is not the only one: a patch of a place that has changed must be
+                made anew, not fall silent.
+            SyntaxError: The source is none any more. Such a fault would be noticed by any test,
+                and say nothing of this suite.
         """
-        path = checkout / self.file
-        source = path.read_text()
+        source = (checkout / self.file).read_text()
         count = source.count(self.before)
         if count != 1:
             raise ValueError(f"{self.file}: {count} places have {self.before!r}, not one")
-        path.write_text(source.replace(self.before, self.after))
+        changed = source.replace(self.before, self.after)
+        compile(changed, self.file, "exec")
+        return changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +286,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "the record of a block is no precondition of its change",
-        "blocks.py",
+        "catalog/blocks.py",
         "    found = reads.get(keys.block(block))\n    if not found.exists:\n"
         '        raise NotFoundError(f"block {block}: no such block", block=block)\n',
         "    found = reads.peek(keys.block(block)) if isinstance(reads, Draft) else "
@@ -289,7 +298,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "a repeated request adds another block",
-        "blocks.py",
+        "catalog/blocks.py",
         "    if (present := already_added(draft, request)) is not None:\n",
         "    if (present := already_added(draft, request)) is not None and False:\n",
         "tests/namenode/test_adding_blocks.py",
@@ -297,7 +306,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "a block that is added while its file is closed stays behind",
-        "blocks.py",
+        "catalog/blocks.py",
         "    draft.expect_empty(keys.places(number, last.entry.sequence + 1 if last else 0))\n",
         "",
         "tests/namenode/test_closing_files.py",
@@ -305,7 +314,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "an empty block of a fenced writer is deleted",
-        "blocks.py",
+        "catalog/blocks.py",
         "record.finalized and not record.length and record.writer == inode.writer\n",
         "record.finalized and not record.length\n",
         "tests/namenode/test_closing_files.py",
@@ -315,54 +324,54 @@ SOURCE: tuple[Mutant, ...] = (
         "a file is closed before enough members hold its blocks",
         "closer.py",
         "                await self._wait_complete(entry.record)\n",
-        "            pass\n",
+        "                pass\n",
         "tests/namenode/test_closing_files.py",
     ),
     _recovery(
         "a copy of a request is done again",
-        "once.py",
+        "catalog/once.py",
         "    if before is not None and once.sequence <= before.sequence:\n",
         "    if before is not None and once.sequence < before.sequence:\n",
         "tests/namenode/test_once.py",
     ),
     _recovery(
         "a directory that got an entry is forgotten by the sweep",
-        "garbage.py",
+        "catalog/garbage.py",
         "        draft.expect_empty(keys.entries(number))\n",
         "",
         GARBAGE,
     ),
     _recovery(
         "a file that got a block is forgotten by the sweep",
-        "garbage.py",
+        "catalog/garbage.py",
         "        draft.expect_empty(keys.places(number))\n",
         "",
         GARBAGE,
     ),
     _recovery(
         "a block that another cluster made is deleted",
-        "replicas.py",
+        "blocks/replicas.py",
         "        if not ours:\n            return Finding(Verdict.ALARM, ",
         "        if not ours:\n            return Finding(Verdict.DELETE, ",
         "tests/namenode/test_replicas.py",
     ),
     _recovery(
         "a storage that may be about to become a member loses its replica",
-        "replicas.py",
+        "blocks/replicas.py",
         "    if state.max_generation >= current:\n",
         "    if state.max_generation > current:\n",
         "tests/namenode/test_replicas.py",
     ),
     _recovery(
         "two members on one node",
-        "placement.py",
+        "blocks/placement.py",
         "        best.setdefault(candidate.node, candidate.storage)\n",
         "        best.setdefault(candidate.storage, candidate.storage)\n",
         "tests/namenode/test_placement.py",
     ),
     _recovery(
         "ids are handed out twice",
-        "ids.py",
+        "catalog/ids.py",
         "                expect=(Expect(self._key, found.revision),),\n",
         "",
         "tests/namenode/test_catalog_restart.py",
@@ -457,14 +466,14 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "the bodies of all requests may take any memory",
-        "bodies.py",
+        "net/bodies.py",
         "        if growth and self.held_bytes + growth > self.limits.memory_bytes:\n",
         "        if growth and growth > self.limits.memory_bytes:\n",
         FLOODS,
     ),
     _node(
         "a body that ended keeps its part of the memory",
-        "bodies.py",
+        "net/bodies.py",
         "            self.held_bytes -= _counted(body)\n",
         "            pass\n",
         FLOODS,
@@ -485,56 +494,56 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _node(
         "a body may come as slowly as it likes",
-        "bodies.py",
+        "net/bodies.py",
         "                if len(body) >= goal:\n",
         "                if body:\n",
         FLOODS,
     ),
     _node(
         "a head that never comes is waited for",
-        "http_server.py",
+        "net/http_server.py",
         "        super().connection_made(transport)\n        self._heads.begin(self)\n",
         "        super().connection_made(transport)\n",
         FLOODS,
     ),
     _node(
         "a connection beyond the cap stays for a second request",
-        "http_server.py",
+        "net/http_server.py",
         "should_close=True",
         "should_close=message.should_close",
         FLOODS,
     ),
     _node(
         "a stream beyond the cap stays",
-        "stream.py",
+        "net/stream.py",
         "            _refuse_spare(request)\n",
         "",
         FLOODS,
     ),
     _node(
         "one address has as many connections as it likes",
-        "admission.py",
+        "net/admission.py",
         "        if len(own) >= self._caps.address:\n",
         "        if len(own) > self._caps.node:\n",
         "tests/test_admission.py",
     ),
     _node(
         "each connection of a flood searches for an idle one",
-        "admission.py",
+        "net/admission.py",
         "self._clock_s() < before_s + SEARCH_AGAIN_S",
         "self._clock_s() < before_s",
         "tests/test_admission.py",
     ),
     _node(
         "a connection in use gives way",
-        "admission.py",
+        "net/admission.py",
         "if holder is not None and holder.idle]",
         "if holder is not None]",
         "tests/test_admission.py",
     ),
     _recovery(
         "a DataNode that failed a writer is left out though it was heard of since",
-        "datanodes.py",
+        "blocks/datanodes.py",
         "blame = Blame.PAST if heard_again else Blame.FRESH\n",
         "blame = Blame.FRESH\n",
         "tests/namenode/test_adding_blocks.py",
@@ -542,7 +551,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "a DataNode that failed a writer is blamed for what it did before it registered again",
-        "datanodes.py",
+        "blocks/datanodes.py",
         "            if home is None or home.registered_s > failed_s:\n",
         "            if home is None:\n",
         "tests/namenode/test_adding_blocks.py",
