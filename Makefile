@@ -58,7 +58,7 @@ explore: $(STAMP) ## check the protocol in every order of messages, with larger 
 simulate: $(STAMP) ## run the replicated store in virtual time, with every fault: SEEDS=2000
 	$(BIN)/python -m tests.raft.simulate --seeds $(SEEDS)
 
-mutants: $(STAMP) ## plant more than fifty faults, one at a time: each must be noticed by its suite; before a release
+mutants: $(STAMP) ## plant the more than a hundred faults of tests/mutants, one at a time: each must be noticed by its suite; before a release
 	$(BIN)/python -m tests.mutants --jobs $(JOBS)
 
 chaos: $(STAMP) ## bad days of real processes while files are written and names change: SEED=1 SECONDS=60 NAMENODES=3

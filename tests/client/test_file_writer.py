@@ -218,6 +218,24 @@ async def test_a_datanode_that_dies_in_mid_write_is_not_noticed(chunks_before: i
         assert len(cluster.files["/a"].blocks) == 2
 
 
+async def test_chunks_that_no_member_received_go_to_the_next_block_in_their_order() -> None:
+    """W7."""
+    data = os.urandom(4 * KIB)
+    async with memory_cluster() as (cluster, fs):
+        async with await fs.create("/a", chunk_size=KIB, window=4) as out:
+            await out.write(data[:KIB])
+            await out.hflush()
+            for node in cluster.nodes:
+                node.hang()
+            await out.write(data[KIB:])
+            for node in cluster.nodes:
+                node.cut()
+            await out.hflush()
+        first, second = cluster.files["/a"].blocks
+        assert (cluster.records[first].length, cluster.records[second].length) == (1, 3)
+        assert cluster.content("/a") == data
+
+
 async def test_a_refused_write_moves_the_file_to_another_block() -> None:
     async with memory_cluster(4) as (cluster, fs):
         cluster.nodes[0].faults.refuse_writes = Reason.GAP

@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.errors import FencedError, UnavailableError
 from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
@@ -28,10 +29,16 @@ async def read(fs: AsyncClient, path: str = "/a") -> bytes:
         return await file.read()
 
 
+async def begun(fs: AsyncClient) -> AsyncFileWriter:
+    """A file that is being written, of which "acknowledged" is acknowledged."""
+    out = await fs.create("/a")
+    await out.write(b"acknowledged")
+    await out.hflush()
+    return out
+
+
 async def test_a_block_that_lost_a_member_is_sealed_without_a_call_of_its_writer() -> None:
-    async with memory_cluster() as (cluster, fs), await fs.create("/a") as out:
-        await out.write(b"acknowledged")
-        await out.hflush()
+    async with memory_cluster() as (cluster, fs), await begun(fs) as out:
         await cluster.kill(cluster.nodes[2])
         await wait_until_async(lambda: blocks(cluster) == [(3, True)])
         await cluster.kill(cluster.nodes[1])
@@ -89,9 +96,7 @@ async def test_a_block_that_a_cancelled_call_began_is_opened_without_a_call_of_i
 async def test_sealing_in_the_background_goes_on_until_a_namenode_can_do_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with memory_cluster() as (cluster, fs), await fs.create("/a") as out:
-        await out.write(b"acknowledged")
-        await out.hflush()
+    async with memory_cluster() as (cluster, fs), await begun(fs):
         for node in cluster.nodes[:2]:
             await cluster.kill(node)
         await wait_until_async(lambda: "trying again" in caplog.text)
@@ -106,9 +111,7 @@ async def test_sealing_in_the_background_goes_on_until_a_namenode_can_do_it(
 async def test_a_call_of_the_writer_does_not_wait_long_for_what_fails_in_the_background() -> None:
     """Half a minute is what the call itself may take; the attempt before it takes a second."""
     async with memory_cluster(retry_for_s=30.0) as (cluster, fs):
-        out = await fs.create("/a")
-        await out.write(b"acknowledged")
-        await out.hflush()
+        out = await begun(fs)
         for node in cluster.nodes[:2]:
             await cluster.kill(node)
         await wait_until_async(out._lock.locked)
@@ -123,9 +126,7 @@ async def test_a_writer_that_nobody_holds_any_more_is_not_kept_by_its_background
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with memory_cluster(lease_interval_s=0.02) as (cluster, fs):
-        out = await fs.create("/a")
-        await out.write(b"acknowledged")
-        await out.hflush()
+        out = await begun(fs)
         for node in cluster.nodes[:2]:
             await cluster.kill(node)
         await wait_until_async(lambda: "trying again" in caplog.text)
@@ -144,9 +145,7 @@ async def test_no_background_work_of_a_file_outlives_its_client(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with memory_cluster() as (cluster, fs):
-        out = await fs.create("/a")
-        await out.write(b"acknowledged")
-        await out.hflush()
+        out = await begun(fs)
         before = asyncio.all_tasks()
         for node in cluster.nodes[:2]:
             await cluster.kill(node)
@@ -162,9 +161,7 @@ async def test_being_fenced_in_the_background_surfaces_at_the_next_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with memory_cluster() as (cluster, fs):
-        out = await fs.create("/a")
-        await out.write(b"kept")
-        await out.hflush()
+        out = await begun(fs)
         async with AsyncClient([cluster.address], fs.config) as other:
             await other.take_over("/a")
         cluster.nodes[0].cut()
@@ -172,16 +169,14 @@ async def test_being_fenced_in_the_background_surfaces_at_the_next_call(
         with pytest.raises(FencedError, match="unknown outcome"):
             await out.write(b"more")
         await out.abort()
-        assert cluster.content("/a") == b"kept"
+        assert cluster.content("/a") == b"acknowledged"
 
 
 async def test_a_client_that_is_closed_before_its_files_says_nothing_of_the_connections(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with memory_cluster() as (cluster, _), AsyncClient([cluster.address]) as fs:
-        out = await fs.create("/a")
-        await out.write(b"acknowledged")
-        await out.hflush()
+        out = await begun(fs)
         block = out._block
         assert block is not None
         await fs.close()

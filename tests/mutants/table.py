@@ -16,7 +16,7 @@ from tests.raft.test_planted_faults import SEEN_BY_A_SEED, SEEN_BY_A_TEST
 
 
 class Area(enum.Enum):
-    """The part of the product that is made wrong."""
+    """The part of the product that is made wrong; `NODE` is what all nodes share."""
 
     PROTOCOL = "protocol"
     RAFT = "raft"
