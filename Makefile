@@ -6,7 +6,9 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 BIN := .venv/bin
+PRODUCT := .venv/.product
 STAMP := .venv/.installed
+PIP := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 JOBS ?= 2
 SEED ?= 1
@@ -21,16 +23,19 @@ help: ## list the targets
 
 bootstrap: $(STAMP) ## create .venv with the package and every development tool
 
-$(STAMP): pyproject.toml
+$(PRODUCT): WANTED := .
+$(STAMP): WANTED := .[dev]
+$(PRODUCT) $(STAMP): pyproject.toml
 	@if [ -z "$(PYTHON)" ]; then \
 		echo "make: no Python 3.11 or newer found; install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; fi
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check 'msgpack>=1.0'
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps raftos==0.2.6
+	$(PIP) --editable '$(WANTED)'
+	@$(PIP) 'msgpack>=1.0'
+	@$(PIP) --no-deps raftos==0.2.6
 	@touch $@
 
-demo: $(STAMP) ## a throw-away cluster: write a file, kill nodes on the way, verify every byte
+# What the tests need is 1 GB (Spark, polars, duckdb); a first look at the product needs none of it.
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(PRODUCT)) ## a throw-away cluster: write a file, kill nodes on the way, verify every byte
 	$(BIN)/paxosblock demo
 
 # Each test has a limit of its own (`timeout` in pyproject.toml), the sum has none: a machine that is

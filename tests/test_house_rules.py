@@ -17,7 +17,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 ROLES = ("client", "datanode", "namenode")
 PACKAGE = ("paxosblock", "pyspark_paxosblock")
-EVERYTHING = (*PACKAGE, "tests", "benchmarks")
+EVERYTHING = (*PACKAGE, "tests", "benchmarks", "examples")
 
 LONGEST_FUNCTION = 60
 LONGEST_FILE = 500

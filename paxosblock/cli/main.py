@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -17,7 +17,6 @@ from paxosblock.cli.group import Entry, LazyGroup, ReaderLeftError, common_optio
 from paxosblock.cli.session import Session
 
 ENTRIES = {
-    "demo": Entry("paxosblock.cli.demo", "Write a real file, kill nodes, verify every byte."),
     "cluster": Entry("paxosblock.cli.cluster", "Run a cluster on this machine: up, down, status."),
     "admin": Entry("paxosblock.cli.admin", "Look after a cluster: report."),
     "fs": Entry("paxosblock.cli.fs", "Files, with the verbs and flags of `hdfs dfs`."),
@@ -26,7 +25,12 @@ ENTRIES = {
     "namenode": Entry("paxosblock.cli.nodes", "Run one NameNode."),
     "datanode": Entry("paxosblock.cli.nodes", "Run one DataNode."),
 }
-_BENCH = Entry("paxosblock.cli.bench", "Run the benchmarks (in a checkout of the repository).")
+IN_A_CHECKOUT = {
+    "demo": Entry("examples.demo.command", "Write a real file, kill nodes, verify every byte."),
+    "bench": Entry("paxosblock.cli.bench", "Run the benchmarks."),
+}
+"""What is beside the package in the repository, and not in a wheel."""
+
 
 HELP = """Files as replicated blocks, by consensus.
 
@@ -44,8 +48,8 @@ whose disk failed.
 
 
 def _entries() -> dict[str, Entry]:
-    has_benchmarks = importlib.util.find_spec("benchmarks") is not None
-    return ENTRIES | ({"bench": _BENCH} if has_benchmarks else {})
+    repository = Path(__file__).parents[2]
+    return ENTRIES | (IN_A_CHECKOUT if (repository / "pyproject.toml").exists() else {})
 
 
 def _version(ctx: click.Context, option: click.Parameter, value: bool) -> None:

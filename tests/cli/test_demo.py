@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.cli.demo_input import build, digest_of_start, measure
-from paxosblock.cli.demo_story import Check, Report
+from examples.demo.source import build, digest_of_start, measure
+from examples.demo.story import Check, Report
 from paxosblock.units import MIB
 from tests.cli.conftest import Paxosblock
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 def test_four_ways_of_counting_agree_after_a_datanode_was_killed(
     spark: SparkSession, repository: Path
 ) -> None:
-    example = runpy.run_path(str(repository / "docs" / "example_streaming.py"))
+    example = runpy.run_path(str(repository / "examples" / "streaming.py"))
     counts = example["run"](spark)
     text, *others = counts.values()
     assert sum(text.values()) > 10_000

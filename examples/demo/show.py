@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from examples.demo.source import Source, build, measure
+from examples.demo.story import Event, Report, Stage, first_file, now_ms, second_file
 from paxosblock.api.namenode import BlockExplanation
-from paxosblock.cli.demo_input import Source, build, measure
-from paxosblock.cli.demo_story import Event, Report, Stage, first_file, now_ms, second_file
 from paxosblock.cli.explain import history_lines
 from paxosblock.cli.progress import Advance, progress_bar
 from paxosblock.cli.session import Session

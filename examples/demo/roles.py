@@ -1,4 +1,4 @@
-"""The demo's other processes: `python -m paxosblock.cli.demo_roles follow|write URL PATH [FILE]`.
+"""The demo's other processes: `python -m examples.demo.roles follow|write URL PATH [FILE]`.
 
 Each prints one JSON object per line, which is all that the demo learns from it.
 """

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
+from examples.demo.source import PIECE_BYTES, Source, digest_of_start, pieces
 from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.api.namenode import EXPLAIN, BlockExplanation, BlockRequest, VoteLine
-from paxosblock.cli.demo_input import PIECE_BYTES, Source, digest_of_start, pieces
 from paxosblock.cli.progress import Advance
 from paxosblock.client import Client
 from paxosblock.client.receipt import FlushReceipt
@@ -298,7 +298,7 @@ def _kill_the_writer(stage: Stage, enough_bytes: int) -> int:
 
 @contextmanager
 def _role(role: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "paxosblock.cli.demo_roles", role, *arguments]
+    command = [sys.executable, "-m", "examples.demo.roles", role, *arguments]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         try:

@@ -1,6 +1,6 @@
 """A stream of real text through Spark into paxosblock, with a DataNode killed on the way.
 
-    python docs/example_streaming.py
+    python -m examples.streaming
 
 A producer writes a text line by line and flushes now and then. A Structured Streaming query follows
 that file and writes the words as Parquet, a transaction for each micro-batch. Half-way a DataNode

@@ -1,4 +1,4 @@
-"""`paxosblock demo`: the whole promise in one run, on a throw-away cluster."""
+"""`paxosblock demo`: a command of a checkout."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def demo(session: Session, *, chosen: str | None, size: int, path: str | None) -
     Prints what happened, in milliseconds since the start, and who voted for what in the recovered
     blocks. Exit code 1 when any byte differs.
     """
-    from paxosblock.cli.demo_show import Show
+    from examples.demo.show import Show
 
     with TemporaryDirectory(prefix="paxosblock-demo-") as scratch:
         show = Show(session)
