@@ -22,7 +22,6 @@ from paxosblock.api.namenode import (
     DeletePath,
     FileStatus,
     Kind,
-    ListDirectory,
     MakeDirectories,
     PathRequest,
     Rename,
@@ -31,6 +30,7 @@ from paxosblock.cli.group import Verb
 from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.text import human_size
 from paxosblock.client.paths import base_name, join
+from paxosblock.client.walk import DirectoryPages
 from paxosblock.errors import NotFoundError
 from paxosblock.user import current_user
 
@@ -126,12 +126,11 @@ def _pages(
 
 
 def list_all(session: Session, path: str) -> Iterator[FileStatus]:
-    """Every entry of a directory, page by page."""
-    after: str | None = ""
-    while after is not None:
-        page = session.call(LIST, ListDirectory(path, after))
-        yield from page.entries
-        after = page.next_after
+    """Yield every entry of a directory, as it was at one time."""
+    listing = DirectoryPages(path)
+    while (request := listing.request) is not None:
+        listing.receive(session.call(LIST, request))
+    return (entry for page in listing.pages for entry in page.entries)
 
 
 def _print_entries(

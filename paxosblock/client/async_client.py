@@ -43,20 +43,13 @@ from paxosblock.client.choices import check_sizes, durability_of
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.follow import follower, wait_longer
-from paxosblock.client.glob import glob
-from paxosblock.client.leases import LeaseKeeper
 from paxosblock.client.length import OPEN_PATIENCE_S, Consistency, consistency_of, snapshot
 from paxosblock.client.locations import BlockLocation, locations
-from paxosblock.client.namenode import NameNodes
 from paxosblock.client.session import Session
-from paxosblock.client.steady import TRIES, of_one_state
-from paxosblock.client.tender import Tending
-from paxosblock.client.transport import DataConnections
 from paxosblock.client.url import cluster_addresses
-from paxosblock.client.watched import WritingConnections
+from paxosblock.client.walk import glob, pages, walk
 from paxosblock.config import ClientConfig, load_config
 from paxosblock.errors import NotDirectoryError, NotFoundError
-from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.types import BlockId, Durability, WriterId
 from paxosblock.transaction import Operation, TransactionOutcome
 from paxosblock.user import current_user
@@ -87,21 +80,7 @@ class AsyncClient:
         """
         self.addresses = cluster_addresses(cluster)
         self.config = load_config(ClientConfig) if config is None else config
-        self._rpc = RpcClient()
-        namenodes = NameNodes(
-            self.addresses,
-            self._rpc,
-            timeout_s=self.config.rpc_timeout_s,
-            retry_for_s=self.config.retry_for_s,
-        )
-        self._session = Session(
-            self.config,
-            namenodes,
-            WritingConnections(self.config),
-            DataConnections(self.config.connect_timeout_s),
-            LeaseKeeper(namenodes, self.config.lease_interval_s),
-            Tending(),
-        )
+        self._session = Session.to(self.addresses, self.config)
         self._blocks = BlockVerbs(self._session, new_writer())
 
     def __repr__(self) -> str:
@@ -115,12 +94,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close all connections. Files that are open fail when they are used again."""
-        self._session.namenodes.close()
-        await self._session.leases.close()
-        await self._session.tending.close()
-        await self._session.writing.close()
-        await self._session.reading.close()
-        await self._rpc.close()
+        await self._session.close()
 
     # -- files ----------------------------------------------------------------------------------
 
@@ -288,28 +262,42 @@ class AsyncClient:
         As they were at one time, also where there are too many for one answer, unless names in the
         directory change faster than it can be listed.
         """
-        for _ in range(TRIES):
-            pages = [page async for page in self._pages(path)]
-            if of_one_state(pages):
-                break
-        return [entry for page in pages for entry in page.entries]
+        return [entry async for entry in self.scan(path)]
 
     async def scan(self, path: str) -> AsyncIterator[FileStatus]:
-        """Like `list`, page by page, for directories of any size; each page is of another time."""
-        async for page in self._pages(path):
+        """Yield the entries of `list` one by one."""
+        async for page in self.pages(path):
             for entry in page.entries:
                 yield entry
 
-    async def _pages(self, path: str) -> AsyncIterator[Listing]:
-        after: str | None = ""
-        while after is not None:
-            page = await self.page(path, after)
-            yield page
-            after = page.next_after
+    def pages(self, path: str, *, one_state: bool = True) -> AsyncIterator[Listing]:
+        """Yield the pages of a directory, which tell since when each entry is there.
+
+        Args:
+            one_state: the pages show the directory as it was at one time: they come when the last
+                is there, and it is listed anew when its names changed meanwhile. When they change
+                faster than it can be listed, the pages differ in `changed`. Without this each page
+                comes by itself, and is of a time of its own.
+
+        Raises:
+            NotFoundError: nothing is at `path`.
+        """
+        return pages(self, path, one_state=one_state)
 
     async def page(self, path: str, after: str = "", limit: int = 1000) -> Listing:
-        """One page of `scan`: the entries behind the name `after`, and since when each is there."""
+        """Return one page: the entries behind the name `after`, and since when each is there."""
         return await self._session.namenodes.call(LIST, ListDirectory(path, after, limit))
+
+    def walk(self, path: str) -> AsyncIterator[FileStatus]:
+        """Yield every file and directory below `path`, a directory before what is in it, each as
+        `list` shows it, in order of name; of a file, the file itself.
+
+        A directory that is deleted or moved meanwhile is left out, with what was not seen yet.
+
+        Raises:
+            NotFoundError: nothing is at `path`.
+        """
+        return walk(self, path)
 
     async def glob(self, pattern: str) -> builtins.list[FileStatus]:
         """Files and directories that match a pattern of `*`, `?` and `[...]` in each name, and of

@@ -10,6 +10,7 @@ from paxosblock.client.tender import Tending
 from paxosblock.client.transport import DataConnections
 from paxosblock.client.watched import WritingConnections
 from paxosblock.config import ClientConfig
+from paxosblock.net.rpc import RpcClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +24,28 @@ class Session:
     reading: DataConnections
     leases: LeaseKeeper
     tending: Tending
+    rpc: RpcClient
+
+    @classmethod
+    def to(cls, addresses: tuple[str, ...], config: ClientConfig) -> Session:
+        """Return those of a client of the cluster whose NameNodes have these addresses; nothing is
+        connected yet."""
+        rpc = RpcClient()
+        namenodes = NameNodes(
+            addresses, rpc, timeout_s=config.rpc_timeout_s, retry_for_s=config.retry_for_s
+        )
+        return cls(
+            config,
+            namenodes,
+            WritingConnections(config),
+            DataConnections(config.connect_timeout_s),
+            LeaseKeeper(namenodes, config.lease_interval_s),
+            Tending(),
+            rpc,
+        )
+
+    async def close(self) -> None:
+        """Close all connections, and end what runs beside the callers."""
+        self.namenodes.close()
+        for part in (self.leases, self.tending, self.writing, self.reading, self.rpc):
+            await part.close()

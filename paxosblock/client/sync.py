@@ -169,12 +169,20 @@ class Client:
         return self._run(self._fs.list, path)
 
     def scan(self, path: str) -> Iterator[FileStatus]:
-        """Like `list`, page by page, for directories of any size."""
+        """Yield the entries of `list` one by one."""
         return self._iterate(self._fs.scan(path))
 
+    def pages(self, path: str, *, one_state: bool = True) -> Iterator[Listing]:
+        """Yield the pages of a directory as it was at one time (see `AsyncClient.pages`)."""
+        return self._iterate(self._fs.pages(path, one_state=one_state))
+
     def page(self, path: str, after: str = "", limit: int = 1000) -> Listing:
-        """One page of `scan`, with the time line of the namespace (`AsyncClient.page`)."""
+        """Return one page, with the time line of the namespace (`AsyncClient.page`)."""
         return self._run(self._fs.page, path, after, limit)
+
+    def walk(self, path: str) -> Iterator[FileStatus]:
+        """Yield every file and directory below `path` (see `AsyncClient.walk`)."""
+        return self._iterate(self._fs.walk(path))
 
     def glob(self, pattern: str) -> builtins.list[FileStatus]:
         """Files and directories that match a pattern, in order (see `AsyncClient.glob`)."""

@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
 from paxosblock import AsyncClient, Client, LocalCluster
+from paxosblock.api.methods import Method
+from paxosblock.api.namenode import ListDirectory
+from paxosblock.cli.session import Session
 from paxosblock.cli.text import human_size
 from tests.cli.conftest import Paxosblock
+
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 
 def make(client: Client, path: str, data: bytes = b"") -> None:
@@ -31,6 +39,27 @@ def test_ls_prints_a_directory_as_hdfs_does(fs: Paxosblock, client: Client, fold
     moment = r"\d{4}-\d\d-\d\d \d\d:\d\d"
     assert re.fullmatch(rf"drwxr-xr-x   - \S+ +\S+ +0 {moment} {folder}/a", directory)
     assert re.fullmatch(rf"-rw-r--r--   3 \S+ +\S+ +5 {moment} {folder}/b", file)
+
+
+def test_ls_shows_a_directory_as_it_was_at_one_time(
+    fs: Paxosblock, client: Client, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What moves in front of the pages that were read would be missing, behind them be twice."""
+    for name in "abcd":
+        client.mkdirs(f"{folder}/{name}")
+    ask, moves = Session.call, [("d", "0"), ("a", "z")]
+
+    def call(session: Session, method: Method[Q, A], request: Q) -> A:
+        if isinstance(request, ListDirectory):
+            if request.after and moves:
+                source, target = moves.pop()
+                client.rename(f"{folder}/{source}", f"{folder}/{target}")
+            request = replace(request, limit=2)
+        return ask(session, method, request)
+
+    monkeypatch.setattr(Session, "call", call)
+    shown = fs("ls", "-C", folder).out.splitlines()
+    assert (shown, moves) == ([f"{folder}/{name}" for name in "0bcz"], [])
 
 
 def test_ls_of_a_file_shows_the_file(fs: Paxosblock, client: Client, folder: str) -> None:

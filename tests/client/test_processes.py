@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from paxosblock.api.namenode import FileStatus
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.sync import Client
 from paxosblock.config import ClientConfig
@@ -36,8 +37,10 @@ from paxosblock.errors import (
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import ChunkIndex, Durability, Generation, StorageId
+from paxosblock.transaction import Rename
 from paxosblock.units import KIB, MIB
 from paxosblock.user import current_user
+from tests.paging import changed_between_pages
 from tests.waiting import PATIENCE_S, wait_until, wait_until_async
 
 QUICK = ClientConfig(retry_for_s=20.0, rpc_timeout_s=5.0, vote_timeout_s=5.0)
@@ -315,6 +318,40 @@ def test_a_read_past_the_end_gives_nothing(fs: Client) -> None:
         assert file.read(1) == b""
 
 
+LISTINGS: dict[str, Callable[[Client, str], Iterable[FileStatus]]] = {
+    "list": Client.list,
+    "scan": Client.scan,
+    "walk": Client.walk,
+    "glob": lambda fs, path: fs.glob(f"{path}/*"),
+    "pages": lambda fs, path: (entry for page in fs.pages(path) for entry in page.entries),
+}
+
+
+@pytest.mark.parametrize("listing", LISTINGS)
+def test_a_name_that_moves_while_pages_are_listed_is_seen(fs: Client, listing: str) -> None:
+    """In front of the pages that were read, or behind them: once, and not for a second time."""
+    for name in "abcd":
+        fs.mkdirs(f"/moving/{listing}/{name}")
+    path = f"/moving/{listing}"
+    with changed_between_pages(fs, [Rename(f"{path}/d", f"{path}/0")]):
+        found = [entry.path for entry in LISTINGS[listing](fs, path)]
+    assert found == [f"{path}/{name}" for name in "0abc"]
+    with changed_between_pages(fs, [Rename(f"{path}/a", f"{path}/z")]):
+        found = [entry.path for entry in LISTINGS[listing](fs, path)]
+    assert found == [f"{path}/{name}" for name in "0bcz"]
+
+
+def test_a_page_that_need_not_be_of_one_state_comes_before_the_next_is_asked_for(
+    fs: Client,
+) -> None:
+    for name in "abcd":
+        fs.mkdirs(f"/unsteady/{name}")
+    with changed_between_pages(fs, [Rename("/unsteady/d", "/unsteady/0")]):
+        first, *rest = fs.pages("/unsteady", one_state=False)
+    assert [entry.name for page in (first, *rest) for entry in page.entries] == ["a", "b", "c"]
+    assert first.changed != rest[-1].changed
+
+
 def test_names_behave_like_names(fs: Client) -> None:
     fs.mkdirs("/names/deep")
     for name in ("b", "a"):
@@ -325,6 +362,14 @@ def test_names_behave_like_names(fs: Client) -> None:
     assert [entry.path for entry in fs.glob("/**/deep")] == ["/names/deep"]
     fs.rename("/names/a", "/names/deep/c")
     assert fs.exists("/names/deep/c")
+    assert [entry.path for entry in fs.walk("/names")] == [
+        "/names/b",
+        "/names/deep",
+        "/names/deep/c",
+    ]
+    assert [entry.path for entry in fs.walk("/names/b")] == ["/names/b"]
+    with pytest.raises(NotFoundError):
+        next(fs.walk("/names/a"))
     assert not fs.exists("/names/a")
     assert fs.delete("/names", recursive=True)
     assert not fs.delete("/names")

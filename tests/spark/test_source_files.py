@@ -37,13 +37,13 @@ from pyspark.sql.types import (
 )
 
 from paxosblock import Client
-from paxosblock.api.namenode import Listing
 from paxosblock.client.spark.datasource import PaxosBlockDataSource
 from paxosblock.client.spark.listing import find
 from paxosblock.client.spark.source import PruningReader
 from paxosblock.client.url import parse_url
 from paxosblock.errors import InvalidRequestError, NotFoundError, PaxosBlockError
 from paxosblock.transaction import Delete, Marker, Operation, Rename
+from tests.paging import changed_between_pages
 
 
 def path_of(url: str) -> str:
@@ -181,28 +181,9 @@ def test_a_file_that_changes_between_plan_and_read_is_never_read(
         list(reader.read(partition))
 
 
-class Paged:
-    """A client that lists two names at a time; after the first page of each listing the next
-    transaction comes, as long as there are any."""
-
-    def __init__(self, fs: Client, between: Sequence[Sequence[Operation]]) -> None:
-        self._fs = fs
-        self._between = [*between]
-        self._waiting = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._fs, name)
-
-    def page(self, path: str, after: str = "") -> Listing:
-        due, self._waiting = self._waiting and self._between, not after
-        if due:
-            self._fs.transact(self._between.pop(0))
-        return self._fs.page(path, after, limit=2)
-
-
 def found_names(fs: Client, url: str, *between: Sequence[Operation]) -> list[str]:
-    paged = cast("Client", Paged(fs, between))
-    files = find(paged, path_of(url), steady=True).files
+    with changed_between_pages(fs, *between):
+        files = find(fs, path_of(url), one_state=True).files
     return [path.removeprefix(f"{path_of(url)}/") for path in sorted(files)]
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from paxosblock.api.namenode import FileStatus, Kind, Listing
-from paxosblock.client.steady import TRIES, of_one_state
+from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.sync import Client
 from paxosblock.errors import NotFoundError
 
@@ -52,12 +51,12 @@ class Finding:
 class _Walk:
     """Collects files, and the revision of the first page.
 
-    `steady`: of a directory, what was in it at one time, however many pages it has. Where files
+    `one_state`: of a directory, what was in it at one time, however many pages it has. Where files
     give way to others in one step, some of both would be wrong.
     """
 
     fs: Client
-    steady: bool
+    one_state: bool
     files: dict[str, Found] = field(default_factory=dict)
     revision: int = -1
     base: int = -1
@@ -89,25 +88,13 @@ class _Walk:
             return
 
     def _entries(self, directory: str) -> Iterator[tuple[FileStatus, int]]:
-        pages = list(self._pages(directory))
-        tries = 1
-        while self.steady and not of_one_state(pages) and tries < TRIES:
-            pages, tries = list(self._pages(directory)), tries + 1
+        pages = list(self.fs.pages(directory, one_state=self.one_state))
         if self.base < 0:
-            self.base = pages[0].directory
+            self.base, self.revision = pages[0].directory, pages[0].revision
         for page in pages:
             for entry, linked in zip(page.entries, page.linked, strict=True):
-                if not self.steady or linked <= pages[0].revision:
+                if not self.one_state or linked <= pages[0].revision:
                     yield entry, linked
-
-    def _pages(self, directory: str) -> Iterator[Listing]:
-        after: str | None = ""
-        while after is not None:
-            page = self.fs.page(directory, after)
-            if self.revision < 0:
-                self.revision = page.revision
-            yield page
-            after = page.next_after
 
 
 def base_of(path: str) -> tuple[str, Names]:
@@ -119,21 +106,22 @@ def base_of(path: str) -> tuple[str, Names]:
     return "/" + "/".join(names[:literal]), names[literal:]
 
 
-def find(fs: Client, path: str, *, steady: bool = False) -> Finding:
+def find(fs: Client, path: str, *, one_state: bool = False) -> Finding:
     """Everything that `path` means, open files too.
 
     Args:
-        steady: see all files that one transaction publishes in a directory, or none; and of files
-            that it replaces either the old or the new ones. A directory that changes faster than it
-            can be listed is taken as it was when that began, but for what left it meanwhile.
+        one_state: see all files that one transaction publishes in a directory, or none; and of
+            files that it replaces either the old or the new ones. A directory that changes faster
+            than it can be listed is taken as it was when that began, but for what left it
+            meanwhile.
 
     Raises:
         NotFoundError: there is no such file or directory, or none that a pattern could begin in.
     """
     base, names = base_of(path)
     while True:
-        walk = _Walk(fs, steady)
+        walk = _Walk(fs, one_state)
         walk.below(base, names)
         # Else another directory took the place of all that was just walked through.
-        if not steady or not walk.descended or fs.stat(base).file_id == walk.base:
+        if not one_state or not walk.descended or fs.stat(base).file_id == walk.base:
             return Finding(walk.files, walk.revision, bool(names))

@@ -61,7 +61,7 @@ def files_at(fs: Client, options: Options) -> list[FileStatus]:
     Raises:
         NotFoundError: there is nothing at the path, or nothing matches the pattern.
     """
-    found = find(fs, options.path, steady=True)
+    found = find(fs, options.path, one_state=True)
     if not found.files and found.is_pattern:
         raise NotFoundError(f"'{options.path}': matches no file", path=options.path)
     return [found.files[path].status for path in sorted(found.files)]

@@ -61,10 +61,9 @@ def check_target(fs: Client, options: Options, schema: pa.Schema, *, overwrite: 
 
 
 def _first_visible(fs: Client, directory: str) -> FileStatus | None:
-    for entry in fs.scan(directory):
-        if entry.kind is Kind.FILE and not entry.name.startswith(HIDDEN):
-            return entry
-    return None
+    pages = fs.pages(directory, one_state=False)
+    files = (entry for page in pages for entry in page.entries if entry.kind is Kind.FILE)
+    return next((file for file in files if not file.name.startswith(HIDDEN)), None)
 
 
 def _check_same(fs: Client, existing: FileStatus, options: Options, schema: pa.Schema) -> None:

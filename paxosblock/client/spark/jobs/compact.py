@@ -28,7 +28,6 @@ from paxosblock.client.spark.jobs.merging import (
     Small,
 )
 from paxosblock.client.spark.jobs.spread import Spark, Watch, nobody, spread
-from paxosblock.client.spark.jobs.walk import walk
 from paxosblock.client.spark.listing import HIDDEN
 from paxosblock.client.sync import Client
 from paxosblock.errors import (
@@ -146,7 +145,7 @@ class _Plan:
 def _plan(fs: Client, path: str, options: CompactOptions) -> Iterator[_Plan]:
     directories = [path]
     if options.recursive:
-        below = (entry for entry in walk(fs, path) if entry.kind is Kind.DIRECTORY)
+        below = (entry for entry in fs.walk(path) if entry.kind is Kind.DIRECTORY)
         directories += [each.path for each in below if not _is_hidden(each.path[len(path) :])]
     for directory in sorted(directories):
         files = [entry for entry in fs.scan(directory) if entry.kind is Kind.FILE]

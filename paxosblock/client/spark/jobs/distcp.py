@@ -27,7 +27,6 @@ from paxosblock.client.spark.jobs.copying import (
 )
 from paxosblock.client.spark.jobs.folder import unfinished_folder
 from paxosblock.client.spark.jobs.spread import Spark, Watch, nobody, spread
-from paxosblock.client.spark.jobs.walk import walk
 from paxosblock.client.sync import Client
 from paxosblock.errors import (
     ConfigError,
@@ -227,7 +226,7 @@ def _is_replaced(there: FileStatus, size: int | None, existing: Existing) -> boo
 
 def _present(fs: Client, target: str) -> dict[str, FileStatus]:
     try:
-        return {entry.path: entry for entry in walk(fs, target)}
+        return {entry.path: entry for entry in fs.walk(target)}
     except NotFoundError:
         return {}
 

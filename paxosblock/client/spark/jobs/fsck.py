@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from paxosblock.api.namenode import NO_BLOCK, FileStatus
+from paxosblock.api.namenode import NO_BLOCK, FileStatus, Kind
 from paxosblock.client.check import BlockCheck, ReplicaCheck, ReplicaHealth
 from paxosblock.client.locations import BlockLocation
 from paxosblock.client.spark.jobs.spread import Spark, Watch, nobody, spread
-from paxosblock.client.spark.jobs.walk import files_below
 from paxosblock.client.sync import Client
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.units import GIB, MIB
@@ -118,7 +117,7 @@ def fsck(spark: Spark, namenodes: Sequence[str], path: str, watch: Watch = nobod
     """
     begin = time.monotonic()
     with Client(namenodes) as fs:
-        files = list(files_below(fs, path))
+        files = [entry for entry in fs.walk(path) if entry.kind is Kind.FILE]
     units = [unit for file in files for unit in units_of(file)]
     work = partial(check_units, tuple(namenodes))
     results = spread(spark, units, lambda unit: unit.weight, work, watch)
