@@ -101,6 +101,22 @@ async def test_a_block_nobody_wrote_to_is_finalized_with_length_zero(
     assert (sealed.finalized, sealed.length, sealed.size_bytes) == (True, 0, 0)
 
 
+@pytest.mark.parametrize("turns", range(10))
+async def test_a_force_may_join_a_recovery_at_any_moment(make_scene: MakeScene, turns: int) -> None:
+    """Also while the generation of an attempt without it is allocated (K2)."""
+    scene = await make_scene(store=MemoryStore(yielding=True))
+    record = await written(scene, 2, 2, 2)
+    _, *silent = record.members
+    for storage in silent:
+        scene.acceptor(storage).alive = False
+    alone = asyncio.create_task(scene.node.recoverer.finalize(record.block))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    forced = await scene.node.recoverer.finalize(record.block, tuple(silent))
+    assert (forced.record.length, forced.record.forced) == (2, True)
+    assert await alone == forced
+
+
 @pytest.mark.parametrize("hangs", [False, True])
 async def test_one_member_that_is_dead_or_hangs_does_not_delay_the_others(
     make_scene: MakeScene, hangs: bool

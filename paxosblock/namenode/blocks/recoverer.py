@@ -112,11 +112,14 @@ class Recoverer:
     async def _try_until(self, block: BlockId, run: _Run) -> BlockEntry:
         backoff_s, patience_s = BACKOFF_FIRST_S, PATIENCE_FIRST_S
         while True:
-            entry = await self._catalog.allocate_seal(block, forced=bool(run.given_up))
+            given_up = run.given_up
+            entry = await self._catalog.allocate_seal(block, forced=bool(given_up))
             if isinstance(entry, Refused):  # K2 refuses finalized blocks only
                 return await self._catalog.get_block(block)
+            if run.given_up != given_up:
+                continue  # a force came meanwhile, of which this record says nothing
             attempt = _Attempt(
-                recovery.seal(entry.record, run.given_up),
+                recovery.seal(entry.record, given_up),
                 self._acceptors,
                 self._history,
                 self._background,
