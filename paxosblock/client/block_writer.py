@@ -327,7 +327,7 @@ class BlockWriter:
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.with_traceback(None)  # else each raise would add to the one before
 
     # -- W6, W7 ---------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ class Fence:
     def check(self) -> None:
         """Raises FencedError once the file is not ours any more."""
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)  # else each raise would add to the one before
 
     def lease_lost(self) -> None:
         """The NameNode knows no lease of the writer."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import traceback
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -19,6 +21,7 @@ from paxosblock.errors import (
     NoSpaceError,
     NotReadyError,
     OutcomeUnknownError,
+    PaxosBlockError,
     UnavailableError,
 )
 from paxosblock.net.wire import Flags, FrameKind, Header
@@ -414,6 +417,35 @@ async def test_a_writer_that_was_taken_over_is_fenced_and_its_outcome_unknown() 
         with pytest.raises(FencedError):
             await out.close()
         assert cluster.content("/a") == b"kept"
+
+
+async def test_an_error_that_is_raised_again_and_again_does_not_grow() -> None:
+    """A program may try for as long as the NameNode is away, or somebody else has the file."""
+    async with memory_cluster(retry_for_s=0.0) as (cluster, fs):
+        out = await fs.create("/a")
+        await out.write(b"acknowledged")
+        await out.hflush()
+        block = out._block
+        assert block is not None
+        await cluster.stop_namenode()
+        cluster.nodes[0].cut()
+        await wait_until_async(lambda: block.failure is not None)
+        await out.write(b"more")
+
+        async def traced(expected: type[PaxosBlockError], kept: Callable[[], object]) -> set[int]:
+            depths = []
+            for _ in range(5):
+                with pytest.raises(expected):
+                    await out.hflush()
+                error = kept()
+                assert isinstance(error, Exception)
+                depths.append(len(list(traceback.walk_tb(error.__traceback__))))
+            return set(depths[1:])
+
+        assert len(await traced(UnavailableError, lambda: block.failure)) == 1
+        out._fence.lease_lost()
+        assert len(await traced(FencedError, lambda: out._fence._error)) == 1
+        await out.abort()
 
 
 async def test_a_lost_lease_surfaces_at_the_next_call() -> None:

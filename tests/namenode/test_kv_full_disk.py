@@ -54,7 +54,8 @@ def put(key: bytes, value: bytes = b"v") -> Transaction:
 
 
 async def opened(folder: Path, disk: OsDisk, segment_bytes: int = 1 << 20) -> SingleMemberStore:
-    store = SingleMemberStore(folder, disk=disk, limits=Limits(segment_bytes))
+    limits = Limits(segment_bytes)
+    store = SingleMemberStore(folder, address="a:1", disk=disk, limits=limits)
     await store.start()
     return store
 
@@ -62,6 +63,7 @@ async def opened(folder: Path, disk: OsDisk, segment_bytes: int = 1 << 20) -> Si
 async def refused(store: SingleMemberStore) -> NoSpaceError:
     with pytest.raises(NoSpaceError) as caught:
         await store.commit(put(b"refused"))
+    assert caught.value.details["address"] == "a:1", "clients tell it from a lack of DataNodes"
     return caught.value
 
 

@@ -50,8 +50,9 @@ def test_a_full_leader_that_nobody_replaces_refuses_changes_and_goes_on_with_roo
             member.run(0.1)
             member.acknowledge()
         assert member.store.is_leader()
-        with pytest.raises(NoSpaceError, match="/member: no room"):
+        with pytest.raises(NoSpaceError, match="/member: no room") as caught:
             member.wait(member.store.commit(put(b"refused")))
+        assert caught.value.details["address"] == "n0:1"
         read = member.begin(member.store.barrier())
         member.run()
         member.acknowledge()

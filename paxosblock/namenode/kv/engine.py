@@ -102,7 +102,7 @@ class SingleMemberStore:
     async def commit(self, transaction: Transaction) -> Committed | Conflict:
         self._check()
         if self._full is not None:
-            raise NoSpaceError(self._full.message)
+            raise NoSpaceError(self._full.message, **self._full.details)
         payload = encode_transaction(transaction)
         answer: asyncio.Future[Committed | Conflict] = asyncio.get_running_loop().create_future()
         self._queue.append(_Pending(payload, decode_transaction(payload), answer))
@@ -217,7 +217,7 @@ class SingleMemberStore:
         self._full = disk_full(self._address, self._folder, error)
         _log.error("refuses changes: %s", self._full)
         for pending in (*batch, *self._queue):
-            _refuse(pending, NoSpaceError(self._full.message))
+            _refuse(pending, NoSpaceError(self._full.message, **self._full.details))
         self._queue.clear()
 
     async def _wait_room(self, storage: Storage) -> None:

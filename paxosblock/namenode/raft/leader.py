@@ -128,10 +128,8 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
                 are that no majority could store it.
         """
         server = self.state.server
-        if (lack := self._lack_of_room()) is not None:
-            raise lack
-        if server.refusal is not None:
-            raise NoSpaceError(server.refusal.message)
+        if (lack := self._lack_of_room() or server.refusal) is not None:
+            raise NoSpaceError(lack.message, **lack.details)
         if server.full is not None:
             raise UnavailableError(f"the disk of {self.id} is full: another member is to lead")
         if self._successor is not None:
