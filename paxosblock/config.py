@@ -296,7 +296,7 @@ def _from_flags(flags: Mapping[str, object]) -> Iterator[_Written]:
 
 
 def _from_text(written: object) -> object:
-    """What TOML would have read: the environment and flags have no types."""
+    """Return what TOML would have read: the environment and flags have no types."""
     return int(written) if isinstance(written, str) and written.isdecimal() else written
 
 

@@ -33,7 +33,7 @@ class ProcessId:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs (a stopped process does, one that only waits to be reaped not)."""
+        """True if it still runs (a stopped process does, one that only waits to be reaped not)."""
         return identify(self.pid) == self
 
     def send(self, number: signal.Signals) -> bool:

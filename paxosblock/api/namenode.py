@@ -198,7 +198,7 @@ class DeletePath:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Whether there was anything to delete."""
+    """True if there was anything to delete."""
 
     existed: bool
 

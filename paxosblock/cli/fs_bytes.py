@@ -173,7 +173,7 @@ def _pieces(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _pauses(stream: BinaryIO) -> bool:
-    """Whether there is nothing to read right now, as in a pipe that waits for its writer."""
+    """True if there is nothing to read right now, as in a pipe that waits for its writer."""
     return not select.select([stream], [], [], 0)[0]
 
 

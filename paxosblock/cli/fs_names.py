@@ -41,7 +41,7 @@ def status_of(session: Session, path: str) -> FileStatus:
 
 
 def is_directory(session: Session, path: str) -> bool:
-    """Whether `path` is an existing directory."""
+    """True if `path` is an existing directory."""
     try:
         return status_of(session, path).kind is Kind.DIRECTORY
     except NotFoundError:
@@ -258,7 +258,7 @@ def mv(session: Session, sources: tuple[str, ...], destination: str) -> None:
 
 
 def target_is_directory(session: Session, target: str, written: str, count: int) -> bool:
-    """Whether sources go *into* the target and keep their names.
+    """True if sources go *into* the target and keep their names.
 
     Raises:
         UserError: they must, and it is no directory.

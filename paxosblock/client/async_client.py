@@ -249,7 +249,7 @@ class AsyncClient:
         return await self._session.namenodes.call(STAT, PathRequest(path))
 
     async def exists(self, path: str) -> bool:
-        """Whether there is a file or directory at `path`."""
+        """True if there is a file or directory at `path`."""
         try:
             await self.stat(path)
         except (NotFoundError, NotDirectoryError):

@@ -31,12 +31,12 @@ class OtherLoop:
 
     @property
     def forked(self) -> bool:
-        """Whether this is a fork of the process that made it: then its thread is not here."""
+        """True if this is a fork of the process that made it: then its thread is not here."""
         return self._process != os.getpid()
 
     @property
     def usable(self) -> bool:
-        """Whether coroutines can be run from here: the loop was not stopped, this process did not
+        """True if coroutines can be run from here: the loop was not stopped, this process did not
         fork since and does not end (what is collected then finds no other thread running), and this
         is not the loop's own thread, which would wait for itself.
         """
@@ -65,7 +65,7 @@ class OtherLoop:
     def prepare(
         self, call: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
     ) -> Running[T]:
-        """What will run `call` once it is started."""
+        """Return what will run `call` once it is started."""
         return Running(self, self._loop, functools.partial(call, *args, **kwargs))
 
     def run(
@@ -170,7 +170,7 @@ class Running(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, one way or another."""
+        """True if it has ended, one way or another."""
         return self._done
 
     def start(self) -> None:

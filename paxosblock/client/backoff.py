@@ -29,7 +29,7 @@ class Backoff:
 
     @property
     def exhausted(self) -> bool:
-        """Whether it is time to give up."""
+        """True if it is time to give up."""
         return self.left_s <= 0
 
     def reset(self) -> None:

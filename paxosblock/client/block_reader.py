@@ -201,11 +201,11 @@ class _Target:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing."""
+        """True if nothing is missing."""
         return self.position >= self.stop
 
     def place(self, offset: int, size_bytes: int) -> memoryview | None:
-        """Where a chunk at `offset` of the block belongs, if all of it is wanted."""
+        """Return where a chunk at `offset` of the block belongs, if all of it is wanted."""
         if offset < self.position or offset + size_bytes > self.stop:
             return None
         return self.into[offset - self.start : offset - self.start + size_bytes]
@@ -234,7 +234,7 @@ class _Sink:
 
     @property
     def advanced(self) -> bool:
-        """Whether the reply brought any byte that was wanted."""
+        """True if the reply brought any byte that was wanted."""
         return self._target.position > self._begin
 
     def reply_received(self, reply: Any, count: int) -> None:
@@ -279,7 +279,7 @@ class _Sink:
 
 
 def is_here(address: str) -> bool:
-    """Whether host:port belongs to this machine. A name is compared, never looked up."""
+    """True if host:port belongs to this machine. A name is compared, never looked up."""
     return _is_own(address.rpartition(":")[0].strip("[]"))
 
 

@@ -300,7 +300,7 @@ class _OneVote:
 
     @property
     def answered(self) -> bool:
-        """Whether nothing more is to come."""
+        """True if nothing more is to come."""
         return self.vote.done() and not self.vote.cancelled()
 
     def on_vote(self, header: Header) -> None:
@@ -326,7 +326,7 @@ def _answer(answer: T | None, told: Told) -> T:
 
 
 def refused(nack: Nack) -> PaxosBlockError:
-    """What a refusal by an acceptor means to who asked."""
+    """Return what a refusal by an acceptor means to who asked."""
     text = (
         f"{nack.storage} refused generation {nack.generation} of block {nack.block}: "
         f"{nack.reason.value} (promised {nack.max_generation}, holds {nack.length} chunks)"

@@ -101,7 +101,7 @@ class BlockWriter:
         self.acknowledged_bytes = 0
         self.sent_bytes = 0
         self.asked_to_close = False
-        """Whether the length may have been recorded by `close`, answered or not."""
+        """True if the length may have been recorded by `close`, answered or not."""
         self._identity = writer
         self._namenodes = namenodes
         self._pool = pool

@@ -67,6 +67,6 @@ class ChunkBuffer:
                 yield self.take()
 
     def take(self) -> Buffer:
-        """What waits, as a chunk of its own; the buffer is empty afterwards."""
+        """Return what waits, as a chunk of its own; the buffer is empty afterwards."""
         taken, self._partial = self._partial, bytearray()
         return taken

@@ -1,6 +1,6 @@
 """DataNodes that failed a writer, and for how long its next blocks should do without them.
 
-The NameNode judges (`namenode_api.Excluded`): it hears which DataNodes live. The writer adds what
+The NameNode judges (`api.namenode.Excluded`): it hears which DataNodes live. The writer adds what
 only it knows: when a node failed it, and whether that happens again and again. Such a node rests
 for 1, 2, 4 ... seconds, so that one which lives but does not work for us (its disk hangs, the
 network between us is cut) costs a small share of the time instead of every other block.
@@ -62,7 +62,7 @@ class Exclusions:
             self._failures[storage] = replace(failure, rest_s=rested_s)
 
     def told(self) -> tuple[Excluded, ...]:
-        """What the NameNode is told about them now."""
+        """Return what the NameNode is told about them now."""
         now_s = self._clock()
         self._forget(now_s)
         return tuple(

@@ -105,7 +105,7 @@ class AsyncFileReader:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """True if `close` was called."""
         return self._closed
 
     async def close(self) -> None:
@@ -120,7 +120,7 @@ class AsyncFileReader:
         await self.close()
 
     def tell(self) -> int:
-        """Where the next `read` begins."""
+        """Return where the next `read` begins."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

@@ -106,7 +106,7 @@ class AsyncFileWriter:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` or `abort` was called."""
+        """True if `close` or `abort` was called."""
         return self._closed
 
     @property

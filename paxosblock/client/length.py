@@ -182,7 +182,7 @@ class _Poll:
 
     @property
     def waiting(self) -> bool:
-        """Whether an answer may still come."""
+        """True if an answer may still come."""
         return bool(self._asking)
 
     def ask(self, members: tuple[StorageId, ...], goal: int) -> None:

@@ -218,7 +218,7 @@ class NameNodes:
             call.cancel()
 
     async def _leader_instead_of(self, address: str, call: asyncio.Future[A]) -> str:
-        """Who serves while the NameNode at `address` does not even say how it is.
+        """Return who serves while the NameNode at `address` does not even say how it is.
 
         "" once it does, or once its `call` is over, if nobody did until then.
         """
@@ -244,7 +244,7 @@ class NameNodes:
         return max(leading, default=(0, ""))[1]
 
     async def _status(self, address: str, timeout_s: float) -> NameNodeStatus | None:
-        """What a NameNode says of itself; None of one that does not answer."""
+        """Return what a NameNode says of itself; None of one that does not answer."""
         question = NAMENODE_STATUS.name, NameNodeStatusRequest(), NAMENODE_STATUS.answer
         try:
             return await self._rpc.call(address, *question, timeout_s)
@@ -252,7 +252,7 @@ class NameNodes:
             return None
 
     def _after(self, error: PaxosBlockError) -> tuple[str, ...]:
-        """Whom to ask after this answer: the leader it names, then those next in line."""
+        """Return whom to ask after this answer: the leader it names, then those next in line."""
         known = self._addresses
         place = known.index(self._current) + 1 if self._current in known else 0
         leader = str(error.details.get("leader", ""))
@@ -260,7 +260,7 @@ class NameNodes:
 
 
 def _graver(before: PaxosBlockError | None, now: PaxosBlockError) -> PaxosBlockError:
-    """What to report of tries that failed: what tells most about the cause.
+    """Return what to report of tries that failed: what tells most about the cause.
 
     A later refusal does not undo what an earlier try may have done, but it may tell why there is
     no answer; a later silence tells nothing new.
@@ -287,7 +287,7 @@ def _leaves_doubt(before: PaxosBlockError, now: NoSpaceError) -> bool:
 
 
 def _tells(error: PaxosBlockError) -> int:
-    """How much an error says about why it came to this."""
+    """Return how much an error says about why it came to this."""
     if isinstance(error, _DISK) or isinstance(error.__cause__, _DISK):
         return 2
     return 0 if isinstance(error, DeadlineError) else 1

@@ -151,7 +151,7 @@ class Client:
     def locations(
         self, path: str, offset: int = 0, length: int | None = None
     ) -> builtins.list[BlockLocation]:
-        """Where the blocks of a file are (see `AsyncClient.locations`)."""
+        """Return where the blocks of a file are (see `AsyncClient.locations`)."""
         return self._run(self._fs.locations, path, offset, length)
 
     # -- names ----------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class Client:
         return self._run(self._fs.stat, path)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory at `path`."""
+        """True if there is a file or directory at `path`."""
         return self._run(self._fs.exists, path)
 
     def list(self, path: str) -> builtins.list[FileStatus]:

@@ -189,7 +189,7 @@ class FileWriter(io.RawIOBase):
         self._wait()
 
     def _whole_chunks(self, view: memoryview) -> Iterator[tuple[bytes | memoryview, memoryview]]:
-        """What can go of the buffer and `view`, and what is then left of `view`.
+        """Return what can go of the buffer and `view`, and what is then left of `view`.
 
         Immutable bytes go by reference, others as copies of at most 4 MiB.
         """
@@ -305,7 +305,7 @@ class FileReader(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Where the next `read` begins."""
+        """Return where the next `read` begins."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
@@ -379,7 +379,7 @@ class FileReader(io.RawIOBase):
         """Nothing is to be told to anybody."""
 
     def _decided(self, most: int) -> int:
-        """How many of the next `most` bytes are decided; waits for the length if none is."""
+        """Return how many of the next `most` bytes are decided; waits for the length if none is."""
         if most and self.undecided and self._position >= self.decided_size:
             self._background.run(self._file.decide_beyond, self._position)
         return max(0, min(most, self.decided_size - self._position))

@@ -26,7 +26,7 @@ class Tending:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        """How many work, or wait for their next try."""
+        """Return how many work, or wait for their next try."""
         return len(self._tasks)
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

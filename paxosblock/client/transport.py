@@ -64,7 +64,7 @@ class DataConnection:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can be sent any more."""
+        """True if nothing can be sent any more."""
         return self._lost is not None or self._channel.connection.closed
 
     def listen(self, block: BlockId, listener: VoteListener) -> None:
@@ -161,7 +161,7 @@ class DataConnections:
         self._suspects[address] = asyncio.get_running_loop().time() + SUSPECT_FOR_S
 
     def is_suspected(self, address: str) -> bool:
-        """Whether the DataNode failed or was slow not long ago."""
+        """True if the DataNode failed or was slow not long ago."""
         return self._suspects.get(address, 0.0) > asyncio.get_running_loop().time()
 
     async def get(self, address: str) -> DataConnection:

@@ -86,12 +86,12 @@ class Block:
 
     @property
     def vacant(self) -> bool:
-        """Whether there is nothing to remember."""
+        """True if there is nothing to remember."""
         return self.replica is None and not self.corrupt and self.users == 0
 
     @property
     def unsynced(self) -> bool:
-        """Whether this replica tells of chunks that must not be told before they are durable.
+        """True if this replica tells of chunks that must not be told before they are durable.
 
         In disk mode a chunk is adopted when the system has it, and named to nobody before the disk
         has it.
@@ -105,12 +105,12 @@ class Block:
         )
 
     def registers(self, request: Request) -> Replica | None:
-        """What the acceptor is to see: a dead replica is none to who brings a full copy."""
+        """Return what the acceptor is to see: a dead replica is none to who brings a full copy."""
         dead = bool(self.corrupt) and isinstance(request, RecoveryWrite | Finalize)
         return None if dead else self.replica
 
     def refusal(self, request: Request, generation: Generation) -> Nack | None:
-        """Why a dead replica does not answer (D9); None when the acceptor is to be asked."""
+        """Return why a dead replica does not answer (D9); None when the acceptor is to be asked."""
         if not self.corrupt or heals(self.replica, request):
             return None
         return self.nack(generation, Reason.CORRUPT)

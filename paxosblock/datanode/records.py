@@ -128,7 +128,7 @@ class _Scanner:
             self.log = self.log.append(header.payload_length, header.payload_crc)
 
     def was_voted_for(self) -> bool:
-        """Whether the chunk after `log` was voted for durably, so that it cannot be a torn write.
+        """True if the chunk after `log` was voted for durably, so that it cannot be a torn write.
 
         In disk mode a writer sends chunk c + window only when all replicas have chunk c on disk.
         """

@@ -339,6 +339,6 @@ class Registers:
 
 
 def _must_wait(block: Block, vote: Vote, effect: Effect | None) -> bool:
-    """Whether the vote may only leave once its chunk is on stable storage (D2, W3)."""
+    """True if the vote may only leave once its chunk is on stable storage (D2, W3)."""
     asked = isinstance(effect, SyncChunks) or (isinstance(effect, AppendChunk) and effect.sync)
     return asked and block.synced <= vote.index

@@ -155,7 +155,7 @@ class LocalCluster:
 
     @property
     def alive(self) -> bool:
-        """Whether any of its nodes runs."""
+        """True if any of its nodes runs."""
         return any(node.alive for node in self.nodes)
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -198,7 +198,7 @@ class LocalCluster:
         return control.call_any(self.addresses, CLUSTER_STATUS, ClusterStatusRequest(), 5.0)
 
     def standing(self, node: Node) -> NameNodeStatus | None:
-        """How one of the NameNodes stands; None when it does not say."""
+        """Return how one of the NameNodes stands; None when it does not say."""
         with contextlib.suppress(*_NO_ANSWER):
             return control.call(
                 node.address, NAMENODE_STATUS, NameNodeStatusRequest(), STANDING_TIMEOUT_S

@@ -68,7 +68,7 @@ class Membership:
     version: int = 1
 
     def count(self, role: Role) -> int:
-        """How many members have this role."""
+        """Return how many members have this role."""
         return sum(member.role is role for member in self.members)
 
     def replacing(self, member: Member) -> Membership:
@@ -98,7 +98,7 @@ class ClusterFolder:
         return self.path / "started"
 
     def log(self, name: str) -> Path:
-        """Where the node `name` writes what it has to say."""
+        """Return where the node `name` writes what it has to say."""
         return self.path / "logs" / f"{name}.log"
 
     def volumes(self, member: Member) -> tuple[Path, ...]:
@@ -125,7 +125,7 @@ class ClusterFolder:
             raise StorageError(f"cannot make a cluster in {self.path}: {error.strerror}") from error
 
     def is_first_start(self, namenode: Member) -> bool:
-        """Whether a NameNode's folder is empty because the cluster never ran as a whole."""
+        """True if a NameNode's folder is empty because the cluster never ran as a whole."""
         vote = self.volumes(namenode)[0] / "raft" / "vote"
         return not self._started.exists() and not vote.exists()
 

@@ -55,7 +55,7 @@ class Node:
 
     @property
     def alive(self) -> bool:
-        """Whether its process exists; a paused one does."""
+        """True if its process exists; a paused one does."""
         return self.pid is not None
 
     @property

@@ -128,7 +128,7 @@ class Housekeeper:
             after = page[-1]
 
     def _is_early(self, deadline: bytes, before: dict[bytes, float]) -> bool:
-        """Whether the next look at this deadline should be waited for."""
+        """True if the next look at this deadline should be waited for."""
         if not keys.is_session(keys.deadline_subject(deadline)):
             return False
         now_s = self._clock_s()

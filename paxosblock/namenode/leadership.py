@@ -57,7 +57,7 @@ class Leadership:
 
     @property
     def serves(self) -> bool:
-        """Whether this NameNode leads and has begun."""
+        """True if this NameNode leads and has begun."""
         return self._serves
 
     async def start(self) -> None:

@@ -78,7 +78,7 @@ class Leases:
                 del self._leases[writer]
 
     def is_live(self, writer: WriterId, now_s: float) -> bool:
-        """Whether the writer has renewed within the soft limit."""
+        """True if the writer has renewed within the soft limit."""
         lease = self._leases.get(writer)
         if lease is None or writer == RECOVERY_WRITER:
             return False

@@ -88,7 +88,7 @@ class NameNode:
 
     @property
     def warming_up(self) -> bool:
-        """Whether DataNodes that live may still be unknown, because this process just started."""
+        """True if DataNodes that live may still be unknown, because this process just started."""
         warm_up_s = WARM_UP_HEARTBEATS * self.config.heartbeat_interval_s
         return self.clock_s() - self._started_s < warm_up_s
 

@@ -96,7 +96,7 @@ class Bodies:
 
 
 def _counted(body: bytearray) -> int:
-    """How much of it counts."""
+    """Return how much of it counts."""
     return max(0, len(body) - SMALL_BODY_BYTES)
 
 

@@ -28,7 +28,7 @@ class BufferPool:
 
 
 def _is_viewed(buffer: bytearray) -> bool:
-    """Whether somebody has a view of it: then, and only then, Python refuses to resize it."""
+    """True if somebody has a view of it: then, and only then, Python refuses to resize it."""
     try:
         last = buffer.pop()
     except BufferError:

@@ -150,7 +150,7 @@ class FrameConnection(asyncio.BufferedProtocol):
 
     @property
     def closed(self) -> bool:
-        """Whether no more frames can be sent."""
+        """True if no more frames can be sent."""
         return self._error is not None
 
     @property

@@ -141,7 +141,7 @@ def _tells(error: PaxosBlockError) -> int:
 
 
 def healthy(address: str, timeout_s: float = 5.0) -> bool:
-    """Whether a node at `address` answers `GET /healthz` with 200."""
+    """True if a node at `address` answers `GET /healthz` with 200."""
     try:
         status, _ = _exchange(address, "GET", "/healthz", None, timeout_s)
     except (UnavailableError, OutcomeUnknownError, DeadlineError, ProtocolError):

@@ -153,7 +153,7 @@ class _Answer(web.StreamResponse):
 
     @property
     def keep_alive(self) -> bool:
-        """Whether the connection stays open: as the request asks."""
+        """True if the connection stays open: as the request asks."""
         return self._stays
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
@@ -294,7 +294,7 @@ def _url(address: str, method: str) -> yarl.URL:
 
 
 def _reason(error: OSError) -> str:
-    """Why a connection failed, in few words: the address is told anyway."""
+    """Return why a connection failed, in few words: the address is told anyway."""
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     number = cause.errno or 0  # negative where a name has no address
     return os.strerror(number).lower() if number > 0 else str(error)

@@ -50,7 +50,7 @@ class BlockRecord:
 
     @property
     def finalized(self) -> bool:
-        """Whether the length is decided."""
+        """True if the length is decided."""
         return self.state is BlockState.FINALIZED
 
     def check_follows(self, before: BlockRecord) -> None:

@@ -121,7 +121,7 @@ class ChunkLog:
         return tuple(self[index] for index in range(start, stop))
 
     def starts_with(self, other: ChunkLog) -> bool:
-        """Whether `other` is a prefix of this log (the same chunks, not only the same length)."""
+        """True if `other` is a prefix of this log (the same chunks, not only the same length)."""
         if self._buffer is other._buffer:
             return other._count <= self._count
         size = other._count * _ENTRY.size

@@ -28,7 +28,7 @@ def recovery_quorum(member_count: int) -> int:
 
 
 def tally(yes_count: int, no_count: int, member_count: int, needed: int) -> Tally:
-    """Whether `needed` of `member_count` members said yes, still can, or cannot any more."""
+    """Tell whether `needed` of `member_count` members said yes, still can, or cannot any more."""
     if yes_count >= needed:
         return Tally.REACHED
     return Tally.POSSIBLE if member_count - no_count >= needed else Tally.IMPOSSIBLE

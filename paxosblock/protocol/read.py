@@ -176,7 +176,7 @@ def unfinalized_version(read: QuorumRead) -> Version:
 
 
 def holds(version: Version, reply: ReadReply) -> bool:
-    """Whether a replica in this state serves the chunks of `version` (R-fin, bytes below a length).
+    """True if a replica in this state serves the chunks of `version` (R-fin, bytes below a length).
 
     Finalized: it is exactly this version; or extends it while an append is being set up; or (the
     block is committed, nobody was told yet) it is a strong replica of the epoch with enough chunks.

@@ -195,7 +195,7 @@ def _generation_of(request: RecoveryWrite | Finalize) -> Generation:
 def _extends(
     storage: StorageId, replica: Replica | None, request: RecoveryWrite | Finalize
 ) -> bool:
-    """Whether the replica's own log may be kept: it belongs to the epoch the request builds on."""
+    """True if the replica's own log may be kept: it belongs to the epoch the request builds on."""
     if replica is None or replica.state is ReplicaState.TEMPORARY:
         return False
     if isinstance(request, Finalize):

@@ -41,6 +41,6 @@ TABLE: dict[tuple[ReplicaState, bool, bool], HdfsReplicaState] = {
 
 
 def hdfs_state(replica: Replica) -> HdfsReplicaState:
-    """What HDFS would call this replica."""
+    """Return what HDFS would call this replica."""
     promised = replica.max_generation > replica.accepted_generation
     return TABLE[replica.state, promised, replica.restarted]

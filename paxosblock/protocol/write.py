@@ -95,7 +95,7 @@ def open_writer(block: BlockId, members: tuple[StorageId, ...], window: int) -> 
 
 
 def create_message(writer: Writer, durability: Durability) -> Create:
-    """What W1 sends to every member."""
+    """Return what W1 sends to every member."""
     return Create(writer.block, writer.window, durability)
 
 

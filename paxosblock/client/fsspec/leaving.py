@@ -7,7 +7,7 @@ from types import FrameType
 
 
 def left_by_exception(before: BaseException | None) -> bool:
-    """Whether the caller runs inside the `__exit__` of a block that raised.
+    """True if the caller runs inside the `__exit__` of a block that raised.
 
     A file hears of the exception only when the block is its own. `fsspec.open`, pandas, pyarrow and
     `contextlib` have a block of theirs, and close the file from its `__exit__` without a word: it
@@ -31,7 +31,7 @@ def left_by_exception(before: BaseException | None) -> bool:
 
 
 def _was_given(frame: FrameType, error: BaseException) -> bool:
-    """Whether `error` is among the arguments of a call, by itself or in its `*args`."""
+    """True if `error` is among the arguments of a call, by itself or in its `*args`."""
     given = frame.f_locals.values()
     return any(
         each is error or (isinstance(each, tuple) and any(one is error for one in each))

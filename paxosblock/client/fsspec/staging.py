@@ -69,7 +69,7 @@ class StagedFile:
         return self._present.length if appends and self._present is not None else 0
 
     def operations(self) -> list[Operation]:
-        """What gives it its name. It must be closed."""
+        """Return what gives it its name. It must be closed."""
         if self._how is Publish.APPEND and self._present is not None:
             return [Concat(self.target, (self._path,))]
         parent = self.target.rpartition("/")[0]

@@ -18,7 +18,7 @@ MOST_ROWS = 1 << 16
 """Rows of a batch that is given to Spark."""
 
 Keeps = Callable[[pq.RowGroupMetaData], bool]
-"""Whether a row group may hold a row that is wanted."""
+"""True if a row group may hold a row that is wanted."""
 
 
 class Ranges(io.RawIOBase):
@@ -177,5 +177,5 @@ class _Part(io.RawIOBase):
 
 
 def is_arrow_file(file: FileReader) -> bool:
-    """Whether it is an Arrow file, which has an index; not a stream."""
+    """True if it is an Arrow file, which has an index; not a stream."""
     return file.pread(0, len(ARROW_FILE_MAGIC)) == ARROW_FILE_MAGIC

@@ -79,7 +79,7 @@ def codec_of(path: str, options: Options) -> str | None:
 
 
 def is_cut_by_lines(path: str, options: Options) -> bool:
-    """Whether a record is a line, so that a file may be read up to any line end."""
+    """True if a record is a line, so that a file may be read up to any line end."""
     if codec_of(path, options):
         return False
     if options.file_format is FileFormat.CSV:

@@ -66,7 +66,7 @@ class Progress:
         return self.linked, self.path
 
     def lacks(self, found: Found) -> bool:
-        """Whether a file was not read yet."""
+        """True if a file was not read yet."""
         return found.key > self.key or found.status.file_id in self.pending
 
 

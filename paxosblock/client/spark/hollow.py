@@ -18,7 +18,7 @@ the first one pyarrow imports pandas, a third of a second for each process that 
 
 
 def is_strict(kind: pa.DataType) -> bool:
-    """Whether a struct in it has fields that are never null."""
+    """True if a struct in it has fields that are never null."""
     if kinds.is_map(kind):
         return is_strict(kind.item_type)
     fields = [kind.field(at) for at in range(kind.num_fields)]

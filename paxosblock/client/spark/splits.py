@@ -33,16 +33,16 @@ class Split:
 
     @property
     def is_first(self) -> bool:
-        """Whether the records that are read begin with this split."""
+        """True if the records that are read begin with this split."""
         return self.start == self.begin
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all that is read of the file."""
+        """True if it is all that is read of the file."""
         return self.is_first and self.stop == self.end
 
     def holds(self, middle: float) -> bool:
-        """Whether a record that is not cut by lines (a row group) with this middle is ours."""
+        """True if a record that is not cut by lines (a row group) with this middle is ours."""
         return self.start <= middle < self.stop
 
 

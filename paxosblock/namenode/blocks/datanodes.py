@@ -152,7 +152,7 @@ class DataNodes:
         return True
 
     def is_current(self, node: str, incarnation: str) -> bool:
-        """Whether this is the process that registered last under that name."""
+        """True if this is the process that registered last under that name."""
         known = self._nodes.get(node)
         return known is not None and known.incarnation == incarnation
 
@@ -176,7 +176,7 @@ class DataNodes:
             node.reported.clear()
 
     def has_reported(self, storage: StorageId) -> bool:
-        """Whether what this storage holds is known since its DataNode registered."""
+        """True if what this storage holds is known since its DataNode registered."""
         return self.reported(storage).complete
 
     def must_report(self, name: str, now_s: float) -> bool:
@@ -199,7 +199,7 @@ class DataNodes:
                 _log.info("DataNode is %s", seen_as.value, extra=facts(datanode=node.node))
 
     def liveness(self, node: DataNode, now_s: float) -> Liveness:
-        """How recently `node` was heard of."""
+        """Return how recently `node` was heard of."""
         silence_s = now_s - node.heard_s
         if silence_s >= self._dead_after_s:
             return Liveness.DEAD
@@ -212,12 +212,12 @@ class DataNodes:
         return None if name is None else self._nodes[name]
 
     def address(self, storage: StorageId) -> str:
-        """Where a storage is reached; "" while unknown."""
+        """Return where a storage is reached; "" while unknown."""
         home = self.home(storage)
         return home.address if home else ""
 
     def is_reachable(self, storage: StorageId, now_s: float) -> bool:
-        """Whether there is hope that a message to this storage arrives."""
+        """True if there is hope that a message to this storage arrives."""
         home = self.home(storage)
         return home is not None and self.liveness(home, now_s) is not Liveness.DEAD
 

@@ -58,7 +58,7 @@ class Finalizer:
 
     @property
     def has_room(self) -> bool:
-        """Whether there is room for work that can wait."""
+        """True if there is room for work that can wait."""
         return self._under_way < UNDER_WAY_MAX
 
     async def finalize_by_writer(self, request: FinalizeBlock) -> BlockEntry:

@@ -232,7 +232,7 @@ class _Attempt:
         self._inbox.put_nowait(None)
 
     def _may_decide(self) -> bool:
-        """Whether this generation can still succeed.
+        """True if this generation can still succeed.
 
         What it chose may be out of reach: the only holder of a chunk voted and died. Then a fresh
         generation chooses again, among those who are left.

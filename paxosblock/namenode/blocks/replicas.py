@@ -126,7 +126,7 @@ class Replicas:
         self._waiting: dict[BlockId, asyncio.Event] = {}
 
     def count(self, storages: Iterable[StorageId]) -> int:
-        """How many finalized replicas these storages hold."""
+        """Return how many finalized replicas these storages hold."""
         return sum(len(self._by_storage.get(storage, ())) for storage in storages)
 
     def note(
@@ -189,7 +189,7 @@ class Replicas:
         return tuple(storage for storage in held.storages if storage in record.members)
 
     def is_complete(self, record: BlockRecord, min_replication: int) -> bool:
-        """Whether enough members hold the decided version (HDFS: complete)."""
+        """True if enough members hold the decided version (HDFS: complete)."""
         needed = min(min_replication, len(record.members))
         return record.finalized and len(self.holders(record)) >= needed
 

@@ -46,7 +46,7 @@ class Views:
         return FileView(found.status, blocks, found.page.next_place, last)
 
     def hdfs_state(self, entry: BlockEntry) -> str:
-        """What HDFS would call the block."""
+        """Return what HDFS would call the block."""
         holders = len(self._replicas.holders(entry.record))
         return hdfs_state(entry.record, holders, self._min_replication).value
 

@@ -235,7 +235,7 @@ def finalize_by_writer(draft: Draft, request: FinalizeBlock) -> BlockEntry:
 
 
 def refusal(refused: Refused) -> PaxosBlockError:
-    """What a client may conclude from a compare-and-set that did not apply."""
+    """Return what a client may conclude from a compare-and-set that did not apply."""
     record = refused.record
     block = record.block
     match refused.why:

@@ -197,7 +197,7 @@ class Catalog:
         return None if last is None else last.version
 
     async def stat(self, path: str) -> FileStatus:
-        """What `path` names."""
+        """Return what `path` names."""
         view = await self._store.barrier()
         return tree.status(view, path, tree.find_inode(view, path))
 
@@ -227,7 +227,7 @@ class Catalog:
         return inode if isinstance(inode, FileInode) and inode.open else None
 
     async def file_status(self, number: int) -> FileStatus:
-        """What `stat` shows of a file, by its id."""
+        """Return what `stat` shows of a file, by its id."""
         view = await self._store.barrier()
         inode, path = blocks.file_and_path(view, number)
         return tree.status(view, path, inode)
@@ -387,7 +387,7 @@ class Catalog:
         return await self._in_namespace(Ended, deadlines.end, deadline, 0, is_live)
 
     async def counts(self) -> Counts:
-        """How much there is; walks over all keys, for people only."""
+        """Return how much there is; walks over all keys, for people only."""
         files = await self._count(keys.ENTRIES, tree.names_file)
         return Counts(
             files=files,

@@ -79,7 +79,7 @@ def _gone(draft: Draft, key: bytes) -> Ended:
 
 
 def _is_held(draft: Draft, directory: int, is_live: Callable[[FileInode], bool]) -> bool:
-    """Whether a file below a directory is open and its writer alive.
+    """True if a file below a directory is open and its writer alive.
 
     When it says no, that is a precondition: no other file may be opened and none that is open be
     moved below the directory before the transaction is applied.

@@ -125,7 +125,7 @@ class Draft:
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to commit."""
+        """True if there is anything to commit."""
         return bool(self._changes)
 
     def transaction(self) -> Transaction:

@@ -141,7 +141,7 @@ def application(app_id: str) -> bytes:
 
 
 def is_application(key: bytes) -> bool:
-    """Whether the key is that of an application."""
+    """True if the key is that of an application."""
     return key.startswith(_APPLICATION)
 
 
@@ -151,7 +151,7 @@ def session(name: str) -> bytes:
 
 
 def is_session(key: bytes) -> bool:
-    """Whether the key is that of a session."""
+    """True if the key is that of a session."""
     return key.startswith(_SESSION)
 
 

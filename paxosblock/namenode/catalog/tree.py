@@ -183,7 +183,7 @@ def path_of(reads: Reads, inode: Inode) -> str | None:
 
 
 def names_file(value: bytes) -> bool:
-    """Whether the value of an entry names a file."""
+    """True if the value of an entry names a file."""
     return value.startswith(_FILE)
 
 

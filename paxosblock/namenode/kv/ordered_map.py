@@ -39,7 +39,7 @@ class FrozenMap:
         self._leaves = deque(leaves)
 
     def __len__(self) -> int:
-        """How many items are in the leaves that were not read yet."""
+        """Return how many items are in the leaves that were not read yet."""
         return sum(map(len, self._leaves))
 
     def __iter__(self) -> Iterator[Item]:
@@ -62,7 +62,7 @@ class OrderedMap:
         self._bounds = [ordered[i][0] for i in starts[1:]]
         """Between two leaves: keys from the i-th bound on are not in the i-th leaf."""
         self._shared = [False] * len(self._leaves)
-        """Whether a frozen copy may hold the leaf, too."""
+        """True if a frozen copy may hold the leaf, too."""
 
     def __len__(self) -> int:
         return sum(map(len, self._leaves))

@@ -290,7 +290,7 @@ class RaftLog:
 
 
 def has_journal(disk: Disk, folder: Path) -> bool:
-    """Whether the folder has any segment; blocks."""
+    """True if the folder has any segment; blocks."""
     return bool(numbers(disk.names(folder), _KIND))
 
 

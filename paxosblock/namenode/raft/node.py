@@ -117,7 +117,7 @@ class RaftState(State):  # type: ignore[misc]  # raftos has no types
         self._heard_at = self.loop.time()
 
     def hears_leader(self) -> bool:
-        """Whether a leader was heard within the shortest election time-out."""
+        """True if a leader was heard within the shortest election time-out."""
         heard: float = self.loop.time() - self._heard_at
         return heard < self.options.election_min_s
 

@@ -58,7 +58,7 @@ class Options:
 
 
 def options_of(config: NameNodeConfig) -> Options:
-    """What the NameNode's configuration says about the engine."""
+    """Return what the NameNode's configuration says about the engine."""
     return Options(
         heartbeat_s=config.leader_heartbeat_s,
         election_min_s=config.election_min_s,

@@ -38,7 +38,7 @@ class Handshake:
     called_nonce: bytes
 
     def proof(self, secret: bytes) -> bytes:
-        """What only a holder of the secret can answer to the caller's nonce."""
+        """Return what only a holder of the secret can answer to the caller's nonce."""
         return self._digest(secret, b"proof")
 
     def key(self, secret: bytes) -> bytes:
@@ -76,7 +76,7 @@ class Opener:
 
     @property
     def proven(self) -> bool:
-        """Whether a frame has come that only a holder of the secret could make."""
+        """True if a frame has come that only a holder of the secret could make."""
         return self._number > 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:

@@ -247,7 +247,7 @@ class ReplicatedStore:
                     await asyncio.sleep(GIVE_WAY_S)
 
     def status(self) -> Status:
-        """How this member stands now.
+        """Return how this member stands now.
 
         Raises:
             UnavailableError: the store is not open.

@@ -31,7 +31,7 @@ class Vote:
     candidate: str | None
 
     def follows(self, before: Vote) -> bool:
-        """Whether a member may go from `before` to this: no term twice, no second vote in it."""
+        """True if a member may go from `before` to this: no term twice, no second vote in it."""
         if self.term != before.term:
             return self.term > before.term
         return before.candidate in (None, self.candidate)

@@ -93,7 +93,7 @@ class CompactReport:
 
     @property
     def failed(self) -> bool:
-        """Whether some directory could not be compacted."""
+        """True if some directory could not be compacted."""
         return any(directory.error for directory in self.directories)
 
 

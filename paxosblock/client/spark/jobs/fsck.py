@@ -98,7 +98,7 @@ class FsckReport:
 
     @property
     def healthy(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         return not self.findings
 
     def count(self, verdict: Verdict) -> int:
