@@ -18,18 +18,26 @@ import gc
 import logging
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from benchmarks.stats import machine, say
 from paxosblock import loop
-from paxosblock.api.files import GetFile
+from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.methods import Method
 from paxosblock.api.namenode import (
+    APPEND,
+    CLOSE_FILE,
+    CREATE,
+    DELETE,
+    LIST,
     NO_BLOCK,
+    STAT,
+    TAKE_OVER,
     AddBlock,
     AppendFile,
     CloseFile,
@@ -41,13 +49,13 @@ from paxosblock.api.namenode import (
     TakeOver,
 )
 from paxosblock.config import NameNodeConfig
+from paxosblock.namenode.calls import Service
 from paxosblock.namenode.catalog import blocks
 from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Committed
 from paxosblock.namenode.node import NameNode, over_rpc
 from paxosblock.namenode.server import YOUNG_OBJECTS_MAX
-from paxosblock.namenode.service import Service
 from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import (
@@ -59,6 +67,8 @@ from paxosblock.protocol.types import (
 )
 from paxosblock.stall import TICK_S, StallWatch
 from paxosblock.units import MIB
+
+Q = TypeVar("Q")
 
 PATH: Final = "/big/file"
 ANN, BOB = WriterId("ann"), WriterId("bob")
@@ -109,7 +119,7 @@ async def started() -> AsyncIterator[Bench]:
 async def fill(bench: Bench, count: int) -> int:
     """Make an open file of `count` finalized blocks that all members hold; return its id."""
     create = CreateFile(PATH, ANN, False, 3, 128 * MIB, Durability.DISK)
-    file = (await bench.service.create(create)).file_id
+    file = (await bench.service.call(CREATE, create)).file_id
     previous = NO_BLOCK
     for first in range(0, count, BATCH):
         ids = [await bench.node.catalog.next_block() for _ in range(min(BATCH, count - first))]
@@ -134,26 +144,26 @@ async def every_page(bench: Bench, clients: int) -> None:
     """`open` and read on to the end, by several clients side by side."""
 
     async def client() -> None:
-        view = await bench.service.get_file(GetFile(PATH))
+        view = await bench.service.call(GET_FILE, GetFile(PATH))
         while view.next_place is not None:
             msgspec.msgpack.encode(view)
             request = GetFile(PATH, view.next_place, file_id=view.status.file_id)
-            view = await bench.service.get_file(request)
+            view = await bench.service.call(GET_FILE, request)
             await asyncio.sleep(0)  # where a socket is, it would be waited for
 
     await asyncio.gather(*(client() for _ in range(clients)))
 
 
-async def again(call: Callable[[Any], Awaitable[object]], request: object, times: int) -> None:
+async def again(service: Service, method: Method[Q, object], request: Q, times: int) -> None:
     """The same call again and again, its answer encoded."""
     for _ in range(times):
-        msgspec.msgpack.encode(await call(request))
+        msgspec.msgpack.encode(await service.call(method, request))
         await asyncio.sleep(0)
 
 
 async def swept(bench: Bench) -> None:
     """Delete the file, and wait until its blocks are gone."""
-    await bench.service.delete(DeletePath(PATH))
+    await bench.service.call(DELETE, DeletePath(PATH))
     while await bench.node.catalog.garbage():  # noqa: ASYNC110 - the sweep tells nobody
         await asyncio.sleep(0.1)
 
@@ -170,22 +180,22 @@ async def measure(options: argparse.Namespace) -> None:
         gc.set_threshold(YOUNG_OBJECTS_MAX)
         say(f"a file of {count} blocks")
         status, listed = PathRequest(PATH), ListDirectory("/big")
-        await bench.step("stat of the open file, 1,000 times", again(service.stat, status, 1000))
-        await bench.step("list of its directory, 1,000 times", again(service.list, listed, 1000))
+        await bench.step("stat of the open file, 1,000 times", again(service, STAT, status, 1000))
+        await bench.step("list of its directory, 1,000 times", again(service, LIST, listed, 1000))
         tail = GetFile(PATH, offset=count * 128 * MIB - 1)
-        await bench.step("its last page, 1,000 times", again(service.get_file, tail, 1000))
+        await bench.step("its last page, 1,000 times", again(service, GET_FILE, tail, 1000))
         await bench.step("all pages, 1 client", every_page(bench, 1))
         await bench.step(
             f"all pages, {options.clients} clients, stat and list beside",
             asyncio.gather(
                 every_page(bench, options.clients),
-                again(service.stat, status, 1000),
-                again(service.list, listed, 1000),
+                again(service, STAT, status, 1000),
+                again(service, LIST, listed, 1000),
             ),
         )
-        await bench.step("close by its writer", service.close_file(CloseFile(file, ANN)))
-        await bench.step("append", service.append(AppendFile(PATH, BOB)))
-        await bench.step("take-over", service.take_over(TakeOver(PATH)))
+        await bench.step("close by its writer", service.call(CLOSE_FILE, CloseFile(file, ANN)))
+        await bench.step("append", service.call(APPEND, AppendFile(PATH, BOB)))
+        await bench.step("take-over", service.call(TAKE_OVER, TakeOver(PATH)))
         await bench.step("delete and sweep", swept(bench))
 
 

@@ -6,7 +6,8 @@ runs. The instruments are prometheus_client's own; asking one to count costs les
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import (
@@ -17,9 +18,15 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 """Of what `NodeMetrics.render` returns."""
+
+
+Values = Callable[[], Iterable[tuple[Sequence[str], float]]]
+"""Tells numbers, each with the values of its labels."""
 
 
 class NodeMetrics:
@@ -47,6 +54,24 @@ class NodeMetrics:
         """A gauge that asks `value` whenever somebody looks: for what the node knows anyway."""
         self.gauge(name, about).set_function(value)
 
+    def tally(self, name: str, about: str, labels: Sequence[str], values: Values) -> None:
+        """A counter that asks `values` whenever somebody looks: for what is counted very often."""
+        self._registry.register(_Tally(f"{self._namespace}_{name}", about, labels, values))
+
     def render(self) -> bytes:
         """Every instrument, as the body of `GET /metrics` with `CONTENT_TYPE`."""
         return generate_latest(self._registry)
+
+
+@dataclass(frozen=True)
+class _Tally(Collector):
+    name: str
+    about: str
+    labels: Sequence[str]
+    values: Values
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        family = CounterMetricFamily(self.name, self.about, labels=self.labels)
+        for of, value in self.values():
+            family.add_metric(of, value)
+        yield family

@@ -10,18 +10,18 @@ import msgspec
 from paxosblock.errors import InvalidRequestError
 
 Q = TypeVar("Q")
-A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 
 _ENCODER = msgspec.msgpack.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
-class Method(Generic[Q, A]):
+class Method(Generic[Q, A_co]):
     """`POST /rpc/<name>` with a `request` as msgpack; the body of a 200 is an `answer`."""
 
     name: str
     request: type[Q]
-    answer: type[A]
+    answer: type[A_co]
 
 
 @dataclass(frozen=True, slots=True)

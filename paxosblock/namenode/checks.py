@@ -11,11 +11,9 @@ from paxosblock.api.leases import (
 from paxosblock.api.namenode import (
     NO_FILE,
     AddBlock,
-    AppendFile,
     ApplicationRequest,
     ApplicationVersion,
     BadReplica,
-    CloseFile,
     CreateFile,
     FinalizeBlock,
     MakeDirectories,
@@ -47,16 +45,11 @@ SECONDS_MAX = 10**10
 
 def check_create(request: CreateFile) -> None:
     """Raise InvalidRequestError when a file cannot be made like this."""
-    _check_writer(request.writer)
+    check_writer(request.writer)
     _check_replication(request.replication)
     _check_permission(request.permission)
     _check_owner(request.owner)
     _check_block_size(f"{paths.shown(request.path)}: ", request.block_size)
-
-
-def check_append(request: AppendFile) -> None:
-    """Raise InvalidRequestError when nobody can write a file like this."""
-    _check_writer(request.writer)
 
 
 def check_directory(request: MakeDirectories) -> None:
@@ -117,7 +110,7 @@ def check_get_file(request: GetFile) -> None:
 
 def check_add_block(request: AddBlock) -> None:
     """Raise InvalidRequestError when a block cannot be made like this."""
-    _check_writer(request.writer)
+    check_writer(request.writer)
     _demand(1 <= request.window <= WINDOW_MAX, f"window {request.window}: 1 to {WINDOW_MAX} chunks")
     if request.file_id == NO_FILE:
         _check_replication(request.replication)
@@ -136,7 +129,7 @@ def check_renew(request: RenewLeases) -> None:
 
 def check_finalize(request: FinalizeBlock, config: NameNodeConfig) -> None:
     """Raise InvalidRequestError for a length that no block has."""
-    _check_writer(request.writer)
+    check_writer(request.writer)
     length, size = request.length, request.size_bytes
     _demand(
         0 <= length <= config.max_chunks_per_block,
@@ -148,11 +141,6 @@ def check_finalize(request: FinalizeBlock, config: NameNodeConfig) -> None:
         size >= 0 and (length > 0 or size == 0),
         f"block {request.block}: {length} chunks cannot have {size} bytes",
     )
-
-
-def check_close(request: CloseFile) -> None:
-    """Raise InvalidRequestError when nobody could have opened the file like this."""
-    _check_writer(request.writer)
 
 
 def check_bad_replica(request: BadReplica) -> None:
@@ -212,7 +200,8 @@ def _check_block_size(where: str, size_bytes: int) -> None:
     _demand(size_bytes > 0, f"{where}block size {size_bytes} bytes")
 
 
-def _check_writer(writer: WriterId) -> None:
+def check_writer(writer: WriterId) -> None:
+    """Raise InvalidRequestError for what is not the id of a client's writer."""
     _check_id("a writer's", writer, WRITER_CHARACTERS_MAX)
     _demand(writer != RECOVERY_WRITER, f"'{RECOVERY_WRITER}' is not a client's writer id")
 

@@ -18,7 +18,6 @@ from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.deadlines import Ended
-from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.namenode.closer import Closer
 from paxosblock.namenode.leases import Expired, Leases
 from paxosblock.protocol.finalize import BlockRecord
@@ -118,7 +117,7 @@ class Housekeeper:
             for deadline in page:
                 if self._is_early(deadline, before):
                     continue
-                ended = await self._catalog.end(deadline, self._is_live)
+                ended = await self._catalog.end(deadline)
                 if ended is Ended.DELETED:
                     number = keys.number_of(keys.deadline_subject(deadline))
                     _log.info(
@@ -181,9 +180,6 @@ class Housekeeper:
             for entry in swept.blocks:
                 self._finalizer.delete_everywhere(entry)
             done = swept.done
-
-    def _is_live(self, inode: FileInode) -> bool:
-        return self._leases.is_live(inode.writer, self._clock_s())
 
     def _audit_one(self, record: BlockRecord) -> None:
         if not record.finalized:

@@ -21,6 +21,7 @@ from paxosblock.namenode.blocks.survey import Surveyor
 from paxosblock.namenode.blocks.views import Views
 from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
 from paxosblock.namenode.catalog.ids import TAG_BITS
+from paxosblock.namenode.catalog.records import FileInode
 from paxosblock.namenode.closer import Closer
 from paxosblock.namenode.housekeeper import Housekeeper
 from paxosblock.namenode.kv.interface import KeyValueStore
@@ -52,7 +53,7 @@ class NameNode:
         self.background = Background()
         self.alarms = Alarms()
         self.history = History(wall_clock_ms)
-        self.catalog = Catalog(store)
+        self.catalog = Catalog(store, self.is_held)
         self.leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.block_leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.datanodes = DataNodes(config.datanode_stale_after_s, config.datanode_dead_after_s)
@@ -91,6 +92,10 @@ class NameNode:
         """True if DataNodes that live may still be unknown, because this process just started."""
         warm_up_s = WARM_UP_HEARTBEATS * self.config.heartbeat_interval_s
         return self.clock_s() - self._started_s < warm_up_s
+
+    def is_held(self, file: FileInode) -> bool:
+        """True if the writer of an open file still renews its lease."""
+        return self.leases.is_live(file.writer, self.clock_s())
 
     async def start(self) -> None:
         """Serve whenever this NameNode leads; where it is alone, it does on return."""

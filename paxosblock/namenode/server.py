@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from aiohttp import web
@@ -22,9 +22,9 @@ from paxosblock.errors import StorageError
 from paxosblock.folders import make_folder
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE, NodeMetrics
+from paxosblock.namenode.calls import CALLS, By, Call, Service, handled
 from paxosblock.namenode.membership import Engine, Peers, alone, one_of
 from paxosblock.namenode.node import NameNode, over_rpc
-from paxosblock.namenode.service import Service
 from paxosblock.net.guard import Guard
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.net.serving import Running, publish_address, stop_signal, until_stopped
@@ -95,9 +95,12 @@ async def running(
         stall = StallWatch()
         stall.start()
         stack.callback(stall.stop)
-        # Before the store opens: others speak to it on this port, and who calls too early is told.
-        app, calls = _app(node, engine, stall, guard), _calls(node, engine, guard)
-        opened = await listen_at(stack, app, calls, listen, guard)
+        # Before the store opens: others speak to it on this port, and a call that comes too early
+        # is refused in words.
+        metrics, router = _metrics(node, engine, stall), RpcRouter(guard.bodies)
+        guard.add_to(metrics)
+        Service(node, metrics, (*CALLS, _standing(engine))).add_to(router)
+        opened = await listen_at(stack, _app(node, engine, metrics), router, listen, guard)
         address = peers.address if peers else opened
         await store.start()
         await node.start()
@@ -107,11 +110,9 @@ async def running(
         yield Running(address, store.wait_failure)
 
 
-def _app(node: NameNode, engine: Engine, stall: StallWatch, guard: Guard) -> web.Application:
+def _app(node: NameNode, engine: Engine, metrics: NodeMetrics) -> web.Application:
     app = web.Application()
     engine.add_to(app)
-    metrics = _metrics(node, engine, stall)
-    guard.add_to(metrics)
 
     async def healthz(_: web.Request) -> web.Response:
         trouble = node.trouble
@@ -126,17 +127,10 @@ def _app(node: NameNode, engine: Engine, stall: StallWatch, guard: Guard) -> web
     return app
 
 
-def _calls(node: NameNode, engine: Engine, guard: Guard) -> RpcRouter:
-    router = RpcRouter(guard.bodies)
-    Service(node).add_to(router)
-    router.register(NAMENODE_STATUS.name, NAMENODE_STATUS.request, _standing(node, engine))
-    return router
+def _standing(engine: Engine) -> Call:
+    """The call that each NameNode answers for itself, as one of its engine."""
 
-
-def _standing(
-    node: NameNode, engine: Engine
-) -> Callable[[NameNodeStatusRequest], Awaitable[NameNodeStatus]]:
-    async def answer(_: NameNodeStatusRequest) -> NameNodeStatus:
+    async def answer(node: NameNode, _: NameNodeStatusRequest) -> NameNodeStatus:
         standing = engine.standing()
         return NameNodeStatus(
             node=node.name,
@@ -155,7 +149,7 @@ def _standing(
             alarm_count=node.alarms.counts.total(),
         )
 
-    return answer
+    return handled(NAMENODE_STATUS, answer, by=By.ANYBODY)
 
 
 def _metrics(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetrics:

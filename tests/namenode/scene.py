@@ -3,22 +3,47 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from paxosblock.api.namenode import NO_BLOCK, AddBlock, BlockView, CreateFile, FinalizeBlock
+from paxosblock.api.namenode import (
+    ADD_BLOCK,
+    CREATE,
+    NO_BLOCK,
+    AddBlock,
+    BlockView,
+    ConcatFiles,
+    CreateFile,
+    DeletePath,
+    Deletion,
+    FileStatus,
+    FinalizeBlock,
+    ListDirectory,
+    Listing,
+    MakeDirectories,
+    Rename,
+    Transact,
+)
 from paxosblock.api.reports import (
     ALL_BLOCKS,
+    BLOCK_REPORT,
+    REGISTER,
     BlockRange,
     BlockReport,
     Register,
     StorageReport,
 )
 from paxosblock.config import NameNodeConfig
-from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.calls import LIST_LIMIT, Service
+from paxosblock.namenode.catalog import namespace, transactions, tree
+from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
+from paxosblock.namenode.catalog.concat import concat
+from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.paths import split
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode
+from paxosblock.namenode.kv.interface import KeyValueStore
 from paxosblock.namenode.node import NameNode
-from paxosblock.namenode.service import Service
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     BlockId,
@@ -26,6 +51,7 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
+from paxosblock.transaction import TransactionOutcome
 from tests.namenode.cluster import CHUNK_BYTES, Acceptor, Network, acceptors
 from tests.namenode.memory_store import MemoryStore
 
@@ -55,10 +81,51 @@ class Clock:
         return self.now
 
 
-async def new_catalog(store: MemoryStore | None = None) -> Catalog:
+class NamedCatalog(Catalog):
+    """A catalog whose decisions have names, for tests without a node."""
+
+    def __init__(self, store: KeyValueStore, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+        super().__init__(store, lambda _: self.all_held, clock_ms)
+        self.all_held = False
+        """Whether the writer of every open file renews."""
+
+    async def make_directories(self, request: MakeDirectories) -> FileStatus:
+        ids, once = len(split(request.path)), request.once
+        return await self.decide(FileStatus, namespace.make_directories, request, ids, once=once)
+
+    async def create(self, request: CreateFile) -> FileInode:
+        ids, once = len(split(request.path)), request.once
+        return await self.decide(FileInode, namespace.create, request, ids, once=once)
+
+    async def rename(self, request: Rename) -> FileStatus:
+        return await self.decide(FileStatus, namespace.rename, request, once=request.once)
+
+    async def delete(self, request: DeletePath) -> Deletion:
+        return await self.decide(Deletion, namespace.delete, request, once=request.once)
+
+    async def concat(self, request: ConcatFiles) -> FileStatus:
+        def decide(draft: Draft, request: ConcatFiles, context: Context) -> FileStatus:
+            concat(draft, request.target, request.sources, context)
+            return tree.stat(draft, request.target)
+
+        return await self.decide(FileStatus, decide, request, once=request.once)
+
+    async def transact(self, request: Transact) -> TransactionOutcome:
+        decide, ids = transactions.transact, transactions.new_inodes(request.operations)
+        return await self.decide(TransactionOutcome, decide, request, ids, once=request.once)
+
+    async def application_version(self, app_id: str) -> int | None:
+        last = transactions.last_applied(await self.view(), app_id)
+        return None if last is None else last.version
+
+    async def list(self, request: ListDirectory) -> Listing:
+        return tree.list_directory(await self.view(), request, LIST_LIMIT)
+
+
+async def new_catalog(store: MemoryStore | None = None) -> NamedCatalog:
     """A catalog on a fresh store in memory."""
     ticks = iter(range(1, 1 << 30))
-    catalog = Catalog(store or MemoryStore(), clock_ms=lambda: next(ticks))
+    catalog = NamedCatalog(store or MemoryStore(), lambda: next(ticks))
     await catalog.start(TAG, "cluster-1")
     return catalog
 
@@ -84,7 +151,7 @@ def finalize_request(entry: BlockEntry, length: int, writer: WriterId = ANN) -> 
     return FinalizeBlock(block, writer, FIRST_GENERATION, length, length * CHUNK_BYTES)
 
 
-async def file_with_blocks(catalog: Catalog, path: str, *lengths: int) -> FileInode:
+async def file_with_blocks(catalog: NamedCatalog, path: str, *lengths: int) -> FileInode:
     """An open file of `ANN` with finalized blocks of these lengths in chunks."""
     inode = await catalog.create(create_request(path))
     previous = NO_BLOCK
@@ -100,7 +167,7 @@ async def blocks_of(catalog: Catalog, number: int) -> list[BlockEntry]:
     return [entry async for page in catalog.block_pages(number) for entry in page]
 
 
-async def closed_file(catalog: Catalog, path: str, *lengths: int) -> int:
+async def closed_file(catalog: NamedCatalog, path: str, *lengths: int) -> int:
     """A file that `ANN` wrote and closed; returns its id."""
     file = await file_with_blocks(catalog, path, *lengths)
     await catalog.close_file(file.number, ANN)
@@ -128,13 +195,13 @@ class Scene:
         acceptor.alive = True
         name = f"dn-{storage}"
         room = StorageReport(StorageId(storage), ROOM_BYTES, ROOM_BYTES, 0)
-        await self.service.register(Register(name, f"{name}:9864", "run-1", (room,)))
+        await self.service.call(REGISTER, Register(name, f"{name}:9864", "run-1", (room,)))
         if report:
             await self.report(storage)
 
     async def report(self, storage: str, *, full: bool = True) -> None:
         """A block report of all replicas of a storage; not `full`, as if all had changed."""
-        await self.service.block_report(self.written(storage, ALL_BLOCKS if full else None))
+        await self.service.call(BLOCK_REPORT, self.written(storage, ALL_BLOCKS if full else None))
 
     def written(self, storage: str, covers: BlockRange | None) -> BlockReport:
         """A report as a storage writes it now: all of a range, or as if all had changed."""
@@ -150,13 +217,13 @@ class Scene:
 
     async def create(self, path: str, writer: WriterId = ANN) -> int:
         """Make a file; return its id."""
-        return (await self.service.create(create_request(path, writer))).file_id
+        return (await self.service.call(CREATE, create_request(path, writer))).file_id
 
     async def add_block(
         self, file: int, previous: BlockId = NO_BLOCK, writer: WriterId = ANN
     ) -> BlockView:
         """Add a block and make its replicas, as a writer does."""
-        view = await self.service.add_block(AddBlock(file, writer, previous, window=2))
+        view = await self.service.call(ADD_BLOCK, AddBlock(file, writer, previous, window=2))
         for storage in view.record.members:
             self.network.reach[storage].create(view.record.block)
         return view

@@ -8,15 +8,17 @@ from dataclasses import replace
 import pytest
 
 from paxosblock.api.namenode import (
+    ADD_BLOCK,
     NO_BLOCK,
     NO_FILE,
+    RENEW_LEASES,
     AddBlock,
     BlockView,
     Excluded,
     RenewLeases,
     ShortBlock,
 )
-from paxosblock.api.reports import Heartbeat, StorageReport
+from paxosblock.api.reports import HEARTBEAT, Heartbeat, StorageReport
 from paxosblock.errors import InvalidRequestError, NoSpaceError, NotReadyError
 from paxosblock.protocol.types import StorageId
 from tests.namenode.cluster import Network, acceptors
@@ -61,13 +63,13 @@ async def all_registered(scene: Scene) -> None:
 
 async def heartbeat(scene: Scene, storage: str) -> None:
     room = StorageReport(StorageId(storage), ROOM_BYTES, ROOM_BYTES, 0)
-    answer = await scene.service.heartbeat(Heartbeat(f"dn-{storage}", "run-1", (room,), 0))
+    answer = await scene.service.call(HEARTBEAT, Heartbeat(f"dn-{storage}", "run-1", (room,), 0))
     assert not answer.register
 
 
 async def add_block(scene: Scene, *excluded: Excluded, replication: int = 3) -> BlockView:
-    return await scene.service.add_block(
-        AddBlock(NO_FILE, ANN, NO_BLOCK, 2, excluded=excluded, replication=replication)
+    return await scene.service.call(
+        ADD_BLOCK, AddBlock(NO_FILE, ANN, NO_BLOCK, 2, excluded=excluded, replication=replication)
     )
 
 
@@ -75,7 +77,7 @@ async def rolls(scene: Scene, members: int, *excluded: Excluded) -> bool:
     """The NameNode says that a block of so many members should be followed by another one now."""
     await scene.create(f"/written/{scene.clock.now}")
     short = ShortBlock(ANN, members, replication=3, block_size=1 << 20, excluded=excluded)
-    return (await scene.service.renew_leases(RenewLeases((ANN,), (short,)))).roll == (ANN,)
+    return (await scene.service.call(RENEW_LEASES, RenewLeases((ANN,), (short,)))).roll == (ANN,)
 
 
 async def test_a_storage_that_failed_the_writer_is_not_chosen_while_there_are_others(

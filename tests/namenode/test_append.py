@@ -7,9 +7,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from paxosblock.api.files import GetFile
+from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.api.namenode import (
+    ADD_BLOCK,
+    APPEND,
+    CLOSE_FILE,
+    CREATE,
+    FINALIZE_BLOCK,
     NO_BLOCK,
+    RENEW_LEASES,
     AddBlock,
     Appendable,
     AppendFile,
@@ -26,13 +32,13 @@ from paxosblock.errors import (
     NotReadyError,
     OutcomeUnknownError,
 )
-from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import RECOVERY_WRITER, BlockEntry
 from paxosblock.protocol.types import BlockId, WriterId
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
     ANN,
     BOB,
+    NamedCatalog,
     Scene,
     add_block,
     blocks_of,
@@ -54,11 +60,11 @@ async def scene() -> AsyncIterator[Scene]:
     await scene.close()
 
 
-async def ids_of(catalog: Catalog, file: int) -> list[BlockId]:
+async def ids_of(catalog: NamedCatalog, file: int) -> list[BlockId]:
     return [entry.record.block for entry in await blocks_of(catalog, file)]
 
 
-async def append_block(catalog: Catalog, opened: Appendable, chunks: int) -> None:
+async def append_block(catalog: NamedCatalog, opened: Appendable, chunks: int) -> None:
     """Bob adds one block and closes the file."""
     entry = await add_block(catalog, opened.status.file_id, opened.last, BOB)
     await finalize(catalog, entry, chunks, BOB)
@@ -72,7 +78,7 @@ async def test_an_appended_block_comes_behind_those_that_were_there() -> None:
     opened = await catalog.append(REQUEST)
     assert (opened.status.open, opened.status.length, opened.last) == (True, 30, before[-1])
     await append_block(catalog, opened, 3)
-    status, entries = await catalog.stat("/f"), await blocks_of(catalog, file)
+    status, entries = await catalog.status("/f"), await blocks_of(catalog, file)
     assert [entry.record.length for entry in entries] == [2, 1, 3]
     assert [entry.record.block for entry in entries][:2] == before
     assert (status.open, status.length, status.file_id) == (False, 60, file)
@@ -87,7 +93,7 @@ async def test_a_file_is_appended_to_again_and_again() -> None:
         entry = await add_block(catalog, file, opened.last, writer)
         await finalize(catalog, entry, 1, writer)
         await catalog.close_file(file, writer)
-    assert (await catalog.stat("/f")).length == 30
+    assert (await catalog.status("/f")).length == 30
 
 
 async def test_an_append_that_adds_nothing_leaves_the_file_as_it_was() -> None:
@@ -97,7 +103,7 @@ async def test_an_append_that_adds_nothing_leaves_the_file_as_it_was() -> None:
     await catalog.append(REQUEST)
     await catalog.close_file(file, BOB)
     assert await ids_of(catalog, file) == before
-    assert (await catalog.stat("/f")).length == 20
+    assert (await catalog.status("/f")).length == 20
 
 
 async def test_an_empty_file_has_no_last_block() -> None:
@@ -123,7 +129,7 @@ async def test_an_append_whose_answer_was_lost_is_done_once() -> None:
     with pytest.raises(OutcomeUnknownError):
         await catalog.append(REQUEST)
     await append_block(catalog, await catalog.append(REQUEST), 1)
-    assert (await catalog.stat("/f")).length == 30
+    assert (await catalog.status("/f")).length == 30
 
 
 async def test_a_copy_of_an_append_that_comes_after_the_close_does_not_open_the_file() -> None:
@@ -133,7 +139,7 @@ async def test_a_copy_of_an_append_that_comes_after_the_close_does_not_open_the_
     await catalog.close_file(file, BOB)
     with pytest.raises(FencedError):
         await catalog.append(REQUEST)
-    assert not (await catalog.stat("/f")).open
+    assert not (await catalog.status("/f")).open
 
 
 async def test_a_file_that_is_being_written_is_not_appended_to() -> None:
@@ -176,11 +182,13 @@ async def test_what_is_no_file_is_not_appended_to() -> None:
 
 async def test_who_appended_holds_a_lease_that_keeps_others_away(scene: Scene) -> None:
     await scene.create("/f")
-    await scene.service.close_file(CloseFile((await scene.node.catalog.stat("/f")).file_id, ANN))
-    await scene.service.append(REQUEST)
-    assert (await scene.service.renew_leases(RenewLeases((BOB,)))).lost == ()
+    await scene.service.call(
+        CLOSE_FILE, CloseFile((await scene.node.catalog.status("/f")).file_id, ANN)
+    )
+    await scene.service.call(APPEND, REQUEST)
+    assert (await scene.service.call(RENEW_LEASES, RenewLeases((BOB,)))).lost == ()
     with pytest.raises(LeaseError):
-        await scene.service.create(create_request("/f", ANN, overwrite=True))
+        await scene.service.call(CREATE, create_request("/f", ANN, overwrite=True))
 
 
 async def test_a_close_after_an_append_does_not_wait_for_replicas_of_older_blocks() -> None:
@@ -190,23 +198,23 @@ async def test_a_close_after_an_append_does_not_wait_for_replicas_of_older_block
         file = await scene.create("/f")
         view = await scene.add_block(file)
         scene.write(view, 1, 1, 1)
-        await scene.service.finalize_block(finalize_request(BlockEntry(view.record), 1))
-        await scene.service.close_file(CloseFile(file, ANN))
+        await scene.service.call(FINALIZE_BLOCK, finalize_request(BlockEntry(view.record), 1))
+        await scene.service.call(CLOSE_FILE, CloseFile(file, ANN))
         away = view.record.members
         for storage in away:
             scene.acceptor(storage).alive = False
             scene.node.replicas.forget(view.record.block, storage)
-        opened = await scene.service.append(REQUEST)
+        opened = await scene.service.call(APPEND, REQUEST)
         failed = tuple(Excluded(storage, 0.0) for storage in away)
         request = AddBlock(file, BOB, opened.last, window=2, excluded=failed)
-        added = await scene.service.add_block(request)
+        added = await scene.service.call(ADD_BLOCK, request)
         for storage in added.record.members:
             scene.network.reach[storage].create(added.record.block)
         scene.write(added, 2, 2, 2)
-        await scene.service.finalize_block(finalize_request(BlockEntry(added.record), 2, BOB))
-        closed = await scene.service.close_file(CloseFile(file, BOB))
+        await scene.service.call(FINALIZE_BLOCK, finalize_request(BlockEntry(added.record), 2, BOB))
+        closed = await scene.service.call(CLOSE_FILE, CloseFile(file, BOB))
         assert (closed.open, closed.length) == (False, 30)
-        shown = await scene.service.get_file(GetFile("/f"))
+        shown = await scene.service.call(GET_FILE, GetFile("/f"))
         assert [each.offset for each in shown.blocks] == [0, 10]
     finally:
         await scene.close()

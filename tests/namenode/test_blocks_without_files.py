@@ -8,8 +8,14 @@ import pytest
 
 from paxosblock.api.methods import Once
 from paxosblock.api.namenode import (
+    ADD_BLOCK,
+    DELETE_BLOCK,
+    FINALIZE_BLOCK,
+    GET_BLOCK,
     NO_BLOCK,
     NO_FILE,
+    RENEW_LEASES,
+    SEAL_BLOCK,
     AddBlock,
     BlockRequest,
     BlockView,
@@ -45,7 +51,7 @@ def hard_limit_s(scene: Scene) -> float:
 
 async def renew(scene: Scene) -> bool:
     """Renew Ann's lease; whether she holds anything."""
-    return not (await scene.service.renew_leases(RenewLeases((ANN,)))).lost
+    return not (await scene.service.call(RENEW_LEASES, RenewLeases((ANN,)))).lost
 
 
 async def is_ended(scene: Scene, block: BlockId) -> bool:
@@ -88,7 +94,7 @@ async def test_a_writer_holds_its_lease_for_files_and_blocks_alike(scene: Scene)
     assert await renew(scene)
     await scene.create("/f")
     finalize = FinalizeBlock(block, ANN, FIRST_GENERATION, 1, CHUNK_BYTES)
-    await scene.service.finalize_block(finalize)
+    await scene.service.call(FINALIZE_BLOCK, finalize)
     assert await renew(scene)  # for the file
     assert len(scene.node.block_leases) == 0
 
@@ -114,14 +120,14 @@ async def test_a_deleted_block_leaves_the_catalog_and_its_members(
 ) -> None:
     block = (await written(scene, 1)).record.block
     if ended:
-        await scene.service.seal_block(BlockRequest(block))
-    assert await scene.service.delete_block(DeleteBlock(block)) == Deletion(existed=True)
+        await scene.service.call(SEAL_BLOCK, BlockRequest(block))
+    assert await scene.service.call(DELETE_BLOCK, DeleteBlock(block)) == Deletion(existed=True)
     with pytest.raises(NotFoundError):
-        await scene.service.get_block(BlockRequest(block))
+        await scene.service.call(GET_BLOCK, BlockRequest(block))
     await wait_until_async(
         lambda: not any(block in each.replicas for each in scene.network.reach.values())
     )
-    assert await scene.service.delete_block(DeleteBlock(block)) == Deletion(existed=False)
+    assert await scene.service.call(DELETE_BLOCK, DeleteBlock(block)) == Deletion(existed=False)
     assert (await scene.node.catalog.open_blocks(), await renew(scene)) == ((), False)
 
 
@@ -129,18 +135,18 @@ async def test_a_copy_of_a_delete_gets_the_answer_of_the_first(scene: Scene) -> 
     block = (await written(scene, 1)).record.block
     request = DeleteBlock(block, Once("session", 1))
     for _ in range(2):
-        assert await scene.service.delete_block(request) == Deletion(existed=True)
+        assert await scene.service.call(DELETE_BLOCK, request) == Deletion(existed=True)
 
 
 async def test_a_block_of_a_file_is_not_deleted_alone(scene: Scene) -> None:
     view = await scene.add_block(await scene.create("/f"))
     with pytest.raises(InvalidRequestError, match="belongs to a file and is deleted with that"):
-        await scene.service.delete_block(DeleteBlock(view.record.block))
+        await scene.service.call(DELETE_BLOCK, DeleteBlock(view.record.block))
     assert not await is_ended(scene, view.record.block)
 
 
 async def test_the_lease_of_a_block_that_was_deleted_ends(scene: Scene) -> None:
-    view = await scene.service.add_block(AddBlock(NO_FILE, BOB, NO_BLOCK, 2))
+    view = await scene.service.call(ADD_BLOCK, AddBlock(NO_FILE, BOB, NO_BLOCK, 2))
     block = view.record.block
     await scene.node.catalog.delete_block(DeleteBlock(block))  # behind the lease's back
     scene.clock.now += hard_limit_s(scene)

@@ -10,7 +10,6 @@ import pytest
 
 from paxosblock.api.namenode import NO_BLOCK, NO_FILE, AddBlock, DeletePath, FinalizeBlock
 from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError, OutcomeUnknownError
-from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.ids import RANGE
 from paxosblock.namenode.catalog.records import RECOVERY_WRITER, BlockEntry
 from paxosblock.protocol.finalize import Refused, Why
@@ -26,6 +25,7 @@ from tests.namenode.scene import (
     BOB,
     MEMBERS,
     TAG,
+    NamedCatalog,
     add_block,
     blocks_of,
     create_request,
@@ -43,7 +43,7 @@ def done(outcome: BlockEntry | Refused) -> BlockEntry:
     return outcome
 
 
-async def open_block(catalog: Catalog, path: str = "/f") -> BlockEntry:
+async def open_block(catalog: NamedCatalog, path: str = "/f") -> BlockEntry:
     """The first block of a new file."""
     file = await catalog.create(create_request(path))
     return await add_block(catalog, file.number)
@@ -180,7 +180,7 @@ async def test_a_closed_file_has_the_length_of_its_blocks() -> None:
     file = await file_with_blocks(catalog, "/f", 3, 2)
     closed = await catalog.close_file(file.number, ANN)
     assert (closed.inode.open, closed.inode.length, closed.dropped) == (False, 50, ())
-    assert (await catalog.stat("/f")).length == 50
+    assert (await catalog.status("/f")).length == 50
     assert await catalog.open_files() == ()
 
 
@@ -189,7 +189,7 @@ async def test_while_a_file_is_open_only_decided_blocks_count() -> None:
     file = await file_with_blocks(catalog, "/f", 3)
     last = (await blocks_of(catalog, file.number))[-1].record.block
     await add_block(catalog, file.number, last)
-    assert (await catalog.stat("/f")).length == 30
+    assert (await catalog.status("/f")).length == 30
 
 
 async def test_closing_drops_a_last_block_of_length_zero_and_those_before_go_first() -> None:
@@ -248,7 +248,7 @@ async def test_a_block_added_at_the_same_time_never_ends_up_in_a_closed_file() -
             catalog.close_file(file.number, ANN),
             return_exceptions=True,
         )
-        status = await catalog.stat("/f")
+        status = await catalog.status("/f")
         blocks = await blocks_of(catalog, file.number)
         assert status.open or all(entry.record.finalized for entry in blocks)
 
@@ -294,7 +294,7 @@ async def test_after_an_unknown_outcome_the_same_requests_finish_the_work(when: 
     entry = await twice(lambda: add_block(catalog, number))
     await twice(lambda: catalog.finalize_by_writer(finalize_request(entry, 2)))
     await twice(lambda: catalog.close_file(number, ANN))
-    status = await catalog.stat("/f")
+    status = await catalog.status("/f")
     assert (status.open, status.length) == (False, 20)
     assert len(await blocks_of(catalog, number)) == 1
 

@@ -163,7 +163,7 @@ class NamespaceMachine(RuleBasedStateMachine):
         directories: set[str] = set()
         files: set[str] = set()
         for entry in (await self.catalog.list(ListDirectory(path))).entries:
-            assert await self.catalog.stat(entry.path) == entry
+            assert await self.catalog.status(entry.path) == entry
             if entry.kind is Kind.FILE:
                 files.add(entry.path)
             else:

@@ -23,11 +23,11 @@ from paxosblock.errors import (
     NotFoundError,
     PaxosBlockError,
 )
-from paxosblock.namenode.catalog.catalog import Catalog
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
     ANN,
     BOB,
+    NamedCatalog,
     add_block,
     blocks_of,
     create_request,
@@ -38,7 +38,7 @@ from tests.namenode.scene import (
 
 
 @pytest.fixture
-async def catalog() -> Catalog:
+async def catalog() -> NamedCatalog:
     """`/file` and `/dir/inner/deep`."""
     catalog = await new_catalog()
     await catalog.create(create_request("/file"))
@@ -46,18 +46,18 @@ async def catalog() -> Catalog:
     return catalog
 
 
-async def names(catalog: Catalog, path: str) -> list[str]:
+async def names(catalog: NamedCatalog, path: str) -> list[str]:
     return [entry.path for entry in (await catalog.list(ListDirectory(path))).entries]
 
 
-async def test_create_makes_the_parents_that_are_missing(catalog: Catalog) -> None:
+async def test_create_makes_the_parents_that_are_missing(catalog: NamedCatalog) -> None:
     await catalog.create(create_request("/x/y/z"))
-    assert (await catalog.stat("/x")).kind is Kind.DIRECTORY
-    assert (await catalog.stat("/x/y/z")).kind is Kind.FILE
+    assert (await catalog.status("/x")).kind is Kind.DIRECTORY
+    assert (await catalog.status("/x/y/z")).kind is Kind.FILE
 
 
-async def test_a_new_file_is_open_and_empty(catalog: Catalog) -> None:
-    status = await catalog.stat("/file")
+async def test_a_new_file_is_open_and_empty(catalog: NamedCatalog) -> None:
+    status = await catalog.status("/file")
     assert (status.open, status.length, status.replication) == (True, 0, 3)
 
 
@@ -90,10 +90,11 @@ async def test_overwrite_replaces_the_file_and_leaves_its_blocks_to_the_sweep() 
 
 
 async def test_overwrite_of_a_file_that_is_being_written_names_the_writer(
-    catalog: Catalog,
+    catalog: NamedCatalog,
 ) -> None:
+    catalog.all_held = True
     with pytest.raises(LeaseError) as caught:
-        await catalog.create(create_request("/file", BOB, overwrite=True), lambda _: True)
+        await catalog.create(create_request("/file", BOB, overwrite=True))
     assert str(caught.value) == "'/file': is being written by ann; take_over ends that"
 
 
@@ -115,7 +116,7 @@ async def test_overwrite_of_a_file_that_is_being_written_names_the_writer(
     ],
 )
 async def test_create_says_why_it_cannot(
-    catalog: Catalog,
+    catalog: NamedCatalog,
     path: str,
     options: dict[str, bool],
     kind: type[PaxosBlockError],
@@ -126,7 +127,9 @@ async def test_create_says_why_it_cannot(
     assert str(caught.value) == message
 
 
-async def test_mkdirs_of_an_existing_directory_is_fine_only_with_parents(catalog: Catalog) -> None:
+async def test_mkdirs_of_an_existing_directory_is_fine_only_with_parents(
+    catalog: NamedCatalog,
+) -> None:
     assert (await catalog.make_directories(MakeDirectories("/dir"))).path == "/dir"
     assert (await catalog.make_directories(MakeDirectories("/"))).path == "/"
     with pytest.raises(ExistsError, match="'/dir': exists already"):
@@ -146,7 +149,7 @@ async def test_mkdirs_of_an_existing_directory_is_fine_only_with_parents(catalog
     ],
 )
 async def test_mkdirs_says_why_it_cannot(
-    catalog: Catalog, request_: MakeDirectories, kind: type[PaxosBlockError], message: str
+    catalog: NamedCatalog, request_: MakeDirectories, kind: type[PaxosBlockError], message: str
 ) -> None:
     with pytest.raises(kind) as caught:
         await catalog.make_directories(request_)
@@ -154,28 +157,30 @@ async def test_mkdirs_says_why_it_cannot(
 
 
 async def test_mkdirs_gives_the_last_directory_the_permission_that_was_asked_for(
-    catalog: Catalog,
+    catalog: NamedCatalog,
 ) -> None:
     made = await catalog.make_directories(MakeDirectories("/p/q", permission=0o700, owner="eve"))
     assert (made.permission, made.owner) == (0o700, "eve")
-    assert await catalog.stat("/p/q") == made
-    assert (await catalog.stat("/p")).permission == 0o755
+    assert await catalog.status("/p/q") == made
+    assert (await catalog.status("/p")).permission == 0o755
 
 
-async def test_a_directory_changes_its_time_when_an_entry_comes_or_goes(catalog: Catalog) -> None:
-    start = (await catalog.stat("/dir")).modified_ms
+async def test_a_directory_changes_its_time_when_an_entry_comes_or_goes(
+    catalog: NamedCatalog,
+) -> None:
+    start = (await catalog.status("/dir")).modified_ms
     await catalog.create(create_request("/dir/f"))
-    created = (await catalog.stat("/dir")).modified_ms
+    created = (await catalog.status("/dir")).modified_ms
     await catalog.delete(DeletePath("/dir/f"))
-    assert start < created < (await catalog.stat("/dir")).modified_ms
+    assert start < created < (await catalog.status("/dir")).modified_ms
 
 
-async def test_a_moved_directory_takes_along_what_is_below_it(catalog: Catalog) -> None:
+async def test_a_moved_directory_takes_along_what_is_below_it(catalog: NamedCatalog) -> None:
     await catalog.create(create_request("/dir/inner/f"))
     await catalog.rename(Rename("/dir", "/moved"))
-    assert (await catalog.stat("/moved/inner/f")).path == "/moved/inner/f"
+    assert (await catalog.status("/moved/inner/f")).path == "/moved/inner/f"
     with pytest.raises(NotFoundError):
-        await catalog.stat("/dir")
+        await catalog.status("/dir")
 
 
 async def test_a_moved_file_may_still_be_written() -> None:
@@ -186,8 +191,8 @@ async def test_a_moved_file_may_still_be_written() -> None:
     assert (await catalog.open_file(file.number, ANN)).name == "b"
 
 
-async def test_a_move_to_itself_changes_nothing(catalog: Catalog) -> None:
-    assert await catalog.rename(Rename("/dir", "/dir")) == await catalog.stat("/dir")
+async def test_a_move_to_itself_changes_nothing(catalog: NamedCatalog) -> None:
+    assert await catalog.rename(Rename("/dir", "/dir")) == await catalog.status("/dir")
 
 
 async def test_a_move_replaces_a_file_only_with_overwrite() -> None:
@@ -232,19 +237,21 @@ async def test_a_move_replaces_a_file_only_with_overwrite() -> None:
     ],
 )
 async def test_rename_says_why_it_cannot(
-    catalog: Catalog, request_: Rename, kind: type[PaxosBlockError], message: str
+    catalog: NamedCatalog, request_: Rename, kind: type[PaxosBlockError], message: str
 ) -> None:
     with pytest.raises(kind) as caught:
         await catalog.rename(request_)
     assert str(caught.value) == message
 
 
-async def test_delete_tells_whether_there_was_anything(catalog: Catalog) -> None:
+async def test_delete_tells_whether_there_was_anything(catalog: NamedCatalog) -> None:
     assert (await catalog.delete(DeletePath("/file"))).existed
     assert not (await catalog.delete(DeletePath("/file"))).existed
 
 
-async def test_a_directory_with_entries_is_deleted_only_when_asked_for(catalog: Catalog) -> None:
+async def test_a_directory_with_entries_is_deleted_only_when_asked_for(
+    catalog: NamedCatalog,
+) -> None:
     with pytest.raises(DirectoryNotEmptyError, match="'/dir': directory is not empty"):
         await catalog.delete(DeletePath("/dir"))
     assert (await catalog.delete(DeletePath("/dir/inner/deep"))).existed
@@ -252,7 +259,7 @@ async def test_a_directory_with_entries_is_deleted_only_when_asked_for(catalog: 
     assert await names(catalog, "/") == ["/file"]
 
 
-async def test_the_root_is_not_deleted(catalog: Catalog) -> None:
+async def test_the_root_is_not_deleted(catalog: NamedCatalog) -> None:
     with pytest.raises(InvalidRequestError, match="'/': the root cannot be deleted"):
         await catalog.delete(DeletePath("/", recursive=True))
 
@@ -265,7 +272,7 @@ async def test_a_file_below_a_deleted_directory_is_gone_for_its_writer_at_once()
         await add_block(catalog, file.number)
 
 
-async def test_a_listing_comes_in_pages_in_byte_order(catalog: Catalog) -> None:
+async def test_a_listing_comes_in_pages_in_byte_order(catalog: NamedCatalog) -> None:
     for name in ("b", "a", "ä", "a b", "aa"):
         await catalog.create(create_request(f"/many/{name}"))
     seen: list[str] = []
@@ -277,12 +284,12 @@ async def test_a_listing_comes_in_pages_in_byte_order(catalog: Catalog) -> None:
     assert seen == [f"/many/{name}" for name in ("a", "a b", "aa", "b", "ä")]
 
 
-async def test_a_listing_of_a_file_is_the_file_itself(catalog: Catalog) -> None:
+async def test_a_listing_of_a_file_is_the_file_itself(catalog: NamedCatalog) -> None:
     assert await names(catalog, "/file") == ["/file"]
     assert await names(catalog, "/dir/inner/deep") == []
 
 
-async def test_a_listing_tells_which_change_gave_each_entry_its_name(catalog: Catalog) -> None:
+async def test_a_listing_tells_which_change_gave_each_entry_its_name(catalog: NamedCatalog) -> None:
     file = await catalog.create(create_request("/d/a"))
     before = await catalog.list(ListDirectory("/d"))
     await catalog.close_file(file.number, ANN)
@@ -297,7 +304,7 @@ async def test_a_listing_tells_which_change_gave_each_entry_its_name(catalog: Ca
 
 
 async def test_pages_of_one_directory_tell_whether_its_names_changed_between(
-    catalog: Catalog,
+    catalog: NamedCatalog,
 ) -> None:
     async def state(path: str) -> tuple[int, int]:
         page = await catalog.list(ListDirectory(path, limit=1))
@@ -319,7 +326,7 @@ async def test_pages_of_one_directory_tell_whether_its_names_changed_between(
     assert await state("/d/c") == (0, 0)
 
 
-async def test_a_listing_without_room_for_an_entry_is_refused(catalog: Catalog) -> None:
+async def test_a_listing_without_room_for_an_entry_is_refused(catalog: NamedCatalog) -> None:
     with pytest.raises(InvalidRequestError, match="'/': a page has at least one entry"):
         await catalog.list(ListDirectory("/", limit=0))
 

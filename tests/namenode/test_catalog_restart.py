@@ -21,6 +21,7 @@ from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
     ANN,
     Clock,
+    NamedCatalog,
     add_block,
     blocks_of,
     create_request,
@@ -35,11 +36,11 @@ from tests.waiting import wait_until_async
 @asynccontextmanager
 async def catalog_in(
     folder: Path, tag: int = 5, new_id: str = "cluster-1"
-) -> AsyncIterator[Catalog]:
+) -> AsyncIterator[NamedCatalog]:
     """A catalog on the files of a folder, as one run of a NameNode sees it."""
     store = SingleMemberStore(folder)
     await store.start()
-    catalog = Catalog(store)
+    catalog = NamedCatalog(store)
     await catalog.start(tag, new_id)
     yield catalog
     await store.close()
@@ -150,7 +151,7 @@ async def test_a_take_over_that_a_crash_interrupted_is_finished_by_the_next_proc
     config = NameNodeConfig(heartbeat_interval_s=0.02)
     second = await new_scene(store=store, network=network, config=config)
     await wait_until_async(lambda: file_is_closed(second.node.catalog, "/f"))
-    assert (await second.node.catalog.stat("/f")).length == 20
+    assert (await second.node.catalog.status("/f")).length == 20
     await second.close()
 
 
@@ -185,7 +186,7 @@ async def test_a_node_that_starts_sweeps_what_the_old_one_left() -> None:
 
 
 async def file_is_closed(catalog: Catalog, path: str) -> bool:
-    return not (await catalog.stat(path)).open
+    return not (await catalog.status(path)).open
 
 
 async def sweep_everything(catalog: Catalog) -> int:

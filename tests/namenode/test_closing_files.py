@@ -8,9 +8,21 @@ from dataclasses import replace
 
 import pytest
 
-from paxosblock.api.files import GetFile
+from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.api.namenode import (
+    ADD_BLOCK,
+    CLOSE_FILE,
+    CREATE,
+    DELETE,
+    FINALIZE_BLOCK,
+    GET_BLOCK,
     NO_BLOCK,
+    RENAME,
+    RENEW_LEASES,
+    REPORT_BAD_REPLICA,
+    SEAL_BLOCK,
+    STAT,
+    TAKE_OVER,
     AddBlock,
     BadReplica,
     BlockRequest,
@@ -67,13 +79,13 @@ async def written(scene: Scene, path: str = "/f", *counts: int) -> tuple[int, Bl
 
 
 async def finalize(scene: Scene, block: BlockId, length: int = 2) -> None:
-    await scene.service.finalize_block(
-        FinalizeBlock(block, ANN, FIRST_GENERATION, length, length * CHUNK_BYTES)
+    await scene.service.call(
+        FINALIZE_BLOCK, FinalizeBlock(block, ANN, FIRST_GENERATION, length, length * CHUNK_BYTES)
     )
 
 
 async def is_open(scene: Scene, path: str = "/f") -> bool:
-    return (await scene.service.stat(PathRequest(path))).open
+    return (await scene.service.call(STAT, PathRequest(path))).open
 
 
 def has_finalized(acceptor: Acceptor, block: BlockId) -> bool:
@@ -91,9 +103,9 @@ async def test_a_close_waits_until_a_member_has_reported_the_block_finalized(
 ) -> None:
     file, block = await written(scene)
     await finalize(scene, block)
-    status = await scene.service.close_file(CloseFile(file, ANN))
+    status = await scene.service.call(CLOSE_FILE, CloseFile(file, ANN))
     assert (status.open, status.length) == (False, 20)
-    assert (await scene.service.get_block(BlockRequest(block))).complete
+    assert (await scene.service.call(GET_BLOCK, BlockRequest(block))).complete
 
 
 async def test_a_close_without_any_report_says_what_is_missing_and_may_be_repeated(
@@ -103,13 +115,13 @@ async def test_a_close_without_any_report_says_what_is_missing_and_may_be_repeat
     silence(scene, *scene.network.reach)
     await finalize(scene, block)
     with pytest.raises(NotReadyError) as caught:
-        await scene.service.close_file(CloseFile(file, ANN))
+        await scene.service.call(CLOSE_FILE, CloseFile(file, ANN))
     assert str(caught.value) == (
         f"block {block}: 0 of 3 members have reported it finalized, 1 needed to close the file"
     )
     assert await is_open(scene)
     await scene.register("s2")
-    assert not (await scene.service.close_file(CloseFile(file, ANN))).open
+    assert not (await scene.service.call(CLOSE_FILE, CloseFile(file, ANN))).open
 
 
 async def test_a_block_that_was_never_written_leaves_the_file_and_the_datanodes(
@@ -117,9 +129,9 @@ async def test_a_block_that_was_never_written_leaves_the_file_and_the_datanodes(
 ) -> None:
     file = await scene.create("/f")
     view = await scene.add_block(file)
-    await scene.service.seal_block(BlockRequest(view.record.block, ANN))
-    await scene.service.close_file(CloseFile(file, ANN))
-    assert (await scene.service.get_file(GetFile("/f"))).blocks == ()
+    await scene.service.call(SEAL_BLOCK, BlockRequest(view.record.block, ANN))
+    await scene.service.call(CLOSE_FILE, CloseFile(file, ANN))
+    assert (await scene.service.call(GET_FILE, GetFile("/f"))).blocks == ()
     await wait_until_async(lambda: not any(a.replicas for a in scene.network.reach.values()))
 
 
@@ -130,8 +142,8 @@ async def test_blocks_of_length_zero_leave_a_closed_file_wherever_they_are(scene
         previous = view.record.block
         scene.write(view, count, count, count)
         await finalize(scene, previous, count)
-    await scene.service.close_file(CloseFile(file, ANN))
-    shown = (await scene.service.get_file(GetFile("/f"))).blocks
+    await scene.service.call(CLOSE_FILE, CloseFile(file, ANN))
+    shown = (await scene.service.call(GET_FILE, GetFile("/f"))).blocks
     assert [(each.offset, each.record.length) for each in shown] == [(0, 2), (20, 1)]
     left = {each.record.block for each in shown}
     await wait_until_async(
@@ -144,8 +156,8 @@ async def test_a_writer_that_was_fenced_before_it_made_its_replicas_gets_none(
 ) -> None:
     """W1: chunks that all members vote for must not go into a block that left its file."""
     file = await scene.create("/f")
-    view = await scene.service.add_block(AddBlock(file, ANN, NO_BLOCK, window=2))
-    await scene.service.take_over(TakeOver("/f"))
+    view = await scene.service.call(ADD_BLOCK, AddBlock(file, ANN, NO_BLOCK, window=2))
+    await scene.service.call(TAKE_OVER, TakeOver("/f"))
     members = [scene.network.reach[at] for at in view.record.members]
     await wait_until_async(lambda: all(has_finalized(at, view.record.block) for at in members))
     create = Create(view.record.block, 2, Durability.DISK)
@@ -155,19 +167,19 @@ async def test_a_writer_that_was_fenced_before_it_made_its_replicas_gets_none(
 async def test_a_writer_that_renews_keeps_its_file_from_others(scene: Scene) -> None:
     await scene.create("/f")
     scene.clock.now += CONFIG.lease_soft_limit_s - 1
-    assert (await scene.service.renew_leases(RenewLeases((ANN,)))).lost == ()
+    assert (await scene.service.call(RENEW_LEASES, RenewLeases((ANN,)))).lost == ()
     scene.clock.now += CONFIG.lease_soft_limit_s - 1
     with pytest.raises(LeaseError, match="'/f': is being written by ann"):
-        await scene.service.create(create_request("/f", BOB, overwrite=True))
+        await scene.service.call(CREATE, create_request("/f", BOB, overwrite=True))
     await scene.create("/g", BOB)
     with pytest.raises(LeaseError, match="'/f': is being written by ann"):
-        await scene.service.rename(Rename("/g", "/f", overwrite=True))
+        await scene.service.call(RENAME, Rename("/g", "/f", overwrite=True))
 
 
 async def test_after_the_soft_limit_another_writer_may_replace_the_file(scene: Scene) -> None:
     file, block = await written(scene)
     scene.clock.now += CONFIG.lease_soft_limit_s
-    status = await scene.service.create(create_request("/f", BOB, overwrite=True))
+    status = await scene.service.call(CREATE, create_request("/f", BOB, overwrite=True))
     assert status.file_id != file
     await wait_until_async(lambda: not any(a.replicas for a in scene.network.reach.values()))
     with pytest.raises(NotFoundError):
@@ -177,9 +189,9 @@ async def test_after_the_soft_limit_another_writer_may_replace_the_file(scene: S
 async def test_after_the_soft_limit_anybody_may_have_the_block_sealed(scene: Scene) -> None:
     _, block = await written(scene)
     with pytest.raises(LeaseError):
-        await scene.service.seal_block(BlockRequest(block, BOB))
+        await scene.service.call(SEAL_BLOCK, BlockRequest(block, BOB))
     scene.clock.now += CONFIG.lease_soft_limit_s
-    assert (await scene.service.seal_block(BlockRequest(block, BOB))).record.length == 2
+    assert (await scene.service.call(SEAL_BLOCK, BlockRequest(block, BOB))).record.length == 2
 
 
 async def test_after_the_hard_limit_the_namenode_recovers_and_closes_the_file(
@@ -191,7 +203,7 @@ async def test_after_the_hard_limit_the_namenode_recovers_and_closes_the_file(
         await scene.register(storage)
     await scene.node.housekeeper.check_leases()
     await wait_until_async(lambda: closed(scene))
-    assert (await scene.service.stat(PathRequest("/f"))).length in (20, 30)
+    assert (await scene.service.call(STAT, PathRequest("/f"))).length in (20, 30)
     assert len(scene.node.leases) == 0
 
 
@@ -212,7 +224,7 @@ async def test_an_expiry_that_fails_is_tried_again_until_it_works(scene: Scene) 
     scene.clock.now += 60
     await scene.node.housekeeper.check_leases()
     await wait_until_async(lambda: closed(scene))
-    assert (await scene.service.get_block(BlockRequest(block))).record.length == 2
+    assert (await scene.service.call(GET_BLOCK, BlockRequest(block))).record.length == 2
 
 
 async def test_a_take_over_that_fails_has_fenced_the_writer_and_is_finished_later(
@@ -221,15 +233,15 @@ async def test_a_take_over_that_fails_has_fenced_the_writer_and_is_finished_late
     file, block = await written(scene)
     silence(scene, StorageId("s1"), StorageId("s2"))
     with pytest.raises(NotReadyError, match="votes from 0 of 3 members, 2 needed"):
-        await scene.service.take_over(TakeOver("/f"))
+        await scene.service.call(TAKE_OVER, TakeOver("/f"))
     with pytest.raises(FencedError, match="recovery holds the file now"):
-        await scene.service.close_file(CloseFile(file, ANN))
-    assert (await scene.service.renew_leases(RenewLeases((ANN,)))).lost == (ANN,)
+        await scene.service.call(CLOSE_FILE, CloseFile(file, ANN))
+    assert (await scene.service.call(RENEW_LEASES, RenewLeases((ANN,)))).lost == (ANN,)
     await scene.register("s1")
     scene.clock.now += RETRY_S  # the housekeeper may have tried it, too
     await scene.node.housekeeper.check_leases()
     await wait_until_async(lambda: closed(scene))
-    assert (await scene.service.get_block(BlockRequest(block))).record.length == 2
+    assert (await scene.service.call(GET_BLOCK, BlockRequest(block))).record.length == 2
 
 
 async def test_a_file_whose_blocks_are_all_decided_needs_no_datanode_to_be_fenced(
@@ -239,20 +251,20 @@ async def test_a_file_whose_blocks_are_all_decided_needs_no_datanode_to_be_fence
     await finalize(scene, block)
     await wait_until_async(lambda: complete(scene, block))
     silence(scene, *scene.network.reach)
-    assert not (await scene.service.take_over(TakeOver("/f"))).open
+    assert not (await scene.service.call(TAKE_OVER, TakeOver("/f"))).open
     with pytest.raises(FencedError, match="'/f': was closed by namenode"):
-        await scene.service.close_file(CloseFile(file, ANN))
+        await scene.service.call(CLOSE_FILE, CloseFile(file, ANN))
 
 
 async def complete(scene: Scene, block: BlockId) -> bool:
-    return (await scene.service.get_block(BlockRequest(block))).complete
+    return (await scene.service.call(GET_BLOCK, BlockRequest(block))).complete
 
 
 async def test_a_file_may_be_deleted_while_it_is_written(scene: Scene) -> None:
     file, _ = await written(scene)
-    await scene.service.delete(DeletePath("/f"))
+    await scene.service.call(DELETE, DeletePath("/f"))
     with pytest.raises(NotFoundError):
-        await scene.service.close_file(CloseFile(file, ANN))
+        await scene.service.call(CLOSE_FILE, CloseFile(file, ANN))
     scene.clock.now += CONFIG.lease_hard_limit_s
     await scene.node.housekeeper.check_leases()
     await wait_until_async(lambda: len(scene.node.leases) == 0)
@@ -298,7 +310,7 @@ async def test_a_replica_that_its_datanode_found_damaged_is_replaced_by_a_copy(
     s1 = scene.acceptor("s1")
     s1.dead.add(block)
     before = s1.replicas[block]
-    await scene.service.report_bad_replica(BadReplica(block, s1.storage, "chunk 1: crc"))
+    await scene.service.call(REPORT_BAD_REPLICA, BadReplica(block, s1.storage, "chunk 1: crc"))
     await wait_until_async(lambda: block not in s1.dead)
     assert s1.replicas[block] is not before
     assert scene.node.alarms.counts["damaged"] == 1
@@ -324,7 +336,7 @@ async def test_nothing_is_dropped_before_the_copy_that_replaces_it_is_there(scen
     s1.dead.add(block)
     s1.peers = {}
     scene.network.asked.clear()
-    await scene.service.report_bad_replica(BadReplica(block, s1.storage, "chunk 1: crc"))
+    await scene.service.call(REPORT_BAD_REPLICA, BadReplica(block, s1.storage, "chunk 1: crc"))
     await wait_until_async(lambda: len(scene.network.asked) > 2)
     assert block in s1.replicas
 
@@ -335,8 +347,8 @@ async def test_a_replica_in_which_its_datanode_finds_no_damage_stays_whatever_a_
     block = await decided_everywhere(scene)
     scene.network.asked.clear()
     for storage in scene.network.reach:
-        await scene.service.report_bad_replica(BadReplica(block, storage, "bad memory here"))
-    record = (await scene.service.get_block(BlockRequest(block))).record
+        await scene.service.call(REPORT_BAD_REPLICA, BadReplica(block, storage, "bad memory here"))
+    record = (await scene.service.call(GET_BLOCK, BlockRequest(block))).record
     await wait_until_async(lambda: {storage for storage, _ in scene.network.asked} == {*MEMBERS})
     await wait_until_async(lambda: len(scene.node.replicas.holders(record)) == 3)
     assert all(isinstance(question, Finalize) for _, question in scene.network.asked)
@@ -348,7 +360,7 @@ async def test_the_only_replica_is_kept_however_damaged_it_is(scene: Scene) -> N
     await finalize(scene, block)
     await wait_until_async(lambda: is_finalized(scene, "s1", block))
     scene.network.asked.clear()
-    await scene.service.report_bad_replica(BadReplica(block, StorageId("s1"), "chunk 1: crc"))
+    await scene.service.call(REPORT_BAD_REPLICA, BadReplica(block, StorageId("s1"), "chunk 1: crc"))
     await wait_until_async(lambda: "s1" in [storage for storage, _ in scene.network.asked])
     assert is_finalized(scene, "s1", block)
     assert all(isinstance(question, Finalize) for _, question in scene.network.asked)
@@ -361,7 +373,7 @@ async def test_a_replica_called_damaged_is_kept_when_the_others_do_not_answer_an
     block = await decided_everywhere(scene)
     silence(scene, StorageId("s2"), StorageId("s3"))
     scene.network.asked.clear()
-    await scene.service.report_bad_replica(BadReplica(block, StorageId("s1"), "chunk 1: crc"))
+    await scene.service.call(REPORT_BAD_REPLICA, BadReplica(block, StorageId("s1"), "chunk 1: crc"))
     await wait_until_async(lambda: "s1" in [storage for storage, _ in scene.network.asked])
     assert is_finalized(scene, "s1", block)
     assert all(isinstance(question, Finalize) for _, question in scene.network.asked)
@@ -371,14 +383,14 @@ async def test_one_copy_survives_a_client_that_calls_all_of_them_damaged(scene: 
     block = await decided_everywhere(scene)
     silence(scene, StorageId("s3"))
     reports = (BadReplica(block, StorageId(storage), "crc") for storage in ("s1", "s2", "s3"))
-    await asyncio.gather(*(scene.service.report_bad_replica(report) for report in reports))
+    await asyncio.gather(*(scene.service.call(REPORT_BAD_REPLICA, report) for report in reports))
     await wait_until_async(lambda: all(is_finalized(scene, each, block) for each in ("s1", "s2")))
 
 
 async def test_a_damaged_replica_at_a_storage_that_is_no_member_is_not_found(scene: Scene) -> None:
     _, block = await written(scene)
     with pytest.raises(NotFoundError, match="storage s9 is no member"):
-        await scene.service.report_bad_replica(BadReplica(block, StorageId("s9"), "crc"))
+        await scene.service.call(REPORT_BAD_REPLICA, BadReplica(block, StorageId("s9"), "crc"))
 
 
 async def test_a_member_that_does_not_name_a_block_it_held_is_told_again(scene: Scene) -> None:
@@ -403,7 +415,7 @@ async def decided_everywhere(scene: Scene) -> BlockId:
     """A finalized block that all members have reported."""
     _, block = await written(scene)
     await finalize(scene, block)
-    record = (await scene.service.get_block(BlockRequest(block))).record
+    record = (await scene.service.call(GET_BLOCK, BlockRequest(block))).record
     await wait_until_async(lambda: len(scene.node.replicas.holders(record)) == 3)
     return block
 
@@ -428,7 +440,7 @@ async def test_a_create_that_makes_no_sense_is_refused(
     scene: Scene, request_: CreateFile, message: str
 ) -> None:
     with pytest.raises(InvalidRequestError) as caught:
-        await scene.service.create(request_)
+        await scene.service.call(CREATE, request_)
     assert str(caught.value) == message
 
 
@@ -446,7 +458,7 @@ async def test_a_length_that_no_block_has_is_refused(
 ) -> None:
     _, block = await written(scene)
     with pytest.raises(InvalidRequestError) as caught:
-        await scene.service.finalize_block(
-            FinalizeBlock(block, ANN, FIRST_GENERATION, length, size)
+        await scene.service.call(
+            FINALIZE_BLOCK, FinalizeBlock(block, ANN, FIRST_GENERATION, length, size)
         )
     assert str(caught.value) == f"block {block}: {message}"

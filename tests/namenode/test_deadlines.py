@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from paxosblock.api.namenode import (
+    CLOSE_FILE,
+    MKDIRS,
     AppendFile,
     ApplicationVersion,
     CloseFile,
@@ -17,7 +19,7 @@ from paxosblock.api.namenode import (
     Transact,
 )
 from paxosblock.errors import InvalidRequestError, NotFoundError
-from paxosblock.namenode.catalog.catalog import Catalog, nobody_holds, wall_clock_ms
+from paxosblock.namenode.catalog.catalog import wall_clock_ms
 from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
 from paxosblock.protocol.types import Durability
@@ -28,6 +30,7 @@ from tests.namenode.scene import (
     BOB,
     TAG,
     Clock,
+    NamedCatalog,
     Scene,
     add_block,
     closed_file,
@@ -46,15 +49,16 @@ class Timed:
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.clock = Clock()
         self.store = store or MemoryStore()
-        self.catalog = Catalog(self.store, lambda: int(self.clock.now * 1000))
+        self.catalog = NamedCatalog(self.store, lambda: int(self.clock.now * 1000))
 
     async def mkdirs(self, path: str, ttl_s: float | None = TTL_S) -> int:
         return (await self.catalog.make_directories(MakeDirectories(path, ttl_s=ttl_s))).expires_ms
 
     async def end_all(self, *, live: bool = False) -> list[Ended]:
         """End all that is due; `live` says that every open file has a writer."""
+        self.catalog.all_held = live
         due = await self.catalog.due()
-        return [await self.catalog.end(deadline, lambda _: live) for deadline in due]
+        return [await self.catalog.end(deadline) for deadline in due]
 
     async def transact(self, version: int, keep_for_s: float | None) -> None:
         application = ApplicationVersion("app", version, f"attempt-{version}", keep_for_s)
@@ -93,8 +97,8 @@ async def test_a_directory_whose_time_is_over_goes_with_all_that_is_in_it(timed:
     timed.clock.now += 1
     assert await timed.end_all() == [Ended.DELETED]
     with pytest.raises(NotFoundError):
-        await timed.catalog.stat("/tmp/job")
-    assert (await timed.catalog.stat("/tmp")).expires_ms == 0, "those above live on"
+        await timed.catalog.status("/tmp/job")
+    assert (await timed.catalog.status("/tmp")).expires_ms == 0, "those above live on"
     assert timed.deadlines() == 0
 
 
@@ -195,7 +199,7 @@ async def test_a_directory_that_is_moved_to_its_place_stays_for_ever(timed: Time
     await timed.mkdirs("/staged")
     await closed_file(timed.catalog, "/staged/part", 1)
     await timed.catalog.rename(Rename("/staged", "/table"))
-    assert (await timed.catalog.stat("/table")).expires_ms == 0
+    assert (await timed.catalog.status("/table")).expires_ms == 0
     assert timed.deadlines() == 0
     timed.clock.now += TTL_S
     assert await timed.end_all() == []
@@ -228,20 +232,20 @@ async def test_the_root_has_no_time_to_live(timed: Timed) -> None:
 @pytest.mark.parametrize("ttl_s", [0.0, -1.0, float("nan"), float("inf")])
 async def test_a_time_to_live_is_a_time(scene: Scene, ttl_s: float) -> None:
     with pytest.raises(InvalidRequestError, match="'/d': time to live"):
-        await scene.service.mkdirs(MakeDirectories("/d", ttl_s=ttl_s))
+        await scene.service.call(MKDIRS, MakeDirectories("/d", ttl_s=ttl_s))
 
 
 async def test_the_housekeeper_deletes_and_sweeps_but_not_under_a_live_lease(scene: Scene) -> None:
-    made = await scene.service.mkdirs(MakeDirectories("/d", ttl_s=0.001))
+    made = await scene.service.call(MKDIRS, MakeDirectories("/d", ttl_s=0.001))
     file = await scene.create("/d/open")
     housekeeper, catalog = scene.node.housekeeper, scene.node.catalog
     await wait_until_async(lambda: wall_clock_ms() > made.expires_ms)
     await housekeeper.check_deadlines()
-    assert (await catalog.stat("/d/open")).open
-    await scene.service.close_file(CloseFile(file, ANN))
+    assert (await catalog.status("/d/open")).open
+    await scene.service.call(CLOSE_FILE, CloseFile(file, ANN))
     await housekeeper.check_deadlines()
     with pytest.raises(NotFoundError):
-        await catalog.stat("/d")
+        await catalog.status("/d")
 
 
 async def test_many_held_directories_do_not_keep_others_from_ending(timed: Timed) -> None:
@@ -288,5 +292,5 @@ async def test_a_version_is_not_forgotten_while_it_is_used(timed: Timed) -> None
     timed.clock.now += TTL_S
     (deadline,) = await timed.catalog.due()
     await timed.transact(1, keep_for_s=TTL_S)
-    assert await timed.catalog.end(deadline, nobody_holds) is Ended.GONE
+    assert await timed.catalog.end(deadline) is Ended.GONE
     assert await timed.catalog.application_version("app") == 1

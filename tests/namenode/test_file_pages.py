@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from paxosblock.api.files import PAGE_BLOCKS, GetFile
+from paxosblock.api.files import GET_FILE, PAGE_BLOCKS, GetFile
 from paxosblock.api.namenode import (
     NO_BLOCK,
     AppendFile,
@@ -26,7 +26,6 @@ from paxosblock.errors import CorruptionError, InvalidRequestError, IsDirectoryE
 from paxosblock.namenode.catalog import catalog as catalog_module
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.blocks import FilePage
-from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import decode_place
 from paxosblock.namenode.catalog.tree import Located
 from paxosblock.namenode.kv.interface import Versioned
@@ -36,6 +35,7 @@ from tests.namenode.cluster import CHUNK_BYTES
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
     ANN,
+    NamedCatalog,
     add_block,
     blocks_of,
     closed_file,
@@ -54,7 +54,7 @@ def shown(blocks: tuple[Located, ...]) -> list[tuple[BlockId, int, int]]:
     return [(each.entry.record.block, each.offset, each.entry.record.size_bytes) for each in blocks]
 
 
-async def all_pages(catalog: Catalog, path: str, limit: int) -> list[FilePage]:
+async def all_pages(catalog: NamedCatalog, path: str, limit: int) -> list[FilePage]:
     """The pages of a file, the first by its path and the others by its id."""
     pages = [await catalog.file_page(GetFile(path), limit)]
     number = pages[0].status.file_id
@@ -146,9 +146,9 @@ async def test_a_page_that_begins_nowhere_is_refused() -> None:
     await scene.create("/f")
     for request in (GetFile("/f", -1), GetFile("/f", 1 << 32), GetFile("/f", offset=-1)):
         with pytest.raises(InvalidRequestError):
-            await scene.service.get_file(request)
+            await scene.service.call(GET_FILE, request)
     far = GetFile("/f", (1 << 32) - 1)
-    assert (await scene.service.get_file(far)).blocks == ()
+    assert (await scene.service.call(GET_FILE, far)).blocks == ()
     await scene.close()
 
 
@@ -159,11 +159,11 @@ async def test_the_length_of_an_open_file_is_the_sum_of_its_decided_blocks() -> 
     file, last, size_bytes = opened.status.file_id, opened.last, 30
     for length in (1, 0, 2):
         entry = await add_block(catalog, file, last, WriterId("bob"))
-        assert (await catalog.stat("/f")).length == size_bytes
+        assert (await catalog.status("/f")).length == size_bytes
         await finalize(catalog, entry, length, WriterId("bob"))
         last, size_bytes = entry.record.block, size_bytes + length * CHUNK_BYTES
         (listed,) = (await catalog.list(ListDirectory("/f"))).entries
-        assert (await catalog.stat("/f")).length == listed.length == size_bytes
+        assert (await catalog.status("/f")).length == listed.length == size_bytes
     closed = await catalog.close_file(file, WriterId("bob"))
     assert closed.inode.length == size_bytes == 60
 
@@ -198,7 +198,7 @@ async def reads_of(steps: int) -> dict[str, int]:
         found[name], machine.reads = machine.reads, 0
 
     note("before")
-    await catalog.stat("/d/f")
+    await catalog.status("/d/f")
     note("stat")
     await catalog.list(ListDirectory("/d"))
     note("list")
@@ -423,7 +423,7 @@ class PagesMachine(RuleBasedStateMachine):
     def every_length_is_the_sum_of_the_blocks(self) -> None:
         for file in self.all:
             if not file.is_gone:
-                status = self.loop.run_until_complete(self.catalog.stat(file.path))
+                status = self.loop.run_until_complete(self.catalog.status(file.path))
                 assert status.length == sum(size for _, _, size in file.spans())
 
 

@@ -10,24 +10,19 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from paxosblock.api import namenode as namenode_api
 from paxosblock.api.methods import Method
 from paxosblock.errors import PaxosBlockError
+from paxosblock.namenode.calls import CALLS
 from tests.namenode.scene import Scene, new_scene
 
-METHODS = [
-    value
-    for value in vars(namenode_api).values()
-    # How a NameNode stands is told by the server, and the question has no words.
-    if isinstance(value, Method) and value is not namenode_api.NAMENODE_STATUS
-]
+METHODS = [call.method for call in CALLS]
 
 
 async def ask(method: Method[Any, Any], request: object) -> object:
     """The node's answer to one request, or its error; anything else is a defect."""
     scene = await prepared()
     try:
-        return await getattr(scene.service, method.name)(request)
+        return await scene.service.call(method, request)
     except PaxosBlockError as error:
         return error
     finally:

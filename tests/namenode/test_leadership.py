@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
-from paxosblock.api.methods import Method
 from paxosblock.api.namenode import (
     CLOSE_FILE,
+    DELETE,
     FINALIZE_BLOCK,
     GET_BLOCK,
     MKDIRS,
@@ -27,7 +27,7 @@ from paxosblock.api.namenode import (
     RenewLeases,
     TakeOver,
 )
-from paxosblock.api.reports import Heartbeat, StorageReport
+from paxosblock.api.reports import HEARTBEAT, Heartbeat, StorageReport
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import (
     CorruptionError,
@@ -40,12 +40,11 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.namenode.blocks.recoverer import PATIENCE_FIRST_S
+from paxosblock.namenode.calls import Service
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.node import NameNode
-from paxosblock.namenode.service import Service
-from paxosblock.net.rpc import RpcRouter
 from paxosblock.protocol.messages import Delete
 from paxosblock.protocol.types import BlockId, Generation, StorageId
 from tests.namenode.cluster import Network, acceptors
@@ -140,29 +139,11 @@ class MemberStore(MemoryStore):
             raise UnavailableError(f"{self.name} does not lead")
 
 
-class Calls(RpcRouter):
-    """The calls of a NameNode as they come from the network, without one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.handlers: dict[str, Callable[[Any], Awaitable[Any]]] = {}
-
-    def register(
-        self, method: str, request_type: type[Q], handler: Callable[[Q], Awaitable[object]]
-    ) -> None:
-        self.handlers[method] = handler
-
-
 @dataclass
 class Member(Scene):
     """A NameNode that may or may not lead."""
 
-    calls: Calls
     members: MemberStore
-
-    async def call(self, method: Method[Q, A], request: Q) -> A:
-        answer: A = await self.calls.handlers[method.name](request)
-        return answer
 
 
 @dataclass
@@ -180,13 +161,11 @@ class Pair:
 
 
 async def new_member(name: str, log: Log, network: Network) -> Member:
-    store, clock, calls = MemberStore(name, log), Clock(), Calls()
+    store, clock = MemberStore(name, log), Clock()
     config = NameNodeConfig(recovery_timeout_s=5.0, heartbeat_interval_s=0.05)
     node = NameNode(name, config, store, clock, lambda _: network)
     await node.start()
-    service = Service(node)
-    service.add_to(calls)
-    member = Member(node, service, network, clock, store, calls, store)
+    member = Member(node, Service(node), network, clock, store, store)
     for storage in network.reach:
         await member.register(storage)
     clock.now += 100  # whoever started long ago knows all DataNodes
@@ -198,7 +177,7 @@ async def new_member(name: str, log: Log, network: Network) -> Member:
 async def beat(member: Member, storage: StorageId) -> bool:
     """A heartbeat; whether it is answered with the wish for a full report."""
     room = StorageReport(storage, ROOM_BYTES, ROOM_BYTES, 0)
-    answer = await member.service.heartbeat(Heartbeat(f"dn-{storage}", "run-1", (room,), 0))
+    answer = await member.service.call(HEARTBEAT, Heartbeat(f"dn-{storage}", "run-1", (room,), 0))
     assert not answer.register
     return answer.report
 
@@ -221,11 +200,11 @@ async def new_block(member: Member, path: str = "/f") -> BlockId:
 
 async def test_whoever_does_not_lead_refuses_and_names_the_leader(pair: Pair) -> None:
     with pytest.raises(NotLeaderError, match="NameNode b does not lead; a does") as caught:
-        await pair.b.call(STAT, PathRequest("/"))
+        await pair.b.service.call(STAT, PathRequest("/"))
     assert caught.value.details == {"leader": "a"}
     await pair.log.elect("")
     with pytest.raises(NotLeaderError, match="nobody is known to") as caught:
-        await pair.b.call(STAT, PathRequest("/"))
+        await pair.b.service.call(STAT, PathRequest("/"))
     assert caught.value.details == {"leader": ""}
 
 
@@ -236,18 +215,18 @@ async def test_a_new_leader_does_not_serve_before_it_has_begun(pair: Pair) -> No
     await wait_until_async(lambda: not pair.b.members.trouble)
     async with asyncio.timeout(2):
         with pytest.raises(NotLeaderError, match="only beginning to lead"):
-            await pair.b.call(STAT, PathRequest("/"))
+            await pair.b.service.call(STAT, PathRequest("/"))
     pair.b.members.readable.set()
     await wait_until_async(lambda: pair.b.node.leadership.serves)
-    assert (await pair.b.call(STAT, PathRequest("/"))).path == "/"
+    assert (await pair.b.service.call(STAT, PathRequest("/"))).path == "/"
 
 
 async def test_what_one_leader_did_the_next_one_sees_and_goes_on_from(pair: Pair) -> None:
-    await pair.a.call(MKDIRS, MakeDirectories("/made"))
+    await pair.a.service.call(MKDIRS, MakeDirectories("/made"))
     block = await new_block(pair.a)
     await pair.elect(pair.b)
-    assert (await pair.b.call(STAT, PathRequest("/made"))).path == "/made"
-    sealed = await pair.b.call(SEAL_BLOCK, BlockRequest(block, ANN))
+    assert (await pair.b.service.call(STAT, PathRequest("/made"))).path == "/made"
+    sealed = await pair.b.service.call(SEAL_BLOCK, BlockRequest(block, ANN))
     assert sealed.record.length == 3
     second = await new_block(pair.b, "/g")
     assert second > block
@@ -269,7 +248,7 @@ async def test_one_that_does_not_know_yet_that_it_was_deposed_calls_no_lease_los
     pair.log.leader = "b"  # a has not looked yet
     assert pair.a.node.leadership.serves
     with pytest.raises(UnavailableError):
-        await pair.a.call(RENEW_LEASES, RenewLeases((ANN,)))
+        await pair.a.service.call(RENEW_LEASES, RenewLeases((ANN,)))
 
 
 async def test_a_lease_of_an_earlier_time_in_office_is_forgotten(pair: Pair) -> None:
@@ -282,23 +261,23 @@ async def test_a_lease_of_an_earlier_time_in_office_is_forgotten(pair: Pair) -> 
 
 
 async def close_empty(member: Member) -> None:
-    status = await member.call(STAT, PathRequest("/f"))
+    status = await member.service.call(STAT, PathRequest("/f"))
     await member.node.closer.close(status.file_id, ANN)
 
 
 async def test_k5_a_recovery_of_a_deposed_leader_finalizes_nothing(pair: Pair) -> None:
     block = await new_block(pair.a)
     pair.a.members.passing = 1  # its K2 is; its K5 is under way for a long time
-    sealing = asyncio.create_task(pair.a.call(SEAL_BLOCK, BlockRequest(block, ANN)))
+    sealing = asyncio.create_task(pair.a.service.call(SEAL_BLOCK, BlockRequest(block, ANN)))
     await pair.a.members.held.wait()
     await pair.elect(pair.b)
     with pytest.raises(OutcomeUnknownError, match="lost leadership"):
         await sealing
-    decided = (await pair.b.call(SEAL_BLOCK, BlockRequest(block, ANN))).record
+    decided = (await pair.b.service.call(SEAL_BLOCK, BlockRequest(block, ANN))).record
     assert decided.finalized_generation > Generation(2)  # the deposed one recovered in 1
     pair.a.members.released.set()
     await wait_until_async(lambda: isinstance(pair.a.members.outcomes[-1], Conflict))
-    assert (await pair.b.call(GET_BLOCK, BlockRequest(block))).record == decided
+    assert (await pair.b.service.call(GET_BLOCK, BlockRequest(block))).record == decided
 
 
 async def test_a_deposed_leader_stops_its_recoveries_and_those_who_wait_for_them_are_told(
@@ -306,7 +285,7 @@ async def test_a_deposed_leader_stops_its_recoveries_and_those_who_wait_for_them
 ) -> None:
     block = await new_block(pair.a)
     pair.a.network.hung.update(MEMBERS)
-    sealing = asyncio.create_task(pair.a.call(SEAL_BLOCK, BlockRequest(block, ANN)))
+    sealing = asyncio.create_task(pair.a.service.call(SEAL_BLOCK, BlockRequest(block, ANN)))
     await wait_until_async(lambda: pair.a.node.recoverer.running == 1)
     await pair.log.elect("b")
     async with asyncio.timeout(PATIENCE_FIRST_S / 2):  # before the recovery itself gives up
@@ -322,8 +301,8 @@ async def test_a_call_that_waits_for_reports_ends_as_unknown_when_leadership_is_
     view = await pair.a.add_block(file)
     pair.a.write(view, 3, 3, 3)
     pair.a.network.hung.update(MEMBERS)
-    await pair.a.call(FINALIZE_BLOCK, finalize_request(BlockEntry(view.record), 3))
-    closing = asyncio.create_task(pair.a.call(CLOSE_FILE, CloseFile(file, ANN)))
+    await pair.a.service.call(FINALIZE_BLOCK, finalize_request(BlockEntry(view.record), 3))
+    closing = asyncio.create_task(pair.a.service.call(CLOSE_FILE, CloseFile(file, ANN)))
     for _ in range(20):  # it gets as far as it can
         await asyncio.sleep(0)
     await pair.log.elect("b")
@@ -347,14 +326,14 @@ async def test_a_call_whose_later_step_failed_does_not_claim_that_nothing_was_do
     file = await pair.a.create("/f")
     pair.a.members.trouble = [trouble]
     with pytest.raises(OutcomeUnknownError, match=told):
-        await pair.a.call(TAKE_OVER, TakeOver("/f"))
+        await pair.a.service.call(TAKE_OVER, TakeOver("/f"))
     with pytest.raises(FencedError):
-        await pair.a.call(CLOSE_FILE, CloseFile(file, ANN))
+        await pair.a.service.call(CLOSE_FILE, CloseFile(file, ANN))
 
 
 async def test_a_call_that_failed_before_its_first_change_did_nothing(pair: Pair) -> None:
     pair.a.members.trouble = [UnavailableError("this member does not lead any more")]
-    made = asyncio.create_task(pair.a.call(MKDIRS, MakeDirectories("/made")))
+    made = asyncio.create_task(pair.a.service.call(MKDIRS, MakeDirectories("/made")))
     pair.log.leader = "b"
     with pytest.raises((NotLeaderError, UnavailableError)) as caught:
         await made
@@ -365,14 +344,14 @@ async def test_reports_to_a_follower_make_blocks_complete_at_once_when_it_leads(
     pair: Pair,
 ) -> None:
     block = await new_block(pair.a)
-    await pair.a.call(SEAL_BLOCK, BlockRequest(block, ANN))
-    record = (await pair.a.call(GET_BLOCK, BlockRequest(block))).record
+    await pair.a.service.call(SEAL_BLOCK, BlockRequest(block, ANN))
+    record = (await pair.a.service.call(GET_BLOCK, BlockRequest(block))).record
     await wait_until_async(lambda: len(pair.a.node.replicas.holders(record)) == 3)
     for storage in MEMBERS:
         await pair.b.report(storage, full=False)
     pair.a.network.hung.update(MEMBERS)  # nobody can be asked again
     await pair.elect(pair.b)
-    view = await pair.b.call(GET_BLOCK, BlockRequest(block))
+    view = await pair.b.service.call(GET_BLOCK, BlockRequest(block))
     assert view.complete
     assert [member.live for member in view.members] == [True] * 3
 
@@ -381,7 +360,7 @@ async def test_a_follower_takes_note_and_only_the_leader_acts_on_a_report(pair: 
     """It follows the log a little behind: what it does not know yet need not be a leftover."""
     storage = MEMBERS[0]
     block = await new_block(pair.a)
-    await pair.a.call(SEAL_BLOCK, BlockRequest(block, ANN))
+    await pair.a.service.call(SEAL_BLOCK, BlockRequest(block, ANN))
     await close_and_delete(pair.a)
     pair.b.network.asked.clear()
     pair.b.acceptor(storage).create(block)
@@ -399,7 +378,7 @@ async def test_a_follower_takes_note_and_only_the_leader_acts_on_a_report(pair: 
 async def close_and_delete(member: Member) -> None:
     """Delete /f and wait until its replicas are gone."""
     await member.node.closer.take_over("/f", member.clock.now)
-    await member.service.delete(DeletePath("/f"))
+    await member.service.call(DELETE, DeletePath("/f"))
     reach = member.network.reach.values()
     await wait_until_async(lambda: not any(acceptor.replicas for acceptor in reach))
 

@@ -10,6 +10,8 @@ import pytest
 
 from paxosblock.api.methods import Once
 from paxosblock.api.namenode import (
+    DELETE,
+    MKDIRS,
     NO_BLOCK,
     NO_FILE,
     AddBlock,
@@ -20,20 +22,29 @@ from paxosblock.api.namenode import (
     Transact,
 )
 from paxosblock.errors import ExistsError, InvalidRequestError, NotFoundError, OutcomeUnknownError
-from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
+from paxosblock.namenode.catalog.catalog import wall_clock_ms
 from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.catalog.once import REMEMBERED_MS, SESSION_CHARS_MAX
 from paxosblock.namenode.housekeeper import FORGET_AFTER_S
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import MakeDirectory
 from tests.namenode.memory_store import MemoryStore
-from tests.namenode.scene import ANN, MEMBERS, TAG, Clock, closed_file, create_request, new_scene
+from tests.namenode.scene import (
+    ANN,
+    MEMBERS,
+    TAG,
+    Clock,
+    NamedCatalog,
+    closed_file,
+    create_request,
+    new_scene,
+)
 
 FIRST = Once("a client's session", 1)
 SECOND = Once("a client's session", 2)
 KEPT_AT_LEAST_S = REMEMBERED_MS / 2000
 
-Change = Callable[[Catalog, Once], Awaitable[object]]
+Change = Callable[[NamedCatalog, Once], Awaitable[object]]
 
 
 class Timed:
@@ -43,7 +54,7 @@ class Timed:
         self.clock = Clock()
         self.store = store
         self.catalog, self.other = (
-            Catalog(store, lambda: int(self.clock.now * 1000)) for _ in range(2)
+            NamedCatalog(store, lambda: int(self.clock.now * 1000)) for _ in range(2)
         )
 
     async def start(self) -> None:
@@ -52,7 +63,7 @@ class Timed:
 
     async def end_all(self) -> list[Ended]:
         due = await self.catalog.due()
-        return [await self.catalog.end(deadline, lambda _: False) for deadline in due]
+        return [await self.catalog.end(deadline) for deadline in due]
 
     def remembered(self) -> int:
         return len(list(self.store.machine.scan(b"s", b"t")))
@@ -70,32 +81,32 @@ async def timed() -> Timed:
     return timed
 
 
-async def mkdirs(catalog: Catalog, once: Once) -> object:
+async def mkdirs(catalog: NamedCatalog, once: Once) -> object:
     return await catalog.make_directories(MakeDirectories("/new", parents=False, once=once))
 
 
-async def create(catalog: Catalog, once: Once) -> object:
+async def create(catalog: NamedCatalog, once: Once) -> object:
     return await catalog.create(replace(create_request("/new"), once=once))
 
 
-async def rename(catalog: Catalog, once: Once) -> object:
+async def rename(catalog: NamedCatalog, once: Once) -> object:
     return await catalog.rename(Rename("/d", "/new", once=once))
 
 
-async def delete(catalog: Catalog, once: Once) -> object:
+async def delete(catalog: NamedCatalog, once: Once) -> object:
     return await catalog.delete(DeletePath("/d", once=once))
 
 
-async def concat(catalog: Catalog, once: Once) -> object:
+async def concat(catalog: NamedCatalog, once: Once) -> object:
     return await catalog.concat(ConcatFiles("/one", ("/two",), once=once))
 
 
-async def transact(catalog: Catalog, once: Once) -> object:
+async def transact(catalog: NamedCatalog, once: Once) -> object:
     made = (MakeDirectory("/new"),)
     return await catalog.transact(Transact(made, 3, 1 << 20, Durability.DISK, once=once))
 
 
-async def add_block(catalog: Catalog, once: Once) -> object:
+async def add_block(catalog: NamedCatalog, once: Once) -> object:
     request = AddBlock(NO_FILE, ANN, NO_BLOCK, window=2, once=once)
     found = await catalog.already_added(request)
     return found or await catalog.add_block(request, await catalog.next_block(), MEMBERS)
@@ -133,7 +144,7 @@ async def test_a_copy_that_comes_after_others_undid_it_does_not_do_it_again(time
     await timed.catalog.delete(DeletePath("/new"))
     assert await mkdirs(timed.other, FIRST) == made
     with pytest.raises(NotFoundError):
-        await timed.catalog.stat("/new")
+        await timed.catalog.status("/new")
 
 
 async def test_a_copy_that_comes_after_the_next_request_is_refused(timed: Timed) -> None:
@@ -150,7 +161,7 @@ async def test_a_request_that_was_refused_is_decided_again(timed: Timed) -> None
         await mkdirs(timed.catalog, FIRST)
     await timed.catalog.delete(DeletePath("/new"))
     await mkdirs(timed.catalog, FIRST)
-    assert (await timed.catalog.stat("/new")).path == "/new"
+    assert (await timed.catalog.status("/new")).path == "/new"
 
 
 async def test_a_session_is_remembered_for_five_minutes_and_then_forgotten(timed: Timed) -> None:
@@ -181,16 +192,16 @@ async def test_a_wall_clock_that_jumps_leaves_time_to_repeat_a_request() -> None
     scene = await new_scene()
     housekeeper, catalog = scene.node.housekeeper, scene.node.catalog
     request = MakeDirectories("/d", once=FIRST)
-    made = await scene.service.mkdirs(request)
+    made = await scene.service.call(MKDIRS, request)
     catalog._clock_ms = lambda: wall_clock_ms() + 10 * REMEMBERED_MS
     for _ in range(2):
         await housekeeper.check_deadlines()
         scene.clock.now += FORGET_AFTER_S - 1
-    await scene.service.delete(DeletePath("/d"))
-    assert await scene.service.mkdirs(request) == made
+    await scene.service.call(DELETE, DeletePath("/d"))
+    assert await scene.service.call(MKDIRS, request) == made
     scene.clock.now += 1
     await housekeeper.check_deadlines()
-    assert await scene.service.mkdirs(request) != made
+    assert await scene.service.call(MKDIRS, request) != made
     await scene.close()
 
 

@@ -8,12 +8,16 @@ from dataclasses import replace
 import pytest
 
 from paxosblock.api.leases import (
+    RECOVER_LEASE,
     GiveUp,
     MemberAnswer,
     RecoverLease,
     StuckBlock,
 )
 from paxosblock.api.namenode import (
+    CLOSE_FILE,
+    FINALIZE_BLOCK,
+    MKDIRS,
     BlockView,
     CloseFile,
     FinalizeBlock,
@@ -56,7 +60,7 @@ def cut_power(scene: Scene, block: BlockId, storage: str, left: int) -> None:
 
 
 async def stuck(scene: Scene) -> StuckBlock:
-    found = await scene.service.recover_lease(RecoverLease("/f"))
+    found = await scene.service.call(RECOVER_LEASE, RecoverLease("/f"))
     assert found.status.open
     assert f"block {found.stuck[0].block}: not recovered in 1 s" in found.reason
     (block,) = found.stuck
@@ -91,7 +95,7 @@ async def test_a_force_ends_the_block_with_the_longest_log_of_those_that_answer(
     scene.acceptor(third).alive = False
     block = await stuck(scene)
     force = RecoverLease("/f", (GiveUp(block.block, block.silent),))
-    found = await scene.service.recover_lease(force)
+    found = await scene.service.call(RECOVER_LEASE, force)
     assert (found.stuck, found.status.open, found.status.length) == ((), False, 2 * CHUNK_BYTES)
     # The one that was given up comes back with more, and is brought to what was decided.
     await scene.register(third)
@@ -111,7 +115,7 @@ async def test_one_strong_member_is_enough_for_a_force_and_loses_nothing_acknowl
     assert (block.length, block.at_risk_bytes) == (3, 0)
     assert block.silent == (second, third)
     force = RecoverLease("/f", (GiveUp(block.block, block.silent),))
-    found = await scene.service.recover_lease(force)
+    found = await scene.service.call(RECOVER_LEASE, force)
     assert (found.status.open, found.status.length) == (False, 3 * CHUNK_BYTES)
 
 
@@ -128,8 +132,8 @@ async def test_the_writer_of_a_block_that_was_forced_does_not_end_it_any_more(
     for storage in (second, third):
         scene.acceptor(storage).alive = True
     with pytest.raises(FencedError, match="was allocated meanwhile"):
-        await scene.service.finalize_block(
-            FinalizeBlock(block, ANN, FIRST_GENERATION, 3, 3 * CHUNK_BYTES)
+        await scene.service.call(
+            FINALIZE_BLOCK, FinalizeBlock(block, ANN, FIRST_GENERATION, 3, 3 * CHUNK_BYTES)
         )
 
 
@@ -140,37 +144,37 @@ async def test_a_force_waits_for_those_that_the_operator_did_not_give_up(scene: 
     for storage in (second, third):
         scene.acceptor(storage).alive = False
     force = RecoverLease("/f", (GiveUp(view.record.block, (third,)),))
-    found = await scene.service.recover_lease(force)
+    found = await scene.service.call(RECOVER_LEASE, force)
     assert [block.silent for block in found.stuck] == [(second, third)]
     scene.acceptor(second).alive = True
-    found = await scene.service.recover_lease(RecoverLease("/f"))
+    found = await scene.service.call(RECOVER_LEASE, RecoverLease("/f"))
     while found.stuck:  # it joined a recovery whose time was nearly up
-        found = await scene.service.recover_lease(RecoverLease("/f"))
+        found = await scene.service.call(RECOVER_LEASE, RecoverLease("/f"))
     assert found.status.length == 3 * CHUNK_BYTES
 
 
 async def test_where_enough_members_answer_nothing_is_forced(scene: Scene) -> None:
     view = await written(scene, 3, 2, 2)
     scene.acceptor(view.record.members[2]).alive = False
-    found = await scene.service.recover_lease(RecoverLease("/f"))
+    found = await scene.service.call(RECOVER_LEASE, RecoverLease("/f"))
     assert (found.stuck, found.status.open) == ((), False)
     assert not (await scene.node.catalog.get_block(view.record.block)).record.forced
 
 
 async def test_a_closed_file_stays_as_it_is(scene: Scene) -> None:
-    await scene.service.close_file(CloseFile(await scene.create("/f"), ANN))
-    found = await scene.service.recover_lease(RecoverLease("/f"))
+    await scene.service.call(CLOSE_FILE, CloseFile(await scene.create("/f"), ANN))
+    found = await scene.service.call(RECOVER_LEASE, RecoverLease("/f"))
     assert (found.stuck, found.status.open) == ((), False)
 
 
 async def test_what_is_no_file_and_who_is_no_member_is_refused(scene: Scene) -> None:
     view = await written(scene, 1, 1, 1)
     block = view.record.block
-    await scene.service.mkdirs(MakeDirectories("/d"))
+    await scene.service.call(MKDIRS, MakeDirectories("/d"))
     with pytest.raises(NotFoundError):
-        await scene.service.recover_lease(RecoverLease("/nothing"))
+        await scene.service.call(RECOVER_LEASE, RecoverLease("/nothing"))
     with pytest.raises(IsDirectoryError):
-        await scene.service.recover_lease(RecoverLease("/d"))
+        await scene.service.call(RECOVER_LEASE, RecoverLease("/d"))
     wrong = {
         (BlockId(block + 1), MEMBERS[:1]): "is none of '/f'",
         (block, (StorageId("s9"),)): "give up some of s1, s2, s3",
@@ -179,5 +183,5 @@ async def test_what_is_no_file_and_who_is_no_member_is_refused(scene: Scene) -> 
     }
     for (named, members), reason in wrong.items():
         with pytest.raises(InvalidRequestError, match=reason):
-            await scene.service.recover_lease(RecoverLease("/f", (GiveUp(named, members),)))
-    assert (await scene.node.catalog.stat("/f")).open
+            await scene.service.call(RECOVER_LEASE, RecoverLease("/f", (GiveUp(named, members),)))
+    assert (await scene.node.catalog.status("/f")).open

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from paxosblock.api.namenode import BlockRequest
+from paxosblock.api.namenode import EXPLAIN, GET_BLOCK, SEAL_BLOCK, BlockRequest
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import NotFoundError, NotReadyError
 from paxosblock.protocol.finalize import BlockRecord
@@ -61,7 +61,7 @@ async def written(scene: Scene, *counts: int) -> BlockRecord:
 
 async def seal(scene: Scene, block: BlockId) -> BlockRecord:
     """Ask the service to finalize the block; the record once it is."""
-    return (await scene.service.seal_block(BlockRequest(block, ANN))).record
+    return (await scene.service.call(SEAL_BLOCK, BlockRequest(block, ANN))).record
 
 
 def all_finalized(scene: Scene, block: BlockId, length: int) -> bool:
@@ -144,7 +144,7 @@ async def test_without_a_quorum_the_error_says_who_is_silent_and_nothing_is_deci
     message = str(caught.value)
     assert "promises from 1 and votes from 0 of 3 members, 2 needed" in message
     assert all(storage in message for storage in record.members[:2])
-    undecided = (await scene.service.get_block(BlockRequest(record.block))).record
+    undecided = (await scene.service.call(GET_BLOCK, BlockRequest(record.block))).record
     assert undecided.state is BlockState.UNDER_RECOVERY
 
 
@@ -175,7 +175,7 @@ async def test_a_member_that_comes_back_is_finalized_on_its_block_report(
     scene.network.reach[away].crash()
     await scene.register(away)
     await wait_until_async(lambda: all_finalized(scene, record.block, 3))
-    explained = await scene.service.explain(BlockRequest(record.block))
+    explained = await scene.service.call(EXPLAIN, BlockRequest(record.block))
     assert (explained.hdfs_state, explained.path) == ("complete", "/f")
 
 
@@ -207,7 +207,7 @@ async def test_the_history_tells_generations_votes_and_lengths(make_scene: MakeS
     scene = await make_scene()
     record = await written(scene, 2, 2, 2)
     await seal(scene, record.block)
-    history = (await scene.service.explain(BlockRequest(record.block))).history
+    history = (await scene.service.call(EXPLAIN, BlockRequest(record.block))).history
     events = [line.event for line in history]
     assert events[0] == "recovery starts"
     assert events.count("last vote") >= 2

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from paxosblock.api.namenode import NO_BLOCK
-from paxosblock.api.reports import ALL_BLOCKS, LAST_BLOCK, BlockRange, BlockReport
+from paxosblock.api.reports import ALL_BLOCKS, BLOCK_REPORT, LAST_BLOCK, BlockRange, BlockReport
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.blocks.reports import SLICE
 from paxosblock.namenode.catalog.records import BlockEntry
@@ -77,7 +77,7 @@ async def test_a_page_says_nothing_of_blocks_outside_its_range(case: Case) -> No
     ids = [record.block for record in records]
     scene.acceptor("s1").replicas.clear()
     page = scene.written("s1", BlockRange(ids[0], ids[2]))
-    await scene.service.block_report(page)
+    await scene.service.call(BLOCK_REPORT, page)
     assert held(scene) == {ids[0], ids[3], ids[4]}
     await wait_until_async(lambda: told_again(scene) == {ids[1], ids[2]})
 
@@ -86,9 +86,13 @@ async def test_the_last_page_of_a_report_ends_what_is_asked_for(case: Case) -> N
     scene, records = case
     middle = records[2].block
     scene.node.datanodes.ask_for_reports()
-    first = await scene.service.block_report(scene.written("s1", BlockRange(NO_BLOCK, middle)))
+    first = await scene.service.call(
+        BLOCK_REPORT, scene.written("s1", BlockRange(NO_BLOCK, middle))
+    )
     assert (first.up_to, scene.node.datanodes.has_reported(S1)) == (middle, False)
-    last = await scene.service.block_report(scene.written("s1", BlockRange(middle, LAST_BLOCK)))
+    last = await scene.service.call(
+        BLOCK_REPORT, scene.written("s1", BlockRange(middle, LAST_BLOCK))
+    )
     assert (last.up_to, scene.node.datanodes.has_reported(S1)) == (LAST_BLOCK, True)
 
 
@@ -96,8 +100,10 @@ async def test_after_a_page_that_was_lost_the_report_goes_on_before_the_gap(case
     scene, records = case
     ids = [record.block for record in records]
     scene.node.datanodes.ask_for_reports()
-    await scene.service.block_report(scene.written("s1", BlockRange(NO_BLOCK, ids[1])))
-    behind = await scene.service.block_report(scene.written("s1", BlockRange(ids[3], LAST_BLOCK)))
+    await scene.service.call(BLOCK_REPORT, scene.written("s1", BlockRange(NO_BLOCK, ids[1])))
+    behind = await scene.service.call(
+        BLOCK_REPORT, scene.written("s1", BlockRange(ids[3], LAST_BLOCK))
+    )
     assert behind.up_to == ids[1]
     assert not scene.node.datanodes.has_reported(S1)
 
@@ -105,16 +111,18 @@ async def test_after_a_page_that_was_lost_the_report_goes_on_before_the_gap(case
 async def test_a_report_that_began_before_a_leader_did_has_to_begin_again(case: Case) -> None:
     scene, records = case
     middle = records[2].block
-    await scene.service.block_report(scene.written("s1", BlockRange(NO_BLOCK, middle)))
+    await scene.service.call(BLOCK_REPORT, scene.written("s1", BlockRange(NO_BLOCK, middle)))
     scene.node.datanodes.ask_for_reports()
-    answer = await scene.service.block_report(scene.written("s1", BlockRange(middle, LAST_BLOCK)))
+    answer = await scene.service.call(
+        BLOCK_REPORT, scene.written("s1", BlockRange(middle, LAST_BLOCK))
+    )
     assert answer.up_to == NO_BLOCK
 
 
 async def test_a_page_under_way_when_a_leader_begins_does_not_count() -> None:
     scene, _ = await scene_with_blocks(1)
     scene.store.yielding = True
-    taken = asyncio.create_task(scene.service.block_report(scene.written("s1", ALL_BLOCKS)))
+    taken = asyncio.create_task(scene.service.call(BLOCK_REPORT, scene.written("s1", ALL_BLOCKS)))
     await asyncio.sleep(0)
     scene.node.datanodes.ask_for_reports()
     assert (await taken).up_to == NO_BLOCK
@@ -128,7 +136,9 @@ async def test_a_change_is_not_undone_by_a_page_that_was_written_before_it() -> 
     page = scene.written("s1", ALL_BLOCKS)
     del scene.acceptor("s1").replicas[lost]
     change = replace(scene.written("s1", None), replicas=(), deleted=(lost,))
-    await asyncio.gather(scene.service.block_report(page), scene.service.block_report(change))
+    await asyncio.gather(
+        scene.service.call(BLOCK_REPORT, page), scene.service.call(BLOCK_REPORT, change)
+    )
     assert lost not in held(scene)
     await scene.close()
 
@@ -137,8 +147,8 @@ async def test_a_report_that_its_sender_gave_up_changes_nothing_any_more(case: C
     scene, records = case
     late = scene.written("s1", ALL_BLOCKS)
     scene.acceptor("s1").replicas.clear()
-    await scene.service.block_report(scene.written("s1", ALL_BLOCKS))
-    await scene.service.block_report(late)
+    await scene.service.call(BLOCK_REPORT, scene.written("s1", ALL_BLOCKS))
+    await scene.service.call(BLOCK_REPORT, late)
     assert held(scene) == set()
     assert held(scene, StorageId("s2")) == {record.block for record in records}
 
@@ -148,10 +158,10 @@ async def test_a_page_of_another_range_than_it_says_is_refused(case: Case) -> No
     page = scene.written("s1", ALL_BLOCKS)
     wrong = replace(page, covers=BlockRange(records[0].block, LAST_BLOCK))
     with pytest.raises(InvalidRequestError, match=r"storage s1: a report of the blocks .* another"):
-        await scene.service.block_report(wrong)
+        await scene.service.call(BLOCK_REPORT, wrong)
     nothing = replace(page, covers=BlockRange(records[0].block, records[0].block))
     with pytest.raises(InvalidRequestError, match="is of none"):
-        await scene.service.block_report(nothing)
+        await scene.service.call(BLOCK_REPORT, nothing)
 
 
 class Pages(RuleBasedStateMachine):
@@ -188,7 +198,7 @@ class Pages(RuleBasedStateMachine):
         return self.sent[-1]
 
     def deliver(self, report: BlockReport) -> BlockId:
-        up_to: BlockId = self.run(self.scene.service.block_report(report)).up_to
+        up_to: BlockId = self.run(self.scene.service.call(BLOCK_REPORT, report)).up_to
         return up_to
 
     @rule(number=st.integers(0, 8))

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from paxosblock.api.namenode import (
+    TRANSACT,
     ApplicationVersion,
     DeletePath,
     FileStatus,
@@ -25,7 +26,6 @@ from paxosblock.errors import (
     OutcomeUnknownError,
     PaxosBlockError,
 )
-from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.interface import (
@@ -50,6 +50,7 @@ from paxosblock.transaction import (
 )
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
+    NamedCatalog,
     add_block,
     closed_file,
     create_request,
@@ -69,20 +70,20 @@ def request_of(
     return Transact(operations, 3, 1 << 20, Durability.DISK, "ann", application)
 
 
-async def apply(catalog: Catalog, *operations: Operation) -> TransactionOutcome:
+async def apply(catalog: NamedCatalog, *operations: Operation) -> TransactionOutcome:
     return await catalog.transact(request_of(*operations))
 
 
-async def names(catalog: Catalog, path: str = "/") -> list[str]:
+async def names(catalog: NamedCatalog, path: str = "/") -> list[str]:
     return [entry.path for entry in (await catalog.list(ListDirectory(path))).entries]
 
 
-async def file_at(catalog: Catalog, path: str) -> tuple[FileStatus, list[BlockEntry]]:
-    status = await catalog.stat(path)
+async def file_at(catalog: NamedCatalog, path: str) -> tuple[FileStatus, list[BlockEntry]]:
+    status = await catalog.status(path)
     return status, await entries_of(catalog, status.file_id)
 
 
-async def blocks_of(catalog: Catalog, path: str) -> list[BlockId]:
+async def blocks_of(catalog: NamedCatalog, path: str) -> list[BlockId]:
     return [entry.record.block for entry in (await file_at(catalog, path))[1]]
 
 
@@ -114,7 +115,7 @@ async def test_a_directory_is_replaced_by_deleting_and_renaming_in_one_transacti
 async def test_a_marker_is_an_empty_closed_file() -> None:
     catalog = await new_catalog()
     await apply(catalog, Marker("/a/b/_SUCCESS"))
-    status = await catalog.stat("/a/b/_SUCCESS")
+    status = await catalog.status("/a/b/_SUCCESS")
     assert (status.open, status.length, status.replication, status.owner) == (False, 0, 3, "ann")
     assert (await catalog.counts()).open_files == 0
 
@@ -123,7 +124,7 @@ async def test_a_marker_replaces_a_closed_file_and_frees_its_blocks() -> None:
     catalog = await new_catalog()
     before = await closed_file(catalog, "/m", 2)
     await apply(catalog, Marker("/m"), Marker("/m"))
-    assert (await catalog.stat("/m")).length == 0
+    assert (await catalog.status("/m")).length == 0
     swept = [await catalog.sweep(number) for number in await catalog.garbage()]
     assert [entry.file for step in swept for entry in step.blocks] == [before]
 
@@ -145,7 +146,7 @@ async def test_operations_build_on_those_before_them() -> None:
         Marker("/new"),
     )
     assert await names(catalog) == ["/done", "/new"]
-    assert (await catalog.stat("/done/all")).length == 30
+    assert (await catalog.status("/done/all")).length == 30
 
 
 async def test_a_directory_made_and_deleted_in_one_transaction_leaves_nothing() -> None:
@@ -234,7 +235,7 @@ async def test_a_file_is_asserted_by_its_id_and_length() -> None:
 async def test_a_file_is_deleted_by_its_id_even_while_it_is_written() -> None:
     catalog = await new_catalog()
     await catalog.create(create_request("/open"))
-    file = (await catalog.stat("/open")).file_id
+    file = (await catalog.status("/open")).file_id
     assert await apply(catalog, Delete("/open", file_id=file)) == APPLIED
     assert await names(catalog) == []
     assert (await catalog.counts()).open_files == 0
@@ -248,7 +249,7 @@ async def test_deleting_what_is_not_there_is_fine_unless_it_must_exist() -> None
 async def test_a_transaction_has_operations_but_not_too_many(count: int) -> None:
     scene = await new_scene()
     with pytest.raises(InvalidRequestError, match=f"a transaction of {count} operations"):
-        await scene.service.transact(request_of(*[AssertAbsent("/x")] * count))
+        await scene.service.call(TRANSACT, request_of(*[AssertAbsent("/x")] * count))
     await scene.close()
 
 
@@ -256,7 +257,7 @@ async def test_a_transaction_does_not_make_trees_without_end() -> None:
     scene = await new_scene()
     deep = "/a" * 4000
     with pytest.raises(InvalidRequestError, match="makes paths of 36000 names: at most 32768"):
-        await scene.service.transact(request_of(*[MakeDirectory(deep)] * 9))
+        await scene.service.call(TRANSACT, request_of(*[MakeDirectory(deep)] * 9))
     await scene.close()
 
 
@@ -399,7 +400,7 @@ async def test_no_sweep_reaches_blocks_that_were_moved() -> None:
     for number in await catalog.garbage():
         assert (await catalog.sweep(number)).blocks == ()
     assert [await catalog.get_block(block) for block in await blocks_of(catalog, "/target")]
-    assert (await catalog.stat("/target")).length == 30
+    assert (await catalog.status("/target")).length == 30
 
 
 async def test_blocks_that_were_moved_go_with_their_new_file() -> None:
@@ -435,7 +436,7 @@ async def test_of_two_concats_of_one_source_one_gets_its_blocks() -> None:
         "NotFoundError",
         "TransactionOutcome",
     ]
-    assert sum([(await catalog.stat(f"/{name}")).length for name in ("one", "two")]) == 30
+    assert sum([(await catalog.status(f"/{name}")).length for name in ("one", "two")]) == 30
 
 
 async def test_concats_to_one_target_at_once_lose_nothing() -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from paxosblock.api.namenode import FileStatus
+from paxosblock.api.namenode import STAT, FileStatus, PathRequest
 from paxosblock.cli.main import main
+from paxosblock.namenode.calls import CALLS
 from paxosblock.namenode.catalog import tree
-from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.leadership import Leadership
+from paxosblock.namenode.node import NameNode
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -22,9 +23,8 @@ A = TypeVar("A")
 _answer = Leadership.answer
 
 
-async def stat_what_is_here(catalog: Catalog, path: str) -> FileStatus:
-    view = catalog._store.view()
-    return tree.status(view, path, tree.find_inode(view, path))
+async def stat_what_is_here(node: NameNode, request: PathRequest) -> FileStatus:
+    return tree.stat(node.catalog._store.view(), request.path)
 
 
 async def answer_on_anybody(
@@ -41,6 +41,7 @@ async def answer_on_anybody(
 
 
 if __name__ == "__main__":
-    Catalog.stat = stat_what_is_here  # type: ignore[assignment, method-assign]  # planted
+    (row,) = (call for call in CALLS if call.method is STAT)
+    object.__setattr__(row, "answer", stat_what_is_here)
     Leadership.answer = answer_on_anybody  # type: ignore[assignment, method-assign]  # planted
     main()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -21,18 +21,10 @@ from paxosblock.api.namenode import (
     AddBlock,
     Appendable,
     AppendFile,
-    ConcatFiles,
-    CreateFile,
     DeleteBlock,
-    DeletePath,
     Deletion,
     FileStatus,
     FinalizeBlock,
-    ListDirectory,
-    Listing,
-    MakeDirectories,
-    Rename,
-    Transact,
 )
 from paxosblock.errors import NotReadyError, PaxosBlockError
 from paxosblock.namenode.catalog import (
@@ -41,18 +33,15 @@ from paxosblock.namenode.catalog import (
     garbage,
     keys,
     namespace,
-    transactions,
     tree,
 )
 from paxosblock.namenode.catalog.blocks import Closed, FilePage
-from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.catalog.garbage import Swept
 from paxosblock.namenode.catalog.ids import IdPool, block_id, was_allocated
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.once import answered, decide_once
-from paxosblock.namenode.catalog.paths import split
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
     BlockEntry,
@@ -67,11 +56,9 @@ from paxosblock.namenode.kv.interface import Committed, KeyValueStore, Versioned
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.types import BlockId, Generation, StorageId, WriterId
-from paxosblock.transaction import TransactionOutcome
 
 ATTEMPTS = 100
 """How often an operation is decided again before the caller is asked to come back later."""
-LIST_LIMIT = 1000
 
 SLICE_KEYS = 1000
 """Keys of a long range that are looked at before others get a turn."""
@@ -102,9 +89,18 @@ def nobody_holds(_file: FileInode) -> bool:
 class Catalog:
     """The NameNode's persistent state. Methods raise what the functions they run document."""
 
-    def __init__(self, store: KeyValueStore, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
-        """Use a started `store`; `start` comes before anything else."""
+    def __init__(
+        self,
+        store: KeyValueStore,
+        is_held: Callable[[FileInode], bool] = nobody_holds,
+        clock_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        """Use a started `store`; `start` comes before anything else.
+
+        `is_held` tells of an open file whether its writer still renews its lease.
+        """
         self._store = store
+        self._is_held = is_held
         self._clock_ms = clock_ms
         self._files = IdPool(store, keys.FILE_COUNTER, ROOT_ID + 1)
         self._blocks = IdPool(store, keys.BLOCK_COUNTER, 1)
@@ -140,71 +136,17 @@ class Catalog:
 
     # --- namespace -------------------------------------------------------------------------------
 
-    async def make_directories(self, request: MakeDirectories) -> FileStatus:
-        """`mkdir`."""
-        count = len(split(request.path))
-        return await self._in_namespace(
-            FileStatus, namespace.make_directories, request, count, once=request.once
-        )
+    def view(self) -> Awaitable[View]:
+        """Return what was committed before, linearizable; it is valid until the next await.
 
-    async def create(
-        self, request: CreateFile, held_by_other: Callable[[FileInode], bool] = nobody_holds
-    ) -> FileInode:
-        """Make an empty file for `request.writer`."""
-        count = len(split(request.path))
-        return await self._in_namespace(
-            FileInode, namespace.create, request, count, held_by_other, once=request.once
-        )
+        Raises:
+            UnavailableError: this NameNode does not lead.
+        """
+        return self._store.barrier()
 
-    async def rename(
-        self, request: Rename, held_by_other: Callable[[FileInode], bool] = nobody_holds
-    ) -> FileStatus:
-        """Move a file or directory."""
-        return await self._in_namespace(
-            FileStatus, namespace.rename, request, 0, held_by_other, once=request.once
-        )
-
-    async def delete(self, request: DeletePath) -> Deletion:
-        """Unlink a file or directory; `sweep` frees what hung on it."""
-        return await self._in_namespace(Deletion, namespace.delete, request, 0, once=request.once)
-
-    async def concat(self, request: ConcatFiles) -> FileStatus:
-        """Move the blocks of closed files to the end of another."""
-
-        def decide(draft: Draft, request: ConcatFiles, context: Context) -> FileStatus:
-            concat(draft, request.target, request.sources, context)
-            return tree.status(draft, request.target, tree.find_inode(draft, request.target))
-
-        return await self._in_namespace(FileStatus, decide, request, 0, once=request.once)
-
-    async def transact(
-        self, request: Transact, held_by_other: Callable[[FileInode], bool] = nobody_holds
-    ) -> TransactionOutcome:
-        """All operations of the request, or none."""
-        count = transactions.new_inodes(request.operations)
-        return await self._in_namespace(
-            TransactionOutcome,
-            transactions.transact,
-            request,
-            count,
-            held_by_other,
-            once=request.once,
-        )
-
-    async def application_version(self, app_id: str) -> int | None:
-        """The last version of an application that was applied."""
-        last = transactions.last_applied(await self._store.barrier(), app_id)
-        return None if last is None else last.version
-
-    async def stat(self, path: str) -> FileStatus:
+    async def status(self, path: str) -> FileStatus:
         """Return what `path` names."""
-        view = await self._store.barrier()
-        return tree.status(view, path, tree.find_inode(view, path))
-
-    async def list(self, request: ListDirectory) -> Listing:
-        """One page of a directory in byte order of the names; of a file, the file itself."""
-        view = await self._store.barrier()
-        return tree.list_directory(view, request, LIST_LIMIT)
+        return tree.stat(await self._store.barrier(), path)
 
     async def file_page(self, request: GetFile, limit: int = PAGE_BLOCKS) -> FilePage:
         """A file, a page of its blocks and its last block, from one view."""
@@ -297,14 +239,24 @@ class Catalog:
     ) -> BlockEntry:
         """K1: a new block at `members`, at the end of its file if it has one."""
         decide = blocks.add_without_file if request.file_id == NO_FILE else blocks.add
-        return await self._once(
-            BlockEntry, request.once, lambda draft: decide(draft, request, block, members)
+        return await self._change(
+            _named(
+                BlockEntry,
+                request.once,
+                self._clock_ms(),
+                lambda draft: decide(draft, request, block, members),
+            )
         )
 
     async def delete_block(self, request: DeleteBlock) -> Deletion:
         """Take a block without a file out of the catalog."""
-        return await self._once(
-            Deletion, request.once, lambda draft: blocks.delete_without_file(draft, request.block)
+        return await self._change(
+            _named(
+                Deletion,
+                request.once,
+                self._clock_ms(),
+                lambda draft: blocks.delete_without_file(draft, request.block),
+            )
         )
 
     async def open_blocks(self) -> tuple[BlockRecord, ...]:
@@ -350,14 +302,6 @@ class Catalog:
         found = view.get(keys.inode(entry.file))
         return (tree.path_of(view, decode_inode(found.value)) or "") if found.exists else ""
 
-    async def confirm(self) -> None:
-        """Return if this NameNode leads for certain.
-
-        Raises:
-            UnavailableError: it does not.
-        """
-        await self._store.barrier()
-
     def was_allocated(self, block: BlockId) -> bool:
         """Tell whether `block` is, or was, one of this cluster's."""
         return was_allocated(self._store.view(), self._cluster.block_tag, block)
@@ -382,9 +326,9 @@ class Catalog:
         """Deadlines that are over, the oldest first, behind the key `after`."""
         return deadlines.due(await self._store.barrier(), after, self._clock_ms(), limit)
 
-    async def end(self, deadline: bytes, is_live: Callable[[FileInode], bool]) -> Ended:
+    async def end(self, deadline: bytes) -> Ended:
         """End what a deadline is about, unless a live writer is below the directory."""
-        return await self._in_namespace(Ended, deadlines.end, deadline, 0, is_live)
+        return await self.decide(Ended, deadlines.end, deadline)
 
     async def counts(self) -> Counts:
         """Return how much there is; walks over all keys, for people only."""
@@ -424,31 +368,26 @@ class Catalog:
     ) -> BlockEntry | Refused:
         return await self._change(lambda draft: blocks.change(draft, block, rule))
 
-    async def _in_namespace(
+    async def decide(
         self,
         kind: type[T],
-        decide: Callable[[Draft, Request, Context], T],
+        decision: Callable[[Draft, Request, Context], T],
         request: Request,
-        count: int,
-        held_by_other: Callable[[FileInode], bool] = nobody_holds,
+        ids: int = 0,
         *,
         once: Once | None = None,
     ) -> T:
-        """Run an operation that makes at most `count` files and directories, and returns `kind`."""
-        numbers = await self._files.take(count)
-        now_ms = self._clock_ms()
-        return await self._once(
-            kind,
-            once,
-            lambda draft: decide(draft, request, Context(iter(numbers), now_ms, held_by_other)),
-        )
+        """Run a decision that makes at most `ids` files and directories, and returns a `kind`.
 
-    async def _once(self, kind: type[T], once: Once | None, decide: Callable[[Draft], T]) -> T:
-        """Decide and commit; a request with a name that was done before gets its first answer."""
-        if once is None:
-            return await self._change(decide)
+        With `once` a request that was done before gets the answer that it got then.
+        """
+        numbers = await self._files.take(ids) if ids else range(0)
         now_ms = self._clock_ms()
-        return await self._change(lambda draft: decide_once(draft, once, kind, now_ms, decide))
+
+        def decide(draft: Draft) -> T:
+            return decision(draft, request, Context(iter(numbers), now_ms, self._is_held))
+
+        return await self._change(_named(kind, once, now_ms, decide))
 
     async def _change(self, decide: Callable[[Draft], T]) -> T:
         """Decide, and commit what was decided.
@@ -476,3 +415,10 @@ class Catalog:
 
     async def _commits(self, draft: Draft) -> bool:
         return isinstance(await self._store.commit(draft.transaction()), Committed)
+
+
+def _named(
+    kind: type[T], once: Once | None, now_ms: int, decide: Callable[[Draft], T]
+) -> Callable[[Draft], T]:
+    """A decision that is made once if the request has a name."""
+    return decide if once is None else lambda draft: decide_once(draft, once, kind, now_ms, decide)

@@ -42,10 +42,7 @@ def due(view: View, after: bytes, now_ms: int, limit: int) -> tuple[bytes, ...]:
 
 
 def end(draft: Draft, key: bytes, context: Context) -> Ended:
-    """End what the deadline `key` is about.
-
-    `context.held_by_other` tells of an open file whether its writer still renews its lease.
-    """
+    """End what the deadline `key` is about, unless a writer below a directory still renews."""
     subject = keys.deadline_subject(key)
     found = draft.get(subject)
     if not found.exists:
@@ -58,7 +55,7 @@ def end(draft: Draft, key: bytes, context: Context) -> Ended:
     assert isinstance(inode, DirectoryInode), "only directories have a time to live"
     if inode.expires_ms != keys.number_of(key) or tree.path_of(draft, inode) is None:
         return _gone(draft, key)
-    if _is_held(draft, inode.number, context.held_by_other):
+    if _is_held(draft, inode.number, context.is_held):
         return Ended.HELD
     namespace.unlink(draft, inode, context)
     namespace.discard(draft, inode)

@@ -38,13 +38,12 @@ DIRECTORY_PERMISSION = 0o755
 class Context:
     """What an operation needs beside the store: new ids, the time, and who holds a lease.
 
-    `held_by_other(file)` tells whether somebody is writing an open file and still renews; the
-    caller binds the requester.
+    `is_held(file)` tells whether the writer of an open file still renews its lease.
     """
 
     numbers: Iterator[int]
     now_ms: int
-    held_by_other: Callable[[FileInode], bool]
+    is_held: Callable[[FileInode], bool]
 
 
 def make_directories(draft: Draft, request: MakeDirectories, context: Context) -> FileStatus:
@@ -350,7 +349,7 @@ def _make_way(
 
 def _replace_file(draft: Draft, before: FileInode, path: str, context: Context) -> None:
     """Discard the file that a new one takes the name of."""
-    if before.open and context.held_by_other(before):
+    if before.open and context.is_held(before):
         raise tree.being_written(path, before)
     discard(draft, before)
 

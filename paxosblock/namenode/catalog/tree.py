@@ -170,6 +170,11 @@ def find_closed(reads: Reads, path: str) -> FileInode:
     return inode
 
 
+def stat(reads: Reads, path: str) -> FileStatus:
+    """Return what `stat` shows of `path`. Raises like `find`."""
+    return status(reads, path, find_inode(reads, path))
+
+
 def path_of(reads: Reads, inode: Inode) -> str | None:
     """Return the path of an inode, None when it or a directory above it was deleted."""
     names: list[str] = []

@@ -1,0 +1,356 @@
+"""The calls of a NameNode, one row of `CALLS` each: what is asked, how it is checked, who answers
+and how, and what the log says of it. Routing, log and counts follow from the rows.
+
+A call is `decided` (a function decides it on a draft, which is committed), `shown` (a function
+reads it off a linearizable view), or `handled` (it takes several steps: `handlers.py`).
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+
+from paxosblock.api import files, leases, reports
+from paxosblock.api import namenode as api
+from paxosblock.api.methods import Method, Once
+from paxosblock.logs import facts
+from paxosblock.metrics import NodeMetrics
+from paxosblock.namenode import checks, handlers
+from paxosblock.namenode.catalog import namespace, transactions, tree
+from paxosblock.namenode.catalog.concat import concat
+from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.paths import split
+from paxosblock.namenode.kv.interface import View
+from paxosblock.namenode.node import NameNode
+from paxosblock.net.rpc import RpcRouter
+
+LIST_LIMIT: Final = 1000
+"""Entries of a directory in one answer."""
+
+_log = logging.getLogger(__name__)
+
+Facts = dict[str, dict[str, object]]
+"""What `logs.facts` makes."""
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class Repeatable(Protocol):
+    """A request that is done once however often it is sent."""
+
+    @property
+    def once(self) -> Once | None:
+        """Its name; None: it is done as often as it is sent."""
+
+
+R = TypeVar("R", bound=Repeatable)
+
+
+class By(enum.Enum):
+    """Who answers a call."""
+
+    LEADER = "leader"
+    """In one step: one that fails has changed nothing, unless it says that this is not known."""
+    LEADER_IN_STEPS = "leader, in several steps"
+    """When a later step fails, an earlier one may have changed something."""
+    ANYBODY = "anybody"
+    """Every NameNode listens to DataNodes, so that whoever leads next knows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One row. The functions that make it (`decided`, `shown`, `handled`) know its types."""
+
+    method: Method[Any, Any]
+    answer: Callable[[NameNode, Any], Awaitable[Any]]
+    by: By = By.LEADER
+    check: Callable[[Any], None] | None = None
+    """What a request must look like before anything is done for it; raises InvalidRequestError."""
+    log: Callable[[Any, Any], Facts | None] | None = None
+    """What the log says of request and answer; None for one that changed nothing."""
+
+
+def decided(
+    method: Method[R, A],
+    decide: Callable[[Draft, R, Context], A],
+    *,
+    ids: Callable[[R], int] = lambda _: 0,
+    check: Callable[[R], None] | None = None,
+    then: Callable[[NameNode, R, A], None] | None = None,
+    log: Callable[[R, A], Facts | None],
+) -> Call:
+    """A change in one transaction, which is done once.
+
+    Args:
+        ids: how many files and directories it makes at most.
+        then: what follows from it in this process.
+    """
+
+    async def answer(node: NameNode, request: R) -> A:
+        made = await node.catalog.decide(
+            method.answer, decide, request, ids(request), once=request.once
+        )
+        if then is not None:
+            then(node, request, made)
+        return made
+
+    return Call(method, answer, By.LEADER, check, log)
+
+
+def shown(
+    method: Method[Q, A],
+    show: Callable[[View, Q], A],
+    *,
+    check: Callable[[Q], None] | None = None,
+) -> Call:
+    """What a linearizable view shows."""
+
+    async def answer(node: NameNode, request: Q) -> A:
+        return show(await node.catalog.view(), request)
+
+    return Call(method, answer, By.LEADER, check)
+
+
+def handled(
+    method: Method[Q, A],
+    answer: Callable[[NameNode, Q], Awaitable[A]],
+    *,
+    by: By = By.LEADER,
+    check: Callable[[Q], None] | None = None,
+    log: Callable[[Q, A], Facts | None] | None = None,
+) -> Call:
+    """What takes more than one change or look, or concerns this process only."""
+    return Call(method, answer, by, check, log)
+
+
+@dataclass(slots=True)
+class _Tally:
+    done: int = 0
+    failed: int = 0
+
+
+class Service:
+    """Answers the calls for one node."""
+
+    def __init__(
+        self,
+        node: NameNode,
+        metrics: NodeMetrics | None = None,
+        calls: tuple[Call, ...] | None = None,
+    ) -> None:
+        """Answer `calls`, None: those of `CALLS`; count them in `metrics`."""
+        metrics = metrics or NodeMetrics("namenode")
+        metrics.tally("calls", "Calls by what became of them.", ("call", "outcome"), self._counts)
+        self._tallies: dict[str, _Tally] = {}
+        self._handlers: dict[str, tuple[type, Callable[[Any], Awaitable[Any]]]] = {}
+        for call in CALLS if calls is None else calls:
+            tally = self._tallies[call.method.name] = _Tally()
+            handler = _handler(node, call, tally)
+            if call.by is not By.ANYBODY:
+                steps = call.by is By.LEADER_IN_STEPS
+                handler = partial(node.leadership.answer, handler, several_steps=steps)
+            self._handlers[call.method.name] = call.method.request, handler
+
+    def _counts(self) -> Iterator[tuple[tuple[str, str], int]]:
+        for name, tally in self._tallies.items():
+            yield (name, "done"), tally.done
+            yield (name, "failed"), tally.failed
+
+    async def call(self, method: Method[Q, A], request: Q) -> A:
+        """Answer a call that comes from this process. Raises what the node of a client raises."""
+        answer: A = await self._handlers[method.name][1](request)
+        return answer
+
+    def add_to(self, router: RpcRouter) -> None:
+        """Answer the calls that come from the network."""
+        for name, (request, handler) in self._handlers.items():
+            router.register(name, request, handler)
+
+
+def _handler(node: NameNode, call: Call, tally: _Tally) -> Callable[[Any], Awaitable[Any]]:
+    name, check, answer, log = call.method.name, call.check, call.answer, call.log
+
+    async def handle(request: Any) -> Any:
+        try:
+            if check is not None:
+                check(request)
+            answered = await answer(node, request)
+        except Exception:
+            tally.failed += 1
+            raise
+        tally.done += 1
+        if log is not None and (told := log(request, answered)) is not None:
+            _log.info(name, extra=told)
+        return answered
+
+    return handle
+
+
+# --- decisions and views that are a line or two ---------------------------------------------------
+
+
+def _names(request: api.MakeDirectories | api.CreateFile) -> int:
+    return len(split(request.path))
+
+
+def _create(draft: Draft, request: api.CreateFile, context: Context) -> api.FileStatus:
+    inode = namespace.create(draft, request, context)
+    return tree.file_status(request.path, inode, length=0)  # it was made without a block
+
+
+def _created(node: NameNode, request: api.CreateFile, made: api.FileStatus) -> None:
+    node.leases.open(request.writer, made.file_id, node.clock_s())
+    if request.overwrite:
+        node.housekeeper.garbage_waits()
+
+
+def _renamed(node: NameNode, request: api.Rename, _: api.FileStatus) -> None:
+    if request.overwrite:
+        node.housekeeper.garbage_waits()
+
+
+def _deleted(node: NameNode, _: api.DeletePath, deletion: api.Deletion) -> None:
+    if deletion.existed:
+        node.housekeeper.garbage_waits()
+
+
+def _concat(draft: Draft, request: api.ConcatFiles, context: Context) -> api.FileStatus:
+    concat(draft, request.target, request.sources, context)
+    return tree.stat(draft, request.target)
+
+
+def _application(view: View, request: api.ApplicationRequest) -> api.ApplicationAnswer:
+    last = transactions.last_applied(view, request.app_id)
+    return api.ApplicationAnswer(None if last is None else last.version)
+
+
+CALLS: Final = (
+    # --- names -----------------------------------------------------------------------------------
+    decided(
+        api.MKDIRS,
+        namespace.make_directories,
+        ids=_names,
+        check=checks.check_directory,
+        log=lambda request, _: facts(path=request.path),
+    ),
+    decided(
+        api.CREATE,
+        _create,
+        ids=_names,
+        check=checks.check_create,
+        then=_created,
+        log=lambda request, made: facts(
+            path=request.path, file=made.file_id, writer=request.writer
+        ),
+    ),
+    handled(
+        api.APPEND,
+        handlers.append,
+        check=lambda request: checks.check_writer(request.writer),
+        log=lambda request, opened: facts(
+            path=request.path, file=opened.status.file_id, writer=request.writer
+        ),
+    ),
+    shown(api.STAT, lambda view, request: tree.stat(view, request.path)),
+    shown(api.LIST, lambda view, request: tree.list_directory(view, request, LIST_LIMIT)),
+    decided(
+        api.RENAME,
+        namespace.rename,
+        then=_renamed,
+        log=lambda request, _: facts(source=request.source, destination=request.destination),
+    ),
+    decided(
+        api.DELETE,
+        namespace.delete,
+        then=_deleted,
+        log=lambda request, deletion: (
+            facts(path=request.path, recursive=request.recursive) if deletion.existed else None
+        ),
+    ),
+    decided(
+        api.CONCAT,
+        _concat,
+        log=lambda request, _: facts(path=request.target, sources=len(request.sources)),
+    ),
+    decided(
+        api.TRANSACT,
+        transactions.transact,
+        ids=lambda request: transactions.new_inodes(request.operations),
+        check=checks.check_transact,
+        then=lambda node, request, outcome: node.housekeeper.garbage_waits(),
+        log=lambda request, outcome: facts(
+            operations=len(request.operations),
+            application=request.application.app_id if request.application else "",
+            version=outcome.version,
+            applied=outcome.applied,
+        ),
+    ),
+    shown(api.APPLICATION, _application, check=checks.check_application),
+    # --- files being written, blocks -------------------------------------------------------------
+    handled(
+        api.TAKE_OVER,
+        handlers.take_over,
+        by=By.LEADER_IN_STEPS,
+        log=lambda request, status: facts(path=request.path, file=status.file_id),
+    ),
+    handled(
+        leases.RECOVER_LEASE,
+        handlers.recover_lease,
+        by=By.LEADER_IN_STEPS,
+        log=lambda request, recovery: facts(
+            path=request.path, stuck=len(recovery.stuck), given_up=len(request.give_up)
+        ),
+    ),
+    handled(files.GET_FILE, handlers.get_file, check=checks.check_get_file),
+    handled(
+        api.ADD_BLOCK,
+        handlers.add_block,
+        check=checks.check_add_block,
+        log=lambda request, view: facts(
+            block=view.record.block,
+            file=request.file_id,
+            writer=request.writer,
+            members=",".join(view.record.members),
+        ),
+    ),
+    handled(
+        api.FINALIZE_BLOCK,
+        handlers.finalize_block,
+        log=lambda request, _: facts(
+            block=request.block, writer=request.writer, length=request.length
+        ),
+    ),
+    handled(api.SEAL_BLOCK, handlers.seal_block, by=By.LEADER_IN_STEPS),
+    handled(
+        api.DELETE_BLOCK,
+        handlers.delete_block,
+        log=lambda request, deletion: facts(block=request.block) if deletion.existed else None,
+    ),
+    handled(api.GET_BLOCK, handlers.get_block),
+    handled(
+        api.CLOSE_FILE,
+        handlers.close_file,
+        by=By.LEADER_IN_STEPS,
+        check=lambda request: checks.check_writer(request.writer),
+    ),
+    handled(api.RENEW_LEASES, handlers.renew_leases, check=checks.check_renew),
+    # --- DataNodes -------------------------------------------------------------------------------
+    handled(
+        api.REPORT_BAD_REPLICA,
+        handlers.report_bad_replica,
+        by=By.ANYBODY,
+        check=checks.check_bad_replica,
+    ),
+    handled(reports.REGISTER, handlers.register, by=By.ANYBODY, check=checks.check_register),
+    handled(reports.HEARTBEAT, handlers.heartbeat, by=By.ANYBODY),
+    handled(reports.BLOCK_REPORT, handlers.block_report, by=By.ANYBODY, check=checks.check_report),
+    # --- people ----------------------------------------------------------------------------------
+    handled(api.CLUSTER_STATUS, handlers.cluster_status),
+    handled(api.EXPLAIN, handlers.explain),
+)

@@ -1,0 +1,271 @@
+"""The calls that take several steps, or concern this process only: one function for each row of
+`calls.py` that says `handled`. What each raises is documented where it is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paxosblock.api.files import FileView, GetFile
+from paxosblock.api.leases import LeaseRecovery, RecoverLease
+from paxosblock.api.methods import Done
+from paxosblock.api.namenode import (
+    NO_FILE,
+    AddBlock,
+    Appendable,
+    AppendFile,
+    BadReplica,
+    BlockExplanation,
+    BlockRequest,
+    BlockView,
+    CloseFile,
+    ClusterStatus,
+    ClusterStatusRequest,
+    DeleteBlock,
+    Deletion,
+    FileStatus,
+    FinalizeBlock,
+    Renewed,
+    RenewLeases,
+    ShortBlock,
+    TakeOver,
+)
+from paxosblock.api.reports import (
+    BlockReport,
+    Heartbeat,
+    HeartbeatAnswer,
+    Register,
+    Registered,
+    ReportAnswer,
+)
+from paxosblock.errors import InvalidRequestError, LeaseError, NoSpaceError, NotReadyError
+from paxosblock.namenode import checks
+from paxosblock.namenode.blocks.placement import Candidate, Wish, place, shortfall
+from paxosblock.namenode.catalog import paths
+from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.namenode.node import NameNode
+from paxosblock.protocol.types import StorageId, WriterId
+
+# --- namespace -------------------------------------------------------------------------------
+
+
+async def append(node: NameNode, request: AppendFile) -> Appendable:
+    """Open a closed file again and start its writer's lease."""
+    opened = await node.catalog.append(request)
+    node.leases.open(request.writer, opened.status.file_id, node.clock_s())
+    return opened
+
+
+async def take_over(node: NameNode, request: TakeOver) -> FileStatus:
+    """Fence a file's writer, finalize its last block, close it."""
+    inode = await node.closer.take_over(request.path, node.clock_s())
+    return await node.catalog.file_status(inode.number)
+
+
+async def recover_lease(node: NameNode, request: RecoverLease) -> LeaseRecovery:
+    """End the writing of a file; where that fails, tell who answered what."""
+    catalog, reason = node.catalog, ""
+    file = (await catalog.status(request.path)).file_id
+    checks.check_recover_lease(request, await catalog.unfinished(file))
+    given_up = {each.block: each.members for each in request.give_up}
+    try:
+        await node.closer.take_over(request.path, node.clock_s(), given_up)
+    except NotReadyError as error:
+        reason = str(error)
+    status = await catalog.status(request.path)
+    stuck = node.surveyor.stuck(await catalog.unfinished(file), status.block_size)
+    if reason and not stuck:
+        raise NotReadyError(f"{paths.shown(request.path)}: {reason}", path=request.path)
+    return LeaseRecovery(status, stuck, reason)
+
+
+async def get_file(node: NameNode, request: GetFile) -> FileView:
+    """Show a file and a page of its blocks."""
+    return node.views.file(await node.catalog.file_page(request))
+
+
+# --- files being written, blocks -------------------------------------------------------------
+
+
+async def add_block(node: NameNode, request: AddBlock) -> BlockView:
+    """K1: place a new block."""
+    entry = await node.catalog.already_added(request)
+    view = await _place(node, request) if entry is None else node.views.block(entry)
+    if request.file_id == NO_FILE and not view.record.finalized:
+        block, writer = view.record.block, view.record.writer
+        node.block_leases.open(writer, block, node.clock_s())
+    return view
+
+
+async def finalize_block(node: NameNode, request: FinalizeBlock) -> BlockView:
+    """K6: FinalizeBlock(b, length)."""
+    checks.check_finalize(request, node.config)
+    entry = await node.finalizer.finalize_by_writer(request)
+    node.block_leases.release(request.block)
+    return node.views.block(entry)
+
+
+async def seal_block(node: NameNode, request: BlockRequest) -> BlockView:
+    """K11: FinalizeBlock(b). For the block's writer, or for anybody once its lease is over."""
+    entry = await node.catalog.get_block(request.block)
+    if not entry.record.finalized:
+        await _check_may_seal(node, entry, request.writer)
+        entry = await node.recoverer.finalize(request.block)
+    node.block_leases.release(request.block)
+    return node.views.block(entry)
+
+
+async def delete_block(node: NameNode, request: DeleteBlock) -> Deletion:
+    """Delete a block without a file; its members are told to drop their replicas."""
+    (entry,) = await node.catalog.block_entries((request.block,))
+    deletion = await node.catalog.delete_block(request)
+    node.block_leases.release(request.block)
+    if deletion.existed and entry is not None:
+        node.finalizer.delete_everywhere(entry)
+    return deletion
+
+
+async def get_block(node: NameNode, request: BlockRequest) -> BlockView:
+    """K10: show a block."""
+    return node.views.block(await node.catalog.get_block(request.block))
+
+
+async def close_file(node: NameNode, request: CloseFile) -> FileStatus:
+    """End the writing of a file."""
+    await node.closer.close(request.file_id, request.writer)
+    return await node.catalog.file_status(request.file_id)
+
+
+async def renew_leases(node: NameNode, request: RenewLeases) -> Renewed:
+    """Keep leases. One that does not lead any more knows too few writers to call any lost."""
+    await node.catalog.view()  # raises where this NameNode does not lead any more
+    now_s = node.clock_s()
+    without_file = node.leases.renew(request.writers, now_s)
+    without_block = set(node.block_leases.renew(request.writers, now_s))
+    lost = tuple(writer for writer in without_file if writer in without_block)
+    return Renewed(lost, tuple(s.writer for s in request.short if _has_more_for(node, s)))
+
+
+async def report_bad_replica(node: NameNode, request: BadReplica) -> Done:
+    """Have a damaged replica replaced."""
+    await node.reports.damaged(request.block, request.storage, request.reason)
+    return Done()
+
+
+# --- DataNodes -------------------------------------------------------------------------------
+
+
+async def register(node: NameNode, request: Register) -> Registered:
+    """Learn a DataNode. One that must not be here is an alarm."""
+    cluster = node.catalog.cluster_id
+    try:
+        node.datanodes.register(request, node.clock_s(), cluster)
+    except InvalidRequestError as error:
+        node.alarms.ring(f"refused {error}", address=request.address)
+        raise
+    return Registered(cluster)
+
+
+async def heartbeat(node: NameNode, request: Heartbeat) -> HeartbeatAnswer:
+    """Note that a DataNode lives."""
+    now_s = node.clock_s()
+    cluster = node.catalog.cluster_id
+    if not node.datanodes.heartbeat(request, now_s, cluster):
+        return HeartbeatAnswer(register=True)
+    report = node.datanodes.must_report(request.node, now_s)
+    return HeartbeatAnswer(register=False, report=report)
+
+
+async def block_report(node: NameNode, request: BlockReport) -> ReportAnswer:
+    """Take in what a storage holds."""
+    return ReportAnswer(await node.reports.take(request))
+
+
+# --- people ----------------------------------------------------------------------------------
+
+
+async def cluster_status(node: NameNode, _: ClusterStatusRequest) -> ClusterStatus:
+    """Show the cluster."""
+    counts = await node.catalog.counts()
+    return ClusterStatus(
+        namenode=node.name,
+        role="leader",
+        files=counts.files,
+        blocks=counts.blocks,
+        open_files=counts.open_files,
+        recoveries=node.recoverer.running,
+        datanodes=node.views.datanodes(),
+    )
+
+
+async def explain(node: NameNode, request: BlockRequest) -> BlockExplanation:
+    """Show what happened to a block."""
+    entry = await node.catalog.get_block(request.block)
+    return BlockExplanation(
+        view=node.views.block(entry),
+        hdfs_state=node.views.hdfs_state(entry),
+        path=await node.catalog.block_path(entry),
+        history=node.history.of(request.block),
+    )
+
+
+# --- helpers ---------------------------------------------------------------------------------
+
+
+async def _place(node: NameNode, request: AddBlock) -> BlockView:
+    """Choose members for a new block and make it."""
+    config = node.config
+    replication, block_size = request.replication, config.block_size_bytes
+    if request.file_id != NO_FILE:
+        inode = await node.catalog.open_file(request.file_id, request.writer)
+        replication, block_size = inode.replication, inode.block_size
+    block = await node.catalog.next_block()
+    wish = Wish(
+        replication=replication,
+        min_replication=config.min_replication,
+        block_size=block_size,
+        seed=block,
+    )
+    candidates = node.datanodes.candidates(block_size, node.clock_s(), request.excluded)
+    members = _members(node, wish, candidates)
+    entry = await node.catalog.add_block(request, block, members)
+    node.datanodes.note_placed(entry.record.members)
+    return replace(
+        node.views.block(entry), shortfall=shortfall(wish, candidates, entry.record.members)
+    )
+
+
+def _members(
+    node: NameNode, wish: Wish, candidates: tuple[Candidate, ...]
+) -> tuple[StorageId, ...]:
+    """Place a block; a node that just started does not settle for fewer members than asked."""
+    if not node.warming_up:
+        return place(wish, candidates)
+    try:
+        return place(replace(wish, min_replication=wish.replication), candidates)
+    except NoSpaceError as error:
+        raise NotReadyError(f"{error}; this NameNode has just started") from error
+
+
+def _has_more_for(node: NameNode, short: ShortBlock) -> bool:
+    """True if the writer's next block would get more members, none of them stale."""
+    wish = Wish(short.replication, short.members + 1, short.block_size)
+    found = node.datanodes.candidates(short.block_size, node.clock_s(), short.excluded)
+    try:
+        place(wish, tuple(candidate for candidate in found if not candidate.stale))
+    except NoSpaceError:
+        return False
+    return True
+
+
+async def _check_may_seal(node: NameNode, entry: BlockEntry, writer: WriterId) -> None:
+    """K11: safety does not depend on this, the writer's progress does."""
+    if entry.file == NO_FILE or entry.record.writer == writer:
+        return
+    holder = await node.catalog.holder(entry.file)
+    if holder is not None and node.is_held(holder):
+        raise LeaseError(
+            f"block {entry.record.block}: is being written by {holder.writer}; take_over ends that",
+            block=entry.record.block,
+            writer=holder.writer,
+        )
