@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paxosblock.errors import CorruptionError
+from paxosblock.checksum import crc32c
+from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.namenode.kv.segment import (
     BATCH_HEADER_BYTES,
     HEADER_BYTES,
@@ -40,10 +41,18 @@ def flipped(data: bytes, bit: int) -> bytes:
 def test_the_worked_example_of_the_format_document_is_these_bytes() -> None:
     data, _ = segment_of([[b"hi"]], first_index=1)
     assert data.hex(" ", -4) == (
-        "50424b4a 524e4c31 00000000 00000001 73616c74 73616c74 0d51cc70 "
+        "50424b4a 524e4c32 00000000 00000001 73616c74 73616c74 ed7ca891 "
         "73616c74 73616c74 00000000 0000001c 00000000 00000001 00000006 1cb98097 "
         "228d0a7d 00000002 6869"
     )
+
+
+def test_a_journal_of_an_earlier_version_is_refused_with_what_to_do() -> None:
+    """Its transactions had one more field, which would be found when an entry is applied."""
+    header = b"PBKJRNL1" + (7).to_bytes(8, "big") + b"saltsalt"
+    data = header + crc32c(header).to_bytes(4, "big")
+    with pytest.raises(ConfigError, match=r"^journal-7 was written by another version .* copy"):
+        read_segment("journal-7", data)
 
 
 def test_entries_come_back_in_order_across_batches() -> None:

@@ -31,7 +31,6 @@ transactions = st.builds(
     ).map(tuple),
     puts=st.lists(pairs, max_size=4).map(tuple),
     deletes=st.lists(keys, max_size=4).map(tuple),
-    delete_ranges=st.lists(pairs, max_size=4).map(tuple),
 )
 snapshots = st.builds(
     lambda revision, items: Snapshot(

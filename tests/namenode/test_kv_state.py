@@ -103,7 +103,6 @@ def test_one_failing_precondition_of_several_keeps_everything_as_it_was() -> Non
         expect=(Expect(b"a", 1), Expect(b"b", 9), Expect(b"c", 9)),
         puts=((b"a", b"x"), (b"d", b"x")),
         deletes=(b"b",),
-        delete_ranges=(EVERYTHING,),
     )
     assert machine.apply(3, change) == Conflict(b"b", 9, 2)
     assert list(machine.scan(*EVERYTHING)) == before
@@ -117,14 +116,10 @@ def test_preconditions_see_the_state_before_the_transaction() -> None:
     assert keys_of(machine, *EVERYTHING) == [b"b"]
 
 
-def test_a_put_survives_the_deletion_of_its_range_in_the_same_transaction() -> None:
-    machine = machine_with(b"d/a", b"d/b", b"e")
-    change = Transaction(puts=((b"d/a", b"kept"),), delete_ranges=(prefix_range(b"d/"),))
-    machine.apply(4, change)
-    assert list(machine.scan(*EVERYTHING)) == [
-        (b"d/a", Versioned(b"kept", 4)),
-        (b"e", Versioned(b"v", 3)),
-    ]
+def test_a_put_survives_the_deletion_of_its_key_in_the_same_transaction() -> None:
+    machine = machine_with(b"d", b"e")
+    machine.apply(3, Transaction(puts=((b"d", b"kept"),), deletes=(b"d", b"e")))
+    assert list(machine.scan(*EVERYTHING)) == [(b"d", Versioned(b"kept", 3))]
 
 
 def test_of_two_puts_of_one_key_the_later_stays() -> None:
@@ -167,7 +162,6 @@ changes = st.builds(
     Transaction,
     puts=st.lists(st.tuples(KEYS, st.binary(max_size=2)), max_size=4).map(tuple),
     deletes=st.lists(KEYS, max_size=4).map(tuple),
-    delete_ranges=st.lists(st.tuples(KEYS, KEYS), max_size=1).map(tuple),
 )
 
 

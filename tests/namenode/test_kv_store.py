@@ -472,7 +472,6 @@ class StoreAgainstModel(RuleBasedStateMachine):
         empty=st.lists(pairs, max_size=1),
         puts=st.lists(st.tuples(keys, st.binary(max_size=40)), max_size=3).map(tuple),
         deletes=st.lists(keys, max_size=2).map(tuple),
-        delete_ranges=st.lists(pairs, max_size=1).map(tuple),
     )
     def commit(
         self,
@@ -480,7 +479,6 @@ class StoreAgainstModel(RuleBasedStateMachine):
         empty: list[tuple[bytes, bytes]],
         puts: tuple[tuple[bytes, bytes], ...],
         deletes: tuple[bytes, ...],
-        delete_ranges: tuple[tuple[bytes, bytes], ...],
     ) -> None:
         self.index += 1
         revisions = [(key, self._revision(key) + (0 if holds else 1)) for key, holds in expect]
@@ -490,7 +488,6 @@ class StoreAgainstModel(RuleBasedStateMachine):
                     (*(Expect(*pair) for pair in revisions), *(ExpectEmpty(*r) for r in empty)),
                     puts,
                     deletes,
-                    delete_ranges,
                 )
             )
         )
@@ -499,9 +496,6 @@ class StoreAgainstModel(RuleBasedStateMachine):
             assert isinstance(result, Conflict)
             return
         assert result == Committed(self.index)
-        for each in delete_ranges:
-            for key in self._within(*each):
-                del self.model[key]
         for key in deletes:
             self.model.pop(key, None)
         self.model |= {key: Versioned(value, self.index) for key, value in puts}

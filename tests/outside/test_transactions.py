@@ -18,12 +18,36 @@ from paxosblock.client.fsspec.staging import STAGING
 from paxosblock.client.sync import Client
 from paxosblock.errors import InvalidRequestError
 from paxosblock.local.cluster import LocalCluster
+from paxosblock.namenode.kv.disk import OsDisk
+from paxosblock.namenode.kv.interface import prefix_range
+from paxosblock.namenode.kv.storage import Limits, open_storage
 from tests.outside.staging import staged
 from tests.waiting import wait_until
 
 
 class Oops(Exception):
     """What the tests raise in the middle of a block."""
+
+
+def test_what_is_published_leaves_no_record_of_its_own(tmp_path: Path) -> None:
+    """It is done once by the name of its request, of which the NameNode keeps one per client."""
+    with LocalCluster(datanodes=3, path=tmp_path) as cluster:
+        fs, _ = fsspec.url_to_fs(cluster.url, durability="memory", skip_instance_cache=True)
+        for number in range(5):
+            fs.pipe_file(f"/files/{number}", b"published")
+        fs.mv("/files/0", "/files/5")
+        fs.rm("/files/1")
+        fs.touch("/files/6")
+        fs.close()
+    (journal,) = tmp_path.rglob("durable")
+    storage = open_storage(OsDisk(), journal.parent, Limits())
+    try:
+        applications = [key for key, _ in storage.machine.scan(*prefix_range(b"a"))]
+        sessions = [key for key, _ in storage.machine.scan(*prefix_range(b"s"))]
+    finally:
+        storage.close()
+    assert applications == []
+    assert 1 <= len(sessions) <= 3
 
 
 def test_all_files_appear_at_the_end_together(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from paxosblock.errors import Outcome, PaxosBlockError
+from paxosblock.errors import NotReadyError, Outcome, PaxosBlockError
 from paxosblock.namenode.kv.interface import (
     ABSENT_REVISION,
     Committed,
@@ -14,7 +14,6 @@ from paxosblock.namenode.kv.interface import (
     Transaction,
     Versioned,
 )
-from paxosblock.namenode.raft.machine import RequestId
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.raft.linearizability import ABSENT, Operation
 from tests.raft.members import Members
@@ -40,7 +39,12 @@ class History:
 
 @dataclass(slots=True)
 class Client:
-    """Reads, writes, deletes and swaps; asks again with the same id when an answer is lost."""
+    """Reads, writes, deletes and swaps; asks again when an answer is lost.
+
+    Each transaction leaves the client's latest number under the client's own key and expects to
+    find there what it knows. So a copy changes nothing, and tells whether the first was applied:
+    as the catalog does it (`once.py`).
+    """
 
     name: str
     loop: VirtualTimeLoop
@@ -48,6 +52,8 @@ class Client:
     members: Members
     history: History
     sequence: int = 0
+    latest: int | None = ABSENT_REVISION
+    """The revision of the own key; None when it has to be asked for."""
     known: dict[bytes, tuple[str, int]] = field(default_factory=dict)
 
     async def run(self, until: float) -> None:
@@ -80,14 +86,13 @@ class Client:
 
     async def _change(self, kind: str, key: bytes) -> None:
         self.sequence += 1
-        request = RequestId(self.name.encode(), self.sequence)
         value = ABSENT if kind == "delete" else f"{self.name}-{self.sequence}"
         expected, revision = self.known.get(key, (ABSENT, ABSENT_REVISION))
         preconditions = (Expect(key, revision),) if kind == "swap" else ()
         puts = ((key, value.encode()),) if value else ()
         deletes = () if value else (key,)
         called = self.loop.now
-        result = await self._ask(Transaction(preconditions, puts, deletes), request)
+        result = await self._ask(Transaction(preconditions, puts, deletes))
         answered = None if isinstance(result, Outcome) else self.loop.now
         if result is Outcome.NEVER:
             return
@@ -98,9 +103,7 @@ class Client:
             operation = Operation("write", value, called, answered)
         self.history.add(key, operation)
 
-    async def _ask(
-        self, transaction: Transaction, request: RequestId
-    ) -> Committed | Conflict | Outcome:
+    async def _ask(self, transaction: Transaction) -> Committed | Conflict | Outcome:
         """Ask whoever believes to lead, again and again while the outcome is unknown."""
         outcome = Outcome.NEVER
         deadline = self.loop.now + PATIENCE_S
@@ -109,12 +112,20 @@ class Client:
             if leaders:
                 try:
                     leader = self.rng.choice(leaders)
-                    asked = leader.store.commit(transaction, request)
-                    return await leader.host.ask(asked, self._patience_s())
+                    asked = _once(
+                        leader.store, transaction, self.name.encode(), self.sequence, self.latest
+                    )
+                    result = await leader.host.ask(asked, self._patience_s())
+                    if isinstance(result, Committed):
+                        self.latest = result.revision
+                    elif outcome is Outcome.UNKNOWN:
+                        return outcome  # this try was refused; one before may still be applied
+                    return result
                 except TimeoutError:
-                    outcome = Outcome.UNKNOWN
+                    outcome, self.latest = Outcome.UNKNOWN, None
                 except PaxosBlockError as error:
                     outcome = error.outcome if outcome is Outcome.NEVER else outcome
+                    self.latest = None
             await self.loop.pass_time(self.rng.uniform(0.01, 0.2))
             if outcome is Outcome.UNKNOWN and self.rng.random() < 0.3:
                 break
@@ -125,3 +136,30 @@ async def _get(store: ReplicatedStore, key: bytes) -> Versioned:
     """What a process does to answer a read."""
     view = await store.barrier()
     return view.get(key)
+
+
+async def _once(
+    store: ReplicatedStore,
+    transaction: Transaction,
+    key: bytes,
+    sequence: int,
+    latest: int | None,
+) -> Committed | Conflict:
+    """What a process does to apply a request once. It may come late."""
+    if latest is None:
+        found = (await store.barrier()).get(key)
+        latest = found.revision
+        if found.value == b"%d" % sequence:
+            return Committed(latest)
+        if found.exists and int(found.value) > sequence:
+            raise NotReadyError("a later request was applied")
+    result = await store.commit(
+        Transaction(
+            (Expect(key, latest), *transaction.expect),
+            (*transaction.puts, (key, b"%d" % sequence)),
+            transaction.deletes,
+        )
+    )
+    if isinstance(result, Conflict) and result.key == key:
+        raise NotReadyError("an earlier request was applied after all: ask again")
+    return result

@@ -18,10 +18,9 @@ import uvloop
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from paxosblock.errors import PaxosBlockError
-from paxosblock.namenode.kv.interface import Transaction
+from paxosblock.errors import NotReadyError, PaxosBlockError
+from paxosblock.namenode.kv.interface import Conflict, Expect, Transaction
 from paxosblock.namenode.raft.http_transport import HttpTransport
-from paxosblock.namenode.raft.machine import RequestId
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.storage import Limits
 from paxosblock.namenode.raft.store import ReplicatedStore
@@ -45,10 +44,15 @@ async def read(request: web.Request) -> web.Response:
 
 
 async def write(request: web.Request) -> web.Response:
-    body = await request.read()
-    once = RequestId(request.query["client"].encode(), int(request.query["sequence"]))
-    transaction = Transaction(puts=((request.match_info["key"].encode(), body),))
-    await request.app[STORE].commit(transaction, once)
+    """Once, however often it is asked, as the catalog does it: the transaction itself says so."""
+    body, store = await request.read(), request.app[STORE]
+    client, sequence = (request.query[name].encode() for name in ("client", "sequence"))
+    latest = (await store.barrier()).get(client)
+    if latest.value != sequence:
+        puts = ((request.match_info["key"].encode(), body), (client, sequence))
+        result = await store.commit(Transaction((Expect(client, latest.revision),), puts))
+        if isinstance(result, Conflict):
+            raise NotReadyError("a copy of the request came in between: ask again")
     return web.json_response({})
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from paxosblock.errors import NoSpaceError, PaxosBlockError
 from paxosblock.namenode.kv.interface import Committed, Conflict
 from paxosblock.namenode.raft.entry import Entry
-from paxosblock.namenode.raft.machine import Superseded
 from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.options import Options
@@ -128,7 +127,7 @@ class Members:
         machine = member.node.machine
         apply = machine.apply_entry
 
-        def observed(index: int, entry: Entry) -> Committed | Conflict | Superseded:
+        def observed(index: int, entry: Entry) -> Committed | Conflict:
             self.checker.check_applied(member.address, index, entry)
             return apply(index, entry)
 

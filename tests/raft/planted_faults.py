@@ -25,7 +25,7 @@ from paxosblock.namenode.raft import snapshot_file
 from paxosblock.namenode.raft.contract import HardState
 from paxosblock.namenode.raft.leader import RaftLeader, _ReadRound
 from paxosblock.namenode.raft.log import RaftLog, _Removal
-from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.roles import Elector, RaftCandidate, RaftFollower
 from paxosblock.namenode.raft.storage import Opened
@@ -186,17 +186,6 @@ def answers_of_older_terms_are_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RaftLeader, "on_receive_append_entries_response", careless)
 
 
-def requests_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ReplicatedMachine, "_remember", lambda self, request, index, result: None)
-
-
-def snapshots_leave_out_the_requests(patch: pytest.MonkeyPatch) -> None:
-    def snapshot_after(self: ReplicatedMachine, term: int) -> MachineSnapshot:
-        return MachineSnapshot(term, [], self.snapshot())
-
-    patch.setattr(ReplicatedMachine, "snapshot_after", snapshot_after)
-
-
 def compaction_forgets_too_much(patch: pytest.MonkeyPatch) -> None:
     remove = Journal.remove_through
     patch.setattr(Journal, "remove_through", lambda self, index: remove(self, 1 << 60))
@@ -218,7 +207,7 @@ def a_snapshot_keeps_a_tail_that_does_not_match(patch: pytest.MonkeyPatch) -> No
 def snapshots_are_adopted_before_they_are_durable(patch: pytest.MonkeyPatch) -> None:
     def receive(self: Opened, data: bytearray) -> tuple[int, ReplicatedMachine]:
         snapshot = snapshot_file.decode("a received snapshot", memoryview(data))
-        return snapshot.term, ReplicatedMachine(snapshot)
+        return snapshot.term, ReplicatedMachine(snapshot.state)
 
     patch.setattr(Opened, "receive_snapshot", receive)
 
@@ -286,8 +275,6 @@ FAULTS: tuple[Plant, ...] = (
     followers_forget_their_vote,
     followers_claim_their_whole_log,
     answers_of_older_terms_are_counted,
-    requests_are_not_remembered,
-    snapshots_leave_out_the_requests,
     compaction_forgets_too_much,
     a_snapshot_keeps_a_tail_that_does_not_match,
     snapshots_are_adopted_before_they_are_durable,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import struct
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from paxosblock.checksum import crc32c
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.disk import OsDisk
@@ -19,13 +21,7 @@ from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.raft import snapshot_file
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.log import RaftLog
-from paxosblock.namenode.raft.machine import (
-    CLIENTS_MAX,
-    ReplicatedMachine,
-    RequestId,
-    Superseded,
-    encode_request,
-)
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.storage import Opened, open_folder
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 from tests.raft.simulated_disk import SimulatedDisk
@@ -351,39 +347,36 @@ async def test_a_log_that_knows_a_later_term_than_the_vote_stops_the_start(tmp_p
         open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
 
 
-def once(sequence: int, value: bytes) -> Entry:
-    payload = encode_request(RequestId(b"client", sequence), put(b"k", value))
-    return Entry(1, EntryKind.ONCE, payload)
-
-
-def test_a_request_is_applied_once_also_after_a_snapshot(tmp_path: Path) -> None:
+def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
     machine = ReplicatedMachine()
-    assert machine.apply_entry(1, once(1, b"first")) == Committed(1)
-    assert machine.apply_entry(2, once(1, b"first")) == Committed(1)
-    snapshot_file.write(OsDisk(), tmp_path, machine.snapshot_after(1), Pace(0))
-    machine = ReplicatedMachine(snapshot_file.load(OsDisk(), tmp_path)[0])
-    assert machine.apply_entry(3, once(1, b"first")) == Committed(1)
-    assert machine.get(b"k") == Versioned(b"first", 1)
-    assert machine.apply_entry(4, once(2, b"second")) == Committed(4)
-    assert machine.apply_entry(5, once(1, b"first")) == Superseded(2)
-    assert machine.get(b"k") == Versioned(b"second", 4)
+    machine.apply_entry(1, value_entry(b"value"))
+    snapshot_file.write(OsDisk(), tmp_path, machine.snapshot_after(7), Pace(0))
+    snapshot, size = snapshot_file.load(OsDisk(), tmp_path)
+    assert (snapshot.index, snapshot.term) == (1, 7)
+    assert size == (tmp_path / f"snapshot-{1:020d}").stat().st_size
+    machine = ReplicatedMachine(snapshot.state)
+    assert machine.get(b"k") == Versioned(b"value", 1)
+    assert machine.apply_entry(2, value_entry(b"more")) == Committed(2)
 
 
-def test_the_client_that_was_quiet_longest_is_forgotten_first() -> None:
-    machine = ReplicatedMachine()
-    empty = encode_transaction(Transaction())
-    for index in range(1, CLIENTS_MAX + 2):
-        request = RequestId(b"%d" % index, 1)
-        machine.apply_entry(index, Entry(1, EntryKind.ONCE, encode_request(request, empty)))
-    remembered = machine.snapshot_after(1).requests
-    assert len(remembered) == CLIENTS_MAX
-    assert remembered[0].client == b"2"
+def value_entry(value: bytes) -> Entry:
+    return Entry(1, EntryKind.TRANSACTION, put(b"k", value))
+
+
+def test_a_snapshot_of_an_earlier_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    """That kept requests in front of the map."""
+    open_folder(OsDisk(), tmp_path, SEGMENT_BYTES).close()
+    earlier = struct.pack(">8sQQII", b"PBKRSNP1", 9, 3, 1, crc32c(b"\x90"))
+    whole = earlier + crc32c(earlier).to_bytes(4, "big") + b"\x90"
+    (tmp_path / f"snapshot-{9:020d}").write_bytes(whole)
+    with pytest.raises(ConfigError, match=r"snapshot-0*9 was written by another version .* copy"):
+        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
 
 
 @pytest.mark.parametrize("place", [9, 30, 60])
 def test_a_flipped_bit_in_a_snapshot_is_noticed(place: int) -> None:
     machine = ReplicatedMachine()
-    machine.apply_entry(1, once(1, b"value"))
+    machine.apply_entry(1, value_entry(b"value"))
     data = bytearray(b"".join(snapshot_file.encode(machine.snapshot_after(1))))
     assert snapshot_file.decode("s", bytes(data)).index == 1
     data[place] ^= 4

@@ -28,7 +28,6 @@ from paxosblock.namenode.kv.interface import (
     Transaction,
 )
 from paxosblock.namenode.raft.http_transport import HttpTransport
-from paxosblock.namenode.raft.machine import RequestId
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.storage import Limits
 from paxosblock.namenode.raft.store import ReplicatedStore
@@ -68,23 +67,6 @@ async def test_a_member_alone_is_a_store_on_a_real_disk(tmp_path: Path) -> None:
         await second.start()
     await second.close()
     await again.close()
-
-
-def test_a_request_asked_again_is_answered_as_before() -> None:
-    with rig(1) as member:
-        lead_alone(member)
-        request = RequestId(b"client", 7)
-        first = member.wait(member.store.commit(put(b"k", b"1"), request))
-        member.wait(member.store.commit(put(b"k", b"2")))
-        assert member.wait(member.store.commit(put(b"k", b"1"), request)) == first
-        assert member.store.view().get(b"k").value == b"2"
-        member.crash()
-        lead_alone(member)
-        assert member.wait(member.store.commit(put(b"k", b"1"), request)) == first
-        with pytest.raises(InvalidRequestError, match="older than request 7"):
-            member.wait(member.store.commit(put(b"k"), RequestId(b"client", 6)))
-        with pytest.raises(InvalidRequestError, match="not a request id"):
-            member.wait(member.store.commit(put(b"k"), RequestId(b"client" * 50, 8)))
 
 
 def test_a_follower_refuses_and_names_the_leader() -> None:

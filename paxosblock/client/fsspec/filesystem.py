@@ -214,7 +214,7 @@ class PaxosBlockFileSystem(NameVerbs):
         """Make an empty file; without `truncate`, one that is there only counts as modified now."""
         if truncate and not tuning and not self._intrans:
             # One call instead of five: there is nothing to write.
-            await (await self._staging()).transact([Marker(self.own_path(path))])
+            await (await self._client()).transact([Marker(self.own_path(path))])
             return
         how = Publish.REPLACE if truncate else Publish.APPEND
         async with self._writing(path, how, **tuning):

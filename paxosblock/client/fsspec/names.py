@@ -112,7 +112,7 @@ class NameVerbs(ClusterFileSystem):
         """Raises FileExistsError when it is there, FileNotFoundError without `create_parents`."""
         path = self.own_path(path)
         if create_parents:
-            await (await self._staging()).transact([AssertAbsent(path), MakeDirectory(path)])
+            await (await self._client()).transact([AssertAbsent(path), MakeDirectory(path)])
         else:
             await (await self._client()).mkdirs(path, parents=False)
 
@@ -150,7 +150,7 @@ class NameVerbs(ClusterFileSystem):
         if maxdepth is not None and recursive:
             paths = reversed(await self._expand_path(path, recursive=True, maxdepth=maxdepth))
             operations: list[Operation] = [Delete(each) for each in paths]
-            await (await self._staging()).transact(operations)
+            await (await self._client()).transact(operations)
             return
         paths = await self._named(path)
         found = await asyncio.gather(*(self._status(each) for each in paths))
@@ -161,7 +161,7 @@ class NameVerbs(ClusterFileSystem):
             if each.kind is Kind.DIRECTORY and not recursive:
                 raise IsDirectoryError(f"'{each.path}' is a directory", path=each.path)
         operations: list[Operation] = [Delete(each.path, recursive) for each in found]
-        await (await self._staging()).transact(operations)
+        await (await self._client()).transact(operations)
 
     async def _mv(
         self,
@@ -189,7 +189,7 @@ class NameVerbs(ClusterFileSystem):
                 operations += [MakeDirectory(parent)] if parent else []
                 operations.append(Rename(source, target, overwrite=True))
         if operations:
-            await (await self._staging()).transact(operations)
+            await (await self._client()).transact(operations)
 
     async def _targets(self, sources: list[str], path2: str | list[str]) -> list[str]:
         if not isinstance(path2, str):

@@ -28,9 +28,6 @@ from paxosblock.transaction import Concat, MakeDirectory, Operation, Rename
 STAGING: Final = "/.staging"
 """Where the hidden names are; the file system does not list it."""
 
-TRANSACTIONS_KEPT_S: Final = 600.0
-"""How long a publication is remembered; it is repeated after a lost answer for less long."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -89,7 +86,7 @@ class StagingArea:
 
     def __init__(self, client: AsyncClient, ttl_s: float) -> None:
         """`ttl_s`: how long what was not published stays after this process died, in seconds."""
-        self._client = client
+        self.client = client
         self._ttl_s = ttl_s
         self.directory = f"{STAGING}/{uuid.uuid4().hex}"
         self._renew_at = 0.0
@@ -114,7 +111,7 @@ class StagingArea:
         """
         present = await self._present(target, how)
         await self.renew()
-        writer = await self._client.create(
+        writer = await self.client.create(
             f"{self.directory}/{uuid.uuid4().hex}",
             parent_must_exist=True,
             replication=replication,
@@ -125,16 +122,10 @@ class StagingArea:
         )
         return StagedFile(self, writer, target, how, present)
 
-    async def transact(self, operations: Sequence[Operation]) -> None:
-        """Apply all of them or none, once. Raises: as `AsyncClient.transact`."""
-        # Idempotent by its name, so that the client repeats it after a lost answer.
-        name = (f"fsspec/{uuid.uuid4().hex}", 0)
-        await self._client.transact(operations, transaction=name, keep_for_s=TRANSACTIONS_KEPT_S)
-
     async def remove(self, path: str) -> None:
         """Delete one hidden name; an error is only logged."""
         try:
-            await self._client.delete(path)
+            await self.client.delete(path)
         except PaxosBlockError as error:
             _log.warning("'%s' is left to its time to live: %s", path, error)
 
@@ -142,13 +133,13 @@ class StagingArea:
         """Remove the directory with all that was not published."""
         if self._renew_at:
             try:
-                await self._client.delete(self.directory, recursive=True)
+                await self.client.delete(self.directory, recursive=True)
             except PaxosBlockError as error:
                 _log.warning("'%s' is left to its time to live: %s", self.directory, error)
 
     async def _present(self, target: str, how: Publish) -> FileStatus | None:
         try:
-            present = await self._client.stat(target)
+            present = await self.client.stat(target)
         except NotFoundError:
             return None
         if present.kind is Kind.DIRECTORY:
@@ -164,7 +155,7 @@ class StagingArea:
         """
         now = asyncio.get_running_loop().time()
         if now >= self._renew_at:
-            await self._client.mkdirs(self.directory, permission=0o700, ttl_s=self._ttl_s)
+            await self.client.mkdirs(self.directory, permission=0o700, ttl_s=self._ttl_s)
             self._renew_at = now + self._ttl_s / 4
 
 
@@ -180,7 +171,7 @@ async def publish(files: Sequence[StagedFile]) -> None:
         return
     operations = dict.fromkeys(operation for file in files for operation in file.operations())
     try:
-        await files[0].area.transact(list(operations))
+        await files[0].area.client.transact(list(operations))
     except BaseException:
         # Also right when the outcome is unknown: what was published is not in the area any more.
         await discard(files)

@@ -47,7 +47,7 @@ class Expect(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=0):
 class ExpectEmpty(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
     """Precondition: no key lies in [start, end), for instance an empty directory.
 
-    An `end` of `b""` means no upper bound, here and in `View.scan` and `delete_ranges`.
+    An `end` of `b""` means no upper bound, here and in `View.scan`.
     """
 
     start: bytes
@@ -59,16 +59,15 @@ class Transaction(
 ):
     """Changes that happen together, or not at all if one precondition does not hold.
 
-    Preconditions look at the state before the transaction. Then `delete_ranges` are emptied,
-    `deletes` removed (an absent key is no error) and `puts` written, in this order: a key that is
-    put stays, and of two puts of one key the later stays. Every key put gets the index of this
-    transaction's log entry as its revision.
+    Preconditions look at the state before the transaction. Then `deletes` are removed (an absent
+    key is no error) and `puts` written, in this order: a key that is put stays, and of two puts of
+    one key the later stays. Every key put gets the index of this transaction's log entry as its
+    revision.
     """
 
     expect: tuple[Expect | ExpectEmpty, ...] = ()
     puts: tuple[tuple[bytes, bytes], ...] = ()
     deletes: tuple[bytes, ...] = ()
-    delete_ranges: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):

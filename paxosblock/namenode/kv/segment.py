@@ -1,7 +1,7 @@
 """One segment of the journal as bytes: encoding, reading, and telling torn from damaged.
 
     segment = header, batch, batch, ...         all integers big-endian
-    header  = "PBKJRNL1", first index u64, salt 8 bytes, crc32c of these u32
+    header  = "PBKJRNL2", first index u64, salt 8 bytes, crc32c of these u32
     batch   = salt 8 bytes, durable u64, first index u64, body length u32, body crc32c u32,
               crc32c of the header so far u32, body
     body    = (length u32, payload) per entry; indexes count up from the first
@@ -19,12 +19,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paxosblock.checksum import crc32c
-from paxosblock.errors import CorruptionError
+from paxosblock.errors import ConfigError, CorruptionError
 
-_MAGIC = b"PBKJRNL1"
+_MAGIC = b"PBKJRNL2"
 _HEADER = struct.Struct(">8sQ8s")
 _BATCH = struct.Struct(">8sQQII")
 _U32 = struct.Struct(">I")
+
+OTHER_VERSION = (
+    "was written by another version of paxosblock, and this one cannot read it: copy the files of"
+    " the cluster with that version into a new cluster"
+)
 
 SALT_BYTES = 8
 """Random per segment, so that nothing inside a payload can pass for a batch of this segment."""
@@ -69,6 +74,7 @@ def read_segment(name: str, data: bytes) -> Segment:
     """Read a segment; `name` is for messages.
 
     Raises:
+        ConfigError: another version wrote it.
         CorruptionError: bytes that had been durable are damaged; says which file and offset.
     """
     first_index, salt = _read_header(name, data)
@@ -94,7 +100,7 @@ def _read_header(name: str, data: bytes) -> tuple[int, bytes]:
         raise _damaged(name, 0, "the header does not match its checksum")
     magic, first_index, salt = _HEADER.unpack(header)
     if magic != _MAGIC:
-        raise _damaged(name, 0, "not a journal of this version")
+        raise ConfigError(f"{name} {OTHER_VERSION}")
     return first_index, salt
 
 

@@ -94,9 +94,6 @@ class StateMachine:
 
     def _change(self, index: int, transaction: Transaction) -> None:
         items = self._items
-        for start, end in transaction.delete_ranges:
-            for key in list(items.keys(start, end)):
-                items.remove(key)
         for key in transaction.deletes:
             items.remove(key)
         for key, value in transaction.puts:

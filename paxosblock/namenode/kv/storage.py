@@ -137,7 +137,7 @@ def open_storage(disk: Disk, folder: Path, limits: Limits) -> Storage:
     """Lock and load the folder, or create it; `machine` of the result is what it held.
 
     Raises:
-        ConfigError: the folder is in use.
+        ConfigError: the folder is in use, or of another version.
         CorruptionError: a file is damaged where it had been durable.
         OSError: the disk refuses.
     """

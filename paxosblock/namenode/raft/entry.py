@@ -29,8 +29,6 @@ class EntryKind(enum.IntEnum):
     """Nothing: a leader begins its term with one, because it may count only its own entries."""
     TRANSACTION = 1
     """A transaction as `kv.codec` encodes it."""
-    ONCE = 2
-    """A transaction with the request it belongs to; applied at most once (machine.py)."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):

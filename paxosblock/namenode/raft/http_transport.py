@@ -27,7 +27,7 @@ from paxosblock.net.stream import take_over
 from paxosblock.units import MIB
 
 RAFT_PATH: Final = "/raft"
-UPGRADE: Final = "paxosblock-raft/1"
+UPGRADE: Final = "paxosblock-raft/2"
 SECRET_BYTES_MIN: Final = 16
 UNSENT_BYTES_MAX: Final = 64 * MIB
 """A message is dropped while so much is unsent; the engine sends again what matters."""

@@ -15,6 +15,7 @@ from paxosblock.errors import (
     PaxosBlockError,
     UnavailableError,
 )
+from paxosblock.namenode.kv.interface import Committed, Conflict
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.roles import prepare
@@ -119,7 +120,7 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
 
     # -- writes ---------------------------------------------------------------------------------
 
-    def propose(self, kind: EntryKind, payload: bytes) -> asyncio.Future[Any]:
+    def propose(self, transaction: bytes) -> asyncio.Future[Committed | Conflict]:
         """Append an entry; the future gets what applying it returned.
 
         Raises:
@@ -136,8 +137,8 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
             raise UnavailableError(f"leadership is being handed over to {self._successor}")
         if len(self._pending) >= self._options.pending_max:
             raise UnavailableError(f"{len(self._pending)} transactions are pending already")
-        answer: asyncio.Future[Any] = self.loop.create_future()
-        index = self._append(Entry(self.storage.term, kind, payload))
+        answer: asyncio.Future[Committed | Conflict] = self.loop.create_future()
+        index = self._append(Entry(self.storage.term, EntryKind.TRANSACTION, transaction))
         deadline = self.loop.time() + self._options.commit_timeout_s
         self._pending[index] = _Pending(answer, deadline)
         return answer

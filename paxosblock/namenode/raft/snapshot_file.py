@@ -1,11 +1,9 @@
 """Snapshots of the replicated machine: what `kv.snapshot` writes, and what Raft adds in front.
 
-    file   = header, requests, snapshot              all integers big-endian
-    header = "PBKRSNP1", index u64, term u64, length of requests u32, crc32c of requests u32,
-             crc32c of the header so far u32
+    file   = header, snapshot                        all integers big-endian
+    header = "PBKRSNP2", index u64, term u64, crc32c of the header so far u32
 
-`requests` is msgpack of [[client, sequence, index, conflict], ...]; `snapshot` as in KV.md. The
-same bytes travel to a member that is too far behind.
+`snapshot` as in KV.md. The same bytes travel to a member that is too far behind.
 """
 
 from __future__ import annotations
@@ -14,30 +12,26 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from paxosblock.checksum import crc32c
-from paxosblock.errors import CorruptionError
+from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.namenode.kv.disk import Disk, numbered, numbers, store
+from paxosblock.namenode.kv.segment import OTHER_VERSION
 from paxosblock.namenode.kv.snapshot import Pace, decode_snapshot, encode_snapshot
-from paxosblock.namenode.raft.machine import EMPTY, MachineSnapshot, Remembered
+from paxosblock.namenode.raft.machine import EMPTY, MachineSnapshot
 from paxosblock.units import MIB
 
 _KIND = "snapshot"
-_MAGIC = b"PBKRSNP1"
-_HEADER = struct.Struct(">8sQQII")
+_MAGIC, _EARLIER = b"PBKRSNP2", b"PBKRSNP1"
+_HEADER = struct.Struct(">8sQQ")
 _CRC = struct.Struct(">I")
 PIECE_BYTES = MIB
 """To copy more at once would hold the interpreter for longer than a millisecond."""
 
-_REQUESTS = msgspec.msgpack.Decoder(list[Remembered])
-
 
 def encode(snapshot: MachineSnapshot) -> Iterator[bytes]:
     """Yield the file in pieces."""
-    requests = msgspec.msgpack.encode(snapshot.requests)
-    header = _HEADER.pack(_MAGIC, snapshot.index, snapshot.term, len(requests), crc32c(requests))
-    yield header + _CRC.pack(crc32c(header)) + requests
+    header = _HEADER.pack(_MAGIC, snapshot.index, snapshot.term)
+    yield header + _CRC.pack(crc32c(header))
     yield from encode_snapshot(snapshot.state)
 
 
@@ -45,22 +39,22 @@ def decode(name: str, whole: bytes | memoryview) -> MachineSnapshot:
     """Read a snapshot; `name` is for messages.
 
     Raises:
+        ConfigError: another version wrote it.
         CorruptionError: damaged.
     """
     data = memoryview(whole)
+    if data[: len(_MAGIC)] == _EARLIER:
+        raise ConfigError(f"{name} {OTHER_VERSION}")
     header, begin = data[: _HEADER.size], _HEADER.size + _CRC.size
     if len(data) < begin or data[_HEADER.size : begin] != _CRC.pack(crc32c(header)):
         raise CorruptionError(f"{name}: damaged at offset 0")
-    magic, index, term, length, checksum = _HEADER.unpack(header)
-    requests = data[begin : begin + length]
+    magic, index, term = _HEADER.unpack(header)
     if magic != _MAGIC:
-        raise CorruptionError(f"{name}: not a snapshot of this version")
-    if len(requests) != length or crc32c(requests) != checksum:
-        raise CorruptionError(f"{name}: damaged at offset {begin}")
-    state = decode_snapshot(name, data[begin + length :])
+        raise ConfigError(f"{name} {OTHER_VERSION}")
+    state = decode_snapshot(name, data[begin:])
     if state.revision != index:
         raise CorruptionError(f"{name}: its parts belong to entries {index} and {state.revision}")
-    return MachineSnapshot(term, _REQUESTS.decode(requests), state)
+    return MachineSnapshot(term, state)
 
 
 def write(disk: Disk, folder: Path, snapshot: MachineSnapshot, pace: Pace) -> int:

@@ -76,7 +76,7 @@ class Opened:
             CorruptionError: it was damaged on its way; nothing was written.
         """
         snapshot = snapshot_file.decode("a received snapshot", memoryview(data))
-        machine = ReplicatedMachine(snapshot)
+        machine = ReplicatedMachine(snapshot.state)
         snapshot_file.keep(self.disk, self.folder, snapshot.index, memoryview(data))
         let_go(snapshot.state)
         return snapshot.term, machine
@@ -95,7 +95,7 @@ def open_folder(disk: Disk, folder: Path, segment_bytes: int) -> Opened:
     """Lock and load the folder of a member, or create it.
 
     Raises:
-        ConfigError: the folder is in use.
+        ConfigError: the folder is in use, or of another version.
         CorruptionError: a file is damaged where it had been durable.
         OSError: the disk refuses.
     """
@@ -114,7 +114,7 @@ def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int) -> Ope
     # What a crash may have left between a snapshot and the removal of what it covers.
     remove_older(disk, folder, snapshot.index)
     journal.remove_through((tail.positions[0] if tail.positions else journal.next_index) - 1)
-    machine = ReplicatedMachine(snapshot)
+    machine = ReplicatedMachine(snapshot.state)
     votes.spare.keep()
     return Opened(disk, folder, lock, votes, machine, tail, journal, snapshot_bytes)
 

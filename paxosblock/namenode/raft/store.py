@@ -21,15 +21,8 @@ from paxosblock.errors import (
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.disk import Disk, OsDisk
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
-from paxosblock.namenode.raft.entry import EntryKind
 from paxosblock.namenode.raft.leader import RaftLeader
-from paxosblock.namenode.raft.machine import (
-    CLIENT_BYTES_MAX,
-    ReplicatedMachine,
-    RequestId,
-    Superseded,
-    encode_request,
-)
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.messages import Transport
 from paxosblock.namenode.raft.node import Counters, RaftNode
 from paxosblock.namenode.raft.options import Options
@@ -141,25 +134,8 @@ class ReplicatedStore:
                 async with asyncio.timeout(CLOSE_S):
                     await node.wait_until(lambda: not role.pending)
 
-    async def commit(
-        self, transaction: Transaction, request: RequestId | None = None
-    ) -> Committed | Conflict:
-        """As `KeyValueStore.commit`; with `request`, asking again changes nothing and returns
-        what was answered first.
-
-        Raises:
-            InvalidRequestError: also when the same client has made a later request since.
-        """
-        leader = self._leader()
-        payload, kind = encode_transaction(transaction), EntryKind.TRANSACTION
-        if request is not None:
-            payload, kind = _once(request, payload), EntryKind.ONCE
-        result: Committed | Conflict | Superseded = await leader.propose(kind, payload)
-        if isinstance(result, Superseded):
-            raise InvalidRequestError(
-                f"the request is older than request {result.latest} of the same client"
-            )
-        return result
+    async def commit(self, transaction: Transaction) -> Committed | Conflict:
+        return await self._leader().propose(encode_transaction(transaction))
 
     async def barrier(self) -> View:
         node = self._open()
@@ -282,9 +258,3 @@ class ReplicatedStore:
             known = f"{self.leader()} leads" if self.leader() else "no leader is known"
             raise UnavailableError(f"{self._address} does not lead; {known}")
         return role
-
-
-def _once(request: RequestId, payload: bytes) -> bytes:
-    if len(request.client) > CLIENT_BYTES_MAX or not 0 <= request.sequence < 1 << 64:
-        raise InvalidRequestError(f"not a request id: {request}")
-    return encode_request(request, payload)
