@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.errors import NotFoundError, PaxosBlockError
@@ -19,7 +21,7 @@ from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.closer import Closer
-from paxosblock.namenode.leases import Expired, Leases
+from paxosblock.namenode.leases import Leases
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId, StorageId
 
@@ -67,7 +69,8 @@ class Housekeeper:
         self._background = background
         self._clock_s = clock_s
         self._garbage = asyncio.Event()
-        self._expiring: dict[Expired | BlockId, float] = {}
+        self._expiring: dict[str, float] = {}
+        """What is being ended (infinity), or could not be: from when on it is tried again."""
         self._over_since: dict[bytes, float] = {}
         self._lanes = asyncio.Semaphore(EXPIRIES_AT_ONCE)
 
@@ -90,24 +93,34 @@ class Housekeeper:
         self._garbage.set()
 
     async def check_leases(self) -> None:
-        """Have files closed, and blocks without files ended, whose writers are gone.
-
-        Those that failed are tried again after `RETRY_S`.
-        """
+        """Have files closed, and blocks without files ended, whose writers are gone."""
         now_s = self._clock_s()
         self._datanodes.watch(now_s)
         for expired in self._leases.expired(now_s):
-            if self._is_due(expired, now_s):
-                self._background.start(self._expire(expired), f"expiry of file {expired.file}")
+            work = partial(self._closer.expire, expired, now_s)
+            self._end(f"expiry of file {expired.file}", work)
         for expired in self._block_leases.expired(now_s):
-            if self._is_due(block := BlockId(expired.file), now_s):
-                self._background.start(self._end_block(block), f"expiry of block {block}")
+            block = BlockId(expired.file)
+            self._end(f"expiry of block {block}", partial(self._end_block, block))
 
-    def _is_due(self, what: Expired | BlockId, now_s: float) -> bool:
-        if now_s < self._expiring.get(what, now_s):
-            return False
-        self._expiring[what] = now_s + RETRY_S
-        return True
+    def _end(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Begin to end what is expired, unless that is under way or failed less than `RETRY_S` ago.
+
+        There may be thousands that cannot be ended now, and each may take seconds to fail.
+        """
+        now_s = self._clock_s()
+        if now_s >= self._expiring.get(what, now_s):
+            self._expiring[what] = math.inf
+            self._background.start(self._try_to_end(what, work), what)
+
+    async def _try_to_end(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            async with self._lanes:
+                await work()
+        except BaseException:
+            self._expiring[what] = self._clock_s() + RETRY_S
+            raise
+        self._expiring.pop(what, None)
 
     async def check_deadlines(self) -> None:
         """Delete directories, forget applications and sessions whose time is over."""
@@ -160,18 +173,11 @@ class Housekeeper:
             after = page[-1].record.block
             await asyncio.sleep(0)
 
-    async def _expire(self, expired: Expired) -> None:
-        async with self._lanes:
-            await self._closer.expire(expired, self._clock_s())
-        self._expiring.pop(expired, None)
-
     async def _end_block(self, block: BlockId) -> None:
         """Recover a block without a file whose writer is gone, unless it was deleted."""
-        async with self._lanes:
-            with contextlib.suppress(NotFoundError):
-                await self._recoverer.finalize(block)
+        with contextlib.suppress(NotFoundError):
+            await self._recoverer.finalize(block)
         self._block_leases.release(block)
-        self._expiring.pop(block, None)
 
     async def _sweep_one(self, number: int) -> None:
         done = False

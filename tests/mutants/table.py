@@ -328,6 +328,13 @@ SOURCE: tuple[Mutant, ...] = (
         "tests/namenode/test_closing_files.py",
     ),
     _recovery(
+        "what cannot be ended is tried again while the try before is under way",
+        "housekeeper.py",
+        "            self._expiring[what] = math.inf\n",
+        "            self._expiring[what] = now_s + RETRY_S\n",
+        "tests/namenode/test_closing_files.py",
+    ),
+    _recovery(
         "a copy of a request is done again",
         "catalog/once.py",
         "    if before is not None and once.sequence <= before.sequence:\n",

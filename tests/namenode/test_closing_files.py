@@ -227,6 +227,23 @@ async def test_an_expiry_that_fails_is_tried_again_until_it_works(scene: Scene) 
     assert (await scene.service.call(GET_BLOCK, BlockRequest(block))).record.length == 2
 
 
+async def test_files_that_cannot_be_ended_are_tried_one_time_each_however_many_they_are(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scene.node.housekeeper, "_lanes", asyncio.Semaphore(1))
+    paths = [f"/f{number}" for number in range(3)]
+    for path in paths:
+        await written(scene, path)
+    silence(scene, *scene.network.reach)
+    scene.clock.now += CONFIG.lease_hard_limit_s
+    for _ in range(20):
+        await scene.node.housekeeper.check_leases()
+        scene.clock.now += RETRY_S
+        await asyncio.sleep(0)
+        expiries = [task for task in asyncio.all_tasks() if "expiry of" in task.get_name()]
+        assert len(expiries) == len(paths)
+
+
 async def test_a_take_over_that_fails_has_fenced_the_writer_and_is_finished_later(
     scene: Scene,
 ) -> None:

@@ -136,6 +136,17 @@ def test_two_holders_of_one_version_with_different_bytes_are_noticed() -> None:
     assert replicas.holders(DECIDED) == MEMBERS[:2]
 
 
+def test_what_a_report_says_of_the_bytes_counts_for_a_holder_that_is_known_already() -> None:
+    """I7: the answers to Finalize name no bytes, and come first."""
+    replicas = Replicas()
+    for member in MEMBERS:
+        assert replicas.note(BLOCK, member, Generation(4))
+    assert replicas.note(BLOCK, MEMBERS[0], Generation(4), last_crc=7)
+    assert replicas.note(BLOCK, MEMBERS[1], Generation(4), last_crc=7)
+    assert not replicas.note(BLOCK, MEMBERS[2], Generation(4), last_crc=8)
+    assert replicas.holders(DECIDED) == MEMBERS
+
+
 def test_what_a_storage_holds_is_told_in_order_of_the_ids_from_a_range() -> None:
     replicas = Replicas()
     for block in (9, 2, 7, 4):

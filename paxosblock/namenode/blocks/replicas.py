@@ -145,8 +145,10 @@ class Replicas:
             return True
         if held.last_crc is not None and last_crc not in (None, held.last_crc):
             return False
-        if storage not in held.storages:
-            crc = held.last_crc if last_crc is None else last_crc
+        crc = held.last_crc if last_crc is None else last_crc
+        if storage in held.storages:  # its answer to Finalize came before its report
+            self._held[block] = _Held(generation, held.storages, crc)
+        else:
             self._held[block] = _Held(generation, (*held.storages, storage), crc)
             if (blocks := self._by_storage.get(storage)) is None:
                 blocks = self._by_storage[storage] = SortedSet()
