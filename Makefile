@@ -16,7 +16,7 @@ SECONDS ?= 60
 NAMENODES ?= 3
 SEEDS ?= 2000
 
-.PHONY: help bootstrap demo test test-all lint format explore simulate mutants chaos bench clean
+.PHONY: help bootstrap demo test test-all lint format generate explore simulate mutants chaos bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -51,11 +51,14 @@ lint: $(STAMP) ## style, types, import rules, house rules
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q tests/test_layout.py tests/test_house_rules.py tests/test_citations.py
+	$(BIN)/pytest -q tests/test_layout.py tests/test_house_rules.py tests/test_citations.py tests/client/test_sync_is_made.py
 
 format: $(STAMP) ## rewrite the code in the house format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+generate: $(STAMP) ## rewrite what is made from other source: the client without asyncio
+	$(BIN)/python -m tests.client.make_sync
 
 explore: $(STAMP) ## check the protocol in every order of messages, with larger bounds than the tests
 	$(BIN)/python -m tests.protocol.explore

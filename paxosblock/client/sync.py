@@ -1,98 +1,33 @@
-"""`Client`: the same as `AsyncClient`, for programs that do not run on asyncio."""
+"""`Client`: the same as `AsyncClient`, for programs that do not run on asyncio.
+
+Made by `make generate` from `async_client.py` and `block_verbs.py`: change those.
+"""
 
 from __future__ import annotations
 
 import builtins
-import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import Any, ParamSpec, Self, TypeVar
+from collections.abc import Iterator, Sequence
 
 from paxosblock.api.namenode import BlockView, FileStatus, Listing, Member
-from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.background import BackgroundLoop
-from paxosblock.client.block_verbs import AsyncDataNode
 from paxosblock.client.check import BlockCheck
 from paxosblock.client.chunks import Buffer
 from paxosblock.client.length import Consistency
 from paxosblock.client.locations import BlockLocation
+from paxosblock.client.sync_base import ClientBase, DataNodeBase
 from paxosblock.client.sync_files import FileReader, FileWriter
-from paxosblock.config import ClientConfig
-from paxosblock.protocol.messages import LastVote, Vote
+from paxosblock.protocol.messages import LastVote, ReadReply, Vote
 from paxosblock.protocol.types import BlockId, ChunkIndex, Durability, Generation
 from paxosblock.transaction import Operation, TransactionOutcome
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-_INHERITED: list[object] = []
-"""What a forked process must not clean up."""
-
-
-class Client:
+class Client(ClientBase):
     """A client of one cluster: `with Client(url) as fs`.
 
     It may be used from several threads; one file object at a time from one. After a fork the child
     process gets connections of its own, but cannot use files that were opened before.
 
-    Every method raises a `PaxosBlockError`, as its namesake of `AsyncClient` describes.
+    Every method raises a `PaxosBlockError`; see `paxosblock.errors` for what each one tells.
     """
-
-    def __init__(
-        self, cluster: str | Iterable[str] | None = None, config: ClientConfig | None = None
-    ) -> None:
-        """Nothing is connected yet. Arguments and errors: as `AsyncClient`."""
-        self._client = AsyncClient(cluster, config)
-        self._background = BackgroundLoop()
-        self._end = weakref.finalize(self, _stop, self._background, self._client)
-
-    def __repr__(self) -> str:
-        return f"<Client paxosblock://{','.join(self._client.addresses)}>"
-
-    @property
-    def config(self) -> ClientConfig:
-        """The settings in use."""
-        return self._client.config
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close all connections; also done when the program ends."""
-        _stop(self._background, self._client)
-        self._end.detach()  # not before: an interrupt must not leave what nobody ends any more
-
-    @property
-    def _fs(self) -> AsyncClient:
-        """The client behind this one, a new one after a fork."""
-        if self._background.forked:
-            # Sockets and loop are shared with the parent: leave them alone, for ever.
-            _INHERITED.append((self._background, self._client))
-            self._end.detach()
-            self._client = AsyncClient(self._client.addresses, self._client.config)
-            self._background = BackgroundLoop()
-            self._end = weakref.finalize(self, _stop, self._background, self._client)
-        return self._client
-
-    def _run(
-        self, call: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        return self._background.run(call, *args, **kwargs)
-
-    def _iterate(self, pieces: AsyncIterator[T]) -> Iterator[T]:
-        try:
-            while True:
-                try:
-                    piece = self._run(_next, pieces)
-                except StopAsyncIteration:
-                    return
-                yield piece
-        finally:
-            close = getattr(pieces, "aclose", None)
-            if close is not None and self._background.usable:
-                self._run(close)
 
     # -- files ----------------------------------------------------------------------------------
 
@@ -109,8 +44,25 @@ class Client:
         parent_must_exist: bool = False,
         permission: int = 0o644,
     ) -> FileWriter:
-        """Make a file and write it: `with fs.create(path) as out` (see `AsyncClient.create`)."""
-        file = self._run(
+        """Make a file and write it: `with fs.create(path) as out`.
+
+        Args:
+            overwrite: replace a file that is there.
+            replication: DataNodes that get each block.
+            block_size, chunk_size: in bytes; a chunk is what the DataNodes vote on.
+            durability: "disk" (a vote means stable storage) or "memory" (of several machines).
+            window: chunks that may be under way; 1 is the seed's own protocol.
+            parent_must_exist: do not make missing directories. When the directory is deleted
+                while the file is being written, the writer is fenced (FencedError).
+
+            What is None is taken from the client's configuration.
+
+        Raises:
+            ExistsError: the file exists and `overwrite` is not set.
+            LeaseError: somebody else is writing it.
+            InvalidRequestError: a number or a name makes no sense.
+        """
+        there = self._run(
             self._fs.create,
             path,
             overwrite=overwrite,
@@ -122,36 +74,79 @@ class Client:
             parent_must_exist=parent_must_exist,
             permission=permission,
         )
-        return FileWriter(self, self._background, file)
+        return FileWriter(self, self._background, there)
 
     def append(
         self, path: str, *, chunk_size: int | None = None, window: int | None = None
     ) -> FileWriter:
-        """Go on with a closed file, in a new block (see `AsyncClient.append`)."""
-        file = self._run(self._fs.append, path, chunk_size=chunk_size, window=window)
-        return FileWriter(self, self._background, file)
+        """Go on with a closed file, in a new block: `with fs.append(path) as out`.
+
+        Blocks have any length, so the last one stays as it is. Arguments: as `create`; the rest was
+        settled when the file was made.
+
+        Raises:
+            NotFoundError, IsDirectoryError: there is no file at `path`.
+            LeaseError: somebody is writing it.
+            InvalidRequestError: a number makes no sense.
+        """
+        there = self._run(self._fs.append, path, chunk_size=chunk_size, window=window)
+        return FileWriter(self, self._background, there)
 
     def open(self, path: str, *, consistency: Consistency | str = Consistency.QUORUM) -> FileReader:
-        """Read a file: `with fs.open(path) as f` (see `AsyncClient.open`)."""
-        file = self._run(self._fs.open, path, consistency=consistency)
-        return FileReader(self, self._background, file)
+        """Read a file: `with fs.open(path) as f`.
+
+        All that was acknowledged to any writer before this was called is there, also if the file
+        is still being written. If too few replicas of its last block answer for two seconds, what
+        is finalized is served: `undecided` of the reader tells (see `FileReader`).
+
+        Args:
+            consistency: how the length of a last block under construction is read: "quorum" (R2)
+                or "all" (R1, the seed's read: every replica must answer).
+
+        Raises:
+            NotFoundError, IsDirectoryError: there is no file at `path`.
+        """
+        there = self._run(self._fs.open, path, consistency=consistency)
+        return FileReader(self, self._background, there)
 
     def follow(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        """The bytes of a file as they are written, until it is closed (`AsyncClient.follow`)."""
+        """The bytes of a file from `offset` on, as they are written, until it is closed.
+
+        What is delivered is linearizable: it is acknowledged, or will be kept all the same. Blocks
+        that follow and DataNodes that fail make no difference.
+
+        Raises:
+            NotFoundError: there is no such file, or it was deleted or replaced meanwhile.
+            InvalidRequestError: a negative offset.
+        """
         return self._iterate(self._fs.follow(path, offset))
 
     def wait_longer(self, path: str, length: int, timeout_s: float) -> bool:
-        """Wait until a file has more than `length` bytes (see `AsyncClient.wait_longer`)."""
+        """Wait until a file has more than `length` bytes; False when it takes `timeout_s` or more.
+
+        For programs that look at a file now and then; the members of its last block are asked to
+        answer when they have more. Raises NotFoundError as `follow` does.
+        """
         return self._run(self._fs.wait_longer, path, length, timeout_s)
 
     def take_over(self, path: str) -> int:
-        """Fence the writer of a file, close it, return its length (`AsyncClient.take_over`)."""
+        """Fence the writer of a file, close the file and return its length in bytes.
+
+        Nothing that was acknowledged is lost; the old writer hears a FencedError. A file that is
+        closed already stays as it is. (HDFS: recoverLease)
+        """
         return self._run(self._fs.take_over, path)
 
     def locations(
         self, path: str, offset: int = 0, length: int | None = None
     ) -> builtins.list[BlockLocation]:
-        """Return where the blocks of a file are (see `AsyncClient.locations`)."""
+        """Where the blocks of a file are that hold its bytes from `offset` on, at most `length`.
+
+        Raises:
+            InvalidRequestError: a negative offset or length.
+            NotFoundError, IsDirectoryError: there is no file at `path`.
+            UnavailableError: too few replicas of the last block answer to tell its length.
+        """
         return self._run(self._fs.locations, path, offset, length)
 
     # -- names ----------------------------------------------------------------------------------
@@ -165,7 +160,11 @@ class Client:
         return self._run(self._fs.exists, path)
 
     def list(self, path: str) -> builtins.list[FileStatus]:
-        """The entries of a directory in order of name; of a file: the file itself."""
+        """The entries of a directory in order of name; of a file: the file itself.
+
+        As they were at one time, also where there are too many for one answer, unless names in the
+        directory change faster than it can be listed.
+        """
         return self._run(self._fs.list, path)
 
     def scan(self, path: str) -> Iterator[FileStatus]:
@@ -173,19 +172,37 @@ class Client:
         return self._iterate(self._fs.scan(path))
 
     def pages(self, path: str, *, one_state: bool = True) -> Iterator[Listing]:
-        """Yield the pages of a directory as it was at one time (see `AsyncClient.pages`)."""
+        """Yield the pages of a directory, which tell since when each entry is there.
+
+        Args:
+            one_state: the pages show the directory as it was at one time: they come when the last
+                is there, and it is listed anew when its names changed meanwhile. When they change
+                faster than it can be listed, the pages differ in `changed`. Without this each page
+                comes by itself, and is of a time of its own.
+
+        Raises:
+            NotFoundError: nothing is at `path`.
+        """
         return self._iterate(self._fs.pages(path, one_state=one_state))
 
     def page(self, path: str, after: str = "", limit: int = 1000) -> Listing:
-        """Return one page, with the time line of the namespace (`AsyncClient.page`)."""
+        """Return one page: the entries behind the name `after`, and since when each is there."""
         return self._run(self._fs.page, path, after, limit)
 
     def walk(self, path: str) -> Iterator[FileStatus]:
-        """Yield every file and directory below `path` (see `AsyncClient.walk`)."""
+        """Yield every file and directory below `path`, a directory before what is in it, each as
+        `list` shows it, in order of name; of a file, the file itself.
+
+        A directory that is deleted or moved meanwhile is left out, with what was not seen yet.
+
+        Raises:
+            NotFoundError: nothing is at `path`.
+        """
         return self._iterate(self._fs.walk(path))
 
     def glob(self, pattern: str) -> builtins.list[FileStatus]:
-        """Files and directories that match a pattern, in order (see `AsyncClient.glob`)."""
+        """Files and directories that match a pattern of `*`, `?` and `[...]` in each name, and of
+        `**` for any number of directories; in order of path."""
         return self._run(self._fs.glob, pattern)
 
     def mkdirs(
@@ -196,19 +213,52 @@ class Client:
         permission: int = 0o755,
         ttl_s: float | None = None,
     ) -> FileStatus:
-        """Make a directory and, with `parents`, those above (see `AsyncClient.mkdirs`)."""
+        """Make a directory. With `parents` also those above, and one that exists is fine.
+
+        Args:
+            ttl_s: its time to live in seconds, counted anew by each call: when it is over, the
+                directory is deleted with all that is in it, but not while a file below is being
+                written. Renaming the directory ends it.
+
+        Raises:
+            InvalidRequestError: a time to live that is no time.
+            ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
+            OutcomeUnknownError: nobody answered for `retry_for`; it may have been made.
+        """
         return self._run(self._fs.mkdirs, path, parents=parents, permission=permission, ttl_s=ttl_s)
 
     def rename(self, source: str, destination: str, *, overwrite: bool = False) -> FileStatus:
-        """Move a file or directory in one step (see `AsyncClient.rename`)."""
+        """Move a file or directory in one step; `overwrite` replaces a file that is there.
+
+        Raises:
+            NotFoundError, ExistsError: no source; or a destination that is there already.
+            OutcomeUnknownError: nobody answered for `retry_for`; it may have been moved.
+        """
         return self._run(self._fs.rename, source, destination, overwrite=overwrite)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Delete a file or directory; whether there was one (see `AsyncClient.delete`)."""
+        """Delete a file, or a directory (with all that is in it when `recursive`).
+
+        Returns whether there was anything to delete.
+
+        Raises:
+            DirectoryNotEmptyError: the directory has entries and `recursive` is not set.
+            OutcomeUnknownError: nobody answered for `retry_for`; it may have been deleted.
+        """
         return self._run(self._fs.delete, path, recursive=recursive)
 
     def concat(self, target: str, sources: Sequence[str]) -> FileStatus:
-        """Move the blocks of closed files to the end of another (see `AsyncClient.concat`)."""
+        """Move the blocks of closed files, in order, to the end of the closed file `target`.
+
+        No byte is copied. The sources are gone afterwards. Who reads one goes on reading, unless it
+        has so many blocks that some must still be asked for: NotFoundError then.
+
+        Raises:
+            NotFoundError, IsDirectoryError: one of them is no file.
+            LeaseError: one of them is being written.
+            InvalidRequestError: no source, a file twice, or more than BLOCKS_MOVED_MAX blocks.
+            OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
+        """
         return self._run(self._fs.concat, target, sources)
 
     # -- transactions ---------------------------------------------------------------------------
@@ -220,11 +270,27 @@ class Client:
         transaction: tuple[str, int] | None = None,
         keep_for_s: float | None = None,
     ) -> TransactionOutcome:
-        """Apply all operations in one step, or none of them (see `AsyncClient.transact`)."""
+        """Apply all operations (`paxosblock.transaction`) in one step, or none of them.
+
+        Args:
+            ops: each sees the effects of those before it; at most OPERATIONS_MAX.
+            transaction: (application id, version). Versions of an application only go up: one that
+                is not above the last is not applied. So a transaction that is repeated, by the
+                client after a lost answer or by a program after a restart, is applied once.
+            keep_for_s: seconds after which the application's version is forgotten, counted from
+                its last transaction that was applied; None: never.
+
+        Raises:
+            PaxosBlockError: what the first operation that cannot be done raises by itself; its
+                text tells which one it is. Nothing was done.
+            InvalidRequestError: no operations or too many; a version below 0.
+            OutcomeUnknownError, DeadlineError: nobody answered for `retry_for`; it may have been
+                applied.
+        """
         return self._run(self._fs.transact, ops, transaction=transaction, keep_for_s=keep_for_s)
 
     def transaction_status(self, app_id: str) -> int | None:
-        """The last version that was applied (see `AsyncClient.transaction_status`)."""
+        """The last version of an application that was applied, None when none is remembered."""
         return self._run(self._fs.transaction_status, app_id)
 
     # -- blocks without files, the seed's verbs -------------------------------------------------
@@ -235,43 +301,63 @@ class Client:
         durability: Durability | str | None = None,
         window: int | None = None,
     ) -> BlockView:
-        """AddBlock(): a new block that belongs to no file (see `AsyncClient.add_block`)."""
+        """AddBlock(): a new block that belongs to no file; this client may write it.
+
+        When this client is gone, and its lease over, the NameNode ends the block with what was
+        acknowledged. It stays until `delete_block`.
+
+        Every member has an empty replica when this returns (see `datanode` for writing).
+
+        Raises:
+            NoSpaceError: too few DataNodes.
+            UnavailableError: a DataNode took no replica; the block is finalized, empty.
+        """
         return self._run(self._fs.add_block, replication, durability, window)
 
-    def delete_block(self, block: BlockId) -> bool:
-        """Delete a block that belongs to no file (see `AsyncClient.delete_block`)."""
-        return self._run(self._fs.delete_block, block)
-
     def finalize_block(self, block: BlockId, length: int | None = None) -> BlockView:
-        """FinalizeBlock(b, length) or FinalizeBlock(b) (see `AsyncClient.finalize_block`)."""
+        """FinalizeBlock(b, length in chunks) by its writer, or FinalizeBlock(b): a recovery.
+
+        The view's record tells the length that was decided.
+
+        Raises:
+            FencedError: a recovery decided another length, or the block has another writer.
+            InvalidRequestError: not all replicas hold exactly so many chunks.
+        """
         return self._run(self._fs.finalize_block, block, length)
 
+    def delete_block(self, block: BlockId) -> bool:
+        """Delete a block that belongs to no file; False when there is none (any more).
+
+        Raises InvalidRequestError when it belongs to a file.
+        """
+        return self._run(self._fs.delete_block, block)
+
     def get_block(self, block: BlockId) -> BlockView:
-        """GetBlock(b): its record and where its members are reached."""
+        """GetBlock(b): its record, linearizable, and where its members are reached.
+
+        Raises NotFoundError when there is no such block.
+        """
         return self._run(self._fs.get_block, block)
 
     def check_block(self, block: BlockId) -> BlockCheck:
-        """Read and compare every replica of a finalized block (see `AsyncClient.check_block`)."""
+        """Read and compare the whole of every replica of a finalized block.
+
+        Damaged replicas are reported to the NameNode, which has them copied again from sound ones.
+
+        Raises:
+            NotFoundError: there is no such block.
+            NotReadyError: its length is not decided yet.
+        """
         return self._run(self._fs.check_block, block)
 
     def datanode(self, member: Member) -> DataNode:
         """`write`, `read` and `next_gs` on the DataNode of one member of a block's view."""
-        datanode = self._fs.datanode(member)
-        return DataNode(self, self._background, datanode)
+        there = self._fs.datanode(member)
+        return DataNode(self, self._background, there)
 
 
-class DataNode:
-    """What the seed asks of one DataNode; see `AsyncDataNode` for what each verb raises."""
-
-    def __init__(self, owner: Client, background: BackgroundLoop, datanode: AsyncDataNode) -> None:
-        self._owner = owner
-        self._background = background
-        self._datanode = datanode
-
-    @property
-    def member(self) -> Member:
-        """The storage, and where it is reached."""
-        return self._datanode.member
+class DataNode(DataNodeBase):
+    """What the seed asks of one DataNode. Made by `Client.datanode`."""
 
     def write(
         self,
@@ -282,23 +368,46 @@ class DataNode:
         *,
         sync: bool = False,
     ) -> Vote:
-        """Write(b, gs, c, data): propose one chunk to this DataNode alone."""
-        return self._background.run(self._datanode.write, block, generation, index, data, sync=sync)
+        """Write(b, gs, c, data): propose one chunk to this DataNode alone, and return its vote.
+
+        The chunk is acknowledged when every member has voted for the same bytes. A repeated write
+        of the same bytes gets the same vote (D2).
+
+        Raises:
+            FencedError: a higher generation was promised.
+            InvalidRequestError: not the next chunk, or too long for one.
+            CorruptionError: the chunk has other bytes already.
+            DeadlineError, OutcomeUnknownError: no vote came; there may be one.
+        """
+        return self._run(self._fs.write, block, generation, index, data, sync=sync)
+
+    def state(self, block: BlockId) -> ReadReply:
+        """The registers of the replica. Raises NotFoundError when there is none here."""
+        return self._run(self._fs.state, block)
 
     def read(
         self, block: BlockId, offset: int = 0, max_length: int = -1
     ) -> tuple[Generation, bytes]:
-        """Read(b, offset, max_length): the highest generation promised, and bytes."""
-        return self._background.run(self._datanode.read, block, offset, max_length)
+        """Read(b, offset, max_length): the highest generation promised, and bytes of the replica.
+
+        What one replica holds is a vote, not a decision: only a reader that asks a quorum
+        (`Client.open`) knows what will stay. A replica that may have lost votes tells none.
+
+        Raises:
+            InvalidRequestError: a negative offset.
+            NotFoundError: there is no replica here.
+            CorruptionError: its bytes do not match their checksum; the NameNode is told.
+            UnavailableError, DeadlineError: no answer.
+        """
+        return self._run(self._fs.read, block, offset, max_length)
 
     def next_gs(self, block: BlockId, generation: Generation) -> LastVote:
-        """NextGS(b, gs): make the replica promise a generation; this fences the block's writer."""
-        return self._background.run(self._datanode.next_gs, block, generation)
+        """NextGS(b, gs): make the replica promise a generation, and return its last vote.
 
+        This fences the block's writer. It is what the NameNode does in a recovery; generations are
+        the NameNode's to allocate, so a caller that invents one is in the way of the next recovery.
 
-async def _next(pieces: AsyncIterator[T]) -> T:
-    return await anext(pieces)
-
-
-def _stop(background: BackgroundLoop, client: AsyncClient) -> None:
-    background.stop(client.close)
+        Raises:
+            FencedError: it promised a higher one already.
+        """
+        return self._run(self._fs.next_gs, block, generation)

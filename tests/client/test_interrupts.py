@@ -20,6 +20,7 @@ from typing import Any, Final, Self
 
 import paxosblock.client.background
 import paxosblock.client.sync
+import paxosblock.client.sync_base
 import paxosblock.client.sync_files
 from paxosblock.client.sync import Client
 from paxosblock.client.sync_files import FileWriter
@@ -30,6 +31,7 @@ CODE: Final = {
     threading.__file__,  # what we call there must stand it, too
     paxosblock.client.background.__file__,
     paxosblock.client.sync.__file__,
+    paxosblock.client.sync_base.__file__,
     paxosblock.client.sync_files.__file__,
 }
 

@@ -1,0 +1,105 @@
+"""What `Client` and `DataNode` (`sync.py`) stand on: an event loop on a thread of its own."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from typing import Any, ParamSpec, Self, TypeVar
+
+from paxosblock.api.namenode import Member
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.background import BackgroundLoop
+from paxosblock.client.block_verbs import AsyncDataNode
+from paxosblock.config import ClientConfig
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_INHERITED: list[object] = []
+"""What a forked process must not clean up."""
+
+
+class ClientBase:
+    """An `AsyncClient` on a thread of its own, a new one after a fork."""
+
+    def __init__(
+        self, cluster: str | Iterable[str] | None = None, config: ClientConfig | None = None
+    ) -> None:
+        """Nothing is connected yet. Arguments and errors: as `AsyncClient`."""
+        self._client = AsyncClient(cluster, config)
+        self._background = BackgroundLoop()
+        self._end = weakref.finalize(self, _stop, self._background, self._client)
+
+    def __repr__(self) -> str:
+        return f"<Client paxosblock://{','.join(self._client.addresses)}>"
+
+    @property
+    def config(self) -> ClientConfig:
+        """The settings in use."""
+        return self._client.config
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; also done when the program ends."""
+        _stop(self._background, self._client)
+        self._end.detach()  # not before: an interrupt must not leave what nobody ends any more
+
+    @property
+    def _fs(self) -> AsyncClient:
+        """The client behind this one, a new one after a fork."""
+        if self._background.forked:
+            # Sockets and loop are shared with the parent: leave them alone, for ever.
+            _INHERITED.append((self._background, self._client))
+            self._end.detach()
+            self._client = AsyncClient(self._client.addresses, self._client.config)
+            self._background = BackgroundLoop()
+            self._end = weakref.finalize(self, _stop, self._background, self._client)
+        return self._client
+
+    def _run(
+        self, call: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return self._background.run(call, *args, **kwargs)
+
+    def _iterate(self, pieces: AsyncIterator[T]) -> Iterator[T]:
+        try:
+            while True:
+                try:
+                    piece = self._run(_next, pieces)
+                except StopAsyncIteration:
+                    return
+                yield piece
+        finally:
+            close = getattr(pieces, "aclose", None)
+            if close is not None and self._background.usable:
+                self._run(close)
+
+
+class DataNodeBase:
+    """An `AsyncDataNode` of a client on a thread of its own."""
+
+    def __init__(
+        self, owner: ClientBase, background: BackgroundLoop, datanode: AsyncDataNode
+    ) -> None:
+        """`owner` lives as long as this."""
+        self._owner = owner
+        self._fs = datanode
+        self._run = background.run
+
+    @property
+    def member(self) -> Member:
+        """The storage, and where it is reached."""
+        return self._fs.member
+
+
+async def _next(pieces: AsyncIterator[T]) -> T:
+    return await anext(pieces)
+
+
+def _stop(background: BackgroundLoop, client: AsyncClient) -> None:
+    background.stop(client.close)
