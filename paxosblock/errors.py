@@ -22,15 +22,20 @@
     ├── ProtocolError                             a peer said something that is not in the protocol
     └── ConfigError (ValueError)                  a setting is wrong
 
-`outcome` is NEVER when no reader will ever see an effect of the refused request, UNKNOWN when a
-recovery may still choose it. `retriable` says whether the same request may succeed later.
-`http_status` is how the error travels between processes, together with `code` and `details`.
+`outcome` is UNKNOWN unless it is known that no reader will ever see an effect of the request. That
+is known of the classes that a node raises before it does anything, and of what is raised or sent
+with `with_outcome(Outcome.NEVER)`. `retriable` says whether the same request may succeed later.
+Both travel between processes, with `code` and `details`; `http_status` is that of a control call.
+docs/errors.md has all of it in one table.
 """
 
 from __future__ import annotations
 
+import copyreg
 import enum
-from typing import ClassVar
+import errno
+import os
+from typing import Any, ClassVar, Final, Self
 
 
 class Outcome(enum.Enum):
@@ -47,17 +52,41 @@ class PaxosBlockError(Exception):
     `details` holds the facts (path, block, node) as plain values.
     """
 
-    outcome: ClassVar[Outcome] = Outcome.NEVER
-    retriable: ClassVar[bool] = False
+    outcome: Outcome = Outcome.UNKNOWN
+    retriable: bool = False
     http_status: ClassVar[int] = 500
+    _number: ClassVar[int] = 0
+    """`errno` of those that are an OSError."""
 
     def __init__(self, message: str, /, **details: str | int | bool) -> None:
         super().__init__(message)
         self.message = message
         self.details = details
+        if isinstance(self, OSError):
+            _describe(self, self._number, details.get("path"))
 
     def __str__(self) -> str:
         return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Spark's tasks send errors to the driver. OSError's own way would drop all that is ours.
+        state = {**vars(self), "args": self.args}
+        if isinstance(self, OSError):
+            state |= {name: getattr(self, name) for name in ("errno", "strerror", "filename")}
+        return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined]
+
+    def with_outcome(self, outcome: Outcome) -> Self:
+        """Return this error, whose raiser knows more of the outcome than its class tells."""
+        self.outcome = outcome
+        return self
+
+    def reworded(self, message: str) -> Self:
+        """Return the same error in other words."""
+        kind = type(self)
+        other = kind.__new__(kind)
+        PaxosBlockError.__init__(other, message, **self.details)
+        other.outcome, other.retriable = self.outcome, self.retriable
+        return other
 
     @property
     def code(self) -> str:
@@ -68,56 +97,66 @@ class PaxosBlockError(Exception):
 class NotFoundError(PaxosBlockError, FileNotFoundError):
     """The path or block does not exist."""
 
+    outcome = Outcome.NEVER
     http_status = 404
+    _number = errno.ENOENT
 
 
 class ExistsError(PaxosBlockError, FileExistsError):
     """The path exists already."""
 
+    outcome = Outcome.NEVER
     http_status = 409
+    _number = errno.EEXIST
 
 
 class IsDirectoryError(PaxosBlockError, IsADirectoryError):
     """A directory stands where a file is meant."""
 
+    outcome = Outcome.NEVER
     http_status = 409
+    _number = errno.EISDIR
 
 
 class NotDirectoryError(PaxosBlockError, NotADirectoryError):
     """A file stands where a directory is meant."""
 
+    outcome = Outcome.NEVER
     http_status = 409
+    _number = errno.ENOTDIR
 
 
 class DirectoryNotEmptyError(PaxosBlockError, OSError):
     """The directory has entries; pass `recursive` to delete them too."""
 
+    outcome = Outcome.NEVER
     http_status = 409
+    _number = errno.ENOTEMPTY
 
 
 class InvalidRequestError(PaxosBlockError, ValueError):
     """The request makes no sense as it stands; repeating it cannot help."""
 
+    outcome = Outcome.NEVER
     http_status = 400
 
 
 class LeaseError(PaxosBlockError):
     """Somebody else is writing the file. `take_over` ends their lease."""
 
+    outcome = Outcome.NEVER
     http_status = 409
 
 
 class FencedError(PaxosBlockError):
     """A newer generation or writer took over. What was sent last may still be chosen."""
 
-    outcome = Outcome.UNKNOWN
     http_status = 409
 
 
 class OutcomeUnknownError(PaxosBlockError):
     """The connection broke before an answer came; the request may have happened."""
 
-    outcome = Outcome.UNKNOWN
     retriable = True
     http_status = 503
 
@@ -125,21 +164,24 @@ class OutcomeUnknownError(PaxosBlockError):
 class DeadlineError(PaxosBlockError, TimeoutError):
     """Time ran out before an answer came; the request may have happened."""
 
-    outcome = Outcome.UNKNOWN
     retriable = True
     http_status = 504
+    _number = errno.ETIMEDOUT
 
 
 class UnavailableError(PaxosBlockError, ConnectionError):
-    """Nobody could be reached; nothing was done."""
+    """Nobody could be reached, or whoever was refused before it did anything."""
 
+    outcome = Outcome.NEVER
     retriable = True
     http_status = 503
+    _number = errno.ECONNREFUSED
 
 
 class NotReadyError(PaxosBlockError):
     """The node cannot do this yet; the same request will succeed later."""
 
+    outcome = Outcome.NEVER
     retriable = True
     http_status = 503
 
@@ -152,6 +194,7 @@ class NotLeaderError(PaxosBlockError):
     it out of service.
     """
 
+    outcome = Outcome.NEVER
     retriable = True
     http_status = 421
 
@@ -162,8 +205,15 @@ class NoSpaceError(PaxosBlockError, OSError):
     It serves again by itself when there is room.
     """
 
+    outcome = Outcome.NEVER
     retriable = True
     http_status = 507
+    _number = errno.ENOSPC
+
+    @property
+    def of_namenode(self) -> bool:
+        """True if it is the disk of a NameNode, whose `details["address"]` it is then."""
+        return "address" in self.details
 
 
 class CorruptionError(PaxosBlockError):
@@ -173,9 +223,20 @@ class CorruptionError(PaxosBlockError):
 
 
 class StorageError(PaxosBlockError, OSError):
-    """A volume refused a read or a write (the cause is the operating system's error)."""
+    """A volume refused a read or a write (the cause is the operating system's error).
+
+    What a refused write left on the disk is open.
+    """
 
     http_status = 507
+    _number = errno.EIO
+
+    @classmethod
+    def of(cls, what: object, error: OSError) -> Self:
+        """Return what to say of a system call that failed: `what` was to be done, or its file."""
+        made = cls(f"{what}: {error.strerror or error}")
+        _describe(made, error.errno or errno.EIO, error.filename)
+        return made
 
 
 class ProtocolError(PaxosBlockError):
@@ -187,17 +248,37 @@ class ProtocolError(PaxosBlockError):
 class ConfigError(PaxosBlockError, ValueError):
     """A setting is unknown or its value is wrong."""
 
+    outcome = Outcome.NEVER
     http_status = 400
 
 
-def _tree(root: type[PaxosBlockError]) -> dict[str, type[PaxosBlockError]]:
-    found = {root.__name__: root}
-    for child in root.__subclasses__():
-        found |= _tree(child)
-    return found
+def _describe(error: OSError, number: int, filename: object) -> None:
+    """Let `error` tell what Python's own tell."""
+    error.errno, error.strerror, error.filename = number, os.strerror(number), filename
 
 
-def from_wire(code: str, message: str, details: dict[str, str | int | bool]) -> PaxosBlockError:
-    """Build the error a peer reported; an unknown code becomes a plain `PaxosBlockError`."""
-    kind = _tree(PaxosBlockError).get(code, PaxosBlockError)
-    return kind(message, **details)
+_BY_CODE: Final = {
+    kind.__name__: kind
+    for kind in tuple(globals().values())
+    if isinstance(kind, type) and issubclass(kind, PaxosBlockError)
+}
+
+
+def from_wire(
+    code: str,
+    message: str,
+    details: dict[str, str | int | bool],
+    outcome: str | None = None,
+    retriable: bool | None = None,
+) -> PaxosBlockError:
+    """Build the error a peer reported; an unknown code becomes a plain `PaxosBlockError`.
+
+    `outcome` and `retriable` are the peer's own, None of one too old to say: then its class tells.
+    """
+    error = _BY_CODE.get(code, PaxosBlockError)(message, **details)
+    if outcome is not None:
+        never = outcome == Outcome.NEVER.value
+        error.outcome = Outcome.NEVER if never else Outcome.UNKNOWN
+    if retriable is not None:
+        error.retriable = retriable
+    return error

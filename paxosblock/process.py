@@ -78,7 +78,7 @@ def boot_id() -> str:
     try:
         return _BOOT_ID.read_text().strip()
     except OSError as error:
-        raise StorageError(f"{_BOOT_ID}: {error.strerror}") from error
+        raise StorageError.of(_BOOT_ID, error) from error
 
 
 @contextlib.contextmanager
@@ -129,7 +129,7 @@ def spawn(command: Sequence[str], log: Path) -> Child:
     try:
         return Child(_spawner().submit(_spawn, command, log).result())
     except OSError as error:
-        raise StorageError(f"cannot start {command[0]}: {error.strerror}") from error
+        raise StorageError.of(f"cannot start {command[0]}", error) from error
 
 
 def _spawn(command: Sequence[str], log: Path) -> int:

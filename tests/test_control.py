@@ -19,7 +19,9 @@ from paxosblock.errors import (
     DeadlineError,
     NotFoundError,
     NotLeaderError,
+    Outcome,
     OutcomeUnknownError,
+    PaxosBlockError,
     ProtocolError,
     StorageError,
     UnavailableError,
@@ -135,15 +137,17 @@ def test_an_error_of_the_node_comes_back_as_itself() -> None:
     ("status", "body", "reason"),
     [
         (404, b"<html>", "is not a paxosblock node: it answered HTTP 404"),
+        (502, b"<html>", "is not a paxosblock node: it answered HTTP 502"),
         (200, b"<html>", "does not answer like a paxosblock node: "),
     ],
 )
 def test_another_web_server_is_told_apart(status: int, body: bytes, reason: str) -> None:
     with (
         answering(status, body) as address,
-        pytest.raises(ProtocolError, match=rf"^{address} {reason}"),
+        pytest.raises(ProtocolError, match=rf"^{address} {reason}") as caught,
     ):
         call(address, DELETE, REQUEST)
+    assert caught.value.outcome is Outcome.UNKNOWN, "the request was sent"
 
 
 def test_nobody_there_means_that_nothing_was_done(closed: str) -> None:
@@ -153,12 +157,43 @@ def test_nobody_there_means_that_nothing_was_done(closed: str) -> None:
         call(closed, DELETE, REQUEST)
 
 
-def test_a_peer_that_hangs_up_leaves_the_outcome_unknown() -> None:
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"])
+def test_a_peer_that_hangs_up_leaves_the_outcome_unknown(said: bytes) -> None:
+    def cut_off(connection: socket.socket) -> None:
+        with connection.makefile("rb") as request:
+            while request.readline().strip():
+                """Read all of the head."""
+        connection.sendall(said)
+
     with (
-        taking_one(lambda connection: connection.recv(1)) as address,
+        taking_one(cut_off) as address,
         pytest.raises(OutcomeUnknownError, match=f"^{address} hung up before it answered$"),
     ):
         call(address, DELETE, REQUEST)
+
+
+@pytest.mark.parametrize("retriable", [True, False])
+@pytest.mark.parametrize("outcome", Outcome)
+def test_an_error_of_a_newer_node_keeps_what_may_be_concluded(
+    outcome: Outcome, retriable: bool
+) -> None:
+    error = {"code": "New", "message": "?", "outcome": outcome.value, "retriable": retriable}
+    with (
+        answering(500, msgspec.msgpack.encode(error)) as address,
+        pytest.raises(PaxosBlockError, match=r"^\?$") as caught,
+    ):
+        call(address, DELETE, REQUEST)
+    assert (caught.value.outcome, caught.value.retriable) == (outcome, retriable)
+
+
+def test_a_node_that_does_not_know_the_call_has_done_nothing() -> None:
+    strange = ProtocolError("there is no control call 'delete'").with_outcome(Outcome.NEVER)
+    with (
+        answering(strange.http_status, encode_error(strange)) as address,
+        pytest.raises(ProtocolError, match=rf"^{address}: there is no control call") as caught,
+    ):
+        call(address, DELETE, REQUEST)
+    assert caught.value.outcome is Outcome.NEVER
 
 
 def test_a_peer_that_says_nothing_is_given_up_in_time() -> None:

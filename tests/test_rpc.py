@@ -18,6 +18,7 @@ from paxosblock.errors import (
     DeadlineError,
     InvalidRequestError,
     NotFoundError,
+    Outcome,
     OutcomeUnknownError,
     PaxosBlockError,
     ProtocolError,
@@ -274,17 +275,19 @@ MSGPACK = b"HTTP/1.1 200 OK\r\nContent-Type: application/msgpack\r\nContent-Leng
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", ProtocolError, "this is no paxosblock node"),
         (b"HTTP/1.1 200 OK\r\n\r\nhello", ProtocolError, r"this is no paxosblock node \(HTTP 200"),
         (b"HTTP/1.1 404 Not\r\n\r\nhello", ProtocolError, r"this is no paxosblock node \(HTTP 404"),
+        (b"HTTP/1.1 502 Bad\r\n\r\n<html>", ProtocolError, "this is no paxosblock node .HTTP 502"),
         (MSGPACK + b"1\r\n\r\n\x01", ProtocolError, "malformed answer"),
         (MSGPACK.replace(b"200", b"500") + b"1\r\n\r\n\x01", ProtocolError, "not an error of"),
     ],
-    ids=["nothing", "half", "ssh", "text", "not-found", "wrong-type", "wrong-error"],
+    ids=["nothing", "half", "ssh", "text", "not-found", "proxy", "wrong-type", "wrong-error"],
 )
 async def test_a_strange_answer_is_named_with_its_address(
     answer: bytes, kind: type[PaxosBlockError], reason: str
 ) -> None:
     async with stranger(answer) as address:
-        with pytest.raises(kind, match=rf"^repeat of {address}: .*{reason}"):
+        with pytest.raises(kind, match=rf"^repeat of {address}: .*{reason}") as caught:
             await ask(address, Ask("/a"))
+    assert caught.value.outcome is Outcome.UNKNOWN, "the request was sent"
 
 
 @on_both_loops

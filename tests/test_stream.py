@@ -12,6 +12,7 @@ from aiohttp import web
 
 from paxosblock.errors import (
     NotReadyError,
+    Outcome,
     OutcomeUnknownError,
     ProtocolError,
     UnavailableError,
@@ -208,8 +209,9 @@ async def test_a_stranger_on_the_port_is_named(answer: bytes, found: str) -> Non
     server = await asyncio.start_server(stranger, HOST, 0)
     port = server.sockets[0].getsockname()[1]
     async with server:
-        with pytest.raises(ProtocolError, match=rf"^{HOST}:{port} .*{found}"):
+        with pytest.raises(ProtocolError, match=rf"^{HOST}:{port} .*{found}") as caught:
             await connect(HOST, port, Recorder())
+        assert caught.value.outcome is Outcome.NEVER, "nothing was asked yet"
         await finished.wait()
 
 
@@ -263,6 +265,7 @@ async def test_a_handlers_own_bug_costs_one_connection_and_is_logged(
         connection.send(chunk(b"a"))
         await connection.wait_closed()
     assert "internal error" in str(client.lost)
+    assert isinstance(client.lost, OutcomeUnknownError), "a frame before may have been handled"
     assert "ZeroDivisionError" in caplog.text
 
 

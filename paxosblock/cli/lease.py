@@ -20,6 +20,7 @@ from paxosblock.api.namenode import Member
 from paxosblock.cli.group import Verb
 from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.text import counted
+from paxosblock.errors import Outcome
 
 TRIES: Final = 3
 """How often a force is asked for: it may join a recovery that began without it, and end with it."""
@@ -61,7 +62,7 @@ def recover_lease(session: Session, path: str, *, force: bool, yes: bool) -> Non
         for block in found.stuck:
             _show(session, block)
         if not force:
-            raise UserError(where, f"is not closed. {_what_to_do(found)}")
+            raise _not_closed(where, f". {_what_to_do(found)}")
         found = _forced(session, where, found, yes=yes)
     closed = f"'{where}' is closed: {counted(found.status.length, 'byte', 'bytes')}"
     session.say(closed, found)
@@ -77,15 +78,20 @@ def _check_options(session: Session, *, force: bool, yes: bool) -> None:
 def _forced(session: Session, path: str, found: LeaseRecovery, *, yes: bool) -> LeaseRecovery:
     """Give up who did not answer, with the user's yes."""
     if any(len(block.silent) == len(block.members) for block in found.stuck):
-        raise UserError(path, f"is not closed, and force cannot help. {_what_to_do(found)}")
+        raise _not_closed(path, f", and force cannot help. {_what_to_do(found)}")
     if not yes and not click.confirm("End it with what is left?", err=True):
-        raise UserError(path, "is not closed: nothing was forced")
+        raise _not_closed(path, ": nothing was forced")
     given_up = tuple(GiveUp(each.block, each.silent) for each in found.stuck if each.silent)
     for _ in range(TRIES):
         after = session.call(RECOVER_LEASE, RecoverLease(path, given_up))
         if not after.stuck:
             return after
-    raise UserError(path, f"is not closed: {after.reason}")
+    raise _not_closed(path, f": {after.reason}")
+
+
+def _not_closed(path: str, why: str) -> UserError:
+    """Its writer is fenced, and what was recovered stays: that much was done."""
+    return UserError(path, f"is not closed{why}").with_outcome(Outcome.UNKNOWN)
 
 
 def _what_to_do(found: LeaseRecovery) -> str:

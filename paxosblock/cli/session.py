@@ -21,7 +21,7 @@ from paxosblock.client.url import (
     cluster_addresses,
     parse_url,
 )
-from paxosblock.errors import PaxosBlockError
+from paxosblock.errors import Outcome, PaxosBlockError
 
 if TYPE_CHECKING:
     from paxosblock.api.namenode import BlockView
@@ -36,6 +36,8 @@ DEFAULT_NAMENODES = f"127.0.0.1:{DEFAULT_PORT}"
 
 class UserError(PaxosBlockError):
     """What a user asked for makes no sense; `path` is the argument that is wrong."""
+
+    outcome = Outcome.NEVER
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"'{path}': {reason}", path=path)
@@ -159,8 +161,11 @@ class Session:
         if self.debug:
             traceback.print_exception(error, file=sys.stderr)
         if self.json:
+            fact: dict[str, object]
             fact = {"verb": self.verb, "path": about, "reason": reason_of(error)}
             fact |= {"error": type(error).__name__}
+            if isinstance(error, PaxosBlockError):
+                fact |= {"outcome": error.outcome.value, "retriable": error.retriable}
             click.echo(msgspec.json.encode(fact), err=True)
             return
         parts = [self.verb, f"'{about}'" if about else "", reason_of(error)]

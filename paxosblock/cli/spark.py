@@ -17,7 +17,7 @@ from paxosblock.cli.group import DashGroup, Entry, Verb
 from paxosblock.cli.progress import progress_bar
 from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.spark_words import compact_lines, copy_lines, fsck_lines
-from paxosblock.errors import ConfigError, NotFoundError, UnavailableError
+from paxosblock.errors import ConfigError, NotFoundError, Outcome, UnavailableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -268,7 +268,8 @@ def _spark(job: str, master: str) -> Iterator[Callable[[], SparkSession]]:
                 own.stop()
     except (PySparkException, Py4JError) as error:
         reason = str(error).strip().splitlines()
-        raise UnavailableError(f"Spark: {reason[0] if reason else type(error).__name__}") from error
+        told = UnavailableError(f"Spark: {reason[0] if reason else type(error).__name__}")
+        raise told.with_outcome(Outcome.UNKNOWN) from error
 
 
 def _start(name: str, master: str) -> SparkSession:

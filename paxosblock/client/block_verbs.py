@@ -39,6 +39,7 @@ from paxosblock.errors import (
     NoSpaceError,
     NotFoundError,
     NotReadyError,
+    Outcome,
     OutcomeUnknownError,
     PaxosBlockError,
     ProtocolError,
@@ -96,7 +97,8 @@ class BlockVerbs:
             await block.open()
         except BlockFailed as failure:
             await block.seal()
-            raise UnavailableError(str(failure), block=view.record.block) from failure
+            error = UnavailableError(str(failure), block=view.record.block)
+            raise error.with_outcome(Outcome.UNKNOWN) from failure  # it was added, and ended
         block.release()
         return view
 

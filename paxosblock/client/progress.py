@@ -57,10 +57,10 @@ class Unopened:
         known, self._maybe = self._maybe, True
         try:
             yield
-        except NoSpaceError:
-            self._maybe = False
-            raise
         except PaxosBlockError as error:
+            # A NameNode that found no room for it at DataNodes knows that it is not there; one
+            # that names its own full disk says nothing about a request before.
+            known = known and not (isinstance(error, NoSpaceError) and not error.of_namenode)
             self._maybe = known or error.outcome is Outcome.UNKNOWN
             raise
 

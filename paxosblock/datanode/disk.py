@@ -176,7 +176,7 @@ class OsDisk:
         except BlockingIOError as error:
             raise ConfigError(f"{path} is locked by another process") from error
         except OSError as error:
-            raise StorageError(f"cannot lock {path}: {error.strerror}") from error
+            raise StorageError.of(f"cannot lock {path}", error) from error
 
     def room(self, folder: Path) -> Room:
         with _translated(f"cannot tell the room of {folder}"):
@@ -191,9 +191,9 @@ def is_broken(error: StorageError) -> bool:
 
 
 def _refused(what: str, error: OSError) -> PaxosBlockError:
-    no_room = folders.lacks_room(error)
-    kind = NoSpaceError if no_room else StorageError
-    return kind(f"{what}: {error.strerror}")
+    if folders.lacks_room(error):
+        return NoSpaceError(f"{what}: {error.strerror}")
+    return StorageError.of(what, error)
 
 
 @contextlib.contextmanager
@@ -201,7 +201,7 @@ def _translated(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(f"{what}: {error.strerror or error}") from error
+        raise StorageError.of(what, error) from error
 
 
 @contextlib.contextmanager

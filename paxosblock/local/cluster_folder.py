@@ -122,7 +122,7 @@ class ClusterFolder:
             if membership.count(Role.NAMENODE) > 1:
                 _make_secret(self.secret)
         except OSError as error:
-            raise StorageError(f"cannot make a cluster in {self.path}: {error.strerror}") from error
+            raise StorageError.of(f"cannot make a cluster in {self.path}", error) from error
 
     def is_first_start(self, namenode: Member) -> bool:
         """True if a NameNode's folder is empty because the cluster never ran as a whole."""
@@ -138,7 +138,7 @@ class ClusterFolder:
         try:
             self._started.touch()
         except OSError as error:
-            raise StorageError(f"{self._started}: {error.strerror}") from error
+            raise StorageError.of(self._started, error) from error
 
     def read(self) -> Membership | None:
         """The cluster that lives here, None when there is none.

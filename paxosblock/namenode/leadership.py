@@ -17,6 +17,7 @@ from paxosblock.errors import (
     NoSpaceError,
     NotLeaderError,
     NotReadyError,
+    Outcome,
     OutcomeUnknownError,
     StorageError,
     UnavailableError,
@@ -88,6 +89,7 @@ class Leadership:
         Raises:
             NotLeaderError: this NameNode does not lead (any more); nothing was done.
             OutcomeUnknownError: leadership, or room on the disks, was lost in the middle.
+            NotReadyError: not yet; of several steps some may have been done.
         """
         if not self._serves:
             raise self._not_leader()
@@ -105,6 +107,10 @@ class Leadership:
         except (NoSpaceError, StorageError) as error:
             if several_steps:
                 raise OutcomeUnknownError(f"{error}; a part of it may have been done") from error
+            raise
+        except NotReadyError as error:
+            if several_steps:
+                error.with_outcome(Outcome.UNKNOWN)
             raise
         except asyncio.CancelledError as error:
             if self._serves:

@@ -170,6 +170,6 @@ def _refuse_other(folder: Path, other: str, what: str) -> None:
     try:
         found = (folder / other).exists()
     except OSError as error:
-        raise StorageError(f"{folder}: {error.strerror}") from error
+        raise StorageError.of(folder, error) from error
     if found:
         raise ConfigError(f"{folder} is the folder of {what}")

@@ -175,5 +175,5 @@ def _make_folder(path: Path) -> Path:
     try:
         make_folder(path)
     except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}") from error
+        raise StorageError.of(path, error) from error
     return path

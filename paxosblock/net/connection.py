@@ -239,7 +239,7 @@ class FrameConnection(asyncio.BufferedProtocol):
             self.close(error)
         except Exception:
             _log.exception("a frame from %s could not be handled", self.peer)
-            self.close(PaxosBlockError("internal error; the node's log tells more"))
+            self.close(OutcomeUnknownError("internal error; the node's log tells more"))
 
     def discard_payload(self) -> None:
         """Let go of a buffer from `payload_buffer` at once; the rest of the payload is dropped."""

@@ -179,7 +179,7 @@ def _exchange(
             return response.status, response.read()
         except TimeoutError as error:
             raise DeadlineError(f"{address} did not answer in {timeout_s:g} s") from error
-        except OSError as error:
+        except (OSError, http.client.IncompleteRead) as error:
             raise OutcomeUnknownError(f"{address} hung up before it answered") from error
         except http.client.HTTPException as error:
             raise ProtocolError(f"{address} does not speak HTTP: {error!r}") from error
@@ -193,4 +193,4 @@ def _reported(address: str, status: int, answer: bytes) -> Exception:
     except ProtocolError:
         return ProtocolError(f"{address} is not a paxosblock node: it answered HTTP {status}")
     # What a node has against our protocol is about the node: most likely the port is a wrong one.
-    return ProtocolError(f"{address}: {error}") if isinstance(error, ProtocolError) else error
+    return error.reworded(f"{address}: {error}") if isinstance(error, ProtocolError) else error

@@ -29,6 +29,7 @@ from paxosblock.api.methods import encode
 from paxosblock.errors import (
     DeadlineError,
     InvalidRequestError,
+    Outcome,
     OutcomeUnknownError,
     PaxosBlockError,
     ProtocolError,
@@ -121,7 +122,8 @@ class RpcRouter:
         try:
             registered = self._methods.get(method)
             if registered is None:
-                raise ProtocolError(f"there is no control call {method!r} on this node")
+                strange = ProtocolError(f"there is no control call {method!r} on this node")
+                raise strange.with_outcome(Outcome.NEVER)
             message = _decode_request(method, registered, await self._bodies.read(request))
             return 200, _ENCODER.encode(await registered.handler(message))
         except PaxosBlockError as error:
@@ -278,7 +280,7 @@ def _reported(body: bytes, where: str, request_id: str) -> PaxosBlockError:
     except ProtocolError as malformed:
         return ProtocolError(f"{where}: {malformed}")
     if isinstance(error, ProtocolError):  # about the node: most likely the port is a wrong one
-        return ProtocolError(f"{where}: {error}")
+        return error.reworded(f"{where}: {error}")
     error.add_note(f"{where}, request {request_id}")
     return error
 

@@ -125,5 +125,5 @@ def publish_address(stack: contextlib.AsyncExitStack, folder: Path, address: str
         fresh.write_text(f"{address}\n")
         os.replace(fresh, target)
     except OSError as error:
-        raise StorageError(f"{target}: {error.strerror}") from error
+        raise StorageError.of(target, error) from error
     stack.callback(target.unlink, missing_ok=True)

@@ -18,7 +18,13 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from paxosblock.errors import DeadlineError, PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.errors import (
+    DeadlineError,
+    Outcome,
+    PaxosBlockError,
+    ProtocolError,
+    UnavailableError,
+)
 from paxosblock.net.admission import Slot
 from paxosblock.net.bodies import STALL_S
 from paxosblock.net.connection import (
@@ -213,7 +219,8 @@ async def connect(
             except BaseException:
                 sock.close()
                 raise
-    except PaxosBlockError:
+    except PaxosBlockError as error:
+        error.with_outcome(Outcome.NEVER)  # whatever it says: nothing was asked yet
         raise
     except TimeoutError as error:
         raise UnavailableError(

@@ -201,6 +201,8 @@ class ErrorBody:
     code: str
     message: str
     details: dict[str, str | int | bool] = field(default_factory=dict)
+    outcome: str | None = None
+    retriable: bool | None = None
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -209,7 +211,8 @@ _ERROR_DECODER = msgspec.msgpack.Decoder(ErrorBody)
 
 def encode_error(error: PaxosBlockError) -> bytes:
     """The msgpack of an error: body of a failed control call, payload of an ERROR frame."""
-    return _ENCODER.encode(ErrorBody(error.code, error.message, error.details))
+    outcome, retriable = error.outcome.value, error.retriable
+    return _ENCODER.encode(ErrorBody(error.code, error.message, error.details, outcome, retriable))
 
 
 def decode_error(payload: Buffer) -> PaxosBlockError:
@@ -222,7 +225,7 @@ def decode_error(payload: Buffer) -> PaxosBlockError:
         body = _ERROR_DECODER.decode(payload)
     except msgspec.DecodeError as error:
         raise ProtocolError(f"not an error of paxosblock: {error}") from error
-    return from_wire(body.code, body.message, body.details)
+    return from_wire(body.code, body.message, body.details, body.outcome, body.retriable)
 
 
 class MessageTable:

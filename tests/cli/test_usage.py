@@ -175,6 +175,8 @@ def test_with_json_a_failure_is_one_object(paxosblock: Paxosblock) -> None:
         "path": "logs",
         "reason": "not an absolute path: it must start with '/'",
         "error": "UserError",
+        "outcome": "never",
+        "retriable": False,
     }
 
 

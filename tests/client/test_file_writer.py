@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.progress import Unopened
 from paxosblock.client.receipt import BlockReceipt, FlushReceipt
 from paxosblock.errors import (
     CorruptionError,
@@ -20,8 +21,10 @@ from paxosblock.errors import (
     InvalidRequestError,
     NoSpaceError,
     NotReadyError,
+    Outcome,
     OutcomeUnknownError,
     PaxosBlockError,
+    ProtocolError,
     UnavailableError,
 )
 from paxosblock.net.wire import Flags, FrameKind, Header
@@ -384,8 +387,9 @@ async def test_a_file_whose_datanodes_are_gone_says_so_and_goes_on_when_they_are
             for node in cluster.nodes[:2]:
                 await cluster.kill(node)
             await out.write(b"two")
-            with pytest.raises((UnavailableError, NoSpaceError, NotReadyError)):
+            with pytest.raises((UnavailableError, NoSpaceError, NotReadyError)) as caught:
                 await out.hflush()
+            assert caught.value.outcome is Outcome.UNKNOWN, "a later call sends it"
             for node in cluster.nodes[:2]:
                 await cluster.revive(node)
             assert (await out.hflush()).length == 6
@@ -503,10 +507,10 @@ async def test_calls_that_fail_add_nothing_to_what_the_first_of_them_left() -> N
             node.faults.refuse_create = True
         out = await fs.create("/a", chunk_size=10, durability="memory")
         for _ in range(5):
-            with pytest.raises((NoSpaceError, UnavailableError)):
-                await out.write(b"x" * 35)
-            with pytest.raises((NoSpaceError, UnavailableError)):
-                await out.hsync()
+            for call in (out.write(b"x" * 35), out.hsync()):
+                with pytest.raises((NoSpaceError, UnavailableError)) as caught:
+                    await call
+                assert caught.value.outcome is Outcome.UNKNOWN, "what was taken is sent later"
         assert (out.tell(), len(out._pending)) == (10, 2)
         for node in cluster.nodes:
             node.faults.refuse_create = False
@@ -570,3 +574,27 @@ def stand_still(seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         pass
+
+
+NO_PLACE = NoSpaceError("too few DataNodes")
+FULL = NoSpaceError("the disk of NameNode a is full", address="a")
+
+
+@pytest.mark.parametrize(
+    ("told", "maybe"),
+    [
+        ((OutcomeUnknownError("no answer"),), True),
+        ((OutcomeUnknownError("no answer"), NO_PLACE), False),
+        ((OutcomeUnknownError("no answer"), FULL), True),
+        ((ProtocolError("HTTP 502"), UnavailableError("nobody there")), True),
+        ((FULL,), False),
+    ],
+)
+def test_a_block_may_be_there_until_a_namenode_knows_that_it_is_not(
+    told: tuple[PaxosBlockError, ...], maybe: bool
+) -> None:
+    unopened = Unopened()
+    for error in told:
+        with pytest.raises(type(error)), unopened.asking():
+            raise error
+    assert bool(unopened) is maybe

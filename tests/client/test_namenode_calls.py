@@ -25,6 +25,7 @@ from paxosblock.errors import (
     NotFoundError,
     NotLeaderError,
     NotReadyError,
+    Outcome,
     OutcomeUnknownError,
     PaxosBlockError,
     StorageError,
@@ -204,7 +205,7 @@ async def test_what_is_reported_in_the_end_is_the_cause_and_not_the_last_silence
 
 
 async def test_a_lost_answer_is_reported_with_what_made_the_others_refuse() -> None:
-    full = StorageError("the disk of NameNode nn2 is full")
+    full = StorageError("the disk of NameNode nn2 is full").with_outcome(Outcome.NEVER)
     async with serving(Server()) as hung, serving(Server(*[full] * 1000)) as second:
         hung.silent.clear()
         hung.healthy = False

@@ -319,13 +319,13 @@ async def test_after_a_failed_write_the_outcome_is_unknown_and_the_store_stops(
             await store.commit(put(b"unknown"))
         assert unknown.value.outcome is Outcome.UNKNOWN
         disk.broken = False  # the store does not try its luck again
-        with pytest.raises(StorageError, match=os.strerror(code)):
-            await store.commit(put(b"never"))
-        with pytest.raises(StorageError, match=os.strerror(code)):
-            await store.barrier()
+        for refused in (store.commit(put(b"never")), store.barrier()):
+            with pytest.raises(StorageError, match=os.strerror(code)) as never:
+                await refused
+            assert never.value.outcome is Outcome.NEVER
         failure = store.failure()
         assert failure is not None
-        assert failure.outcome is Outcome.NEVER
+        assert failure.outcome is Outcome.UNKNOWN
         assert await store.wait_failure() is failure
         assert not store.is_leader()
         assert disk.attempts == 1
@@ -348,6 +348,8 @@ async def test_what_waited_behind_a_failed_write_never_happened(tmp_path: Path) 
         disk.gate.set()
         results = await asyncio.gather(under_way, waiting, return_exceptions=True)
     assert [type(result) for result in results] == [OutcomeUnknownError, StorageError]
+    assert isinstance(results[1], StorageError)
+    assert results[1].outcome is Outcome.NEVER
     async with opened(tmp_path) as store:
         assert not store.view().get(b"c").exists
 

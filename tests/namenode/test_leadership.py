@@ -35,6 +35,8 @@ from paxosblock.errors import (
     FencedError,
     NoSpaceError,
     NotLeaderError,
+    NotReadyError,
+    Outcome,
     OutcomeUnknownError,
     PaxosBlockError,
     UnavailableError,
@@ -329,6 +331,16 @@ async def test_a_call_whose_later_step_failed_does_not_claim_that_nothing_was_do
         await pair.a.service.call(TAKE_OVER, TakeOver("/f"))
     with pytest.raises(FencedError):
         await pair.a.service.call(CLOSE_FILE, CloseFile(file, ANN))
+
+
+async def test_a_call_of_several_steps_that_is_not_ready_may_have_done_some(pair: Pair) -> None:
+    file = await pair.a.create("/f")
+    pair.a.members.trouble = [NotReadyError("not yet")]
+    with pytest.raises(NotReadyError) as caught:
+        await pair.a.call(TAKE_OVER, TakeOver("/f"))
+    assert caught.value.outcome is Outcome.UNKNOWN
+    with pytest.raises(FencedError):
+        await pair.a.call(CLOSE_FILE, CloseFile(file, ANN))
 
 
 async def test_a_call_that_failed_before_its_first_change_did_nothing(pair: Pair) -> None:

@@ -33,7 +33,7 @@ from paxosblock.client.spark.options import Options
 from paxosblock.client.spark.publish import add_files, replace_files
 from paxosblock.client.spark.target import check_target, client_of
 from paxosblock.client.sync import Client
-from paxosblock.errors import FencedError, NotFoundError, PaxosBlockError
+from paxosblock.errors import FencedError, NotFoundError, Outcome, PaxosBlockError
 from paxosblock.transaction import Delete, Marker, Operation, TransactionOutcome
 from paxosblock.units import DURATIONS
 
@@ -159,7 +159,8 @@ class BatchWriter(DataSourceArrowWriter):
                 f"replaced '{self.options.path}' or 'jobTtl' is over ({error})"
             ) from error
         if outcome.version == _ABORTED:
-            raise FencedError(f"job {self.job} published nothing: it was aborted")
+            fenced = FencedError(f"job {self.job} published nothing: it was aborted")
+            raise fenced.with_outcome(Outcome.NEVER)
 
     def _end(self, fs: Client, changes: list[Operation], version: int) -> TransactionOutcome:
         return fs.transact(changes, transaction=(self.application, version), keep_for_s=KEPT_FOR_S)

@@ -98,7 +98,7 @@ class _Run:
                 self._one(operation)
             except PaxosBlockError as error:
                 text = f"operation {number} of {len(operations)}: {error}"
-                raise type(error)(text, **error.details) from error
+                raise error.reworded(text) from error
 
     def _one(self, operation: Operation) -> None:
         draft, context = self._draft, self._context

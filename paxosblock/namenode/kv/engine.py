@@ -16,6 +16,7 @@ from pathlib import Path
 from paxosblock.descriptors import is_shortage
 from paxosblock.errors import (
     NoSpaceError,
+    Outcome,
     OutcomeUnknownError,
     PaxosBlockError,
     StorageError,
@@ -147,7 +148,7 @@ class SingleMemberStore:
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise StorageError(self._failure.message)
+            raise StorageError(self._failure.message).with_outcome(Outcome.NEVER)
         if not self._open:
             raise UnavailableError(f"the store {self._folder} is not open")
 
@@ -209,7 +210,7 @@ class SingleMemberStore:
         for pending in batch:
             _refuse(pending, OutcomeUnknownError(unknown))
         for pending in self._queue:
-            _refuse(pending, StorageError(self._failure.message))
+            _refuse(pending, StorageError(self._failure.message).with_outcome(Outcome.NEVER))
         self._queue.clear()
 
     def _refuse_changes(self, batch: list[_Pending], error: NoSpaceError) -> None:

@@ -129,7 +129,7 @@ def opening(disk: Disk, folder: Path, when_damaged: str) -> Iterator[FileHandle]
     except BaseException as error:
         disk.close(lock)
         if isinstance(error, CorruptionError):
-            raise CorruptionError(f"{error}; {when_damaged}", **error.details) from error
+            raise error.reworded(f"{error}; {when_damaged}") from error
         raise
 
 

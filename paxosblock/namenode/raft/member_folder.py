@@ -44,7 +44,7 @@ def check_member(folder: Path, members: Sequence[str], *, new_cluster: bool) -> 
             )
         _check_list(disk, folder, sorted(members))
     except OSError as error:
-        raise StorageError(f"{folder}: {error.strerror}") from error
+        raise StorageError.of(folder, error) from error
 
 
 def _make(disk: Disk, folder: Path) -> None:

@@ -12,8 +12,10 @@ from pathlib import Path
 
 from paxosblock.errors import (
     ConfigError,
+    DeadlineError,
     InvalidRequestError,
     NoSpaceError,
+    Outcome,
     PaxosBlockError,
     StorageError,
     UnavailableError,
@@ -101,8 +103,7 @@ class ReplicatedStore:
         except PaxosBlockError:
             raise
         except OSError as error:
-            where = error.filename or self._folder
-            raise StorageError(f"{where}: {error.strerror}") from error
+            raise StorageError.of(error.filename or self._folder, error) from error
         self._machine = opened.machine
         self._node = RaftNode(
             self._address,
@@ -186,8 +187,9 @@ class ReplicatedStore:
 
         Raises:
             InvalidRequestError: it is no other member.
-            UnavailableError: this member does not lead, or the other one did not take over within
-                `timeout_s`; this one goes on.
+            UnavailableError: this member does not lead.
+            DeadlineError: the other one did not take over within `timeout_s`, so that this one goes
+                on.
         """
         node, leader = self._open(), self._leader()
         if successor == self._address or successor not in self._members:
@@ -197,7 +199,7 @@ class ReplicatedStore:
             async with asyncio.timeout(timeout_s):
                 await node.wait_until(lambda: node.role is not leader)
         except TimeoutError as error:
-            raise UnavailableError(f"{successor} did not take over in {timeout_s} s") from error
+            raise DeadlineError(f"{successor} did not take over in {timeout_s} s") from error
         finally:
             leader.keep_leading()
 
@@ -249,7 +251,7 @@ class ReplicatedStore:
         if self._node is None or self._closed:
             raise UnavailableError(f"the store {self._folder} is not open")
         if self._node.failure is not None:
-            raise StorageError(self._node.failure.message)
+            raise StorageError(self._node.failure.message).with_outcome(Outcome.NEVER)
         return self._node
 
     def _leader(self) -> RaftLeader:
