@@ -31,10 +31,12 @@ docs/errors.md has all of it in one table.
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
 import enum
 import errno
 import os
+from collections.abc import Iterator
 from typing import Any, ClassVar, Final, Self
 
 
@@ -73,7 +75,7 @@ class PaxosBlockError(Exception):
         state = {**vars(self), "args": self.args}
         if isinstance(self, OSError):
             state |= {name: getattr(self, name) for name in ("errno", "strerror", "filename")}
-        return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined]
+        return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined] # typeshed leaves it out
 
     def with_outcome(self, outcome: Outcome) -> Self:
         """Return this error, whose raiser knows more of the outcome than its class tells."""
@@ -262,6 +264,16 @@ _BY_CODE: Final = {
     for kind in tuple(globals().values())
     if isinstance(kind, type) and issubclass(kind, PaxosBlockError)
 }
+
+
+@contextlib.contextmanager
+def in_doubt() -> Iterator[None]:
+    """Let whatever fails within say UNKNOWN: what came before it has begun something."""
+    try:
+        yield
+    except PaxosBlockError as error:
+        error.with_outcome(Outcome.UNKNOWN)
+        raise
 
 
 def from_wire(

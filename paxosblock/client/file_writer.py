@@ -12,8 +12,6 @@ import asyncio
 import logging
 import warnings
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final, Self
 
 from paxosblock.api.namenode import (
@@ -40,9 +38,9 @@ from paxosblock.errors import (
     CorruptionError,
     InvalidRequestError,
     NoSpaceError,
-    Outcome,
     PaxosBlockError,
     UnavailableError,
+    in_doubt,
 )
 from paxosblock.protocol.invariants import invariant
 from paxosblock.protocol.quorum import recovery_quorum
@@ -281,7 +279,7 @@ class AsyncFileWriter:
         while self._pending:
             self._fence.check()
             try:
-                with _in_doubt():
+                with in_doubt():
                     block = await self._block_with_room(self._pending[0].size_bytes)
                     await block.room()
                 block.send(self._pending[0])
@@ -391,7 +389,7 @@ class AsyncFileWriter:
         block = self._block
         if block is None:
             raise failure
-        with _in_doubt():
+        with in_doubt():
             pause = self._progress.failed(self.acknowledged, failure.reason)
             sealed = await self._fence.guard(block.seal(retry_for_s=self._retry_for_s))
         self._pending.extendleft(reversed(sealed.rest))
@@ -500,13 +498,3 @@ class AsyncFileWriter:
         if block.sent:
             self._exclusions.forgive(block.members)
             self._place = Place(block.block, block.generation, block.sent - 1, block.members)
-
-
-@contextmanager
-def _in_doubt() -> Iterator[None]:
-    """Whatever fails: chunks before may be read, and what was taken is sent by a later call."""
-    try:
-        yield
-    except PaxosBlockError as error:
-        error.with_outcome(Outcome.UNKNOWN)
-        raise

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 
 import pytest
 
-from paxosblock.datanode.disk import OsDisk
+from paxosblock.datanode.disk import OsDisk, publish
 from paxosblock.datanode.identity import VERSION
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.volume import open_volume
-from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
+from paxosblock.errors import (
+    ConfigError,
+    CorruptionError,
+    NoSpaceError,
+    Outcome,
+    StorageError,
+)
 from paxosblock.protocol.messages import Created, Delete, LastVote, Nack, Read, Vote
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Durability, Reason
 from tests.datanode.faulty_disk import FaultyDisk
@@ -250,3 +257,10 @@ async def test_a_folder_that_is_in_use_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path):
         with pytest.raises(ConfigError, match="is locked by another process"):
             open_volume(OsDisk(), tmp_path, "node-1", boot="boot-1", sync_threads=1)
+
+
+def test_what_a_failed_publication_left_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "meta").mkdir()
+    with pytest.raises(StorageError, match="cannot rename") as caught:
+        publish(OsDisk(), tmp_path / "draft", tmp_path / "meta", b"new")
+    assert (caught.value.outcome, caught.value.errno) == (Outcome.UNKNOWN, errno.EISDIR)
