@@ -337,10 +337,10 @@ async def test_a_call_of_several_steps_that_is_not_ready_may_have_done_some(pair
     file = await pair.a.create("/f")
     pair.a.members.trouble = [NotReadyError("not yet")]
     with pytest.raises(NotReadyError) as caught:
-        await pair.a.call(TAKE_OVER, TakeOver("/f"))
+        await pair.a.service.call(TAKE_OVER, TakeOver("/f"))
     assert caught.value.outcome is Outcome.UNKNOWN
     with pytest.raises(FencedError):
-        await pair.a.call(CLOSE_FILE, CloseFile(file, ANN))
+        await pair.a.service.call(CLOSE_FILE, CloseFile(file, ANN))
 
 
 async def test_a_call_that_failed_before_its_first_change_did_nothing(pair: Pair) -> None:
