@@ -66,8 +66,9 @@ async def recover_lease(node: NameNode, request: RecoverLease) -> LeaseRecovery:
     """End the writing of a file; where that fails, tell who answered what."""
     catalog, reason = node.catalog, ""
     file = (await catalog.status(request.path)).file_id
-    checks.check_recover_lease(request, await catalog.unfinished(file))
     given_up = {each.block: each.members for each in request.give_up}
+    named = await catalog.block_entries(tuple(given_up))  # some may have been ended meanwhile
+    checks.check_recover_lease(request, [each for each in named if each and each.file == file])
     try:
         await node.closer.take_over(request.path, node.clock_s(), given_up)
     except NotReadyError as error:

@@ -153,6 +153,17 @@ async def test_a_force_waits_for_those_that_the_operator_did_not_give_up(scene: 
     assert found.status.length == 3 * CHUNK_BYTES
 
 
+async def test_a_force_of_a_block_that_was_ended_meanwhile_finds_its_file_closed(
+    scene: Scene,
+) -> None:
+    view = await written(scene, 3, 3, 3)
+    force = RecoverLease("/f", (GiveUp(view.record.block, view.record.members[:1]),))
+    await scene.service.call(RECOVER_LEASE, RecoverLease("/f"))
+    found = await scene.service.call(RECOVER_LEASE, force)
+    assert (found.stuck, found.status.open) == ((), False)
+    assert not (await scene.node.catalog.get_block(view.record.block)).record.forced
+
+
 async def test_where_enough_members_answer_nothing_is_forced(scene: Scene) -> None:
     view = await written(scene, 3, 2, 2)
     scene.acceptor(view.record.members[2]).alive = False
