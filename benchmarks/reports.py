@@ -18,9 +18,11 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
+
+from msgspec.structs import replace
 
 from benchmarks.stats import latencies, machine, say
 from paxosblock import AsyncClient, LocalCluster, loop

@@ -30,6 +30,8 @@ PROTOCOL_IMPORTS = {
     "enum",
     "functools",
     "itertools",
+    "msgspec",
+    "msgspec.structs",
     "struct",
     "typing",
 }

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from paxosblock.protocol.types import ChunkName
-from paxosblock.protocol.values import made_often
 
 
-@made_often
-@dataclass(frozen=True, slots=True)
-class AppendChunk:
+class AppendChunk(msgspec.Struct, frozen=True, gc=False):
     """Append the bytes of chunk `name`, under a header of the accepted generation."""
 
     name: ChunkName
     sync: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SyncChunks:
+class SyncChunks(msgspec.Struct, frozen=True, gc=False):
     """Bring every chunk that was appended so far to stable storage."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreMetadata:
+class StoreMetadata(msgspec.Struct, frozen=True, gc=False):
     """Replace the metadata atomically and durably (creating the replica if it is not there)."""
 
 
-@dataclass(frozen=True, slots=True)
-class AdoptLog:
+class AdoptLog(msgspec.Struct, frozen=True, gc=False):
     """Keep `keep` chunks, append `append`; data durable, then metadata, then cut what is beyond.
 
     The replica moves to the folder of its new state as part of this.
@@ -38,8 +32,7 @@ class AdoptLog:
     append: tuple[ChunkName, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DropReplica:
+class DropReplica(msgspec.Struct, frozen=True, gc=False):
     """Delete the replica."""
 
 

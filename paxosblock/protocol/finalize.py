@@ -8,7 +8,9 @@ changes a record any other way.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from paxosblock.protocol.invariants import invariant
 from paxosblock.protocol.messages import Finalize, Grant
@@ -24,8 +26,7 @@ from paxosblock.protocol.types import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BlockRecord:
+class BlockRecord(msgspec.Struct, frozen=True, gc=False):
     """The KV's record of one block (PROTOCOL.md 1 and 3, K).
 
     `generation` is the highest allocated so far; `members` are the storages of the epoch
@@ -83,8 +84,7 @@ class Why(enum.Enum):
     """The length asked for is not one the block can have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True, gc=False):
     """The guard did not hold; `record` is what stands."""
 
     why: Why

@@ -6,7 +6,7 @@ chunks by length and CRC32C (`ChunkName`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from paxosblock.protocol.types import (
     NO_GENERATION,
@@ -19,11 +19,9 @@ from paxosblock.protocol.types import (
     ReplicaState,
     StorageId,
 )
-from paxosblock.protocol.values import made_often
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Writer -> DataNode: make an empty replica of the first config (D1)."""
 
     block: BlockId
@@ -31,17 +29,14 @@ class Create:
     durability: Durability
 
 
-@dataclass(frozen=True, slots=True)
-class Created:
+class Created(msgspec.Struct, frozen=True, tag=True, gc=False):
     """DataNode -> writer: the empty replica is on stable storage."""
 
     block: BlockId
     storage: StorageId
 
 
-@made_often
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Writer -> all members: vote for chunk `index` in the writer's generation (D2).
 
     `acknowledged_count` is how many chunks all members have voted for, as the writer knows it.
@@ -57,9 +52,7 @@ class Write:
     sync: bool = False
 
 
-@made_often
-@dataclass(frozen=True, slots=True)
-class Vote:
+class Vote(msgspec.Struct, frozen=True, tag=True, gc=False):
     """DataNode -> writer: voted for chunk `index` and, as votes are in order, all below it."""
 
     block: BlockId
@@ -69,8 +62,7 @@ class Vote:
     synced: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NextGS:
+class NextGS(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Proposer -> members of the base config: promise `generation`, tell your last vote (D3)."""
 
     block: BlockId
@@ -80,8 +72,7 @@ class NextGS:
     durability: Durability
 
 
-@dataclass(frozen=True, slots=True)
-class LastVote:
+class LastVote(msgspec.Struct, frozen=True, tag=True, gc=False):
     """DataNode -> proposer: the promise is durable, and this is what I hold.
 
     `tail` names the last `window` chunks; `size_bytes` is the length of the whole log in bytes.
@@ -100,8 +91,7 @@ class LastVote:
     tail: tuple[ChunkName, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryWrite:
+class RecoveryWrite(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Proposer -> targets: accept the log of `length` chunks that ends with `tail` (D4, "Sync").
 
     `members` are those of the `base` config: one of them keeps what it accepted since `base`;
@@ -125,8 +115,7 @@ class RecoveryWrite:
     finalized_generation: Generation = NO_GENERATION
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryVote:
+class RecoveryVote(msgspec.Struct, frozen=True, tag=True, gc=False):
     """DataNode -> proposer: the whole log is accepted at `generation`, durably ("Synced")."""
 
     block: BlockId
@@ -135,8 +124,7 @@ class RecoveryVote:
     storage: StorageId
 
 
-@dataclass(frozen=True, slots=True)
-class Finalize:
+class Finalize(msgspec.Struct, frozen=True, tag=True, gc=False):
     """NameNode -> members: the KV decided `length` under `finalized_generation` (D5).
 
     A replica that is shorter, or that is no replica of this version, fetches what it lacks from
@@ -153,8 +141,7 @@ class Finalize:
     durability: Durability
 
 
-@dataclass(frozen=True, slots=True)
-class Finalized:
+class Finalized(msgspec.Struct, frozen=True, tag=True, gc=False):
     """DataNode -> NameNode: holds exactly the decided chunks, durably, in `current/`."""
 
     block: BlockId
@@ -163,8 +150,7 @@ class Finalized:
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class Short:
+class Short(msgspec.Struct, frozen=True, tag=True, gc=False):
     """DataNode -> NameNode: fenced, but only `length` chunks are here; the rest must be copied."""
 
     block: BlockId
@@ -173,8 +159,7 @@ class Short:
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Reader -> DataNode: tell the state of your replica (D6).
 
     `sync` asks that what is reported is on stable storage first (an R2 read in memory mode).
@@ -184,8 +169,7 @@ class Read:
     sync: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReadReply:
+class ReadReply(msgspec.Struct, frozen=True, tag=True, gc=False):
     """DataNode -> reader: the registers of a replica in one line.
 
     A replica that is `weak` may have lost votes: it is not counted for an unfinalized block. One
@@ -209,8 +193,7 @@ class ReadReply:
     finalized_length: int
 
 
-@dataclass(frozen=True, slots=True)
-class Nack:
+class Nack(msgspec.Struct, frozen=True, tag=True, gc=False):
     """DataNode -> anyone: refused, and this is why."""
 
     block: BlockId
@@ -222,24 +205,21 @@ class Nack:
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(msgspec.Struct, frozen=True, tag=True, gc=False):
     """NameNode -> DataNode that is not a member: drop the replica (D7)."""
 
     block: BlockId
     up_to_generation: Generation
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(msgspec.Struct, frozen=True, tag=True, gc=False):
     """DataNode -> NameNode: no replica is left here."""
 
     block: BlockId
     storage: StorageId
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True, gc=False):
     """NameNode -> the writer that asked: go on in `generation` from chunk `length`."""
 
     block: BlockId

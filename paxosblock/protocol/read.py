@@ -8,7 +8,9 @@ after it was invoked (K10).
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import ReadReply
@@ -33,8 +35,7 @@ class Progress(enum.Enum):
     """Too many members have left the writer's generation: get the record and start over."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumRead:
+class QuorumRead(msgspec.Struct, frozen=True, gc=False):
     """R2 (quorum = floor(n/2)+1) or R1 (quorum = n) of one block under construction.
 
     `answers` are the latest good answers: storage, chunks, bytes. `bad` are the members that gave
@@ -153,8 +154,7 @@ def relaxed_length(record: BlockRecord, reply: ReadReply, seen: int = 0) -> int 
     return max(seen, reply.acknowledged_count)
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(msgspec.Struct, frozen=True, gc=False):
     """What a reader may fetch: chunks [0, length) of a writer epoch.
 
     `finalized_generation` is NO_GENERATION while the block is not finalized.

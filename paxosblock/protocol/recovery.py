@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.invariants import invariant
@@ -45,8 +47,7 @@ class Phase(enum.Enum):
     ABANDONED = "abandoned"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True, gc=False):
     """The log a proposer writes: chosen once (P2, I4)."""
 
     accepted_generation: Generation
@@ -56,8 +57,7 @@ class Choice:
     holders: tuple[StorageId, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Proposer:
+class Proposer(msgspec.Struct, frozen=True, gc=False):
     """One recovery attempt. `members` is the config of `base`; `targets` get the chosen log.
 
     `given_up` is an operator's word for this one attempt: these members are not waited for (P2).

@@ -8,8 +8,10 @@ effect durable, adopts the new replica, and only then sends the reply, in this o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import assert_never
+
+import msgspec
+from msgspec.structs import replace
 
 from paxosblock.protocol.effects import (
     AdoptLog,
@@ -52,12 +54,9 @@ from paxosblock.protocol.types import (
     ReplicaState,
     StorageId,
 )
-from paxosblock.protocol.values import made_often
 
 
-@made_often
-@dataclass(frozen=True, slots=True)
-class Replica:
+class Replica(msgspec.Struct, frozen=True, gc=False):
     """The registers of one block at one storage (PROTOCOL.md 1).
 
     `accepted_generation` is the vote for every chunk of `log` at once: accepting a recovery's log
@@ -103,9 +102,7 @@ class Replica:
             invariant(self.log.starts_with(before.log), "I2 a register is written once")
 
 
-@made_often
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, gc=False):
     """What one request does: the replica afterwards, the effect to make durable, the reply."""
 
     replica: Replica | None
@@ -274,32 +271,16 @@ def _write(storage: StorageId, replica: Replica | None, request: Write) -> Step:
     if request.index == replica.length:
         name = ChunkName(request.index, request.size_bytes, request.crc)
         log = replica.log.append(request.size_bytes, request.crc)
-        return Step(_voted(replica, log, acknowledged), vote, AppendChunk(name, sync))
+        return Step(
+            replace(replica, log=log, acknowledged_count=acknowledged),
+            vote,
+            AppendChunk(name, sync),
+        )
     held = replica.log[request.index]
     if (held.size_bytes, held.crc) != (request.size_bytes, request.crc):
         return _nack(storage, replica, request.block, request.generation, Reason.CORRUPT)
-    after = _voted(replica, replica.log, acknowledged)
+    after = replace(replica, acknowledged_count=acknowledged)
     return Step(after, vote, SyncChunks() if sync else None)
-
-
-def _voted(replica: Replica, log: ChunkLog, acknowledged_count: int) -> Replica:
-    """The replica after a vote. Once per chunk: `replace` would cost twice as much."""
-    return Replica(
-        replica.block,
-        replica.max_generation,
-        replica.accepted_generation,
-        replica.epoch,
-        replica.base_length,
-        replica.state,
-        log,
-        replica.window,
-        replica.durability,
-        replica.weak,
-        replica.restarted,
-        replica.finalized_generation,
-        replica.finalized_length,
-        acknowledged_count,
-    )
 
 
 def _takes_writes(replica: Replica, generation: Generation) -> bool:

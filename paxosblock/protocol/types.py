@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import NewType
 
-from paxosblock.protocol.values import made_often
+import msgspec
 
 BlockId = NewType("BlockId", int)
 Generation = NewType("Generation", int)
@@ -65,9 +64,7 @@ class Reason(enum.Enum):
     """The volume is full. The acceptor never says so, the shell does; nothing was voted."""
 
 
-@made_often
-@dataclass(frozen=True, slots=True)
-class ChunkName:
+class ChunkName(msgspec.Struct, frozen=True, gc=False):
     """What a chunk is called in votes: its place, its length in bytes and its CRC32C.
 
     Recovery never carries user data; a DataNode that lacks a chunk fetches the bytes of this name

@@ -8,7 +8,9 @@ protocol.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from paxosblock.protocol.invariants import invariant
 from paxosblock.protocol.messages import Create, Created, Grant, Vote, Write
@@ -21,7 +23,6 @@ from paxosblock.protocol.types import (
     Generation,
     StorageId,
 )
-from paxosblock.protocol.values import made_often
 
 
 class WriterState(enum.Enum):
@@ -43,9 +44,7 @@ class WriterState(enum.Enum):
     """Another writer owns the block now; what was sent last has an unknown outcome."""
 
 
-@made_often
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(msgspec.Struct, frozen=True, gc=False):
     """The proposer of one block's writer generations.
 
     `voted[i]` and `synced[i]` count the chunks that `members[i]` voted for, and has on stable
@@ -115,23 +114,7 @@ def send(writer: Writer, size_bytes: int, crc: int, *, sync: bool = False) -> tu
     """W2: propose the next chunk. The same Write goes to all members."""
     invariant(writer.can_send, "W2 a chunk is sent only when the window has room")
     message = write_message(writer, writer.sent, size_bytes, crc, sync=sync)
-    return _counted(writer, writer.sent + 1, writer.voted, writer.synced), message
-
-
-def _counted(writer: Writer, sent: int, voted: tuple[int, ...], synced: tuple[int, ...]) -> Writer:
-    """The writer with other counts. Once per chunk and vote: `replace` would cost twice as much."""
-    return Writer(
-        writer.block,
-        writer.generation,
-        writer.members,
-        writer.window,
-        writer.state,
-        writer.created,
-        voted,
-        synced,
-        sent,
-        max(writer.acknowledged, min(voted)),
-    )
+    return replace(writer, sent=writer.sent + 1), message
 
 
 def write_message(
@@ -169,7 +152,8 @@ def on_vote(writer: Writer, vote: Vote) -> Writer:
     at = writer.members.index(vote.storage)
     voted = _raised(writer.voted, at, vote.index + 1)
     synced = _raised(writer.synced, at, vote.index + 1) if vote.synced else writer.synced
-    after = _counted(writer, writer.sent, voted, synced)
+    acknowledged = max(writer.acknowledged, min(voted))
+    after = replace(writer, voted=voted, synced=synced, acknowledged=acknowledged)
     invariant(after.acknowledged <= after.sent, "I5 acknowledged <= sent")
     return after
 

@@ -7,7 +7,6 @@ What it lacks is a disk; what it has instead are the faults that a test asks for
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -130,7 +129,7 @@ class MemoryDataNode:
         for block, replica in self.replicas.items():
             kept = max(replica.base_length, self.synced[block]) if power_cut else replica.length
             del self.frames[block][kept:]
-            left = dataclasses.replace(replica, log=replica.log.truncate(kept))
+            left = replace(replica, log=replica.log.truncate(kept))
             self.replicas[block] = restarted(left, same_boot=not power_cut)
 
     def cut(self) -> None:

@@ -7,9 +7,9 @@ import os
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.progress import Unopened

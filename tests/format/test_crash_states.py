@@ -8,10 +8,11 @@ compared with what had been promised and voted at that point (PROTOCOL.md 5).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from paxosblock.datanode.identity import enter_cluster, give_identity, read_identity
 from paxosblock.datanode.load import Loaded, load

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.errors import DeadlineError, UnavailableError

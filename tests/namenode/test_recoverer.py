@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from paxosblock.api.namenode import EXPLAIN, GET_BLOCK, SEAL_BLOCK, BlockRequest
 from paxosblock.config import NameNodeConfig

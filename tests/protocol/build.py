@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from paxosblock.protocol.finalize import BlockRecord, Refused, add_block
 from paxosblock.protocol.log import ChunkLog

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from paxosblock.protocol import register
 from paxosblock.protocol.effects import AdoptLog, AppendChunk, Effect, SyncChunks

@@ -6,9 +6,11 @@ The run names in brackets are those of the design's model, where the same fault 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+
+from msgspec.structs import replace
 
 from paxosblock.protocol import finalize, read, recovery, register, write
 from paxosblock.protocol.effects import DropReplica

@@ -6,7 +6,7 @@ from what the logs say.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import RecoveryWrite

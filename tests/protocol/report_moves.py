@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.namenode.blocks.replicas import FINE, Finding, Verdict, judge

@@ -5,9 +5,11 @@ The renamed world with the least disks is explored; ties are broken by the other
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
 from itertools import permutations
 from typing import Any, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
 
 from paxosblock.protocol.messages import Grant
 from paxosblock.protocol.types import StorageId
@@ -116,9 +118,10 @@ def rename(model: Model, renaming: Renaming, value: T) -> T:
         )
     if isinstance(value, Writer):
         return cast("T", _rename_writer(model, renaming, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        changes = {f.name: rename(model, renaming, getattr(value, f.name)) for f in fields(value)}
-        return cast("T", replace(value, **changes))
+    if isinstance(value, msgspec.Struct):
+        fields = value.__struct_fields__
+        changes = {name: rename(model, renaming, getattr(value, name)) for name in fields}
+        return replace(value, **changes)
     return value
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused, Why

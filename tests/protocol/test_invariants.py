@@ -4,9 +4,9 @@ what the NameNode makes of block reports."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.protocol import finalize

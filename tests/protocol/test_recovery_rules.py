@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from paxosblock.protocol import recovery
 from paxosblock.protocol.finalize import allocate_rebuild, allocate_seal

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar, cast
+
+import msgspec
 
 from paxosblock.protocol.finalize import BlockRecord, add_block
 from paxosblock.protocol.log import ChunkLog
@@ -47,8 +48,7 @@ class Cell(Generic[T]):
         self.value = value
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
+class Disk(msgspec.Struct, frozen=True):
     """What a storage holds, and how many chunks would survive a power cut.
 
     Of a `dead` one the bytes are damaged: `replica` tells what it promised, None: nobody knows.
@@ -64,16 +64,14 @@ class Disk:
         return None if self.dead else self.replica
 
 
-@dataclass(frozen=True, slots=True)
-class RebuildRequest:
+class RebuildRequest(msgspec.Struct, frozen=True):
     """Writer -> NameNode: Rebuild(b, g) (W4)."""
 
     writer: int
     generation: Generation
 
 
-@dataclass(frozen=True, slots=True)
-class CloseRequest:
+class CloseRequest(msgspec.Struct, frozen=True):
     """Writer -> NameNode: FinalizeBlock(b, g, L) (W6)."""
 
     writer: int
@@ -81,8 +79,7 @@ class CloseRequest:
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """NameNode -> writer: the record is FINALIZED with `length` chunks (W7)."""
 
     writer: int
@@ -93,16 +90,14 @@ class Answer:
 Message = Request | Reply | Grant | RebuildRequest | CloseRequest | Answer
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(msgspec.Struct, frozen=True):
     """A message and the storages it is for (for requests; a reply finds its own way)."""
 
     message: Message
     to: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(msgspec.Struct, frozen=True):
     """A read in progress. `floor` is what it must return at least (chunks)."""
 
     mode: str
@@ -112,8 +107,7 @@ class Reader:
     record: BlockRecord | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(msgspec.Struct, frozen=True):
     """What has happened, seen from outside: the checks compare the world with it.
 
     `must`: longest prefix that was acknowledged, returned by a read or finalized.
@@ -132,8 +126,7 @@ class History:
     lossy: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True):
     """How often each costly event may still happen."""
 
     seals: int = 0
@@ -150,8 +143,7 @@ class Budget:
     forces: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(msgspec.Struct, frozen=True):
     """Bounds of one exploration. `targets` are the configs a REBUILD or APPEND may ask for."""
 
     meaning: str

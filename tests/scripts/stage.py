@@ -6,7 +6,7 @@ delivery loses the reply. Commands: see the methods that begin with `do_`.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from paxosblock.protocol import finalize, read, recovery, register, write
 from paxosblock.protocol.finalize import BlockRecord, Refused
