@@ -50,6 +50,7 @@ from paxosblock.protocol.types import (
     ChunkName,
     Durability,
     Generation,
+    Registers,
     ReplicaState,
     StorageId,
     WriterId,
@@ -105,19 +106,18 @@ class Many:
 
     def _made(self, number: BlockId) -> Block:
         block = Block(number, self.volume)
-        block.replica = Replica(
-            block=number,
+        registers = Registers(
             max_generation=DECIDED,
             accepted_generation=DECIDED,
             epoch=Generation(0),
             base_length=1,
             state=ReplicaState.FINALIZED,
-            log=ChunkLog((CHUNK,)),
             window=1,
             durability=Durability.DISK,
             finalized_generation=DECIDED,
             finalized_length=1,
         )
+        block.replica = Replica(number, registers, ChunkLog((CHUNK,)))
         return block
 
 

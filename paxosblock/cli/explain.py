@@ -163,9 +163,9 @@ def _row(line: ReplicaLine) -> tuple[str, ...]:
     return (
         member.storage,
         member.node,
-        replica.hdfs_state + (" (weak)" if state.weak else ""),
-        str(state.max_generation),
-        str(state.accepted_generation),
+        replica.hdfs_state + (" (weak)" if state.registers.weak else ""),
+        str(state.registers.max_generation),
+        str(state.registers.accepted_generation),
         str(state.length),
         str(state.size_bytes),
         f"{last.index} ({last.size_bytes} bytes, crc {last.crc:08x})" if last else "-",

@@ -258,14 +258,15 @@ class AsyncDataNode:
         if offset < 0:
             raise InvalidRequestError(f"block {block}: negative offset {offset}")
         state = await self.state(block)
+        registers = state.registers
         end = state.size_bytes if max_length < 0 else min(state.size_bytes, offset + max_length)
-        if state.weak or offset >= end:
-            return state.max_generation, b""
-        version = Version(state.epoch, state.finalized_generation, state.length)
+        if registers.weak or offset >= end:
+            return registers.max_generation, b""
+        version = Version(registers.epoch, registers.finalized_generation, state.length)
         extent = Extent(block, version, 0, state.size_bytes, (self.member,))
         into = bytearray(end - offset)
         await BlockReader(self._session, extent).fetch_once(offset, memoryview(into))
-        return state.max_generation, bytes(into)
+        return registers.max_generation, bytes(into)
 
     async def next_gs(self, block: BlockId, generation: Generation) -> LastVote:
         """NextGS(b, gs): make the replica promise a generation, and return its last vote.

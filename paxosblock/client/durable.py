@@ -66,4 +66,4 @@ async def _is_finalized(session: Session, view: BlockView, member: Member) -> bo
         told = await connection.tell(ask, session.config.rpc_timeout_s)
     except PaxosBlockError:
         return False
-    return told.read_reply is not None and told.read_reply.state is ReplicaState.FINALIZED
+    return told.read_reply is not None and told.read_reply.registers.state is ReplicaState.FINALIZED

@@ -99,8 +99,8 @@ class Block:
         replica = self.replica
         return (
             replica is not None
-            and replica.durability is Durability.DISK
-            and replica.state is ReplicaState.RBW
+            and replica.registers.durability is Durability.DISK
+            and replica.registers.state is ReplicaState.RBW
             and self.synced < replica.length
         )
 
@@ -132,8 +132,8 @@ class Block:
             generation=generation,
             storage=self.volume.storage,
             reason=reason,
-            max_generation=none if replica is None else replica.max_generation,
-            accepted_generation=none if replica is None else replica.accepted_generation,
+            max_generation=none if replica is None else replica.registers.max_generation,
+            accepted_generation=none if replica is None else replica.registers.accepted_generation,
             length=0 if replica is None else replica.length,
         )
 
@@ -151,7 +151,7 @@ class Block:
         size_bytes = 0 if log is None else record_start(log, len(log))
         self.volume.used_bytes += size_bytes - self._counted_bytes
         self._counted_bytes = size_bytes
-        is_open = self.replica is not None and self.replica.state is ReplicaState.RBW
+        is_open = self.replica is not None and self.replica.registers.state is ReplicaState.RBW
         self.volume.open_count += is_open - self._counted_open
         self._counted_open = is_open
         if self._watchers:

@@ -89,9 +89,10 @@ def _newest(store: ReplicaStore, found: BlockFiles) -> tuple[Metadata, Path]:
     candidates = [
         (decode_metadata(read_file(store.disk, path), found.block), path) for path in found.metas
     ]
-    metadata, path = max(candidates, key=lambda pair: pair[0].accepted_generation)
-    if path.parent.name != home(metadata.state):
-        raise CorruptionError(f"metadata of a {metadata.state.value} replica in {path.parent.name}")
+    metadata, path = max(candidates, key=lambda pair: pair[0].registers.accepted_generation)
+    state = metadata.registers.state
+    if path.parent.name != home(state):
+        raise CorruptionError(f"metadata of a {state.value} replica in {path.parent.name}")
     return metadata, path
 
 
@@ -119,7 +120,7 @@ def _at_home(datas: list[DataFile], folder: Path) -> DataFile:
 
 def _read_log(store: ReplicaStore, metadata: Metadata, files: ReplicaFiles) -> Loaded:
     """Find out which chunks the replica has, and cut what is beyond them."""
-    finalized = metadata.state is ReplicaState.FINALIZED
+    finalized = metadata.registers.state is ReplicaState.FINALIZED
     try:
         with opened(store.disk, files.path) as handle:
             size = store.disk.size(handle)
@@ -158,7 +159,7 @@ def _contradiction(replica: Replica) -> str:
         replica.check()
     except InvariantError as error:
         return f"its metadata contradicts itself: {error}"
-    if replica.state is ReplicaState.TEMPORARY:
+    if replica.registers.state is ReplicaState.TEMPORARY:
         return "its metadata calls it temporary"
     return ""
 
@@ -168,7 +169,7 @@ def _settled(
 ) -> Loaded:
     """D8: an rbw replica becomes rwr; that it is weak is on disk before it says anything."""
     replica = restarted(replica, same_boot=metadata.boot == store.boot)
-    if replica.state is ReplicaState.RBW and metadata.boot != store.boot:
+    if replica.registers.state is ReplicaState.RBW and metadata.boot != store.boot:
         store.store_metadata(files, replica)
     return Loaded(replica.block, replica, files)
 

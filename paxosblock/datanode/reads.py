@@ -104,7 +104,7 @@ class Reader:
             if block is None or block.replica is None or block.corrupt:
                 return Told(nack=self._refusal(block, request, wanted))
             replica = block.replica
-            if replica.accepted_generation not in request.generations:
+            if replica.registers.accepted_generation not in request.generations:
                 return Told(nack=block.nack(wanted, Reason.STALE))
             if not 0 <= request.start < request.stop <= replica.length:
                 return Told(nack=block.nack(wanted, Reason.GAP))
@@ -199,7 +199,10 @@ class Reader:
     async def _has_changed(block: Block, replica: Replica, files: ReplicaFiles) -> bool:
         async with block.lock:
             now = block.replica
-        same_log = now is not None and now.accepted_generation == replica.accepted_generation
+        same_log = (
+            now is not None
+            and now.registers.accepted_generation == replica.registers.accepted_generation
+        )
         return block.files != files or not same_log
 
 

@@ -91,10 +91,11 @@ def scan(disk: Disk, file: FileHandle, metadata: Metadata, *, same_boot: bool) -
     scanner = _Scanner(disk, file, metadata)
     fault = scanner.run()
     log = scanner.log
-    if len(log) < metadata.base_length:
-        lost = f"chunk {len(log)} of {metadata.base_length} that were on stable storage is {fault}"
+    base_length = metadata.registers.base_length
+    if len(log) < base_length:
+        lost = f"chunk {len(log)} of {base_length} that were on stable storage is {fault}"
         return Scan(log, lost)
-    if log.start_of(metadata.base_length) != metadata.base_bytes:
+    if log.start_of(base_length) != metadata.base_bytes:
         return Scan(log, "the chunks that were on stable storage have another length")
     if fault is _Fault.BAD and (same_boot or scanner.was_voted_for()):
         return Scan(log, f"chunk {len(log)}, which this replica voted for, is damaged")
@@ -133,9 +134,9 @@ class _Scanner:
         In disk mode a writer sends chunk c + window only when all replicas have chunk c on disk.
         """
         metadata = self._metadata
-        if metadata.durability is Durability.MEMORY:
+        if metadata.registers.durability is Durability.MEMORY:
             return False
-        return self._last_index() >= len(self.log) + metadata.window
+        return self._last_index() >= len(self.log) + metadata.registers.window
 
     def _header(self, position: int) -> Header | _Fault:
         if position == self._size:
@@ -150,10 +151,11 @@ class _Scanner:
 
     def _counts(self, header: Header) -> bool:
         metadata, index = self._metadata, len(self.log)
-        in_base = index < metadata.base_length
+        registers = metadata.registers
+        in_base = index < registers.base_length
         return (
             (header.kind, header.block, header.index) == (FrameKind.CHUNK, metadata.block, index)
-            and (in_base or header.generation == metadata.accepted_generation)
+            and (in_base or header.generation == registers.accepted_generation)
         )  # fmt: skip
 
     def _bytes(self, position: int, size: int) -> memoryview:
@@ -182,5 +184,5 @@ class _Scanner:
             header = Header.unpack(self._bytes(position, HEADER_BYTES))
         except ProtocolError:
             return -1
-        ours = (FrameKind.CHUNK, self._metadata.block, self._metadata.accepted_generation)
+        ours = (FrameKind.CHUNK, self._metadata.block, self._metadata.registers.accepted_generation)
         return header.index if (header.kind, header.block, header.generation) == ours else -1

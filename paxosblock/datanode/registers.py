@@ -227,7 +227,7 @@ class Registers:
         assert replica is not None
         if replica.log.size_bytes - block.behind_bytes >= WRITE_BEHIND_BYTES:
             block.behind_bytes = replica.log.size_bytes
-            self._sync(block, replica.accepted_generation, replica.length, lambda _: None)
+            self._sync(block, replica.registers.accepted_generation, replica.length, lambda _: None)
 
     def _sync(self, block: Block, generation: Generation, count: int, done: Done) -> None:
         """Call `done` when `count` chunks of the log accepted in `generation` are durable."""
@@ -251,7 +251,11 @@ class Registers:
         """Note that `count` chunks of the log accepted in `generation` are durable in `files`."""
         replica, now = block.replica, block.files
         same_file = now is not None and now.file is files.file  # not deleted and made anew
-        if replica is not None and replica.accepted_generation == generation and same_file:
+        if (
+            replica is not None
+            and replica.registers.accepted_generation == generation
+            and same_file
+        ):
             block.synced = max(block.synced, count)
 
     # -- control requests -----------------------------------------------------------------------
@@ -310,7 +314,7 @@ class Registers:
             return
         if files.file is None:
             await block.volume.run(block.volume.store.sync, files)
-            self._synced(block, files, replica.accepted_generation, replica.length)
+            self._synced(block, files, replica.registers.accepted_generation, replica.length)
             return
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -318,7 +322,7 @@ class Registers:
             if not durable.done():
                 durable.set_result(None)
 
-        self._sync(block, replica.accepted_generation, replica.length, done)
+        self._sync(block, replica.registers.accepted_generation, replica.length, done)
         await durable
         block.volume.check()
 

@@ -260,7 +260,7 @@ class ControlSteps:
     async def _bury(self, block: Block, request: Delete) -> Reply:
         """D7 for a dead replica: whatever it promised is void, for it is no member any more."""
         replica = block.replica
-        if replica is not None and replica.max_generation > request.up_to_generation:
+        if replica is not None and replica.registers.max_generation > request.up_to_generation:
             return block.nack(request.up_to_generation, Reason.FENCED)
         await block.volume.run(block.volume.store.purge, block.id)
         if block.files is not None and block.files.file is not None:

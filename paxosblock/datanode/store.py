@@ -61,7 +61,7 @@ class ReplicaStore:
 
     def create(self, replica: Replica) -> ReplicaFiles:
         """Make the files of an empty replica, durably: a new one (D1), or a promise (D3)."""
-        if replica.max_generation == FIRST_GENERATION:
+        if replica.registers.max_generation == FIRST_GENERATION:
             return self._create(replica)
         return self.spare.retried(lambda: self._create(replica))
 
@@ -197,7 +197,7 @@ class ReplicaStore:
         if not effect.append:
             return
         assert draft is not None, "chunks are adopted from a draft"
-        step = max(after.window, 1)
+        step = max(after.registers.window, 1)
         for start in range(effect.keep, after.length, step):
             records = draft.read(start, min(start + step, after.length))
             self.disk.write(file.handle, records, record_start(after.log, start))
@@ -205,7 +205,7 @@ class ReplicaStore:
 
     def _leave(self, folder: Path, after: Replica) -> None:
         """Remove what is left of the replica in the folder it was in; durably."""
-        if folder != self.folder / home(after.state):
+        if folder != self.folder / home(after.registers.state):
             self.disk.remove(folder / meta_name(after.block))
         self.disk.sync_folder(folder)
 
@@ -224,11 +224,11 @@ class ReplicaStore:
         publish(self.disk, draft, self._meta_path(replica), data)
 
     def _meta_path(self, replica: Replica) -> Path:
-        return self.folder / home(replica.state) / meta_name(replica.block)
+        return self.folder / home(replica.registers.state) / meta_name(replica.block)
 
     def _data_path(self, replica: Replica, copy: int) -> Path:
-        return self.folder / home(replica.state) / data_name(replica.block, copy)
+        return self.folder / home(replica.registers.state) / data_name(replica.block, copy)
 
 
 def _writable(replica: Replica) -> bool:
-    return home(replica.state) == RBW
+    return home(replica.registers.state) == RBW

@@ -16,7 +16,7 @@ from paxosblock.protocol.types import (
     Durability,
     Generation,
     Reason,
-    ReplicaState,
+    Registers,
     StorageId,
 )
 
@@ -81,12 +81,9 @@ class LastVote(msgspec.Struct, frozen=True, tag=True, gc=False):
     block: BlockId
     generation: Generation
     storage: StorageId
-    accepted_generation: Generation
-    epoch: Generation
+    registers: Registers
     length: int
     size_bytes: int
-    weak: bool
-    state: ReplicaState
     acknowledged_count: int
     tail: tuple[ChunkName, ...]
 
@@ -170,27 +167,20 @@ class Read(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class ReadReply(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """DataNode -> reader: the registers of a replica in one line.
+    """DataNode -> reader: the registers of a replica, and how long its log is.
 
-    A replica that is `weak` may have lost votes: it is not counted for an unfinalized block. One
-    that is only `restarted` has them all and is counted, but takes no Write: its log stays as long
-    as it is until a recovery (D8). `finalized_generation` and `finalized_length` name the finalized
-    version that this log extends (-1 and 0 when none).
+    A replica that is weak is not counted for an unfinalized block. One that is only `restarted` has
+    all its votes and is counted, but takes no Write: its log stays as long as it is until a
+    recovery (D8).
     """
 
     block: BlockId
     storage: StorageId
-    max_generation: Generation
-    accepted_generation: Generation
-    epoch: Generation
-    state: ReplicaState
-    weak: bool
+    registers: Registers
     restarted: bool
     length: int
     size_bytes: int
     acknowledged_count: int
-    finalized_generation: Generation
-    finalized_length: int
 
 
 class Nack(msgspec.Struct, frozen=True, tag=True, gc=False):

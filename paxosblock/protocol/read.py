@@ -69,10 +69,11 @@ def all_replica_read(record: BlockRecord) -> QuorumRead:
 
 def is_good(reply: ReadReply, writer_generation: Generation) -> bool:
     """R2: MaxGS == accepted == wgs, being written, and not weak."""
+    now = reply.registers
     return (
-        reply.max_generation == reply.accepted_generation == writer_generation
-        and not reply.weak
-        and reply.state is ReplicaState.RBW
+        now.max_generation == now.accepted_generation == writer_generation
+        and not now.weak
+        and now.state is ReplicaState.RBW
     )
 
 
@@ -148,8 +149,8 @@ def relaxed_length(record: BlockRecord, reply: ReadReply, seen: int = 0) -> int 
 
     `seen` is the largest result of this session so far, which makes the session monotonic (I10).
     """
-    strong = not reply.weak and reply.storage in record.members
-    if not strong or reply.epoch < record.writer_generation:
+    strong = not reply.registers.weak and reply.storage in record.members
+    if not strong or reply.registers.epoch < record.writer_generation:
         return None
     return max(seen, reply.acknowledged_count)
 
@@ -182,17 +183,16 @@ def holds(version: Version, reply: ReadReply) -> bool:
     block is committed, nobody was told yet) it is a strong replica of the epoch with enough chunks.
     Unfinalized: a strong replica of the same epoch with enough chunks.
     """
-    if version.finalized_generation == NO_GENERATION:
-        return not reply.weak and reply.epoch == version.epoch and reply.length >= version.length
-    decided = version.finalized_generation
-    if reply.state is ReplicaState.FINALIZED and reply.accepted_generation == decided:
+    now, decided = reply.registers, version.finalized_generation
+    strong_in_epoch = not now.weak and now.epoch == version.epoch
+    if decided == NO_GENERATION:
+        return strong_in_epoch and reply.length >= version.length
+    if now.state is ReplicaState.FINALIZED and now.accepted_generation == decided:
         return reply.length == version.length
-    if (reply.finalized_generation, reply.finalized_length) == (decided, version.length):
+    if (now.finalized_generation, now.finalized_length) == (decided, version.length):
         return reply.length >= version.length
-    in_epoch = (
-        reply.epoch == version.epoch and version.epoch <= reply.accepted_generation <= decided
-    )
-    return in_epoch and not reply.weak and reply.length >= version.length
+    may_extend = strong_in_epoch and version.epoch <= now.accepted_generation <= decided
+    return may_extend and reply.length >= version.length
 
 
 def serves_finalized(record: BlockRecord, reply: ReadReply) -> bool:

@@ -215,8 +215,8 @@ def acceptable(proposer: Proposer) -> bool:
             return True
     if len(replies) < recovery_quorum(len(proposer.members)):
         return False
-    decided_before = max(reply.accepted_generation for reply in replies) > proposer.base
-    strong = any(not reply.weak for reply in replies)
+    decided_before = max(reply.registers.accepted_generation for reply in replies) > proposer.base
+    strong = any(not reply.registers.weak for reply in replies)
     everybody = len(replies) == len(proposer.members)
     return decided_before or strong or everybody
 
@@ -224,11 +224,11 @@ def acceptable(proposer: Proposer) -> bool:
 def choose(proposer: Proposer) -> Choice:
     """P2: the highest accepted generation first, then the longest log of that generation."""
     best = best_vote(proposer.replies)
-    highest = best.accepted_generation
-    voters = tuple(r for r in proposer.replies if r.accepted_generation == highest)
+    highest = best.registers.accepted_generation
+    voters = tuple(r for r in proposer.replies if r.registers.accepted_generation == highest)
     for reply in voters:
         invariant(
-            reply.weak or reply.length >= best.length - proposer.window,
+            reply.registers.weak or reply.length >= best.length - proposer.window,
             "I4 a strong replica is at most a window behind",
         )
     acknowledged = max(reply.acknowledged_count for reply in proposer.replies)
@@ -244,7 +244,7 @@ def choose(proposer: Proposer) -> Choice:
 
 def best_vote(replies: Sequence[LastVote]) -> LastVote:
     """P2: the longest log of the highest accepted generation among these answers, at least one."""
-    return max(replies, key=lambda reply: (reply.accepted_generation, reply.length))
+    return max(replies, key=lambda reply: (reply.registers.accepted_generation, reply.length))
 
 
 def on_recovery_vote(proposer: Proposer, vote: RecoveryVote) -> Proposer:

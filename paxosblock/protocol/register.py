@@ -8,7 +8,7 @@ effect durable, adopts the new replica, and only then sends the reply, in this o
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Any, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -51,32 +51,22 @@ from paxosblock.protocol.types import (
     Durability,
     Generation,
     Reason,
+    Registers,
     ReplicaState,
     StorageId,
 )
 
 
 class Replica(msgspec.Struct, frozen=True, gc=False):
-    """The registers of one block at one storage (PROTOCOL.md 1).
+    """One block at one storage: its registers, and the names of the chunks it voted for.
 
-    `accepted_generation` is the vote for every chunk of `log` at once: accepting a recovery's log
-    votes for all of it. `base_length` chunks were on stable storage when it was accepted.
     `restarted` and `acknowledged_count` are volatile; everything else survives a crash.
     """
 
     block: BlockId
-    max_generation: Generation
-    accepted_generation: Generation
-    epoch: Generation
-    base_length: int
-    state: ReplicaState
+    registers: Registers
     log: ChunkLog
-    window: int
-    durability: Durability
-    weak: bool = False
     restarted: bool = False
-    finalized_generation: Generation = NO_GENERATION
-    finalized_length: int = 0
     acknowledged_count: int = 0
 
     @property
@@ -84,22 +74,28 @@ class Replica(msgspec.Struct, frozen=True, gc=False):
         """Number of chunks voted for; the seed's ChunkID is one less."""
         return len(self.log)
 
+    def having(self, **registers: Any) -> Replica:
+        """Return this replica with other values in the registers that are named."""
+        return replace(self, registers=replace(self.registers, **registers))
+
     def check(self) -> None:
         """I1: what holds of every replica at any time."""
-        invariant(self.max_generation >= self.accepted_generation, "I1 MaxGS >= accepted")
-        invariant(self.accepted_generation >= self.epoch, "I1 accepted >= epoch")
-        invariant(self.base_length <= self.length, "I1 base_length <= length")
-        if self.state is ReplicaState.FINALIZED:
-            invariant(self.accepted_generation == self.finalized_generation, "I1 FINALIZED")
-            invariant(self.length == self.finalized_length, "I1 FINALIZED length")
+        now = self.registers
+        invariant(now.max_generation >= now.accepted_generation, "I1 MaxGS >= accepted")
+        invariant(now.accepted_generation >= now.epoch, "I1 accepted >= epoch")
+        invariant(now.base_length <= self.length, "I1 base_length <= length")
+        if now.state is ReplicaState.FINALIZED:
+            invariant(now.accepted_generation == now.finalized_generation, "I1 FINALIZED")
+            invariant(self.length == now.finalized_length, "I1 FINALIZED length")
 
-    def check_follows(self, before: Replica) -> None:
+    def check_follows(self, earlier: Replica) -> None:
         """I1, I2: what holds between two successive states of a replica."""
         self.check()
-        invariant(self.max_generation >= before.max_generation, "I1 MaxGS never falls")
-        invariant(self.accepted_generation >= before.accepted_generation, "I1 accepted never falls")
-        if self.accepted_generation == before.accepted_generation:
-            invariant(self.log.starts_with(before.log), "I2 a register is written once")
+        now, before = self.registers, earlier.registers
+        invariant(now.max_generation >= before.max_generation, "I1 MaxGS never falls")
+        invariant(now.accepted_generation >= before.accepted_generation, "I1 accepted never falls")
+        if now.accepted_generation == before.accepted_generation:
+            invariant(self.log.starts_with(earlier.log), "I2 a register is written once")
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
@@ -145,10 +141,10 @@ def wanted(storage: StorageId, replica: Replica | None, request: RecoveryWrite |
 
     Empty when the replica can answer with what it has, be it a refusal.
     """
-    if replica is not None and _generation_of(request) < replica.max_generation:
-        return range(0)
-    if replica is not None and replica.accepted_generation == _generation_of(request):
-        return range(0)
+    if replica is not None:
+        generation, registers = _generation_of(request), replica.registers
+        if generation < registers.max_generation or generation == registers.accepted_generation:
+            return range(0)
     return range(_kept(storage, replica, request), request.length)
 
 
@@ -161,12 +157,12 @@ def heals(dead: Replica | None, request: Request) -> bool:
         case Finalize():
             # K5, K6, K8 and K9 decide under a generation above all that were ever allocated: what
             # was promised before is void. Only K4 allocates one above it afterwards.
-            return dead is None or request.finalized_generation >= dead.max_generation
+            return dead is None or request.finalized_generation >= dead.registers.max_generation
         case RecoveryWrite() if dead is not None:
             # A later writer may have gone on from the log of a recovery that was accepted: what was
             # voted for since would be forgotten.
-            promised, accepted = dead.max_generation, dead.accepted_generation
-            return request.generation >= promised and request.generation > accepted
+            registers, generation = dead.registers, request.generation
+            return registers.max_generation <= generation > registers.accepted_generation
         case _:
             return False
 
@@ -177,10 +173,11 @@ def restarted(replica: Replica, *, same_boot: bool) -> Replica:
     An rbw replica becomes rwr. It is weak when the machine itself crashed (`same_boot` is False)
     and votes of its generation were not on stable storage before they were sent.
     """
-    if replica.state is not ReplicaState.RBW:
-        return replace(replica, acknowledged_count=0)
-    lost = not same_boot and replica.durability is Durability.MEMORY
-    return replace(replica, restarted=True, weak=replica.weak or lost, acknowledged_count=0)
+    registers, forgetful = replica.registers, replace(replica, acknowledged_count=0)
+    if registers.state is not ReplicaState.RBW:
+        return forgetful
+    lost = not same_boot and registers.durability is Durability.MEMORY
+    return replace(forgetful, restarted=True).having(weak=registers.weak or lost)
 
 
 def _generation_of(request: RecoveryWrite | Finalize) -> Generation:
@@ -193,11 +190,12 @@ def _extends(
     storage: StorageId, replica: Replica | None, request: RecoveryWrite | Finalize
 ) -> bool:
     """True if the replica's own log may be kept: it belongs to the epoch the request builds on."""
-    if replica is None or replica.state is ReplicaState.TEMPORARY:
+    if replica is None or replica.registers.state is ReplicaState.TEMPORARY:
         return False
+    accepted = replica.registers.accepted_generation
     if isinstance(request, Finalize):
-        return replica.accepted_generation >= request.epoch
-    return storage in request.members and replica.accepted_generation >= request.base
+        return accepted >= request.epoch
+    return storage in request.members and accepted >= request.base
 
 
 def _kept(storage: StorageId, replica: Replica | None, request: RecoveryWrite | Finalize) -> int:
@@ -224,8 +222,8 @@ def _nack(
             generation,
             storage,
             reason,
-            replica.max_generation,
-            replica.accepted_generation,
+            replica.registers.max_generation,
+            replica.registers.accepted_generation,
             replica.length,
         ),
     )
@@ -236,7 +234,8 @@ def _create(storage: StorageId, replica: Replica | None, request: Create) -> Ste
     if replica is None:
         empty = _empty(request.block, FIRST_GENERATION, request.window, request.durability)
         return Step(empty, Created(request.block, storage), StoreMetadata())
-    if replica.max_generation == replica.accepted_generation == FIRST_GENERATION:
+    registers = replica.registers
+    if registers.max_generation == registers.accepted_generation == FIRST_GENERATION:
         return Step(replica, Created(request.block, storage))
     return _nack(storage, replica, request.block, FIRST_GENERATION, Reason.FENCED)
 
@@ -244,17 +243,16 @@ def _create(storage: StorageId, replica: Replica | None, request: Create) -> Ste
 def _empty(
     block: BlockId, max_generation: Generation, window: int, durability: Durability
 ) -> Replica:
-    return Replica(
-        block=block,
+    registers = Registers(
         max_generation=max_generation,
         accepted_generation=FIRST_GENERATION,
         epoch=FIRST_GENERATION,
         base_length=0,
         state=ReplicaState.RBW,
-        log=ChunkLog(),
         window=window,
         durability=durability,
     )
+    return Replica(block, registers, ChunkLog())
 
 
 def _write(storage: StorageId, replica: Replica | None, request: Write) -> Step:
@@ -265,7 +263,7 @@ def _write(storage: StorageId, replica: Replica | None, request: Write) -> Step:
         return _nack(storage, replica, request.block, request.generation, Reason.FENCED)
     if request.index > replica.length:
         return _nack(storage, replica, request.block, request.generation, Reason.GAP)
-    sync = request.sync or replica.durability is Durability.DISK
+    sync = request.sync or replica.registers.durability is Durability.DISK
     vote = Vote(request.block, request.generation, request.index, storage, sync)
     acknowledged = max(replica.acknowledged_count, request.acknowledged_count)
     if request.index == replica.length:
@@ -284,11 +282,12 @@ def _write(storage: StorageId, replica: Replica | None, request: Write) -> Step:
 
 
 def _takes_writes(replica: Replica, generation: Generation) -> bool:
+    registers = replica.registers
     return (
-        replica.max_generation == generation
-        and replica.accepted_generation == generation
-        and replica.state is ReplicaState.RBW
-        and not replica.weak
+        registers.max_generation == generation
+        and registers.accepted_generation == generation
+        and registers.state is ReplicaState.RBW
+        and not registers.weak
         and not replica.restarted
     )
 
@@ -301,18 +300,18 @@ def _next_gs(storage: StorageId, replica: Replica | None, request: NextGS) -> St
             # Members of a later config voted for their whole log, durably: it was lost.
             return _nack(storage, None, block, generation, Reason.NO_REPLICA)
         replica = _empty(block, FIRST_GENERATION, request.window, request.durability)
-    elif replica.state is ReplicaState.TEMPORARY:
-        return _nack(storage, replica, block, generation, Reason.NO_REPLICA)
-    elif generation < replica.max_generation:
-        reason = (
-            Reason.STALE
-            if replica.state is ReplicaState.FINALIZED and generation < replica.finalized_generation
-            else Reason.FENCED
-        )
-        return _nack(storage, replica, block, generation, reason)
-    elif generation == replica.max_generation:
-        return Step(replica, _last_vote(storage, replica, generation))
-    promised = replace(replica, max_generation=generation)
+    else:
+        now = replica.registers
+        if now.state is ReplicaState.TEMPORARY:
+            return _nack(storage, replica, block, generation, Reason.NO_REPLICA)
+        if generation < now.max_generation:
+            finalized = now.state is ReplicaState.FINALIZED
+            stale = finalized and generation < now.finalized_generation
+            reason = Reason.STALE if stale else Reason.FENCED
+            return _nack(storage, replica, block, generation, reason)
+        if generation == now.max_generation:
+            return Step(replica, _last_vote(storage, replica, generation))
+    promised = replica.having(max_generation=generation)
     return Step(promised, _last_vote(storage, promised, generation), StoreMetadata())
 
 
@@ -321,14 +320,11 @@ def _last_vote(storage: StorageId, replica: Replica, generation: Generation) -> 
         block=replica.block,
         generation=generation,
         storage=storage,
-        accepted_generation=replica.accepted_generation,
-        epoch=replica.epoch,
+        registers=replica.registers,
         length=replica.length,
         size_bytes=replica.log.size_bytes,
-        weak=replica.weak,
-        state=replica.state,
         acknowledged_count=replica.acknowledged_count,
-        tail=replica.log.tail(replica.window),
+        tail=replica.log.tail(replica.registers.window),
     )
 
 
@@ -341,10 +337,11 @@ def _recovery_write(
     """D4: accept the log of a later generation, cutting whatever is beyond it."""
     block, generation = request.block, request.generation
     if replica is not None:
-        if generation < replica.max_generation:
+        now = replica.registers
+        if generation < now.max_generation:
             return _nack(storage, replica, block, generation, Reason.FENCED)
-        if generation == replica.accepted_generation:
-            if replica.base_length != request.length:
+        if generation == now.accepted_generation:
+            if now.base_length != request.length:
                 return _nack(storage, replica, block, generation, Reason.CORRUPT)
             return Step(replica, RecoveryVote(block, generation, request.length, storage))
     log = _merged(storage, replica, request, supplied)
@@ -384,20 +381,18 @@ def _adopted(
     generation, keep = _generation_of(request), _kept(storage, replica, request)
     decided = isinstance(request, Finalize)
     acknowledged = 0 if replica is None else min(replica.acknowledged_count, request.length)
-    after = Replica(
-        block=request.block,
+    registers = Registers(
         max_generation=generation,
         accepted_generation=generation,
         epoch=request.epoch,
         base_length=request.length,
         state=ReplicaState.FINALIZED if decided else ReplicaState.RBW,
-        log=log,
         window=request.window,
         durability=request.durability,
         finalized_generation=request.finalized_generation,
         finalized_length=0 if request.finalized_generation < 0 else request.length,
-        acknowledged_count=acknowledged,
     )
+    after = Replica(request.block, registers, log, acknowledged_count=acknowledged)
     return after, AdoptLog(keep, log.slice(keep, request.length))
 
 
@@ -411,10 +406,11 @@ def _finalize(
     block, generation = request.block, request.finalized_generation
     done = Finalized(block, generation, storage, request.length)
     if replica is not None:
-        if generation < replica.max_generation:
+        now = replica.registers
+        if generation < now.max_generation:
             return _nack(storage, replica, block, generation, Reason.STALE)
-        if generation == replica.accepted_generation:
-            if (replica.state, replica.length) == (ReplicaState.FINALIZED, request.length):
+        if generation == now.accepted_generation:
+            if (now.state, replica.length) == (ReplicaState.FINALIZED, request.length):
                 return Step(replica, done)
             return _nack(storage, replica, block, generation, Reason.CORRUPT)
     log = _merged(storage, replica, request, supplied)
@@ -434,9 +430,9 @@ def _short(storage: StorageId, replica: Replica | None, request: Finalize) -> St
     if not _extends(storage, replica, request):
         return _nack(storage, replica, block, generation, Reason.STALE)
     short = Short(block, generation, storage, replica.length)
-    if replica.max_generation == generation:
+    if replica.registers.max_generation == generation:
         return Step(replica, short)
-    return Step(replace(replica, max_generation=generation), short, StoreMetadata())
+    return Step(replica.having(max_generation=generation), short, StoreMetadata())
 
 
 def _read(storage: StorageId, replica: Replica | None, request: Read) -> Step:
@@ -446,19 +442,14 @@ def _read(storage: StorageId, replica: Replica | None, request: Read) -> Step:
     reply = ReadReply(
         block=replica.block,
         storage=storage,
-        max_generation=replica.max_generation,
-        accepted_generation=replica.accepted_generation,
-        epoch=replica.epoch,
-        state=replica.state,
-        weak=replica.weak,
+        registers=replica.registers,
         restarted=replica.restarted,
         length=replica.length,
         size_bytes=replica.log.size_bytes,
         acknowledged_count=replica.acknowledged_count,
-        finalized_generation=replica.finalized_generation,
-        finalized_length=replica.finalized_length,
     )
-    unsynced = replica.state is ReplicaState.RBW and replica.durability is Durability.MEMORY
+    now = replica.registers
+    unsynced = now.state is ReplicaState.RBW and now.durability is Durability.MEMORY
     return Step(replica, reply, SyncChunks() if request.sync and unsynced else None)
 
 
@@ -466,6 +457,6 @@ def _delete(storage: StorageId, replica: Replica | None, request: Delete) -> Ste
     """D7: the NameNode vouches that this storage is no member."""
     if replica is None:
         return Step(None, Deleted(request.block, storage))
-    if replica.max_generation > request.up_to_generation:
+    if replica.registers.max_generation > request.up_to_generation:
         return _nack(storage, replica, request.block, request.up_to_generation, Reason.FENCED)
     return Step(None, Deleted(request.block, storage), DropReplica())

@@ -42,5 +42,6 @@ TABLE: dict[tuple[ReplicaState, bool, bool], HdfsReplicaState] = {
 
 def hdfs_state(replica: Replica) -> HdfsReplicaState:
     """Return what HDFS would call this replica."""
-    promised = replica.max_generation > replica.accepted_generation
-    return TABLE[replica.state, promised, replica.restarted]
+    registers = replica.registers
+    promised = registers.max_generation > registers.accepted_generation
+    return TABLE[registers.state, promised, replica.restarted]

@@ -64,6 +64,28 @@ class Reason(enum.Enum):
     """The volume is full. The acceptor never says so, the shell does; nothing was voted."""
 
 
+class Registers(msgspec.Struct, frozen=True, gc=False):
+    """What a replica never forgets (PROTOCOL.md 1): it votes and is read with them, and its
+    metadata file keeps them (datanode/FORMAT.md 3).
+
+    `accepted_generation` is the vote for every chunk of its log at once: accepting a recovery's log
+    votes for all of it. `base_length` chunks were on stable storage when it was accepted. A replica
+    that is `weak` may have lost votes. `finalized_generation` and `finalized_length` name the
+    finalized version that its log extends (-1 and 0 when none).
+    """
+
+    max_generation: Generation
+    accepted_generation: Generation
+    epoch: Generation
+    base_length: int
+    state: ReplicaState
+    window: int
+    durability: Durability
+    weak: bool = False
+    finalized_generation: Generation = NO_GENERATION
+    finalized_length: int = 0
+
+
 class ChunkName(msgspec.Struct, frozen=True, gc=False):
     """What a chunk is called in votes: its place, its length in bytes and its CRC32C.
 

@@ -127,7 +127,11 @@ class MemoryDataNode:
         Connections stay: a writer that lost one would end the block.
         """
         for block, replica in self.replicas.items():
-            kept = max(replica.base_length, self.synced[block]) if power_cut else replica.length
+            kept = (
+                max(replica.registers.base_length, self.synced[block])
+                if power_cut
+                else replica.length
+            )
             del self.frames[block][kept:]
             left = replace(replica, log=replica.log.truncate(kept))
             self.replicas[block] = restarted(left, same_boot=not power_cut)

@@ -405,7 +405,7 @@ def test_the_verbs_of_the_seed_on_a_real_block(fs: Client) -> None:
     assert nodes[0].read(block) == (first, b"onetwo")
     assert nodes[1].read(block) == (first, b"one")
     promise = nodes[0].next_gs(block, Generation(1))
-    assert (promise.length, promise.accepted_generation) == (2, first)
+    assert (promise.length, promise.registers.accepted_generation) == (2, first)
     with pytest.raises(FencedError):
         nodes[0].write(block, first, ChunkIndex(2), b"three")
     decided = fs.finalize_block(block).record

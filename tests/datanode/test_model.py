@@ -146,7 +146,7 @@ class Both:
         """What another DataNode would be sent is what the log names, byte for byte."""
         if self.replica is None or not self.replica.length:
             return
-        accepted = (self.replica.accepted_generation,)
+        accepted = (self.replica.registers.accepted_generation,)
         asked = FetchChunks(BLOCK, self.node.storage, accepted, 0, self.replica.length)
         bulk = await self.node.reader.fetch_chunks(asked)
         assert isinstance(bulk, Bulk)
@@ -167,7 +167,7 @@ async def both(folder: Path) -> AsyncIterator[Both]:
 def drawn_request(pair: Both, draw: st.DataObject) -> tuple[Request, bytes]:
     """Any message at all, more often than not one that fits the replica; and a Write's chunk."""
     kind = draw.draw(st.sampled_from(KINDS))
-    promised = 0 if pair.replica is None else pair.replica.max_generation
+    promised = 0 if pair.replica is None else pair.replica.registers.max_generation
     generation = Generation(max(0, promised + draw.draw(st.sampled_from((1, 0, 0, 2, -1)))))
     durability = draw.draw(st.sampled_from(Durability))
     if kind is Create:
@@ -192,7 +192,7 @@ def drawn_request(pair: Both, draw: st.DataObject) -> tuple[Request, bytes]:
 def drawn_write(pair: Both, draw: st.DataObject, generation: Generation) -> tuple[Write, bytes]:
     held = 0 if pair.replica is None else pair.replica.length
     if pair.replica is not None and draw.draw(st.integers(0, 5)):
-        generation = pair.replica.accepted_generation
+        generation = pair.replica.registers.accepted_generation
     index = max(0, held + draw.draw(st.sampled_from((0, 0, 0, 0, -1, 1))))
     payload = chunk(index, draw.draw(st.sampled_from((100, 100, 0))), draw.draw(st.integers(0, 1)))
     size, crc, sync = len(payload), crc32c(payload), draw.draw(st.booleans())

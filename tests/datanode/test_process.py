@@ -80,7 +80,7 @@ async def test_every_vote_that_arrived_is_there_after_kill_9(
         async with client_of(node) as client:
             last = await client.last_vote(1, block)
         assert last.length >= voted > 0
-        assert not last.weak
+        assert not last.registers.weak
         stored = (node.paths[0] / "rbw" / f"blk_{block}").read_bytes()
         assert stored == b"".join(
             frame(index, payload, block=block)[1] for index in range(last.length)
@@ -150,7 +150,7 @@ async def test_a_lagging_node_fetches_what_it_lacks_from_the_next_holder_that_an
         assert told.recovery_vote is not None
         assert told.recovery_vote.length == 3
         (found,) = control.call(c.address, LIST_REPLICAS, ListReplicas()).replicas
-        assert (found.state.accepted_generation, found.state.length) == (1, 3)
+        assert (found.state.registers.accepted_generation, found.state.length) == (1, 3)
         assert found.last == name(2)
 
 
@@ -273,7 +273,7 @@ async def test_a_thousand_open_blocks_fit_into_150_mib(node: DataNodeProcess) ->
         assert node.resident_bytes < 150 * MIB
         states = control.call(node.address, LIST_REPLICAS, ListReplicas()).replicas
         assert len(states) == 1000
-        assert {found.state.state for found in states} == {ReplicaState.RBW}
+        assert {found.state.registers.state for found in states} == {ReplicaState.RBW}
 
 
 def recovery(count: int, members: tuple[DataNodeProcess, ...]) -> RecoveryWrite:

@@ -449,7 +449,7 @@ async def test_a_watch_wakes_when_the_generation_is_fenced(tmp_path: Path) -> No
         assert isinstance(last, LastVote)
         told = await waiting
         assert told.read_reply is not None
-        assert told.read_reply.max_generation == 1
+        assert told.read_reply.registers.max_generation == 1
 
 
 async def test_a_watch_without_news_is_answered_when_its_time_is_over(tmp_path: Path) -> None:

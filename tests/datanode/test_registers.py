@@ -57,7 +57,11 @@ async def test_a_finalized_replica_moves_to_current_and_loses_what_is_beyond(
     async with running(tmp_path, boot="boot-2") as node:
         state = await node.ask(Read(BLOCK))
         assert isinstance(state, ReadReply)
-        assert (state.state, state.length, state.weak) == (ReplicaState.FINALIZED, 2, False)
+        assert (state.registers.state, state.length, state.registers.weak) == (
+            ReplicaState.FINALIZED,
+            2,
+            False,
+        )
 
 
 async def test_a_promise_survives_the_end_of_the_process(tmp_path: Path) -> None:
@@ -86,7 +90,7 @@ async def test_a_recovery_extends_a_lagging_replica_with_chunks_of_a_holder(tmp_
     async with running(tmp_path) as node:
         state = await node.ask(Read(BLOCK))
         assert isinstance(state, ReadReply)
-        assert (state.accepted_generation, state.length) == (1, 4)
+        assert (state.registers.accepted_generation, state.length) == (1, 4)
 
 
 async def test_a_storage_without_a_replica_takes_a_full_copy_to_finalize(tmp_path: Path) -> None:
@@ -179,7 +183,7 @@ class Watched(Block):
         replica = getattr(self, "replica", None)
         if replica is not None and hasattr(self, "synced"):
             dead = bool(getattr(self, "corrupt", ""))
-            self.seen.append((replica.accepted_generation, self.synced, dead))
+            self.seen.append((replica.registers.accepted_generation, self.synced, dead))
 
 
 async def test_what_is_said_of_a_new_replica_is_never_seen_beside_the_old_one(

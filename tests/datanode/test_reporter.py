@@ -207,7 +207,7 @@ async def test_a_change_is_reported_as_it_happens(tmp_path: Path) -> None:
         report = await listener.hears(
             BlockReport,
             lambda report: any(
-                found.state.state is ReplicaState.FINALIZED for found in report.replicas
+                found.state.registers.state is ReplicaState.FINALIZED for found in report.replicas
             ),
         )
         (summary,) = report.replicas

@@ -52,7 +52,7 @@ async def test_a_restart_of_the_process_alone_leaves_a_memory_replica_strong(
     async with running(tmp_path) as node:
         last = await node.next_gs(1)
         assert isinstance(last, LastVote)
-        assert (last.weak, last.length) == (False, 3)
+        assert (last.registers.weak, last.length) == (False, 3)
 
 
 async def test_a_crash_of_the_machine_makes_a_memory_replica_weak_for_good(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ async def test_a_crash_of_the_machine_makes_a_memory_replica_weak_for_good(tmp_p
             block = node.registers.find(BLOCK, node.storage)
             assert block is not None
             assert block.replica is not None
-            assert block.replica.weak, "a second restart in one boot must not make it look strong"
+            assert block.replica.registers.weak, "it must not look strong after two restarts"
 
 
 async def test_that_it_is_weak_is_on_disk_before_a_replica_answers(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_that_it_is_weak_is_on_disk_before_a_replica_answers(tmp_path: Pat
         await node.create(durability=Durability.MEMORY)
     async with running(tmp_path, boot="boot-2"):
         stored = decode_metadata((tmp_path / "rbw" / "blk_7.meta").read_bytes(), BLOCK)
-        assert (stored.weak, stored.boot) == (True, "boot-2")
+        assert (stored.registers.weak, stored.boot) == (True, "boot-2")
 
 
 async def test_a_crash_of_the_machine_leaves_a_disk_replica_strong(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_a_crash_of_the_machine_leaves_a_disk_replica_strong(tmp_path: Pat
     async with running(tmp_path, boot="boot-2") as node:
         last = await node.next_gs(1)
         assert isinstance(last, LastVote)
-        assert (last.weak, last.length) == (False, 3)
+        assert (last.registers.weak, last.length) == (False, 3)
 
 
 async def test_a_recovery_makes_a_weak_replica_strong(tmp_path: Path) -> None:
@@ -91,11 +91,11 @@ async def test_a_recovery_makes_a_weak_replica_strong(tmp_path: Path) -> None:
         await node.write(1)
     async with running(tmp_path, boot="boot-2") as node:
         await node.recover(1, [name(0)], durability=Durability.MEMORY)
-        assert not (await state(node)).weak
+        assert not (await state(node)).registers.weak
     async with running(tmp_path, boot="boot-2") as node:
         last = await node.next_gs(2)
         assert isinstance(last, LastVote)
-        assert not last.weak
+        assert not last.registers.weak
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ async def test_a_restarted_replica_tells_readers_whether_it_may_have_lost_votes(
         await node.write(1)
     async with running(tmp_path, boot=boot) as node:
         told = await state(node)
-        assert (told.weak, told.restarted, told.length) == (weak, True, 1)
+        assert (told.registers.weak, told.restarted, told.length) == (weak, True, 1)
 
 
 async def test_what_was_half_done_in_tmp_is_gone_after_a_restart(tmp_path: Path) -> None:

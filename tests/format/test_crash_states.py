@@ -74,7 +74,7 @@ class Scenario:
         block = self.node.registers.find(BLOCK, self.node.storage)
         replica = block.replica if block is not None else None
         synced = block.synced if block is not None else 0
-        if replica is not None and replica.durability is Durability.DISK:
+        if replica is not None and replica.registers.durability is Durability.DISK:
             assert synced == replica.length, "in disk mode nothing is told that is not durable"
         self.disk.journal.append(Note(Claim(replica, synced, gone=replica is None)))
 
@@ -258,20 +258,22 @@ class Truth:
 
     def _check_replica(self, found: Replica) -> None:
         assert set(found.log) <= {one.name for one in self.issued}, "nobody wrote this chunk"
-        voted = {one.name for one in self.issued if one.generation == found.accepted_generation}
-        above = found.log.slice(found.base_length, found.length)
+        now = found.registers
+        voted = {one.name for one in self.issued if one.generation == now.accepted_generation}
+        above = found.log.slice(now.base_length, found.length)
         assert set(above) <= voted, "nobody wrote this chunk in the accepted generation"
-        rbw = found.state is ReplicaState.RBW
-        assert found.weak == (rbw and found.durability is Durability.MEMORY)
+        rbw = now.state is ReplicaState.RBW
+        assert now.weak == (rbw and now.durability is Durability.MEMORY)
         told = self.claim.replica
         if told is None:
             return
-        assert found.max_generation >= told.max_generation, "a promise was forgotten"
-        assert found.accepted_generation >= told.accepted_generation, "a vote was forgotten"
-        if found.accepted_generation == told.accepted_generation:
+        before = told.registers
+        assert now.max_generation >= before.max_generation, "a promise was forgotten"
+        assert now.accepted_generation >= before.accepted_generation, "a vote was forgotten"
+        if now.accepted_generation == before.accepted_generation:
             durable = told.log.truncate(self.claim.synced)
             assert found.log.starts_with(durable), "a durable vote was forgotten"
-            assert found.state is told.state
+            assert now.state is before.state
 
     def _check_bytes(self, one: Loaded, disk: RecordingDisk) -> None:
         assert one.files is not None

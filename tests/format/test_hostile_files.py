@@ -17,7 +17,7 @@ from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
-from paxosblock.protocol.types import Durability, Generation, ReplicaState, StorageId
+from paxosblock.protocol.types import Durability, Generation, Registers, ReplicaState, StorageId
 from tests.datanode.node import BLOCK, WINDOW, chunk, frame, name
 from tests.format.power_cut import RecordingDisk
 
@@ -30,34 +30,32 @@ NAMES = tuple(name(index) for index in range(CHUNKS))
 
 def rbw(base: int = 2, durability: Durability = Durability.DISK) -> Replica:
     """A replica that is being written; `base` chunks were accepted with its log."""
-    return Replica(
-        block=BLOCK,
+    registers = Registers(
         max_generation=Generation(0),
         accepted_generation=Generation(0),
         epoch=Generation(0),
         base_length=base,
         state=ReplicaState.RBW,
-        log=ChunkLog(NAMES[: max(base, 1)]),
         window=WINDOW,
         durability=durability,
     )
+    return Replica(BLOCK, registers, ChunkLog(NAMES[: max(base, 1)]))
 
 
 def finalized() -> Replica:
     """The same block, finalized."""
-    return Replica(
-        block=BLOCK,
+    registers = Registers(
         max_generation=Generation(1),
         accepted_generation=Generation(1),
         epoch=Generation(0),
         base_length=CHUNKS,
         state=ReplicaState.FINALIZED,
-        log=ChunkLog(NAMES),
         window=WINDOW,
         durability=Durability.DISK,
         finalized_generation=Generation(1),
         finalized_length=CHUNKS,
     )
+    return Replica(BLOCK, registers, ChunkLog(NAMES))
 
 
 def load_one(part: str, data: bytes, meta: bytes, boot: str = BOOT) -> Loaded:
@@ -121,7 +119,7 @@ def test_a_flipped_bit_after_a_power_cut_is_never_part_of_the_log(
     assert loaded.corrupt or length_of(loaded) == hit
     if durability is Durability.MEMORY and not loaded.corrupt:
         assert loaded.replica is not None
-        assert loaded.replica.weak
+        assert loaded.replica.registers.weak
 
 
 def test_a_chunk_that_was_on_disk_everywhere_cannot_be_a_torn_write() -> None:
@@ -164,8 +162,7 @@ def test_metadata_in_the_wrong_folder_is_not_believed() -> None:
 
 
 def test_metadata_that_contradicts_itself_is_not_believed() -> None:
-    impossible = describe(rbw(), BOOT, 0)
-    object.__setattr__(impossible, "accepted_generation", Generation(9))
+    impossible = describe(rbw().having(accepted_generation=Generation(9)), BOOT, 0)
     assert "I1" in load_one("rbw", RECORDS, impossible.encode()).corrupt
 
 

@@ -235,7 +235,7 @@ SOURCE: tuple[Mutant, ...] = (
     _store(
         "chunks of an older generation count after a restart",
         "records.py",
-        "and (in_base or header.generation == metadata.accepted_generation)",
+        "and (in_base or header.generation == registers.accepted_generation)",
         "and (in_base or header.generation >= 0)",
         CRASH_STATES,
         HOSTILE_FILES,

@@ -125,7 +125,11 @@ class Acceptor:
         for holder in request.holders:
             source = self.peers.get(holder)
             held = source.replicas.get(request.block) if source and source.alive else None
-            if held and held.accepted_generation in accepted and held.length >= request.length:
+            if (
+                held
+                and held.registers.accepted_generation in accepted
+                and held.length >= request.length
+            ):
                 return held.log.slice(wanted.start, wanted.stop)
         return ()
 

@@ -90,7 +90,7 @@ async def is_open(scene: Scene, path: str = "/f") -> bool:
 
 def has_finalized(acceptor: Acceptor, block: BlockId) -> bool:
     replica = acceptor.replicas.get(block)
-    return replica is not None and replica.state is ReplicaState.FINALIZED
+    return replica is not None and replica.registers.state is ReplicaState.FINALIZED
 
 
 def silence(scene: Scene, *storages: StorageId) -> None:
@@ -299,7 +299,7 @@ async def test_a_member_that_missed_the_end_of_the_block_copies_it(scene: Scene)
 
 def is_finalized(scene: Scene, storage: str, block: BlockId) -> bool:
     replica = scene.acceptor(storage).replicas.get(block)
-    return replica is not None and replica.state is ReplicaState.FINALIZED
+    return replica is not None and replica.registers.state is ReplicaState.FINALIZED
 
 
 async def test_a_storage_that_hangs_gets_few_questions_at_once_and_holds_up_nobody(

@@ -55,7 +55,7 @@ def cut_power(scene: Scene, block: BlockId, storage: str, left: int) -> None:
     acceptor = scene.acceptor(storage)
     replica = acceptor.replicas[block]
     acceptor.replicas[block] = replace(
-        replica, log=replica.log.truncate(left), weak=True, restarted=True
+        replica.having(weak=True), log=replica.log.truncate(left), restarted=True
     )
 
 

@@ -67,7 +67,9 @@ async def seal(scene: Scene, block: BlockId) -> BlockRecord:
 def all_finalized(scene: Scene, block: BlockId, length: int) -> bool:
     replicas = [acceptor.replicas.get(block) for acceptor in scene.network.reach.values()]
     return all(
-        replica is not None and replica.state is ReplicaState.FINALIZED and replica.length == length
+        replica is not None
+        and replica.registers.state is ReplicaState.FINALIZED
+        and replica.length == length
         for replica in replicas
     )
 
@@ -336,5 +338,5 @@ def lose_votes(scene: Scene, block: BlockId, storage: StorageId) -> None:
     """The machine crashes and takes all votes with it that were in memory only."""
     replica = scene.network.reach[storage].replicas[block]
     scene.network.reach[storage].replicas[block] = replace(
-        replica, log=replica.log.truncate(0), weak=True, restarted=True
+        replica.having(weak=True), log=replica.log.truncate(0), restarted=True
     )

@@ -20,6 +20,7 @@ from paxosblock.protocol.types import (
     ChunkName,
     Durability,
     Generation,
+    Registers,
     ReplicaState,
     StorageId,
 )
@@ -50,21 +51,18 @@ def summary(
     crc: int = 7,
 ) -> ReplicaSummary:
     generation, epoch = Generation(accepted), Generation(0)
-    reply = ReadReply(
-        BLOCK,
-        StorageId(storage),
+    registers = Registers(
         Generation(promised),
         generation,
         epoch,
+        length,
         state,
-        False,
-        False,
-        length,
-        10 * length,
-        0,
-        generation,
-        length,
+        window=2,
+        durability=Durability.DISK,
+        finalized_generation=generation,
+        finalized_length=length,
     )
+    reply = ReadReply(BLOCK, StorageId(storage), registers, False, length, 10 * length, 0)
     return ReplicaSummary(
         StorageId(storage), reply, state.value, ChunkName(ChunkIndex(length - 1), 10, crc)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -23,6 +23,7 @@ from paxosblock.protocol.types import (
     ChunkName,
     Durability,
     Generation,
+    Registers,
     ReplicaState,
     StorageId,
     WriterId,
@@ -35,8 +36,22 @@ WRITER = WriterId("w1")
 DISK, MEMORY = Durability.DISK, Durability.MEMORY
 
 
+T = TypeVar("T", Replica, LastVote, ReadReply)
+
+
 def gs(number: int) -> Generation:
     return Generation(number)
+
+
+REGISTERS = Registers(
+    max_generation=gs(0),
+    accepted_generation=gs(0),
+    epoch=gs(0),
+    base_length=0,
+    state=ReplicaState.RBW,
+    window=1,
+    durability=DISK,
+)
 
 
 def chunk(index: int, crc: int | None = None) -> ChunkName:
@@ -54,20 +69,13 @@ def size(count: int) -> int:
 
 def replica(length: int = 0, **changes: Any) -> Replica:
     """An rbw replica of generation 0 with `length` chunks, unless `changes` say otherwise."""
-    return replace(
-        Replica(
-            block=BLOCK,
-            max_generation=gs(0),
-            accepted_generation=gs(0),
-            epoch=gs(0),
-            base_length=0,
-            state=ReplicaState.RBW,
-            log=ChunkLog(chunks(length)),
-            window=1,
-            durability=DISK,
-        ),
-        **changes,
-    )
+    return changed(Replica(BLOCK, REGISTERS, ChunkLog(chunks(length))), **changes)
+
+
+def changed(value: T, **changes: Any) -> T:
+    """`value` with other fields, or other fields of its registers."""
+    inner = {name: changes.pop(name) for name in Registers.__struct_fields__ if name in changes}
+    return replace(value, **changes, registers=replace(value.registers, **inner))
 
 
 def finalized(length: int, fgs: int) -> Replica:
@@ -97,16 +105,13 @@ def last_vote(storage: StorageId, length: int, generation: int = 1, **changes: A
         block=BLOCK,
         generation=gs(generation),
         storage=storage,
-        accepted_generation=gs(0),
-        epoch=gs(0),
+        registers=REGISTERS,
         length=length,
         size_bytes=size(length),
-        weak=False,
-        state=ReplicaState.RBW,
         acknowledged_count=0,
         tail=chunks(length)[-1:],
     )
-    return replace(reply, **changes)
+    return changed(reply, **changes)
 
 
 def recovery_write(length: int, generation: int = 1, **changes: Any) -> RecoveryWrite:
@@ -136,19 +141,13 @@ def read_reply(storage: StorageId, length: int, **changes: Any) -> ReadReply:
     reply = ReadReply(
         block=BLOCK,
         storage=storage,
-        max_generation=gs(0),
-        accepted_generation=gs(0),
-        epoch=gs(0),
-        state=ReplicaState.RBW,
-        weak=False,
+        registers=REGISTERS,
         restarted=False,
         length=length,
         size_bytes=size(length),
         acknowledged_count=0,
-        finalized_generation=gs(-1),
-        finalized_length=0,
     )
-    return replace(reply, **changes)
+    return changed(reply, **changes)
 
 
 def record(**changes: Any) -> BlockRecord:

@@ -185,11 +185,12 @@ def _serves(
 ) -> bool:
     if replica.length < request.length:
         return False
+    accepted = replica.registers.accepted_generation
     if isinstance(request, Finalize):
-        finalized = replica.state is ReplicaState.FINALIZED
-        return finalized and replica.accepted_generation == request.finalized_generation
-    accepted = (request.chosen_generation, request.generation)
-    return model.storages[other] in request.holders and replica.accepted_generation in accepted
+        finalized = replica.registers.state is ReplicaState.FINALIZED
+        return finalized and accepted == request.finalized_generation
+    expected = (request.chosen_generation, request.generation)
+    return model.storages[other] in request.holders and accepted in expected
 
 
 def is_dead(
@@ -211,7 +212,7 @@ def _refuses(model: Model, at: int, cell: Cell[Disk], bit: int) -> bool:
         return False
     reply = answered(model, at, cell, bit, ()).reply
     refused = isinstance(reply, Nack) and reply.reason in (Reason.FENCED, Reason.STALE)
-    return refused and replica.max_generation > _generation_of(request)
+    return refused and replica.registers.max_generation > _generation_of(request)
 
 
 def _generation_of(request: object) -> int:
@@ -239,13 +240,13 @@ def crash_moves(model: Model, world: World) -> Iterator[Move]:
         if budget.unreadable:
             after = Disk(None, dead=True)
             yield _crashed(model, world, at, "D9-unread", after, unreadable=budget.unreadable - 1)
-        if replica.state is not ReplicaState.RBW:
+        if replica.registers.state is not ReplicaState.RBW:
             continue
         if budget.restarts and not replica.restarted:
             after = Disk(register.restarted(replica, same_boot=True), cell.value.synced)
             yield _crashed(model, world, at, "D8-restart", after, restarts=budget.restarts - 1)
         if budget.power_cuts:
-            kept = max(replica.base_length, cell.value.synced)
+            kept = max(replica.registers.base_length, cell.value.synced)
             for length in range(kept, replica.length + 1):
                 left = replace(replica, log=replica.log.truncate(length))
                 after = Disk(register.restarted(left, same_boot=False), length)
@@ -260,10 +261,10 @@ def torn_moves(model: Model, world: World, letter: Letter) -> Iterator[Move]:
         return
     for at in letter.to:
         replica = world.disks[at].value.sound
-        if replica is None or replica.accepted_generation >= request.generation:
+        if replica is None or replica.registers.accepted_generation >= request.generation:
             continue
-        if replica.max_generation <= request.generation:
-            promised = replace(replica, max_generation=request.generation)
+        if replica.registers.max_generation <= request.generation:
+            promised = replica.having(max_generation=request.generation)
             after = Disk(register.restarted(promised, same_boot=True), world.disks[at].value.synced)
             yield _crashed(model, world, at, "D8-torn", after, torn=budget.torn - 1)
 

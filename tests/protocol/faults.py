@@ -40,7 +40,7 @@ class Fault:
 def _choice(replies: list[Any]) -> Choice:
     best = replies[0]
     return Choice(
-        best.accepted_generation,
+        best.registers.accepted_generation,
         best.length,
         best.size_bytes,
         best.tail,
@@ -51,14 +51,18 @@ def _choice(replies: list[Any]) -> Choice:
 def longest_log_first(proposer: Proposer) -> Choice:
     """P2 the other way round: the highest chunk wins over the highest generation."""
     return _choice(
-        sorted(proposer.replies, key=lambda r: (r.length, r.accepted_generation), reverse=True)
+        sorted(
+            proposer.replies,
+            key=lambda r: (r.length, r.registers.accepted_generation),
+            reverse=True,
+        )
     )
 
 
 def shortest_log(proposer: Proposer) -> Choice:
     """HDFS's rule: the shortest log of all wins."""
-    highest = max(r.accepted_generation for r in proposer.replies)
-    voters = [r for r in proposer.replies if r.accepted_generation == highest]
+    highest = max(r.registers.accepted_generation for r in proposer.replies)
+    voters = [r for r in proposer.replies if r.registers.accepted_generation == highest]
     return _choice(sorted(voters, key=lambda r: r.length))
 
 
@@ -69,7 +73,7 @@ def any_quorum_is_acceptable(proposer: Proposer) -> bool:
 
 def promise_one_more(storage: Any, replica: Any, request: Any) -> Step:
     """I9: a DataNode that is asked again promises a generation that nobody allocated."""
-    if replica is None or replica.max_generation != request.generation:
+    if replica is None or replica.registers.max_generation != request.generation:
         return _next_gs(storage, replica, request)
     return _next_gs(storage, replica, replace(request, generation=request.generation + 1))
 
@@ -79,8 +83,7 @@ def finalize_what_a_recovery_wrote(storage: Any, replica: Any, request: Any, sup
     step = _recovery_write(storage, replica, request, supplied)
     if step.replica is None or step.effect is None:
         return step
-    decided = replace(
-        step.replica,
+    decided = step.replica.having(
         state=ReplicaState.FINALIZED,
         finalized_generation=request.generation,
         finalized_length=request.length,
@@ -128,12 +131,12 @@ def promise_nothing(storage: Any, replica: Any, request: Any) -> Step:
 
 def finalize_always(storage: Any, replica: Any, request: Any, supplied: Any) -> Step:
     """D5 without fgs >= MaxGS."""
-    if replica is not None and request.finalized_generation < replica.max_generation:
-        lowered = replace(
-            replica,
+    if replica is not None and request.finalized_generation < replica.registers.max_generation:
+        lowered = replica.having(
             max_generation=request.finalized_generation,
             accepted_generation=min(
-                replica.accepted_generation, Generation(request.finalized_generation - 1)
+                replica.registers.accepted_generation,
+                Generation(request.finalized_generation - 1),
             ),
         )
         return _finalize(storage, lowered, request, supplied)
@@ -148,32 +151,35 @@ def read_without_sync(storage: Any, replica: Any, request: Any) -> Step:
 def write_through_a_promise(replica: Replica, generation: Generation) -> bool:
     """D2 without the fence: a promise does not stop the old writer."""
     return (
-        replica.accepted_generation == generation
-        and replica.state is ReplicaState.RBW
-        and not replica.weak
+        replica.registers.accepted_generation == generation
+        and replica.registers.state is ReplicaState.RBW
+        and not replica.registers.weak
     )
 
 
 def never_weak(replica: Replica, *, same_boot: bool) -> Replica:
     """A power cut is forgotten."""
-    return replace(_restarted(replica, same_boot=same_boot), weak=False)
+    return _restarted(replica, same_boot=same_boot).having(weak=False)
 
 
 def count_every_answer(reply: ReadReply, writer_generation: Generation) -> bool:
     """R2 by the length alone, whatever was promised or accepted since."""
-    return reply.accepted_generation >= writer_generation and not reply.weak
+    return reply.registers.accepted_generation >= writer_generation and not reply.registers.weak
 
 
 def count_weak_answers(reply: ReadReply, writer_generation: Generation) -> bool:
     """A replica that may have lost votes is counted."""
-    return reply.max_generation == reply.accepted_generation == writer_generation
+    return (
+        reply.registers.max_generation == reply.registers.accepted_generation == writer_generation
+    )
 
 
 def tell_no_weakness_after_a_restart(storage: Any, replica: Any, request: Any) -> Step:
     """D6: a restarted replica is counted, be it weak."""
     step = _read(storage, replica, request)
     if isinstance(step.reply, ReadReply) and step.reply.restarted:
-        return replace(step, reply=replace(step.reply, weak=False))
+        strong = replace(step.reply.registers, weak=False)
+        return replace(step, reply=replace(step.reply, registers=strong))
     return step
 
 

@@ -88,9 +88,12 @@ def _replicate(model: Model, world: World) -> Iterator[Move]:
         if name in record.members:
             continue
         replica = world.disks[at].value.replica
-        if replica is not None and replica.finalized_generation == record.finalized_generation:
-            if replica.state is ReplicaState.FINALIZED:
-                grown = finalize.add_replica(record, name, replica.finalized_generation)
+        if (
+            replica is not None
+            and replica.registers.finalized_generation == record.finalized_generation
+        ):
+            if replica.registers.state is ReplicaState.FINALIZED:
+                grown = finalize.add_replica(record, name, replica.registers.finalized_generation)
                 assert isinstance(grown, BlockRecord)
                 grown.check_follows(record)
                 yield Move("K12", ("adds", name), world._replace(record=model.cell(grown)))

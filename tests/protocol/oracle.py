@@ -73,7 +73,7 @@ def note_voted_by_all(model: Model, world: World) -> History:
     lengths = []
     for at in member_indexes(model, record):
         replica = world.disks[at].value.replica
-        if replica is None or replica.accepted_generation != record.writer_generation:
+        if replica is None or replica.registers.accepted_generation != record.writer_generation:
             return history
         lengths.append(replica.length)
     chunks = sent_in(history, record.writer_generation)[: min(lengths)]
@@ -184,12 +184,12 @@ def _check_replica(at: int, cell: Cell[Disk], history_cell: Cell[History], model
     replica.check()
     chunks, name = content(replica.log), model.storages[at]
     demand(replica.log.size_bytes == size_of(chunks), "a log counts its bytes wrongly", name)
-    epochs = [epoch for epoch, _ in history.sent if epoch <= replica.accepted_generation]
+    epochs = [epoch for epoch, _ in history.sent if epoch <= replica.registers.accepted_generation]
     sent = sent_in(history, max(epochs))
     demand(comparable(chunks, sent), f"{name} mixes the logs of two epochs", chunks, sent)
-    if replica.state is ReplicaState.FINALIZED:
+    if replica.registers.state is ReplicaState.FINALIZED:
         decided = {fgs: log for fgs, _, log in history.decided}
-        known = decided.get(replica.accepted_generation)
+        known = decided.get(replica.registers.accepted_generation)
         demand(chunks == known, f"I7 {name} is FINALIZED with other chunks", chunks, known)
 
 
@@ -207,18 +207,21 @@ def _check_members(
         for replica in members:
             early = (
                 replica is not None
-                and replica.state is ReplicaState.FINALIZED
-                and replica.accepted_generation >= epoch
+                and replica.registers.state is ReplicaState.FINALIZED
+                and replica.registers.accepted_generation >= epoch
             )
             demand(not early, "I6 a member is FINALIZED before the record is", replica)
         return
     decided = history.decided[-1][2]
     holders = 0
     for replica in members:
-        if replica is None or not epoch <= replica.accepted_generation <= record.generation:
+        if (
+            replica is None
+            or not epoch <= replica.registers.accepted_generation <= record.generation
+        ):
             continue
         chunks = content(replica.log)
-        in_line = replica.accepted_generation <= record.finalized_generation
+        in_line = replica.registers.accepted_generation <= record.finalized_generation
         if in_line and len(chunks) >= len(decided):
             demand(chunks[: len(decided)] == decided, "I7 wrong prefix", chunks, decided)
         holders += chunks[: len(decided)] == decided

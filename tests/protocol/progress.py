@@ -92,7 +92,7 @@ def _can_be_sealed(
     demand(not isinstance(ended, Refused), "stuck: the decision is refused", ended)
     must: Content = () if history.value.lossy else history.value.must
     for replica in replicas.values():
-        if replica is not None and replica.accepted_generation == proposer.generation:
+        if replica is not None and replica.registers.accepted_generation == proposer.generation:
             kept = content(replica.log)[: len(must)] == must
             demand(kept, "a fresh recovery loses acknowledged or read chunks", must, replica)
 
@@ -124,8 +124,10 @@ def _may_decide(record: BlockRecord, replicas: Replicas) -> bool:
     held = [replica for replica in replicas.values() if replica is not None]
     if len(replicas) == len(record.members):
         return True
-    later = any(replica.accepted_generation > record.writer_generation for replica in held)
-    return later or len(held) < len(replicas) or any(not replica.weak for replica in held)
+    later = any(
+        replica.registers.accepted_generation > record.writer_generation for replica in held
+    )
+    return later or len(held) < len(replicas) or any(not replica.registers.weak for replica in held)
 
 
 def _promised(proposer: Proposer, replicas: Replicas) -> Proposer:
@@ -151,7 +153,7 @@ def _fetched(replicas: Replicas, request: RecoveryWrite, missing: range) -> tupl
     accepted = (request.chosen_generation, request.generation)
     for holder in request.holders if missing else ():
         replica = replicas.get(holder)
-        if replica is not None and replica.accepted_generation in accepted:
+        if replica is not None and replica.registers.accepted_generation in accepted:
             return replica.log.slice(missing.start, missing.stop)
     return ()
 
@@ -175,7 +177,9 @@ def _can_be_made_whole(
     decided = history.value.decided[-1][2]
     replicas = {n: c.value.sound for n, c in zip(record.members, disks, strict=True)}
     model.doing = ("Finalize is sent to all members again",)
-    promised = [r.max_generation for r in (c.value.replica for c in disks) if r is not None]
+    promised = [
+        r.registers.max_generation for r in (c.value.replica for c in disks) if r is not None
+    ]
     if max(promised, default=0) > record.finalized_generation:
         again = finalize.truncate(record, record.length, size_of(decided))  # K9
         assert not isinstance(again, Refused)
@@ -192,7 +196,10 @@ def _finalized(replicas: Replicas, name: StorageId, request: Finalize, decided: 
     missing = register.wanted(name, replicas[name], request)
     got: tuple[ChunkName, ...] = ()
     for replica in replicas.values() if missing else ():
-        if replica is not None and replica.finalized_generation == request.finalized_generation:
+        if (
+            replica is not None
+            and replica.registers.finalized_generation == request.finalized_generation
+        ):
             got = replica.log.slice(missing.start, missing.stop)
     reply = _step(replicas, name, request, got)
     replica = replicas[name]

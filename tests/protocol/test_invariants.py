@@ -32,15 +32,14 @@ LOG = ChunkLog().append(chunk_size(CHUNK), CHUNK)
 
 
 def finalized(replica: Replica, generation: Generation, log: ChunkLog) -> Replica:
-    return replace(
-        replica,
+    decided = replica.having(
         max_generation=generation,
         accepted_generation=generation,
         state=ReplicaState.FINALIZED,
         finalized_generation=generation,
         finalized_length=len(log),
-        log=log,
     )
+    return replace(decided, log=log)
 
 
 def written(model: Model) -> World:
@@ -122,6 +121,6 @@ def test_i7_a_replica_finalized_with_other_bytes_is_noticed(model: Model) -> Non
 
 def test_i9_a_promise_above_the_record_is_noticed(model: Model) -> None:
     above = Generation(written(model).record.value.generation + 1)
-    world = with_replica(model, written(model), 0, lambda r: replace(r, max_generation=above))
+    world = with_replica(model, written(model), 0, lambda r: r.having(max_generation=above))
     with pytest.raises(Violation, match="I9"):
         report_moves.check(model, world)

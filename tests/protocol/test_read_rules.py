@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from paxosblock.protocol import read
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import ReadReply
 from paxosblock.protocol.read import Progress, QuorumRead, Version
 from paxosblock.protocol.types import BlockState, ReplicaState
-from tests.protocol.build import ABC, A, B, C, D, E, gs, read_reply, record, size
+from tests.protocol.build import ABC, A, B, C, D, E, changed, gs, read_reply, record, size
 
 FINALIZED = {"state": ReplicaState.FINALIZED, "finalized_generation": gs(2)}
 
@@ -101,7 +100,7 @@ def test_r2_counts_a_restarted_replica_that_has_all_its_votes() -> None:
     back = read_reply(A, 1, restarted=True)
     assert read.is_good(back, gs(0))
     assert asked(read.quorum_read(record()), back, read_reply(B, 1)).goal == 1
-    assert not read.is_good(replace(back, weak=True), gs(0))
+    assert not read.is_good(changed(back, weak=True), gs(0))
 
 
 def test_r2_does_not_wait_for_a_restarted_replica_that_is_behind() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from paxosblock.protocol.effects import (
@@ -13,6 +15,7 @@ from paxosblock.protocol.effects import (
     SyncChunks,
 )
 from paxosblock.protocol.invariants import InvariantError
+from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import (
     Create,
     Created,
@@ -29,7 +32,7 @@ from paxosblock.protocol.messages import (
     Vote,
 )
 from paxosblock.protocol.register import Replica, answer, heals, restarted, wanted
-from paxosblock.protocol.types import Reason, ReplicaState
+from paxosblock.protocol.types import Durability, Reason, Registers, ReplicaState
 from tests.protocol.build import (
     ABC,
     BLOCK,
@@ -139,7 +142,7 @@ def test_d3_a_promise_is_durable_before_last_vote_and_fences_the_writer() -> Non
     step = answer(A, replica(1), next_gs(1))
     assert step.effect == StoreMetadata()
     assert isinstance(step.reply, LastVote)
-    assert (step.reply.accepted_generation, step.reply.length) == (0, 1)
+    assert (step.reply.registers.accepted_generation, step.reply.length) == (0, 1)
     assert reason(answer(A, step.replica, write_of(1)).reply) is Reason.FENCED
 
 
@@ -171,7 +174,7 @@ def test_d3_a_member_that_was_never_created_promises_with_an_empty_log() -> None
     step = answer(A, None, next_gs(1))
     assert step.replica == replica(0, max_generation=gs(1))
     assert isinstance(step.reply, LastVote)
-    assert not step.reply.weak
+    assert not step.reply.registers.weak
     assert reason(answer(A, step.replica, CREATE).reply) is Reason.FENCED
 
 
@@ -184,7 +187,10 @@ def test_d4_a_member_keeps_its_log_and_accepts_the_generation() -> None:
     assert step.effect == AdoptLog(keep=2, append=())
     assert step.reply == RecoveryVote(BLOCK, gs(1), 2, A)
     assert step.replica is not None
-    assert (step.replica.accepted_generation, step.replica.base_length) == (1, 2)
+    assert (step.replica.registers.accepted_generation, step.replica.registers.base_length) == (
+        1,
+        2,
+    )
 
 
 def test_d4_what_is_beyond_the_chosen_log_is_cut() -> None:
@@ -234,7 +240,7 @@ def test_d4_a_replacement_starts_from_a_full_copy() -> None:
     step = answer(D, None, request, chunks(2))
     assert isinstance(step.reply, RecoveryVote)
     assert step.replica is not None
-    assert step.replica.state is ReplicaState.RBW
+    assert step.replica.registers.state is ReplicaState.RBW
 
 
 def test_d4_a_lower_generation_than_promised_is_refused() -> None:
@@ -257,7 +263,7 @@ def test_d4_a_generation_never_accepts_two_logs() -> None:
 def test_d4_an_accepted_log_ends_weakness_and_the_restart_fence() -> None:
     step = answer(A, replica(1, weak=True, restarted=True), recovery_write(1))
     assert step.replica is not None
-    assert not step.replica.weak
+    assert not step.replica.registers.weak
     assert not step.replica.restarted
 
 
@@ -265,8 +271,11 @@ def test_d4_an_append_reopens_a_finalized_replica_and_remembers_its_version() ->
     request = recovery_write(1, 3, epoch=gs(3), tail=(), finalized_generation=gs(2))
     step = answer(A, finalized(1, 2), request)
     assert step.replica is not None
-    assert step.replica.state is ReplicaState.RBW
-    assert (step.replica.finalized_generation, step.replica.finalized_length) == (2, 1)
+    assert step.replica.registers.state is ReplicaState.RBW
+    assert (
+        step.replica.registers.finalized_generation,
+        step.replica.registers.finalized_length,
+    ) == (2, 1)
 
 
 def test_d5_the_decided_length_is_adopted_and_the_rest_cut() -> None:
@@ -332,7 +341,7 @@ def test_d6_a_read_tells_the_registers_and_whether_votes_may_be_lost(weak: bool)
     reply = answer(A, replica(2, restarted=True, weak=weak), Read(BLOCK)).reply
     assert isinstance(reply, ReadReply)
     assert (reply.length, reply.size_bytes) == (2, size(2))
-    assert (reply.weak, reply.restarted) == (weak, True)
+    assert (reply.registers.weak, reply.restarted) == (weak, True)
 
 
 def test_d6_a_synced_read_makes_durable_what_it_tells() -> None:
@@ -352,19 +361,19 @@ def test_d7_delete_drops_a_replica_up_to_a_generation() -> None:
 
 def test_d8_a_restarted_process_keeps_its_votes_and_takes_no_writes() -> None:
     loaded = restarted(replica(1, durability=MEMORY, acknowledged_count=1), same_boot=True)
-    assert (loaded.restarted, loaded.weak, loaded.acknowledged_count) == (True, False, 0)
+    assert (loaded.restarted, loaded.registers.weak, loaded.acknowledged_count) == (True, False, 0)
 
 
 def test_d8_a_machine_crash_makes_only_memory_replicas_weak() -> None:
-    assert restarted(replica(1, durability=MEMORY), same_boot=False).weak
-    assert not restarted(replica(1), same_boot=False).weak
-    assert not restarted(finalized(1, 2), same_boot=False).weak
+    assert restarted(replica(1, durability=MEMORY), same_boot=False).registers.weak
+    assert not restarted(replica(1), same_boot=False).registers.weak
+    assert not restarted(finalized(1, 2), same_boot=False).registers.weak
 
 
 def test_d8_a_second_restart_does_not_make_a_weak_replica_strong() -> None:
     """What the first crash lost does not come back with the second start."""
     once = restarted(replica(1, durability=MEMORY), same_boot=False)
-    assert restarted(once, same_boot=True).weak
+    assert restarted(once, same_boot=True).registers.weak
 
 
 def test_d9_a_full_copy_heals_a_dead_replica_that_promised_nothing_later() -> None:
@@ -372,7 +381,7 @@ def test_d9_a_full_copy_heals_a_dead_replica_that_promised_nothing_later() -> No
     assert heals(dead, finalize_of(1, 2))
     assert not heals(dead, finalize_of(1, 1))
     assert heals(dead, recovery_write(1, generation=gs(2)))
-    assert not heals(replace(dead, accepted_generation=gs(2)), recovery_write(1, generation=gs(2)))
+    assert not heals(dead.having(accepted_generation=gs(2)), recovery_write(1, generation=gs(2)))
     assert not heals(dead, Read(BLOCK))
 
 
@@ -394,3 +403,46 @@ def test_i2_a_register_that_changes_is_an_error_of_our_own() -> None:
 
 def test_strangers_answer_nothing() -> None:
     assert reason(answer(C, None, Read(BLOCK)).reply) is Reason.NO_REPLICA
+
+
+class Wider(Replica, frozen=True):
+    """A replica of a later version, with a field that no rule knows yet."""
+
+    later: int = 0
+
+
+class WiderRegisters(Registers, frozen=True):
+    """The same for its registers."""
+
+    later: int = 0
+
+
+@given(st.data())
+def test_what_a_step_is_not_about_survives_it(draw: st.DataObject) -> None:
+    """A copy that names its fields one by one forgets those that it does not know."""
+    registers = WiderRegisters(
+        gs(2),
+        gs(2),
+        epoch=gs(draw.draw(st.integers(0, 2))),
+        base_length=draw.draw(st.integers(0, 2)),
+        state=ReplicaState.RBW,
+        window=draw.draw(st.integers(1, 9)),
+        durability=draw.draw(st.sampled_from(Durability)),
+        finalized_generation=gs(draw.draw(st.integers(-1, 1))),
+        finalized_length=draw.draw(st.integers(0, 2)),
+        later=draw.draw(st.integers(1, 9)),
+    )
+    count = draw.draw(st.integers(0, 9))
+    before = Wider(BLOCK, registers, ChunkLog(chunks(2)), False, count, later=7)
+    index = draw.draw(st.integers(0, 2))
+    voted = answer(A, before, write_of(index, 2, acknowledged_count=1)).replica
+    assert isinstance(voted, Wider)
+    log = ChunkLog(chunks(3 if index == 2 else 2))
+    assert voted == replace(before, log=log, acknowledged_count=max(count, 1))
+    assert answer(A, before, next_gs(5)).replica == before.having(max_generation=gs(5))
+    short = finalize_of(3, 5, epoch=gs(2))
+    assert answer(A, before, short).replica == before.having(max_generation=gs(5))
+    assert answer(A, before, Read(BLOCK)).replica == before
+    weak = registers.durability is Durability.MEMORY
+    again = replace(before, restarted=True, acknowledged_count=0).having(weak=weak)
+    assert restarted(before, same_boot=False) == again

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from paxosblock.protocol import write
 from paxosblock.protocol.invariants import InvariantError
@@ -147,3 +148,18 @@ def test_w7_a_block_of_another_writer_fences_this_one() -> None:
 def test_i5_a_recorded_length_below_the_acknowledged_is_an_error_of_our_own() -> None:
     with pytest.raises(InvariantError, match="I5"):
         write.on_finalized(voted(sent(opened()), 0, *ABC), 0)
+
+
+class Wider(Writer, frozen=True):
+    """A writer of a later version, with a field that no rule knows yet."""
+
+    later: int = 0
+
+
+def test_what_a_chunk_and_its_votes_are_not_about_survives_them() -> None:
+    """A copy that names its fields one by one forgets those that it does not know."""
+    start = opened(window=2)
+    fields = {name: getattr(start, name) for name in start.__struct_fields__}
+    wider: Writer = Wider(**fields, later=7)
+    counted = {"voted": (1, 1, 1), "synced": (1, 1, 1), "sent": 2, "acknowledged": 1}
+    assert voted(sent(wider, 2), 0, *ABC) == replace(wider, **counted)

@@ -276,13 +276,14 @@ class Stage:
         for name, replica in self.replicas.items():
             if not missing or replica is None or replica.length < missing.stop:
                 continue
+            now = replica.registers
             if isinstance(request, Finalize):
-                serves = replica.state is ReplicaState.FINALIZED and (
-                    replica.accepted_generation == request.finalized_generation
+                serves = now.state is ReplicaState.FINALIZED and (
+                    now.accepted_generation == request.finalized_generation
                 )
             else:
                 accepted = (request.chosen_generation, request.generation)
-                serves = name in request.holders and replica.accepted_generation in accepted
+                serves = name in request.holders and now.accepted_generation in accepted
             if serves:
                 return replica.log.slice(missing.start, missing.stop)
         return ()
@@ -297,27 +298,32 @@ def tell_replica(replica: Replica | None) -> str:
     """The registers in one line."""
     if replica is None:
         return "none"
-    flags = (" weak" if replica.weak else "") + (" restarted" if replica.restarted else "")
-    generations = f"max {replica.max_generation} accepted {replica.accepted_generation}"
-    return f"{replica.state.value} {generations} epoch {replica.epoch} {tell_log(replica.log)}" + (
-        flags
-    )
+    now = replica.registers
+    generations = f"max {now.max_generation} accepted {now.accepted_generation} epoch {now.epoch}"
+    return f"{now.state.value} {generations} {tell_log(replica.log)}" + tell_flags(replica)
+
+
+def tell_flags(told: Replica | ReadReply) -> str:
+    """What keeps it from taking Writes, or from being counted."""
+    weak = " weak" if told.registers.weak else ""
+    return weak + (" restarted" if told.restarted else "")
 
 
 def tell(reply: Reply) -> str:
     """A reply in a few words."""
     match reply:
         case LastVote():
-            weak = " weak" if reply.weak else ""
-            return f"LastVote accepted {reply.accepted_generation} length {reply.length}{weak}"
+            weak = " weak" if reply.registers.weak else ""
+            accepted = reply.registers.accepted_generation
+            return f"LastVote accepted {accepted} length {reply.length}{weak}"
         case RecoveryVote():
             return f"RecoveryVote g{reply.generation} length {reply.length}"
         case Vote():
             return f"Vote g{reply.generation} #{reply.index}"
         case ReadReply():
-            weak = (" weak" if reply.weak else "") + (" restarted" if reply.restarted else "")
-            generations = f"max {reply.max_generation} accepted {reply.accepted_generation}"
-            return f"{generations} length {reply.length}{weak}"
+            now = reply.registers
+            generations = f"max {now.max_generation} accepted {now.accepted_generation}"
+            return f"{generations} length {reply.length}" + tell_flags(reply)
         case Nack():
             return f"Nack {reply.reason.value} max {reply.max_generation} length {reply.length}"
         case _:

@@ -70,9 +70,9 @@ def describe(
     """Name an answer and its facts for a line of the history."""
     match answer:
         case LastVote():
-            weak = ", weak" if answer.weak else ""
+            weak = ", weak" if answer.registers.weak else ""
             return "last vote", (
-                f"length {answer.length}, accepted in {answer.accepted_generation}{weak}"
+                f"length {answer.length}, accepted in {answer.registers.accepted_generation}{weak}"
             )
         case RecoveryVote():
             return "recovery vote", f"length {answer.length}"

@@ -317,7 +317,7 @@ def _not_recovered(
         for member in proposer.members
         if isinstance(heard.get(member), PaxosBlockError | None)
     )
-    weak = "; all of them weak" if votes and all(vote.weak for vote in votes) else ""
+    weak = "; all of them weak" if votes and all(vote.registers.weak for vote in votes) else ""
     return NotReadyError(
         f"block {proposer.block}: not recovered in {timeout_s:g} s: promises from {len(votes)} and "
         f"votes from {len(proposer.votes)} of {len(proposer.members)} members, "

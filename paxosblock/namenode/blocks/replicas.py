@@ -19,11 +19,11 @@ from sortedcontainers import SortedSet
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.api.reports import BlockRange
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.messages import ReadReply
 from paxosblock.protocol.types import (
     NO_GENERATION,
     BlockId,
     Generation,
+    Registers,
     ReplicaState,
     StorageId,
 )
@@ -60,7 +60,7 @@ def judge(record: BlockRecord | None, ours: bool, summary: ReplicaSummary) -> Fi
 
     `ours` says whether this cluster ever allocated the block; it matters when `record` is None.
     """
-    state = summary.state
+    state = summary.state.registers
     if state.state is ReplicaState.TEMPORARY:
         return FINE
     if record is None:
@@ -75,18 +75,19 @@ def judge(record: BlockRecord | None, ours: bool, summary: ReplicaSummary) -> Fi
 
 
 def _judge_finalized(record: BlockRecord, summary: ReplicaSummary) -> Finding:
-    state, decided = summary.state, record.finalized_generation
+    reply, decided = summary.state, record.finalized_generation
+    state = reply.registers
     if summary.storage not in record.members:
         return _judge_stranger(state, decided)
     if state.state is not ReplicaState.FINALIZED or state.accepted_generation != decided:
         return Finding(Verdict.FINALIZE, f"is at generation {state.accepted_generation}")
-    if (state.length, state.size_bytes) != (record.length, record.size_bytes):
+    if (reply.length, reply.size_bytes) != (record.length, record.size_bytes):
         return Finding(Verdict.ALARM, "I7 equal generations and different lengths")
     return Finding(Verdict.HOLDS)
 
 
 def _judge_open(record: BlockRecord, summary: ReplicaSummary) -> Finding:
-    state, epoch = summary.state, record.writer_generation
+    state, epoch = summary.state.registers, record.writer_generation
     if summary.storage not in record.members:
         return _judge_stranger(state, epoch)
     if state.state is ReplicaState.FINALIZED and state.accepted_generation >= epoch:
@@ -94,7 +95,7 @@ def _judge_open(record: BlockRecord, summary: ReplicaSummary) -> Finding:
     return FINE
 
 
-def _judge_stranger(state: ReadReply, current: Generation) -> Finding:
+def _judge_stranger(state: Registers, current: Generation) -> Finding:
     """No member, so its replica goes (D7); but not what may be about to make it one.
 
     A copy of the decided version becomes a member by K12. A target of an APPEND or REBUILD under

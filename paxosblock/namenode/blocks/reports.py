@@ -139,7 +139,7 @@ class Reports:
     async def _note_slice(self, summaries: tuple[ReplicaSummary, ...]) -> None:
         """Who says to hold what; the leader finds out whether it should."""
         for summary in summaries:
-            if summary.state.state is ReplicaState.FINALIZED:
+            if summary.state.registers.state is ReplicaState.FINALIZED:
                 self._take_holder(summary)
             else:
                 self._replicas.forget(summary.state.block, summary.storage)
@@ -166,7 +166,9 @@ class Reports:
 
     def _take_holder(self, summary: ReplicaSummary) -> None:
         state, crc = summary.state, summary.last.crc if summary.last else None
-        if not self._replicas.note(state.block, summary.storage, state.accepted_generation, crc):
+        if not self._replicas.note(
+            state.block, summary.storage, state.registers.accepted_generation, crc
+        ):
             self._alarms.ring(
                 "I7 equal generations and different bytes",
                 block=state.block,
@@ -178,8 +180,8 @@ class Reports:
             finding.why,
             block=summary.state.block,
             storage=summary.storage,
-            promised=summary.state.max_generation,
-            accepted=summary.state.accepted_generation,
+            promised=summary.state.registers.max_generation,
+            accepted=summary.state.registers.accepted_generation,
             length=summary.state.length,
         )
 

@@ -44,7 +44,7 @@ class Surveyor:
         best = best_vote(votes) if votes else None
         size_bytes = best.size_bytes if best else 0
         # A strong member has all its votes, and what was acknowledged has the vote of every member.
-        certain = any(not vote.weak for vote in votes)
+        certain = any(not vote.registers.weak for vote in votes)
         return StuckBlock(
             block=record.block,
             needed=recovery_quorum(len(record.members)),
@@ -63,8 +63,8 @@ def _standing(member: Member, heard: Heard | None) -> MemberStanding:
         case LastVote():
             return MemberStanding(
                 member,
-                MemberAnswer.WEAK if heard.weak else MemberAnswer.STRONG,
-                generation=heard.accepted_generation,
+                MemberAnswer.WEAK if heard.registers.weak else MemberAnswer.STRONG,
+                generation=heard.registers.accepted_generation,
                 length=heard.length,
                 size_bytes=heard.size_bytes,
             )
