@@ -26,8 +26,8 @@ from msgspec.structs import replace
 
 from benchmarks.stats import latencies, machine, say
 from paxosblock import AsyncClient, LocalCluster, loop
-from paxosblock.api.namenode import NAMENODE_STATUS, NameNodeStatusRequest, NodeStatus
 from paxosblock.api.reports import StorageReport
+from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest, NodeStatus
 from paxosblock.config import DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.disk import OsDisk

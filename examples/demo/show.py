@@ -9,7 +9,7 @@ import click
 
 from examples.demo.source import Source, build, measure
 from examples.demo.story import Event, Report, Stage, first_file, now_ms, second_file
-from paxosblock.api.namenode import BlockExplanation
+from paxosblock.api.status import BlockExplanation
 from paxosblock.cli.explain import history_lines
 from paxosblock.cli.progress import Advance, progress_bar
 from paxosblock.cli.session import Session

@@ -15,7 +15,8 @@ from typing import Any, BinaryIO, Final
 
 from examples.demo.source import PIECE_BYTES, Source, digest_of_start, pieces
 from paxosblock.api.files import GET_FILE, GetFile
-from paxosblock.api.namenode import EXPLAIN, BlockExplanation, BlockRequest, VoteLine
+from paxosblock.api.namenode import BlockRequest
+from paxosblock.api.status import EXPLAIN, BlockExplanation, VoteLine
 from paxosblock.cli.progress import Advance
 from paxosblock.client import Client
 from paxosblock.client.receipt import FlushReceipt

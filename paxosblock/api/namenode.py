@@ -9,7 +9,6 @@ import enum
 from dataclasses import dataclass
 
 from paxosblock.api.methods import Done, Method, Once
-from paxosblock.api.reports import StorageReport
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import (
     NO_WRITER,
@@ -375,94 +374,6 @@ class BadReplica:
     reason: str
 
 
-# --- people --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterStatusRequest:
-    """Ask for the state of the cluster."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeStatus:
-    """One DataNode as the NameNode sees it."""
-
-    node: str
-    address: str
-    state: str
-    seconds_since_heartbeat: float
-    storages: tuple[StorageReport, ...]
-    open_blocks: int
-    blocks: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterStatus:
-    """`cluster status` and `admin report`."""
-
-    namenode: str
-    role: str
-    files: int
-    blocks: int
-    open_files: int
-    recoveries: int
-    datanodes: tuple[NodeStatus, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NameNodeStatusRequest:
-    """Ask one NameNode how it stands; each answers for itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class NameNodeStatus:
-    """One NameNode among `members` (host:port, itself included; empty where it is alone).
-
-    `role` is "leader", "follower", "candidate" or, for a cluster's only one, "alone". `serves`
-    says that it leads and has begun. Indexes count entries of the replicated log; `lag` says how
-    many of them each other member has still to store, as the leader knows. `datanodes` are those
-    this NameNode hears of, with the finalized blocks they reported to it. `trouble` tells why it
-    cannot store changes, "" while it can. `cluster` is the cluster's id, "" before its first leader
-    began. `alarms` are the latest of `alarm_count` that it raised since it was started.
-    """
-
-    node: str
-    role: str
-    serves: bool
-    leader: str
-    term: int
-    commit_index: int
-    applied_index: int
-    lag: dict[str, int]
-    members: tuple[str, ...]
-    datanodes: tuple[NodeStatus, ...]
-    trouble: str = ""
-    cluster: str = ""
-    alarms: tuple[str, ...] = ()
-    alarm_count: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class VoteLine:
-    """One step of a block's recovery as it happened, for `explain` (kept in memory, bounded)."""
-
-    time_ms: int
-    generation: Generation
-    event: str
-    storage: StorageId
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class BlockExplanation:
-    """A block's record, its HDFS state, and the vote history the NameNode remembers."""
-
-    view: BlockView
-    hdfs_state: str
-    path: str
-    history: tuple[VoteLine, ...]
-
-
 MKDIRS = Method("mkdirs", MakeDirectories, FileStatus)
 CREATE = Method("create", CreateFile, FileStatus)
 APPEND = Method("append", AppendFile, Appendable)
@@ -482,6 +393,3 @@ GET_BLOCK = Method("get_block", BlockRequest, BlockView)
 CLOSE_FILE = Method("close_file", CloseFile, FileStatus)
 RENEW_LEASES = Method("renew_leases", RenewLeases, Renewed)
 REPORT_BAD_REPLICA = Method("report_bad_replica", BadReplica, Done)
-CLUSTER_STATUS = Method("cluster_status", ClusterStatusRequest, ClusterStatus)
-NAMENODE_STATUS = Method("namenode_status", NameNodeStatusRequest, NameNodeStatus)
-EXPLAIN = Method("explain", BlockRequest, BlockExplanation)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import click
 
-from paxosblock.api.namenode import (
+from paxosblock.api.status import (
     CLUSTER_STATUS,
     NAMENODE_STATUS,
     ClusterStatusRequest,

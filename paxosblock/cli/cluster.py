@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from paxosblock.api.namenode import ClusterStatus, NameNodeStatus, NodeStatus
+from paxosblock.api.status import ClusterStatus, NameNodeStatus, NodeStatus
 from paxosblock.cli.group import DashGroup, Entry, LocalVerb
 from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.words import cluster_words, datanode_words

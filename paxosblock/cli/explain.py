@@ -10,15 +10,8 @@ from functools import partial
 import click
 
 from paxosblock.api.datanode import FIND_REPLICA, FindReplica, ReplicaSummary
-from paxosblock.api.namenode import (
-    EXPLAIN,
-    STAT,
-    BlockExplanation,
-    BlockRequest,
-    Member,
-    PathRequest,
-    VoteLine,
-)
+from paxosblock.api.namenode import STAT, BlockRequest, Member, PathRequest
+from paxosblock.api.status import EXPLAIN, BlockExplanation, VoteLine
 from paxosblock.cli.group import Verb
 from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.text import counted, table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paxosblock.api.namenode import ClusterStatus, NodeStatus
+from paxosblock.api.status import ClusterStatus, NodeStatus
 from paxosblock.cli.text import counted, human_size
 
 

@@ -10,11 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from paxosblock.api.methods import Method, Once
-from paxosblock.api.namenode import (
-    NAMENODE_STATUS,
-    NameNodeStatus,
-    NameNodeStatusRequest,
-)
+from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
 from paxosblock.client.backoff import Backoff
 from paxosblock.errors import (
     DeadlineError,

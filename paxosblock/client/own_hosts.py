@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from paxosblock.api.namenode import NAMENODE_STATUS, NameNodeStatusRequest
+from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest
 from paxosblock.client.url import SCHEME, parse_url
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
 from paxosblock.net.control import call

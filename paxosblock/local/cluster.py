@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from paxosblock.api.namenode import (
+from paxosblock.api.status import (
     CLUSTER_STATUS,
     NAMENODE_STATUS,
     ClusterStatus,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from paxosblock.api import files, leases, reports
+from paxosblock.api import files, leases, reports, status
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
 from paxosblock.logs import facts
@@ -351,6 +351,6 @@ CALLS: Final = (
     handled(reports.HEARTBEAT, handlers.heartbeat, by=By.ANYBODY),
     handled(reports.BLOCK_REPORT, handlers.block_report, by=By.ANYBODY, check=checks.check_report),
     # --- people ----------------------------------------------------------------------------------
-    handled(api.CLUSTER_STATUS, handlers.cluster_status),
-    handled(api.EXPLAIN, handlers.explain),
+    handled(status.CLUSTER_STATUS, handlers.cluster_status),
+    handled(status.EXPLAIN, handlers.explain),
 )

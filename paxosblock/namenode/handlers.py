@@ -15,12 +15,9 @@ from paxosblock.api.namenode import (
     Appendable,
     AppendFile,
     BadReplica,
-    BlockExplanation,
     BlockRequest,
     BlockView,
     CloseFile,
-    ClusterStatus,
-    ClusterStatusRequest,
     DeleteBlock,
     Deletion,
     FileStatus,
@@ -38,6 +35,7 @@ from paxosblock.api.reports import (
     Registered,
     ReportAnswer,
 )
+from paxosblock.api.status import BlockExplanation, ClusterStatus, ClusterStatusRequest
 from paxosblock.errors import InvalidRequestError, LeaseError, NoSpaceError, NotReadyError
 from paxosblock.namenode import checks
 from paxosblock.namenode.blocks.placement import Candidate, Wish, place, shortfall

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from paxosblock.api.namenode import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
+from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
 from paxosblock.config import NameNodeConfig
 from paxosblock.descriptors import RESERVE, RESERVE_COUNT, raise_limit
 from paxosblock.errors import StorageError

@@ -21,7 +21,7 @@ TARGET: Final = PACKAGE / "sync.py"
 
 HEAD: Final = '''"""`Client`: the same as `AsyncClient`, for programs that do not run on asyncio.
 
-Made by `make generate` from `async_client.py` and `block_verbs.py`: change those.
+Made by `make generate` from `async_client.py`, `names.py` and `block_verbs.py`: change those.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ DATANODE: Final = '''
 class DataNode(DataNodeBase):
     """What the seed asks of one DataNode. Made by `Client.datanode`."""
 '''
+SOURCES: Final = ("async_client.py", "names.py", "block_verbs.py")
 IN_THE_BASE: Final = {"close"}
 
 WORDS: Final = (
@@ -66,11 +67,11 @@ Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 def made() -> str:
     """Return the text of the module."""
-    client, verbs = _source("async_client.py"), _source("block_verbs.py")
-    body = CLIENT + "".join(_methods(client, "AsyncClient"))
-    body += DATANODE + "".join(_methods(verbs, "AsyncDataNode"))
-    imports = "".join(sorted({*_imports(client, body), *_imports(verbs, body)}))
-    return _tidy(HEAD + imports + OURS + body)
+    client, names, verbs = map(_source, SOURCES)
+    body = CLIENT + "".join([*_methods(client, "Client"), *_methods(names, "AsyncNames")])
+    body += DATANODE + "".join(_methods(verbs, "DataNode"))
+    imports = sorted({line for source in (client, names, verbs) for line in _imports(source, body)})
+    return _tidy(HEAD + "".join(imports) + OURS + body)
 
 
 def _source(name: str) -> str:
@@ -83,11 +84,8 @@ def _source(name: str) -> str:
 def _methods(source: str, name: str) -> Iterator[str]:
     """The public methods of a class, with the comments between them that divide it."""
     lines = source.splitlines()
-    (found,) = (
-        node
-        for node in ast.parse(source).body
-        if isinstance(node, ast.ClassDef) and node.name in (name, name.removeprefix("Async"))
-    )
+    classes = (node for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
+    (found,) = (node for node in classes if node.name == name)
     for node in found.body:
         if isinstance(node, Method) and node.name[0] != "_" and node.name not in IN_THE_BASE:
             above = lines[node.lineno - 3]

@@ -13,13 +13,8 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from paxosblock.api.namenode import (
-    DELETE,
-    NAMENODE_STATUS,
-    DeletePath,
-    Deletion,
-    NameNodeStatus,
-)
+from paxosblock.api.namenode import DELETE, DeletePath, Deletion
+from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus
 from paxosblock.client.namenode import (
     ALIVE_FOR_S,
     LOOKS_EVERY_S,

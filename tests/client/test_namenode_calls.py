@@ -10,14 +10,8 @@ import pytest
 from aiohttp import web
 
 from paxosblock.api.methods import Once
-from paxosblock.api.namenode import (
-    DELETE,
-    NAMENODE_STATUS,
-    DeletePath,
-    Deletion,
-    NameNodeStatus,
-    NameNodeStatusRequest,
-)
+from paxosblock.api.namenode import DELETE, DeletePath, Deletion
+from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
 from paxosblock.client.namenode import ALIVE_FOR_S, NameNodes
 from paxosblock.errors import (
     DeadlineError,

@@ -18,7 +18,7 @@ def test_the_file_is_what_its_sources_make() -> None:
 
 
 def public(kind: type) -> Iterator[str]:
-    return (name for name in vars(kind) if not name.startswith("_"))
+    return (name for name in dir(kind) if not name.startswith("_"))
 
 
 @pytest.mark.parametrize(("there", "here"), [(AsyncClient, Client), (AsyncDataNode, DataNode)])

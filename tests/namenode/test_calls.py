@@ -7,12 +7,11 @@ from collections import Counter
 
 import pytest
 
-from paxosblock.api import files, leases, namenode, reports
+from paxosblock.api import files, leases, namenode, reports, status
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import (
     DELETE,
     MKDIRS,
-    NAMENODE_STATUS,
     RENAME,
     STAT,
     DeletePath,
@@ -21,6 +20,7 @@ from paxosblock.api.namenode import (
     PathRequest,
     Rename,
 )
+from paxosblock.api.status import NAMENODE_STATUS
 from paxosblock.errors import InvalidRequestError, NotFoundError
 from paxosblock.logs import LineFormatter
 from paxosblock.metrics import NodeMetrics
@@ -32,7 +32,7 @@ from tests.namenode.scene import Scene, new_scene
 
 def described() -> set[str]:
     """The calls that the API describes."""
-    homes = (files, leases, namenode, reports)
+    homes = (files, leases, namenode, reports, status)
     values = (value for home in homes for value in vars(home).values())
     return {value.name for value in values if isinstance(value, Method)}
 

@@ -21,10 +21,8 @@ from paxosblock.api.methods import Method
 from paxosblock.api.namenode import (
     ADD_BLOCK,
     CLOSE_FILE,
-    CLUSTER_STATUS,
     CREATE,
     DELETE,
-    EXPLAIN,
     FINALIZE_BLOCK,
     GET_BLOCK,
     LIST,
@@ -40,7 +38,6 @@ from paxosblock.api.namenode import (
     BlockRequest,
     BlockView,
     CloseFile,
-    ClusterStatusRequest,
     DeletePath,
     FinalizeBlock,
     ListDirectory,
@@ -51,6 +48,7 @@ from paxosblock.api.namenode import (
     TakeOver,
 )
 from paxosblock.api.reports import ALL_BLOCKS, BLOCK_REPORT, BlockReport
+from paxosblock.api.status import CLUSTER_STATUS, EXPLAIN, ClusterStatusRequest
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import (
     ConfigError,

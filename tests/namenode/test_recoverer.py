@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from paxosblock.api.namenode import EXPLAIN, GET_BLOCK, SEAL_BLOCK, BlockRequest
+from paxosblock.api.namenode import GET_BLOCK, SEAL_BLOCK, BlockRequest
+from paxosblock.api.status import EXPLAIN
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import NotFoundError, NotReadyError
 from paxosblock.protocol.finalize import BlockRecord

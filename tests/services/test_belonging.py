@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.api.namenode import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
+from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
 from paxosblock.cli.main import run
 from paxosblock.net.control import call
 from tests.waiting import wait_until

@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
-from paxosblock.api.namenode import VoteLine
+from paxosblock.api.status import VoteLine
 from paxosblock.logs import facts
 from paxosblock.protocol.messages import (
     Deleted,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from paxosblock.api.files import FileView
-from paxosblock.api.namenode import BlockView, NodeStatus
+from paxosblock.api.namenode import BlockView
+from paxosblock.api.status import NodeStatus
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.catalog.blocks import FilePage

@@ -1,0 +1,217 @@
+"""The part of `AsyncClient` that is about names: what paths name, and how that changes."""
+
+from __future__ import annotations
+
+import builtins
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+from paxosblock.api.namenode import (
+    APPLICATION,
+    CONCAT,
+    DELETE,
+    LIST,
+    MKDIRS,
+    RENAME,
+    STAT,
+    TRANSACT,
+    ApplicationRequest,
+    ApplicationVersion,
+    ConcatFiles,
+    DeletePath,
+    FileStatus,
+    ListDirectory,
+    Listing,
+    MakeDirectories,
+    PathRequest,
+    Rename,
+    Transact,
+)
+from paxosblock.client.session import Session
+from paxosblock.client.walk import glob, pages, walk
+from paxosblock.config import ClientConfig
+from paxosblock.errors import NotDirectoryError, NotFoundError
+from paxosblock.transaction import Operation, TransactionOutcome
+from paxosblock.user import current_user
+
+
+class AsyncNames:
+    """Asks the NameNodes of a session. Made as an `AsyncClient`."""
+
+    config: ClientConfig
+    _session: Session
+
+    # -- names ----------------------------------------------------------------------------------
+
+    async def stat(self, path: str) -> FileStatus:
+        """What a path names. `length` counts only finalized blocks while the file is `open`."""
+        return await self._session.namenodes.call(STAT, PathRequest(path))
+
+    async def exists(self, path: str) -> bool:
+        """True if there is a file or directory at `path`."""
+        try:
+            await self.stat(path)
+        except (NotFoundError, NotDirectoryError):
+            return False
+        return True
+
+    async def list(self, path: str) -> builtins.list[FileStatus]:
+        """The entries of a directory in order of name; of a file: the file itself.
+
+        As they were at one time, also where there are too many for one answer, unless names in the
+        directory change faster than it can be listed.
+        """
+        return [entry async for entry in self.scan(path)]
+
+    async def scan(self, path: str) -> AsyncIterator[FileStatus]:
+        """Yield the entries of `list` one by one."""
+        async for page in self.pages(path):
+            for entry in page.entries:
+                yield entry
+
+    def pages(self, path: str, *, one_state: bool = True) -> AsyncIterator[Listing]:
+        """Yield the pages of a directory, which tell since when each entry is there.
+
+        Args:
+            one_state: the pages show the directory as it was at one time: they come when the last
+                is there, and it is listed anew when its names changed meanwhile. When they change
+                faster than it can be listed, the pages differ in `changed`. Without this each page
+                comes by itself, and is of a time of its own.
+
+        Raises:
+            NotFoundError: nothing is at `path`.
+        """
+        return pages(self, path, one_state=one_state)
+
+    async def page(self, path: str, after: str = "", limit: int = 1000) -> Listing:
+        """Return one page: the entries behind the name `after`, and since when each is there."""
+        return await self._session.namenodes.call(LIST, ListDirectory(path, after, limit))
+
+    def walk(self, path: str) -> AsyncIterator[FileStatus]:
+        """Yield every file and directory below `path`, a directory before what is in it, each as
+        `list` shows it, in order of name; of a file, the file itself.
+
+        A directory that is deleted or moved meanwhile is left out, with what was not seen yet.
+
+        Raises:
+            NotFoundError: nothing is at `path`.
+        """
+        return walk(self, path)
+
+    async def glob(self, pattern: str) -> builtins.list[FileStatus]:
+        """Files and directories that match a pattern of `*`, `?` and `[...]` in each name, and of
+        `**` for any number of directories; in order of path."""
+        return [entry async for entry in glob(self, pattern)]
+
+    async def mkdirs(
+        self,
+        path: str,
+        *,
+        parents: bool = True,
+        permission: int = 0o755,
+        ttl_s: float | None = None,
+    ) -> FileStatus:
+        """Make a directory. With `parents` also those above, and one that exists is fine.
+
+        Args:
+            ttl_s: its time to live in seconds, counted anew by each call: when it is over, the
+                directory is deleted with all that is in it, but not while a file below is being
+                written. Renaming the directory ends it.
+
+        Raises:
+            InvalidRequestError: a time to live that is no time.
+            ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
+            OutcomeUnknownError: nobody answered for `retry_for`; it may have been made.
+        """
+        request = MakeDirectories(path, parents, permission, current_user(), ttl_s)
+        return await self._session.namenodes.call_once(
+            MKDIRS, lambda once: replace(request, once=once)
+        )
+
+    async def rename(self, source: str, destination: str, *, overwrite: bool = False) -> FileStatus:
+        """Move a file or directory in one step; `overwrite` replaces a file that is there.
+
+        Raises:
+            NotFoundError, ExistsError: no source; or a destination that is there already.
+            OutcomeUnknownError: nobody answered for `retry_for`; it may have been moved.
+        """
+        return await self._session.namenodes.call_once(
+            RENAME, lambda once: Rename(source, destination, overwrite, once)
+        )
+
+    async def delete(self, path: str, *, recursive: bool = False) -> bool:
+        """Delete a file, or a directory (with all that is in it when `recursive`).
+
+        Returns whether there was anything to delete.
+
+        Raises:
+            DirectoryNotEmptyError: the directory has entries and `recursive` is not set.
+            OutcomeUnknownError: nobody answered for `retry_for`; it may have been deleted.
+        """
+        answer = await self._session.namenodes.call_once(
+            DELETE, lambda once: DeletePath(path, recursive, once)
+        )
+        return answer.existed
+
+    async def concat(self, target: str, sources: Sequence[str]) -> FileStatus:
+        """Move the blocks of closed files, in order, to the end of the closed file `target`.
+
+        No byte is copied. The sources are gone afterwards. Who reads one goes on reading, unless it
+        has so many blocks that some must still be asked for: NotFoundError then.
+
+        Raises:
+            NotFoundError, IsDirectoryError: one of them is no file.
+            LeaseError: one of them is being written.
+            InvalidRequestError: no source, a file twice, or more than BLOCKS_MOVED_MAX blocks.
+            OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
+        """
+        return await self._session.namenodes.call_once(
+            CONCAT, lambda once: ConcatFiles(target, tuple(sources), once)
+        )
+
+    # -- transactions ---------------------------------------------------------------------------
+
+    async def transact(
+        self,
+        ops: Sequence[Operation],
+        *,
+        transaction: tuple[str, int] | None = None,
+        keep_for_s: float | None = None,
+    ) -> TransactionOutcome:
+        """Apply all operations (`paxosblock.transaction`) in one step, or none of them.
+
+        Args:
+            ops: each sees the effects of those before it; at most OPERATIONS_MAX.
+            transaction: (application id, version). Versions of an application only go up: one that
+                is not above the last is not applied. So a transaction that is repeated, by the
+                client after a lost answer or by a program after a restart, is applied once.
+            keep_for_s: seconds after which the application's version is forgotten, counted from
+                its last transaction that was applied; None: never.
+
+        Raises:
+            PaxosBlockError: what the first operation that cannot be done raises by itself; its
+                text tells which one it is. Nothing was done.
+            InvalidRequestError: no operations or too many; a version below 0.
+            OutcomeUnknownError, DeadlineError: nobody answered for `retry_for`; it may have been
+                applied.
+        """
+        config, application = self.config, None
+        if transaction is not None:
+            application = ApplicationVersion(*transaction, uuid.uuid4().hex, keep_for_s)
+        request = Transact(
+            tuple(ops),
+            config.replication,
+            config.block_size_bytes,
+            config.durability,
+            current_user(),
+            application,
+        )
+        return await self._session.namenodes.call_once(
+            TRANSACT, lambda once: replace(request, once=once)
+        )
+
+    async def transaction_status(self, app_id: str) -> int | None:
+        """The last version of an application that was applied, None when none is remembered."""
+        request = ApplicationRequest(app_id)
+        return (await self._session.namenodes.call(APPLICATION, request)).version
