@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from paxosblock.client.fsspec.leaving import left_by_exception
+from paxosblock.client.fsspec.dropping import error_since
 from paxosblock.client.fsspec.options import config_of, options_of_url, path_of_url
 from paxosblock.errors import ConfigError
 from paxosblock.protocol.types import Durability
@@ -52,82 +52,45 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         config_of({"chunk_size": "2MiB", "block_size": "1MiB"})
 
 
-class Block:
-    """A `with` block that notes, when it is left, whether an exception looks to be the reason."""
-
-    def __init__(self, before: BaseException | None = None) -> None:
-        self.before = before
-        self.seen: bool | None = None
-
-    def __enter__(self) -> Block:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.seen = left_by_exception(self.before)
+def test_without_an_exception_nothing_is_under_way() -> None:
+    assert error_since(None) is None
 
 
-def test_a_block_that_ends_well_is_not_left_by_an_exception() -> None:
-    with Block() as block:
-        pass
-    assert block.seen is False
-
-
-def test_a_block_that_raises_is_left_by_an_exception() -> None:
-    block = Block()
-    with contextlib.suppress(ZeroDivisionError), block:
-        raise ZeroDivisionError
-    assert block.seen is True
-
-
-def test_an_exception_that_is_older_than_the_block_does_not_count() -> None:
-    try:
-        raise ZeroDivisionError
-    except ZeroDivisionError as error:
-        with Block(before=error) as block:
-            pass
-    assert block.seen is False
-
-
-def test_a_block_that_ends_well_while_an_exception_is_handled_is_not_left_by_it() -> None:
-    """The file was opened before: what is written for want of something better must be kept."""
-    block = Block()
-    try:
-        raise ZeroDivisionError
-    except ZeroDivisionError:
-        with contextlib.ExitStack() as stack, block:
-            stack.callback(lambda: None)
-    assert block.seen is False
-
-
-def test_a_newer_exception_counts_while_an_older_one_is_handled() -> None:
-    try:
-        raise ZeroDivisionError
-    except ZeroDivisionError as error:
-        block = Block(before=error)
-        with contextlib.suppress(KeyError), block:
-            raise KeyError from None
-    assert block.seen is True
-
-
-def test_an_except_clause_is_no_block() -> None:
-    try:
-        raise ZeroDivisionError
-    except ZeroDivisionError:
-        assert not left_by_exception(None)
-
-
-def test_a_generator_that_is_left_by_an_exception_counts() -> None:
-    seen = []
+def test_an_exception_that_is_handled_is_under_way_also_at_the_end_of_anybodys_block() -> None:
+    """`finally` and `except` clauses, an `__exit__`, and a generator that is thrown into."""
+    seen: list[BaseException | None] = []
 
     @contextlib.contextmanager
     def block() -> Iterator[None]:
         try:
             yield
         finally:
-            seen.append(left_by_exception(None))
+            seen.append(error_since(None))
 
-    with contextlib.suppress(ZeroDivisionError), block():
-        raise ZeroDivisionError
-    with block():
-        pass
-    assert seen == [True, False]
+    error = ZeroDivisionError()
+    with contextlib.suppress(ZeroDivisionError), contextlib.ExitStack() as stack, block():
+        stack.callback(lambda: seen.append(error_since(None)))
+        raise error
+    try:
+        raise error
+    except ZeroDivisionError:
+        seen.append(error_since(None))
+    assert seen == [error] * 3
+
+
+def test_what_was_being_handled_when_the_file_was_opened_is_older_however_deep() -> None:
+    older, opened, newer = ZeroDivisionError(), KeyError(), ValueError()
+    seen: list[BaseException | None] = []
+    try:
+        raise older
+    except ZeroDivisionError:
+        try:
+            raise opened from None
+        except KeyError:
+            seen += [error_since(before=opened), error_since(before=older)]
+        seen.append(error_since(before=opened))
+        try:
+            raise newer
+        except ValueError:
+            seen.append(error_since(before=opened))
+    assert seen == [None, opened, None, newer]

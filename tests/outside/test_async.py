@@ -62,6 +62,25 @@ async def test_a_stream_that_raises_publishes_nothing(
     assert await mine._cat_file(f"{home}/a") == b"old"
 
 
+async def test_a_stream_closed_while_an_exception_is_under_way_is_given_up_with_a_warning(
+    mine: PaxosBlockFileSystem, home: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = await mine.open_async(f"{home}/a", "wb")
+    try:
+        raise Oops
+    except Oops:
+        await out.write(b"half")
+        await out.close()
+        async with await mine.open_async(f"{home}/b", "wb") as other:
+            await other.write(b"report")
+        third = await mine.open_async(f"{home}/c", "wb")
+        await third.write(b"report")
+        await third.close()
+    (warning,) = [each.getMessage() for each in caplog.records]
+    assert f"'{home}/a' was not published" in warning
+    assert await mine._ls(home, detail=False) == [f"{home}/b", f"{home}/c"]
+
+
 async def test_a_cancelled_upload_publishes_nothing(mine: PaxosBlockFileSystem, home: str) -> None:
     out = await mine.open_async(f"{home}/a", "wb")
     written = asyncio.Event()

@@ -6,11 +6,13 @@ import gzip
 import io
 import os
 import pickle
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import fsspec
+import pandas as pd
+import pyarrow.fs
 import pytest
 from fsspec.callbacks import Callback
 from fsspec.spec import AbstractBufferedFile
@@ -195,6 +197,38 @@ def leave_generator(fs: PaxosBlockFileSystem, path: str) -> None:
         raise Oops
 
 
+def leave_finally(fs: PaxosBlockFileSystem, path: str) -> None:
+    out = fs.open(path, "wb")
+    try:
+        out.write(DATA)
+        raise Oops
+    finally:
+        out.close()
+
+
+def leave_stack(fs: PaxosBlockFileSystem, path: str) -> None:
+    with ExitStack() as stack:
+        out = fs.open(path, "wt", compression="gzip")
+        stack.callback(out.close)
+        out.write("half")
+        raise Oops
+
+
+def leave_pandas(fs: PaxosBlockFileSystem, path: str) -> None:
+    class Broken:
+        def __str__(self) -> str:
+            raise Oops
+
+    rows = pd.DataFrame({"a": [*("row",) * 10_000, Broken()]})
+    rows.to_csv(fs.unstrip_protocol(path), compression=None)
+
+
+def leave_pyarrow(fs: PaxosBlockFileSystem, path: str) -> None:
+    with pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(fs)).open_output_stream(path) as out:
+        out.write(DATA)
+        raise Oops
+
+
 LEAVE = [
     leave_own_block,
     leave_text,
@@ -204,7 +238,13 @@ LEAVE = [
     leave_block_of_fsspec,
     leave_text_of_fsspec,
     leave_generator,
+    leave_finally,
+    leave_stack,
+    leave_pandas,
+    leave_pyarrow,
 ]
+OWN = LEAVE[:5]
+"""Blocks of the file itself: what ends them tells of it, so no warning is needed."""
 
 
 @pytest.mark.parametrize("leave", LEAVE)
@@ -219,16 +259,49 @@ def test_leaving_by_an_exception_publishes_nothing_and_leaves_nothing_behind(
 
 @pytest.mark.parametrize("leave", LEAVE)
 def test_leaving_by_an_exception_keeps_the_old_content(
-    fs: PaxosBlockFileSystem, home: str, leave: Any
+    fs: PaxosBlockFileSystem, home: str, leave: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     fs.pipe_file(f"{home}/a", b"old")
     with pytest.raises(Oops):
         leave(fs, f"{home}/a")
     assert fs.cat_file(f"{home}/a") == b"old"
     assert staged(fs) == []
+    told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len(told) == (leave not in OWN)
+    assert all(f"'{home}/a' was not published" in each and "Oops" in each for each in told)
 
 
-def test_a_file_closed_in_an_except_clause_is_published(
+def test_a_file_closed_in_an_except_clause_is_given_up_with_a_warning(
+    fs: PaxosBlockFileSystem, home: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A close in the `__exit__` of another's block looks the same: half a file would be worse."""
+    out = fs.open(f"{home}/a", "wb")
+    try:
+        raise Oops
+    except Oops:
+        out.write(b"report")
+        out.close()
+    (warning,) = [each.getMessage() for each in caplog.records]
+    assert f"'{home}/a' was not published, what was written is lost: it was closed" in warning
+    assert fs.ls(home) == []
+    assert staged(fs) == []
+
+
+@pytest.mark.parametrize(("mode", "compression"), [("wb", None), ("wt", None), ("wb", "gzip")])
+def test_a_block_of_its_own_that_ends_well_in_an_except_clause_publishes(
+    fs: PaxosBlockFileSystem, home: str, mode: str, compression: str | None
+) -> None:
+    out = fs.open(f"{home}/a", mode, compression=compression)
+    try:
+        raise Oops
+    except Oops:
+        with out:
+            out.write("report" if mode == "wt" else b"report")
+    with fs.open(f"{home}/a", compression=compression) as file:
+        assert file.read() == b"report"
+
+
+def test_a_file_closed_after_the_except_clause_is_published(
     fs: PaxosBlockFileSystem, home: str
 ) -> None:
     out = fs.open(f"{home}/a", "wb")
@@ -236,6 +309,7 @@ def test_a_file_closed_in_an_except_clause_is_published(
         raise Oops
     except Oops:
         out.write(b"report")
+    finally:
         out.close()
     assert fs.cat_file(f"{home}/a") == b"report"
 

@@ -74,21 +74,41 @@ def abandon(*below: object) -> None:
     _abandoned.extend(below)
 
 
-def error_under_way(before: BaseException | None) -> BaseException | None:
-    """The exception that is being handled here, or that ended the program.
+def error_since(before: BaseException | None) -> BaseException | None:
+    """Return the exception that is being handled here, if it is newer than a file: the end of a
+    `with` block handles one, too, whoever's block it is.
 
     Args:
-        before: the one that was being handled when the file was opened, which does not count.
+        before: the one that was being handled when the file was opened. It and those that were
+            being handled when it was raised are older.
     """
+    error = sys.exception()
+    while before is not None and before is not error:
+        before = before.__context__
+    return error if before is None else None
+
+
+def error_under_way(before: BaseException | None) -> BaseException | None:
+    """Return the exception of `error_since`, or the one that ended the program."""
     # At a prompt the last error ended nothing.
     ended = _ending and not hasattr(sys, "ps1")
-    error = sys.exception() or (getattr(sys, "last_value", None) if ended else None)
-    return None if error is before else error
+    ending = getattr(sys, "last_value", None) if ended else None
+    error = error_since(before)
+    return error if error is not None else None if ending is before else ending
 
 
 def tell_lost(path: str, why: object) -> None:
     """Warn, once, that what was written for `path` is not there."""
     _log.warning("'%s' was not published, what was written is lost: %s", path, why)
+
+
+def tell_closed(path: str, error: BaseException) -> None:
+    """Warn that `path` is given up because of `error`, and how it would not have been."""
+    tell_lost(
+        path,
+        f"it was closed while {error!r} was under way; to publish it then, end a 'with' block of"
+        " the file's own, or close it after the except clause",
+    )
 
 
 def run_on(

@@ -19,15 +19,16 @@ from paxosblock.client.chunks import Buffer
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.fsspec.dropping import (
     abandon,
+    error_since,
     error_under_way,
     release,
     run_on,
+    tell_closed,
     tell_lost,
     wait_for,
     watch,
 )
 from paxosblock.client.fsspec.info import Info, info_of
-from paxosblock.client.fsspec.leaving import left_by_exception
 from paxosblock.client.fsspec.staging import StagedFile, publish
 from paxosblock.client.sync_files import FileReader, FileWriter
 from paxosblock.units import KIB
@@ -119,9 +120,13 @@ class WriteFile(AbstractBufferedFile):
     """A file being written: nobody sees it before `close`, which publishes all of it.
 
     Leaving `with` by an exception publishes nothing, and what stood under the name before is still
-    there. A file that is dropped without `close`, or still open when the program ends, is published
-    then, unless an exception is under way or a write failed: a warning tells of what is lost.
-    Within `with fs.transaction` files are published together, at the end of it.
+    there. Nor does a `close` while an exception is under way that is newer than the file, which a
+    warning tells: blocks of fsspec, pandas, pyarrow or `contextlib` close it so, without a word of
+    the exception that ends them. A `with` block of the file's own that ends well publishes it also
+    where an exception is being handled. A file that is dropped without `close`, or still open when
+    the program ends, is published then, unless an exception is under way or a write failed: a
+    warning tells of what is lost. Within `with fs.transaction` files are published together, at
+    the end of it.
     """
 
     closed: bool
@@ -165,7 +170,8 @@ class WriteFile(AbstractBufferedFile):
             raise ValueError("Flush on closed file")
 
     def close(self) -> None:
-        """Complete the file and publish it, or leave that to the transaction.
+        """Complete the file and publish it, or leave that to the transaction; give it up, with a
+        warning, while an exception is under way that came after the file was opened.
 
         Raises:
             PaxosBlockError: it cannot be completed or published; nothing is left of it, and what
@@ -177,13 +183,16 @@ class WriteFile(AbstractBufferedFile):
             self._finish_on_loop(self._rest)
             return
         try:
-            if not self.staged.discarded and not left_by_exception(self._error_before):
-                self.fs.runner.run(self.staged.area.renew)
-                self._stream.close()
-                if self.autocommit:
-                    self.commit()
+            error = error_since(self._error_before)
+            if error is not None and not self.staged.discarded:
+                tell_closed(self.path, error)
+                self.discard()
+            if self.staged.discarded:
                 return
-            self.discard()
+            self.fs.runner.run(self.staged.area.renew)
+            self._stream.close()
+            if self.autocommit:
+                self.commit()
         except BaseException:
             self.discard()
             raise
@@ -205,8 +214,14 @@ class WriteFile(AbstractBufferedFile):
         self._stream.abort()
         self.fs.runner.run(self.staged.discard)
 
+    def disregard_error(self) -> None:
+        """Publish in spite of what is being handled here: a block inside of it ends well."""
+        self._error_before = sys.exception()
+
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None and not self.closed:
+        if kind is None:
+            self.disregard_error()
+        elif not self.closed:
             self.discard()
         self.close()
 
@@ -312,8 +327,14 @@ class CompressedFile(io.RawIOBase):
         """As `WriteFile.dropped`."""
         return not self.closed and self._file.dropped()
 
+    def disregard_error(self) -> None:
+        """As `WriteFile.disregard_error`."""
+        self._file.disregard_error()
+
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None:
+        if kind is None:
+            self.disregard_error()
+        else:
             self.discard()
         self.close()
 
@@ -341,7 +362,9 @@ class TextFile(io.TextIOWrapper):
             release(self)
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None:
+        if kind is None:
+            self._file.disregard_error()
+        else:
             self._file.discard()
         self.close()
 
@@ -387,6 +410,7 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
         super().__init__(fs, staged.target, mode, autocommit=autocommit)
         self.staged = staged
         self.loc = staged.offset
+        self._error_before = sys.exception()
         self._loop = OtherLoop(asyncio.get_running_loop())
         watch(self, staged.writer)
 
@@ -405,6 +429,10 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
             return
         self.closed = True
         release(self)
+        error = error_since(self._error_before)
+        if error is not None and not self.staged.discarded:
+            tell_closed(self.path, error)
+            await self.discard()
         if self.staged.discarded:
             return
         try:
@@ -422,7 +450,9 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
             await self.staged.discard()
 
     async def __aexit__(self, kind: object, *_: object) -> None:
-        if kind is not None and not self.closed:
+        if kind is None:
+            self._error_before = sys.exception()
+        elif not self.closed:
             await self.discard()
         await self.close()
 
