@@ -51,14 +51,14 @@ class Namespace(Protocol):
 
     async def list(self, path: str) -> list[FileStatus]: ...
 
-    async def page(self, path: str, after: str = "", limit: int = 1000) -> Listing: ...
+    async def page(self, path: str, after: str = "") -> Listing: ...
 
 
 async def pages(fs: Namespace, path: str, *, one_state: bool) -> AsyncIterator[Listing]:
     """As `AsyncClient.pages`."""
     listing = DirectoryPages(path, TRIES if one_state else 1)
     while (request := listing.request) is not None:
-        listing.receive(await fs.page(request.path, request.after, request.limit))
+        listing.receive(await fs.page(request.path, request.after))
         if not one_state:
             yield listing.pages[-1]
     for page in listing.pages if one_state else ():
