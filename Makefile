@@ -16,7 +16,7 @@ SECONDS ?= 60
 NAMENODES ?= 3
 SEEDS ?= 2000
 
-.PHONY: help bootstrap demo test test-all lint format generate explore simulate mutants chaos bench clean
+.PHONY: help bootstrap demo test test-all lint pyright format generate explore simulate mutants chaos bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -52,6 +52,9 @@ lint: $(STAMP) ## style, types, import rules, house rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/test_layout.py tests/test_house_rules.py tests/test_citations.py tests/client/test_sync_is_made.py
+
+pyright: $(STAMP) ## the types of the package once more, as editors see them; needs Node.js or npm's registry
+	$(BIN)/python -m pyright --warnings
 
 format: $(STAMP) ## rewrite the code in the house format
 	$(BIN)/ruff check --fix-only .

@@ -91,6 +91,7 @@ class Verb(click.Command):
             raise ReaderLeftError from error
         except (PaxosBlockError, OSError) as error:
             session.tell_failure(error)
+            result = None
         if session.failures:
             ctx.exit(1)
         return result

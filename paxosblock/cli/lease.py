@@ -82,6 +82,7 @@ def _forced(session: Session, path: str, found: LeaseRecovery, *, yes: bool) -> 
     if not yes and not click.confirm("End it with what is left?", err=True):
         raise _not_closed(path, ": nothing was forced")
     given_up = tuple(GiveUp(each.block, each.silent) for each in found.stuck if each.silent)
+    after = found
     for _ in range(TRIES):
         after = session.call(RECOVER_LEASE, RecoverLease(path, given_up))
         if not after.stuck:

@@ -112,8 +112,9 @@ async def wait_longer(session: Session, path: str, length: int, timeout_s: float
         NotFoundError: there is no such file, or it was deleted meanwhile.
     """
     backoff = Backoff(give_up_s=timeout_s, longest_s=LONGEST_PAUSE_S)
+    limit = asyncio.timeout(timeout_s)
     try:
-        async with asyncio.timeout(timeout_s) as limit:
+        async with limit:
             while True:
                 async with contextlib.aclosing(follower(session, path, length).run()) as data:
                     async for _ in data:

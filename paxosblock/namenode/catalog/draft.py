@@ -145,9 +145,10 @@ class Draft:
     def _changed_keys(self, start: bytes, end: bytes, reverse: bool = False) -> Iterator[bytes]:
         if not self._changes:
             return iter(())
-        if self._sorted is None:
-            self._sorted = SortedSet(self._changes)
-        changed: Iterator[bytes] = self._sorted.irange(start, end or None, (True, False), reverse)
+        keys = self._sorted
+        if keys is None:
+            keys = self._sorted = SortedSet(self._changes)
+        changed: Iterator[bytes] = keys.irange(start, end or None, (True, False), reverse)
         return changed
 
     def _change(self, key: bytes, value: bytes | None) -> None:

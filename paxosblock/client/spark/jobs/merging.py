@@ -102,6 +102,7 @@ class MergeWork:
                     yield Merged(group, temporary, error=in_one_line(error))
 
     def _merge(self, fs: Client, group: Group, temporary: str) -> int:
+        rows = crc = 0
         with contextlib.ExitStack() as opened:
             files = [opened.enter_context(fs.open(member.path)) for member in group.members]
             with fs.create(temporary, parent_must_exist=True) as out:

@@ -1,0 +1,109 @@
+"""What an install has: from a checkout without links, as a wheel, and as an editable one."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+PACKAGES = ("paxosblock", "pyspark_paxosblock")
+DATA = {"py.typed", "log4j2.properties"}
+"""What is no module and yet belongs into a wheel."""
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def checkout(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tree as git lays it out without links: a file that names its target in place of each."""
+    copy = tmp_path_factory.mktemp("checkout")
+    for package in PACKAGES:
+        shutil.copytree(
+            repository / package, copy / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    for path in repository.iterdir():
+        if path.is_symlink():
+            (copy / path.name).write_text(str(path.readlink()))
+        elif path.is_file() and not path.name.startswith("."):
+            shutil.copy(path, copy)
+    return copy
+
+
+def built(checkout: Path, kind: str) -> zipfile.ZipFile:
+    """A wheel of one kind, made without network by the build backend that an install uses."""
+    folder = checkout / kind
+    folder.mkdir()
+    program = f"from setuptools import build_meta; print(build_meta.build_{kind}({str(folder)!r}))"
+    name = run("-c", program, cwd=checkout).splitlines()[-1]
+    return zipfile.ZipFile(folder / name)
+
+
+@pytest.fixture(scope="module")
+def wheel(checkout: Path) -> zipfile.ZipFile:
+    return built(checkout, "wheel")
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the wheel has, as an install lays it out."""
+    folder = tmp_path_factory.mktemp("site-packages")
+    wheel.extractall(folder)
+    return folder
+
+
+def test_a_wheel_of_a_checkout_without_links_has_every_module_and_nothing_else(
+    wheel: zipfile.ZipFile, repository: Path
+) -> None:
+    expected = {
+        path.relative_to(repository).as_posix()
+        for package in PACKAGES
+        for path in (repository / package).rglob("*")
+        if path.suffix == ".py" or path.name in DATA
+    }
+    members = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert members == expected
+
+
+def test_the_command_of_a_wheel_runs_and_offers_nothing_that_only_a_checkout_has(
+    installed: Path, tmp_path: Path
+) -> None:
+    out = run("-m", "paxosblock", "--help", cwd=tmp_path, PYTHONPATH=str(installed))
+    assert "\n  cluster " in out
+    assert "\n  demo " not in out
+    assert "\n  bench " not in out
+
+
+def test_what_is_imported_late_is_in_the_wheel_too(installed: Path, tmp_path: Path) -> None:
+    program = "import paxosblock; print(paxosblock.__file__); paxosblock.Client; "
+    program += "import paxosblock.namenode.server, paxosblock.datanode.server"
+    out = run("-c", program, cwd=tmp_path, PYTHONPATH=str(installed))
+    assert out.strip() == str(installed / "paxosblock" / "__init__.py")
+
+
+def test_pyspark_finds_its_data_source_after_an_editable_install(
+    checkout: Path, tmp_path: Path
+) -> None:
+    """PySpark searches modules by the beginning of their name, which an import hook hides."""
+    editable = built(checkout, "editable")
+    (path_file,) = (name for name in editable.namelist() if name.endswith(".pth"))
+    assert editable.read(path_file).decode().strip() == str(checkout)
+    editable.extractall(tmp_path)
+    program = "import pkgutil, site, sys; site.addsitedir(sys.argv[1]); "
+    program += "print(*(m.name for m in pkgutil.iter_modules() if m.name.startswith('pyspark_')))"
+    assert run("-I", "-S", "-c", program, tmp_path, cwd=tmp_path).split() == ["pyspark_paxosblock"]
