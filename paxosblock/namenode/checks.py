@@ -46,18 +46,18 @@ SECONDS_MAX = 10**10
 def check_create(request: CreateFile) -> None:
     """Raise InvalidRequestError when a file cannot be made like this."""
     check_writer(request.writer)
-    _check_replication(request.replication)
-    _check_permission(request.permission)
-    _check_owner(request.owner)
-    _check_block_size(f"{paths.shown(request.path)}: ", request.block_size)
+    check_replication(request.replication)
+    check_permission(request.permission)
+    check_owner(request.owner)
+    check_block_size(f"{paths.shown(request.path)}: ", request.block_size)
 
 
 def check_directory(request: MakeDirectories) -> None:
     """Raise InvalidRequestError when a directory cannot be made like this."""
-    _check_permission(request.permission)
-    _check_owner(request.owner)
+    check_permission(request.permission)
+    check_owner(request.owner)
     if request.ttl_s is not None:
-        _check_seconds(f"{paths.shown(request.path)}: time to live", request.ttl_s)
+        check_seconds(f"{paths.shown(request.path)}: time to live", request.ttl_s)
 
 
 def check_transact(request: Transact) -> None:
@@ -72,16 +72,16 @@ def check_transact(request: Transact) -> None:
         names <= NAMES_MADE_MAX,
         f"a transaction makes paths of {names} names: at most {NAMES_MADE_MAX}",
     )
-    _check_owner(request.owner)
-    _check_replication(request.replication)
-    _check_block_size("", request.block_size)
+    check_owner(request.owner)
+    check_replication(request.replication)
+    check_block_size("", request.block_size)
     if request.application is not None:
         _check_version(request.application)
 
 
 def check_application(request: ApplicationRequest) -> None:
     """Raise InvalidRequestError for an application without a name."""
-    _check_id("an application's", request.app_id, APPLICATION_CHARACTERS_MAX)
+    check_id("an application's", request.app_id, APPLICATION_CHARACTERS_MAX)
 
 
 def check_recover_lease(request: RecoverLease, entries: Iterable[BlockEntry]) -> None:
@@ -113,14 +113,14 @@ def check_add_block(request: AddBlock) -> None:
     check_writer(request.writer)
     _demand(1 <= request.window <= WINDOW_MAX, f"window {request.window}: 1 to {WINDOW_MAX} chunks")
     if request.file_id == NO_FILE:
-        _check_replication(request.replication)
+        check_replication(request.replication)
 
 
 def check_renew(request: RenewLeases) -> None:
     """Raise InvalidRequestError for a block that is no shorter than it should be."""
     for short in request.short:
-        _check_replication(short.replication)
-        _check_block_size("", short.block_size)
+        check_replication(short.replication)
+        check_block_size("", short.block_size)
         _demand(
             0 <= short.members < short.replication,
             f"{short.members} members are not fewer than {short.replication}",
@@ -145,14 +145,14 @@ def check_finalize(request: FinalizeBlock, config: NameNodeConfig) -> None:
 
 def check_bad_replica(request: BadReplica) -> None:
     """Raise InvalidRequestError for a report that names no storage."""
-    _check_id("a storage's", request.storage)
+    check_id("a storage's", request.storage)
 
 
 def check_register(request: Register) -> None:
     """Raise InvalidRequestError for a DataNode that cannot be told apart or reached."""
-    _check_id("a DataNode's", request.node)
+    check_id("a DataNode's", request.node)
     if request.cluster:
-        _check_id("a cluster's", request.cluster)
+        check_id("a cluster's", request.cluster)
     host, colon, port = request.address.rpartition(":")
     _demand(
         bool(host and colon) and port.isdecimal(),
@@ -160,7 +160,7 @@ def check_register(request: Register) -> None:
     )
     storages = [report.storage for report in request.storages]
     for storage in storages:
-        _check_id("a storage's", storage)
+        check_id("a storage's", storage)
     _demand(
         len(set(storages)) == len(storages), f"DataNode {request.node}: two storages have one id"
     )
@@ -168,8 +168,8 @@ def check_register(request: Register) -> None:
 
 def check_report(request: BlockReport) -> None:
     """Raise InvalidRequestError for a report of nobody, or of a block outside its range."""
-    _check_id("a DataNode's", request.node)
-    _check_id("a storage's", request.storage)
+    check_id("a DataNode's", request.node)
+    check_id("a storage's", request.storage)
     if (covers := request.covers) is None:
         return
     where = f"storage {request.storage}: a report of the blocks {covers.after + 1} to {covers.last}"
@@ -182,52 +182,58 @@ def check_report(request: BlockReport) -> None:
 
 
 def _check_version(application: ApplicationVersion) -> None:
-    _check_id("an application's", application.app_id, APPLICATION_CHARACTERS_MAX)
-    _check_id("an attempt's", application.attempt, WRITER_CHARACTERS_MAX)
+    check_id("an application's", application.app_id, APPLICATION_CHARACTERS_MAX)
+    check_id("an attempt's", application.attempt, WRITER_CHARACTERS_MAX)
     _demand(
         0 <= application.version <= VERSION_MAX,
         f"version {application.version} of {application.app_id}: 0 to {VERSION_MAX}",
     )
     if application.keep_for_s is not None:
-        _check_seconds("keep for", application.keep_for_s)
+        check_seconds("keep for", application.keep_for_s)
 
 
-def _check_seconds(what: str, seconds: float) -> None:
+def check_seconds(what: str, seconds: float) -> None:
+    """Raise InvalidRequestError for a time that is none."""
     _demand(0 < seconds <= SECONDS_MAX, f"{what} {seconds} s: more than 0, at most {SECONDS_MAX}")
 
 
-def _check_block_size(where: str, size_bytes: int) -> None:
+def check_block_size(where: str, size_bytes: int) -> None:
+    """Raise InvalidRequestError for a block without room."""
     _demand(size_bytes > 0, f"{where}block size {size_bytes} bytes")
 
 
 def check_writer(writer: WriterId) -> None:
     """Raise InvalidRequestError for what is not the id of a client's writer."""
-    _check_id("a writer's", writer, WRITER_CHARACTERS_MAX)
+    check_id("a writer's", writer, WRITER_CHARACTERS_MAX)
     _demand(writer != RECOVERY_WRITER, f"'{RECOVERY_WRITER}' is not a client's writer id")
 
 
-def _check_id(whose: str, text: str, longest: int = NODE_CHARACTERS_MAX) -> None:
+def check_id(whose: str, text: str, longest: int = NODE_CHARACTERS_MAX) -> None:
+    """Raise InvalidRequestError for an id that is empty, too long, or cannot be shown."""
     _demand(
         0 < len(text) <= longest and text.isprintable(),
         f"{whose} id has 1 to {longest} printable characters",
     )
 
 
-def _check_replication(replication: int) -> None:
+def check_replication(replication: int) -> None:
+    """Raise InvalidRequestError for a number of replicas that no block has."""
     _demand(
         1 <= replication <= REPLICATION_MAX,
         f"replication {replication}: 1 to {REPLICATION_MAX} replicas",
     )
 
 
-def _check_permission(permission: int) -> None:
+def check_permission(permission: int) -> None:
+    """Raise InvalidRequestError for bits that are no permission."""
     _demand(
         0 <= permission <= PERMISSION_MAX,
         f"permission {permission:o}: 0 to {PERMISSION_MAX:o} (octal)",
     )
 
 
-def _check_owner(owner: str) -> None:
+def check_owner(owner: str) -> None:
+    """Raise InvalidRequestError for a name that is too long for an owner."""
     _demand(
         len(owner) <= OWNER_CHARACTERS_MAX,
         f"an owner's name has at most {OWNER_CHARACTERS_MAX} characters",
