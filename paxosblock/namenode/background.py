@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from paxosblock.errors import PaxosBlockError
 from paxosblock.logs import facts
+
+RETRY_S: Final = 5.0
+"""Pause before work that failed is tried again."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +31,24 @@ class Background:
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
+
+    def repeat(self, name: str, work: Callable[[], Awaitable[None]], pause_s: float) -> None:
+        """Do `work` for ever, `pause_s` after it was done last. It survives any error: that is
+        logged, and `RETRY_S` later it is tried again.
+        """
+        self.start(self._repeat(name, work, pause_s), name)
+
+    async def _repeat(self, name: str, work: Callable[[], Awaitable[None]], pause_s: float) -> None:
+        while True:
+            try:
+                await work()
+            except PaxosBlockError as error:
+                _log.warning("%s: %s", name, error)
+                await asyncio.sleep(RETRY_S)
+            except Exception:
+                _log.exception("failed", extra=facts(work=name))
+                await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(pause_s)
 
     async def close(self) -> None:
         """Cancel what is still running and wait for its end."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from paxosblock.api.namenode import NO_BLOCK
-from paxosblock.errors import NotFoundError, PaxosBlockError
+from paxosblock.errors import NotFoundError
 from paxosblock.logs import facts
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.datanodes import DataNodes
@@ -39,9 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class Housekeeper:
-    """The loops of one NameNode. Each survives any error of its work: it is logged, and tried
-    again at the next turn.
-    """
+    """The loops of one NameNode."""
 
     def __init__(
         self,
@@ -86,7 +84,7 @@ class Housekeeper:
             ("audit", self.audit, AUDIT_INTERVAL_S),
         )
         for name, work, pause_s in loops:
-            self._background.start(self._for_ever(name, work, pause_s), name)
+            self._background.repeat(name, work, pause_s)
 
     def garbage_waits(self) -> None:
         """Something was unlinked."""
@@ -198,17 +196,3 @@ class Housekeeper:
     def _should_hold(self, member: StorageId) -> bool:
         reachable = self._datanodes.is_reachable(member, self._clock_s())
         return reachable and self._datanodes.has_reported(member)
-
-    async def _for_ever(
-        self, name: str, work: Callable[[], Awaitable[None]], pause_s: float
-    ) -> None:
-        while True:
-            try:
-                await work()
-            except PaxosBlockError as error:
-                _log.warning("%s: %s", name, error)
-                await asyncio.sleep(RETRY_S)
-            except Exception:
-                _log.exception("failed", extra=facts(work=name))
-                await asyncio.sleep(RETRY_S)
-            await asyncio.sleep(pause_s)
