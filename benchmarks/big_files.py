@@ -18,7 +18,7 @@ import gc
 import logging
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -32,21 +32,27 @@ from paxosblock.api.methods import Method
 from paxosblock.api.namenode import (
     APPEND,
     CLOSE_FILE,
+    CONCAT,
     CREATE,
     DELETE,
     LIST,
+    MKDIRS,
     NO_BLOCK,
     STAT,
     TAKE_OVER,
+    TRANSACT,
     AddBlock,
     AppendFile,
     CloseFile,
+    ConcatFiles,
     CreateFile,
     DeletePath,
     FinalizeBlock,
     ListDirectory,
+    MakeDirectories,
     PathRequest,
     TakeOver,
+    Transact,
 )
 from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.calls import Service
@@ -66,6 +72,18 @@ from paxosblock.protocol.types import (
     WriterId,
 )
 from paxosblock.stall import TICK_S, StallWatch
+from paxosblock.transaction import (
+    BLOCKS_MOVED_MAX,
+    OPERATIONS_MAX,
+    RECORDS_MAX,
+    AssertFile,
+    Concat,
+    Delete,
+    MakeDirectory,
+    Marker,
+    Operation,
+    Rename,
+)
 from paxosblock.units import MIB
 
 Q = TypeVar("Q")
@@ -116,9 +134,9 @@ async def started() -> AsyncIterator[Bench]:
             await store.close()
 
 
-async def fill(bench: Bench, count: int) -> int:
+async def fill(bench: Bench, count: int, path: str = PATH) -> int:
     """Make an open file of `count` finalized blocks that all members hold; return its id."""
-    create = CreateFile(PATH, ANN, False, 3, 128 * MIB, Durability.DISK)
+    create = CreateFile(path, ANN, False, 3, 128 * MIB, Durability.DISK)
     file = (await bench.service.call(CREATE, create)).file_id
     previous = NO_BLOCK
     for first in range(0, count, BATCH):
@@ -168,6 +186,54 @@ async def swept(bench: Bench) -> None:
         await asyncio.sleep(0.1)
 
 
+async def changed_beside(bench: Bench, work: Awaitable[object]) -> None:
+    """Make directories while `work` goes on, one call after the other."""
+    doing = asyncio.ensure_future(work)
+    while not doing.done():
+        await bench.service.call(MKDIRS, MakeDirectories("/beside"))
+        await bench.service.call(DELETE, DeletePath("/beside"))
+    await doing
+
+
+async def measure_transactions(bench: Bench) -> None:
+    """Transactions near their bounds, with other changes beside each."""
+
+    async def transact(name: str, operations: Iterable[Operation]) -> None:
+        request = Transact(tuple(operations), 3, 128 * MIB, Durability.DISK)
+        await bench.step(name, changed_beside(bench, bench.service.call(TRANSACT, request)))
+
+    parts = [f"part-{number:05}-of-a-job.parquet" for number in range(OPERATIONS_MAX)]
+    for number in range(4):
+        file = await fill(bench, BLOCKS_MOVED_MAX // 4, f"/joined/{number}")
+        await bench.service.call(CLOSE_FILE, CloseFile(file, ANN))
+    await bench.service.call(
+        TRANSACT, Transact((Marker("/all"), MakeDirectory("/to")), 3, 128 * MIB, Durability.DISK)
+    )
+    concat = ConcatFiles("/all", tuple(f"/joined/{number}" for number in range(4)))
+    await bench.step(
+        f"concat of {BLOCKS_MOVED_MAX} blocks",
+        changed_beside(bench, bench.service.call(CONCAT, concat)),
+    )
+    count = f"{OPERATIONS_MAX}"
+    await transact(f"{count} markers", (Marker(f"/from/{part}") for part in parts))
+    await transact(f"{count} of them again", (Marker(f"/from/{part}") for part in parts))
+    await transact(f"{count} renames", (Rename(f"/from/{part}", f"/to/{part}") for part in parts))
+    await transact(f"{count} looks at files", (AssertFile(f"/to/{part}") for part in parts))
+    await transact(
+        f"{count} concats of empty files",
+        (Concat(f"/to/{parts[0]}", (f"/to/{part}",)) for part in parts[1:]),
+    )
+    await transact(f"{count} markers", (Marker(f"/from/{part}") for part in parts))
+    deletes = [Delete(f"/from/{part}") for part in parts]
+    await transact(f"{count} deletes", deletes[1:])
+    await transact("the markers again", (Marker(f"/from/{part}") for part in parts[:-1]))
+    await transact(f"{count} deletes, the last of the directory", [*deletes[:-1], Delete("/from")])
+    made = RECORDS_MAX // 3 - 10
+    await transact(
+        f"{made} directories made", (MakeDirectory(f"/made/{n}/a/b/c") for n in range(made // 4))
+    )
+
+
 async def measure(options: argparse.Namespace) -> None:
     """All steps, one after the other."""
     count = options.blocks
@@ -197,6 +263,7 @@ async def measure(options: argparse.Namespace) -> None:
         await bench.step("append", service.call(APPEND, AppendFile(PATH, BOB)))
         await bench.step("take-over", service.call(TAKE_OVER, TakeOver(PATH)))
         await bench.step("delete and sweep", swept(bench))
+        await measure_transactions(bench)
 
 
 def main() -> None:

@@ -26,6 +26,9 @@ NAMES_MADE_MAX = 32_768
 """Names in the paths of directories and markers that one transaction makes, all together."""
 BLOCKS_MOVED_MAX = 4096
 """Blocks that the concats of one transaction move, all together."""
+RECORDS_MAX = 6 * OPERATIONS_MAX
+"""Records of the catalog that one transaction changes: two for a marker, three for a directory that
+is made and for a file or block that is moved, five for a file that another one replaces."""
 
 
 class AssertAbsent(msgspec.Struct, frozen=True, tag=True):

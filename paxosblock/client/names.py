@@ -182,7 +182,7 @@ class AsyncNames:
         """Apply all operations (`paxosblock.transaction`) in one step, or none of them.
 
         Args:
-            ops: each sees the effects of those before it; at most OPERATIONS_MAX.
+            ops: each sees the effects of those before it; OPERATIONS_MAX and RECORDS_MAX at most.
             transaction: (application id, version). Versions of an application only go up: one that
                 is not above the last is not applied. So a transaction that is repeated, by the
                 client after a lost answer or by a program after a restart, is applied once.

@@ -22,7 +22,7 @@ from paxosblock.metrics import NodeMetrics
 from paxosblock.namenode import checks, handlers
 from paxosblock.namenode.catalog import namespace, transactions, tree
 from paxosblock.namenode.catalog.concat import concat
-from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.paths import split
 from paxosblock.namenode.kv.interface import View
@@ -78,7 +78,7 @@ class Call:
 
 def decided(
     method: Method[R, A],
-    decide: Callable[[Draft, R, Context], A],
+    decide: Callable[[Draft, R, Context], Slices[A]],
     *,
     ids: Callable[[R], int] = lambda _: 0,
     check: Callable[[R], None] | None = None,
@@ -220,8 +220,8 @@ def _deleted(node: NameNode, _: api.DeletePath, deletion: api.Deletion) -> None:
         node.housekeeper.garbage_waits()
 
 
-def _concat(draft: Draft, request: api.ConcatFiles, context: Context) -> api.FileStatus:
-    concat(draft, request.target, request.sources, context)
+def _concat(draft: Draft, request: api.ConcatFiles, context: Context) -> Slices[api.FileStatus]:
+    yield from concat(draft, request.target, request.sources, context)
     return tree.stat(draft, request.target)
 
 
@@ -234,14 +234,14 @@ CALLS: Final = (
     # --- names -----------------------------------------------------------------------------------
     decided(
         api.MKDIRS,
-        namespace.make_directories,
+        in_one(namespace.make_directories),
         ids=_names,
         check=checks.check_directory,
         log=lambda request, _: facts(path=request.path),
     ),
     decided(
         api.CREATE,
-        _create,
+        in_one(_create),
         ids=_names,
         check=checks.check_create,
         then=_created,
@@ -261,13 +261,13 @@ CALLS: Final = (
     shown(api.LIST, lambda view, request: tree.list_directory(view, request, LIST_LIMIT)),
     decided(
         api.RENAME,
-        namespace.rename,
+        in_one(namespace.rename),
         then=_renamed,
         log=lambda request, _: facts(source=request.source, destination=request.destination),
     ),
     decided(
         api.DELETE,
-        namespace.delete,
+        in_one(namespace.delete),
         then=_deleted,
         log=lambda request, deletion: (
             facts(path=request.path, recursive=request.recursive) if deletion.existed else None

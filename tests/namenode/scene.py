@@ -38,7 +38,7 @@ from paxosblock.namenode.calls import LIST_LIMIT, Service
 from paxosblock.namenode.catalog import namespace, transactions, tree
 from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
 from paxosblock.namenode.catalog.concat import concat
-from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.paths import split
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode
@@ -91,21 +91,23 @@ class NamedCatalog(Catalog):
 
     async def make_directories(self, request: MakeDirectories) -> FileStatus:
         ids, once = len(split(request.path)), request.once
-        return await self.decide(FileStatus, namespace.make_directories, request, ids, once=once)
+        return await self.decide(
+            FileStatus, in_one(namespace.make_directories), request, ids, once=once
+        )
 
     async def create(self, request: CreateFile) -> FileInode:
         ids, once = len(split(request.path)), request.once
-        return await self.decide(FileInode, namespace.create, request, ids, once=once)
+        return await self.decide(FileInode, in_one(namespace.create), request, ids, once=once)
 
     async def rename(self, request: Rename) -> FileStatus:
-        return await self.decide(FileStatus, namespace.rename, request, once=request.once)
+        return await self.decide(FileStatus, in_one(namespace.rename), request, once=request.once)
 
     async def delete(self, request: DeletePath) -> Deletion:
-        return await self.decide(Deletion, namespace.delete, request, once=request.once)
+        return await self.decide(Deletion, in_one(namespace.delete), request, once=request.once)
 
     async def concat(self, request: ConcatFiles) -> FileStatus:
-        def decide(draft: Draft, request: ConcatFiles, context: Context) -> FileStatus:
-            concat(draft, request.target, request.sources, context)
+        def decide(draft: Draft, request: ConcatFiles, context: Context) -> Slices[FileStatus]:
+            yield from concat(draft, request.target, request.sources, context)
             return tree.stat(draft, request.target)
 
         return await self.decide(FileStatus, decide, request, once=request.once)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import cycle
+from collections.abc import Generator
+from itertools import cycle, pairwise
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paxosblock.namenode.kv import ordered_map, state
 from paxosblock.namenode.kv.interface import (
     ABSENT,
     Committed,
@@ -18,7 +21,7 @@ from paxosblock.namenode.kv.interface import (
     Versioned,
     prefix_range,
 )
-from paxosblock.namenode.kv.ordered_map import LEAF_MAX
+from paxosblock.namenode.kv.ordered_map import LEAF_MAX, OrderedMap
 from paxosblock.namenode.kv.state import StateMachine
 
 EVERYTHING = (b"", b"")
@@ -179,6 +182,106 @@ def test_a_snapshot_read_between_transactions_is_the_map_after_one_of_them(
         read.append(item)
         machine.apply(machine.revision + 1, change)
     assert read == at_once
+
+
+preconditions = st.lists(
+    st.builds(Expect, KEYS, st.integers(0, 2 * LEAF_MAX))
+    | st.builds(ExpectEmpty, KEYS, KEYS)
+    | st.integers(1, 2 * LEAF_MAX).map(lambda number: Expect(b"%03d" % (number - 1), number)),
+    max_size=6,
+).map(tuple)
+
+
+@given(
+    before=changes,
+    change=changes,
+    expect=preconditions,
+    following=changes,
+    slice_keys=st.integers(1, 5),
+    given_up_after=st.integers(0, 20),
+)
+def test_a_long_entry_applied_in_slices_is_seen_as_a_whole_or_not_at_all(
+    *,
+    before: Transaction,
+    change: Transaction,
+    expect: tuple[Expect | ExpectEmpty, ...],
+    following: Transaction,
+    slice_keys: int,
+    given_up_after: int,
+) -> None:
+    change = msgspec.structs.replace(change, expect=expect)
+    at_once, sliced = (machine_with(*(b"%03d" % n for n in range(2 * LEAF_MAX))) for _ in "ab")
+    for machine in (at_once, sliced):
+        machine.apply(machine.revision + 1, before)
+    index, map_before = sliced.revision + 1, list(sliced.scan(*EVERYTHING))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state, "SLICE_KEYS", slice_keys)
+        for _, _ in zip(range(given_up_after), sliced.apply_in_slices(index, change), strict=False):
+            assert list(sliced.scan(*EVERYTHING)) == map_before
+        if sliced.revision < index:
+            steps = sliced.apply_in_slices(index, change)
+            frozen = []
+            while (result := next_or_result(steps)) is None:
+                assert (sliced.revision, list(sliced.scan(*EVERYTHING))) == (index - 1, map_before)
+                frozen.append(sliced.snapshot())
+            assert result == at_once.apply(index, change)
+        else:
+            at_once.apply(index, change)
+            frozen = []
+    for machine in (at_once, sliced):
+        machine.apply(index + 1, following)
+    assert list(sliced.scan(*EVERYTHING)) == list(at_once.scan(*EVERYTHING))
+    assert all(list(each.items) == map_before for each in frozen)
+
+
+def next_or_result(
+    steps: Generator[None, None, Committed | Conflict],
+) -> Committed | Conflict | None:
+    """One step: None, or what came out at the end."""
+    try:
+        next(steps)
+    except StopIteration as end:
+        result: Committed | Conflict = end.value
+        return result
+    return None
+
+
+class CountedMap(OrderedMap):
+    """Counts the keys that are looked at or changed, those of its forks among them."""
+
+    work = 0
+
+    def get(self, key: bytes) -> Versioned:
+        CountedMap.work += 1
+        return super().get(key)
+
+    def put(self, key: bytes, value: Versioned) -> None:
+        CountedMap.work += 1
+        super().put(key, value)
+
+    def remove(self, key: bytes) -> None:
+        CountedMap.work += 1
+        super().remove(key)
+
+
+def test_no_slice_of_a_long_entry_is_longer_than_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "OrderedMap", CountedMap)
+    monkeypatch.setattr(ordered_map, "OrderedMap", CountedMap)
+    count = 5000
+    machine, keys = StateMachine(), [b"%05d" % number for number in range(count)]
+    machine.apply(1, Transaction(puts=tuple((key, b"") for key in keys)))
+    change = Transaction(
+        expect=(*(Expect(key, 1) for key in keys), *(ExpectEmpty(b"x", b"y") for _ in range(500))),
+        deletes=tuple(keys[::2]),
+        puts=tuple((b"new" + key, b"") for key in keys),
+    )
+    slices, CountedMap.work = [0], 0
+    for _ in machine.apply_in_slices(2, change):
+        slices.append(CountedMap.work)
+    assert machine.revision == 2
+    assert max(after - before for before, after in pairwise(slices)) <= state.SLICE_KEYS
+    looking = count + 500 * state.EMPTY_KEYS
+    assert len(slices) > (looking + len(change.deletes) + len(change.puts)) / state.SLICE_KEYS - 2
 
 
 @given(prefix=st.binary(max_size=3), key=st.binary(max_size=5))

@@ -41,6 +41,7 @@ def test_the_root_has_no_names() -> None:
         ("/a\0", "'/a\\x00': a name has no ':' and no NUL byte"),
         ("/" + "ä" * 128, f"'/{'ä' * 128}': a name has at most 255 bytes"),
         ("/abcdefghi" * 801, f"'{('/abcdefghi' * 801)[:40]}...': a path has at most 8000 bytes"),
+        ("/a" * 1001, f"'{('/a' * 1001)[:40]}...': a path has at most 1000 names"),
         ("a\nb", "'a\\nb': a path starts with '/'"),
         ("/\udc80", "'/\\udc80': a path is valid Unicode text"),
     ],
@@ -54,6 +55,7 @@ def test_what_is_no_path_is_refused_with_the_rule_it_breaks(path: str, message: 
 def test_the_longest_name_and_the_longest_path_are_fine() -> None:
     assert paths.split("/" + "a" * 255) == ("a" * 255,)
     assert len(paths.split("/abcdefghi" * 800)) == 800
+    assert len(paths.split("/a" * 1000)) == 1000
 
 
 @given(st.text(max_size=40))

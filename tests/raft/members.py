@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -125,13 +126,13 @@ class Members:
 
     def _observe(self, member: Member) -> None:
         machine = member.node.machine
-        apply = machine.apply_entry
+        apply = machine.entry_in_slices
 
-        def observed(index: int, entry: Entry) -> Committed | Conflict:
+        def observed(index: int, entry: Entry) -> Generator[None, None, Committed | Conflict]:
             self.checker.check_applied(member.address, index, entry)
-            return apply(index, entry)
+            return (yield from apply(index, entry))
 
-        machine.apply_entry = observed  # type: ignore[method-assign]  # only of this instance
+        machine.entry_in_slices = observed  # type: ignore[method-assign]  # only of this instance
 
     def kill(self, member: Member) -> None:
         """End the process at once; what it had not synced is lost, in part, and garbled."""

@@ -454,6 +454,23 @@ def test_a_follower_that_gets_a_snapshot_lets_go_of_its_state_a_little_in_each_t
         assert {was - is_now for was, is_now in pairwise(leaves)} <= {0, 1}
 
 
+def test_an_entry_that_is_being_applied_when_a_snapshot_comes_is_part_of_it() -> None:
+    large = Transaction(puts=tuple((b"%06d" % number, b"") for number in range(5000)))
+    snapshot = ReplicatedMachine()
+    for index in range(1, 10):
+        snapshot.apply_entry(index, Entry(1, EntryKind.NOOP, b""))
+    with rig() as member:
+        member.append([Entry(1, EntryKind.TRANSACTION, encode_transaction(large))])
+        node = member.node
+        node.commit(1)
+        assert node.machine.revision == 0, "it takes several turns"
+        node._adopt(9, 1, snapshot)
+        member.run()
+        assert (node.machine.revision, len(node.machine), node.failure) == (9, 0, None)
+        member.append([entry(1)], previous=(9, 1), commit=10)
+        assert (node.machine.revision, len(node.machine)) == (10, 1)
+
+
 def test_a_follower_far_behind_gets_the_snapshot_in_pieces() -> None:
     with rig(options=replace(OPTIONS, snapshot_chunk_bytes=100)) as member:
         member.become_leader()

@@ -7,6 +7,8 @@ import random
 
 import pytest
 
+from paxosblock.namenode.kv import state
+from paxosblock.namenode.raft import machine
 from tests.raft.linearizability import Operation, is_linearizable
 from tests.raft.simulation import FULL_DISKS_EVERY, simulate, virtual_loop
 from tests.raft.virtual_time import DeadlockError, Host, VirtualTimeLoop
@@ -30,6 +32,16 @@ def test_no_rule_is_violated_while_disks_run_full_and_have_room_again() -> None:
     assert [each for each in outcomes if each.violations] == []
     assert sum(each.counts["disks filled"] for each in outcomes) > 200
     assert sum(each.counts["answered"] for each in outcomes) > 1000
+
+
+def test_no_rule_is_violated_when_each_transaction_is_applied_over_several_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine, "LONG_BYTES", 0)
+    monkeypatch.setattr(state, "SLICE_KEYS", 1)
+    outcomes = [simulate(seed) for seed in range(1000, 1010)]
+    assert [each for each in outcomes if each.violations] == []
+    assert sum(each.counts["answered"] for each in outcomes) > 100
 
 
 def test_without_faults_one_leader_serves_all_the_time() -> None:

@@ -26,7 +26,6 @@ from paxosblock.api.namenode import (
     FileStatus,
     FinalizeBlock,
 )
-from paxosblock.errors import NotReadyError, PaxosBlockError
 from paxosblock.namenode.catalog import (
     blocks,
     deadlines,
@@ -36,8 +35,9 @@ from paxosblock.namenode.catalog import (
     tree,
 )
 from paxosblock.namenode.catalog.blocks import Closed, FilePage
+from paxosblock.namenode.catalog.changes import Changes
 from paxosblock.namenode.catalog.deadlines import Ended
-from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.garbage import Swept
 from paxosblock.namenode.catalog.ids import IdPool, block_id, was_allocated
 from paxosblock.namenode.catalog.namespace import Context
@@ -52,13 +52,10 @@ from paxosblock.namenode.catalog.records import (
     decode_inode,
     encode,
 )
-from paxosblock.namenode.kv.interface import Committed, KeyValueStore, Versioned, View
+from paxosblock.namenode.kv.interface import KeyValueStore, Versioned, View
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.types import BlockId, Generation, StorageId, WriterId
-
-ATTEMPTS = 100
-"""How often an operation is decided again before the caller is asked to come back later."""
 
 SLICE_KEYS = 1000
 """Keys of a long range that are looked at before others get a turn."""
@@ -105,6 +102,7 @@ class Catalog:
         self._files = IdPool(store, keys.FILE_COUNTER, ROOT_ID + 1)
         self._blocks = IdPool(store, keys.BLOCK_COUNTER, 1)
         self._cluster = ClusterRecord(0, 0)
+        self._changes = Changes(store)
 
     async def start(self, new_tag: int, new_id: str) -> None:
         """Learn which cluster this is; an empty store becomes a new one under `new_tag`.
@@ -239,25 +237,15 @@ class Catalog:
     ) -> BlockEntry:
         """K1: a new block at `members`, at the end of its file if it has one."""
         decide = blocks.add_without_file if request.file_id == NO_FILE else blocks.add
-        return await self._change(
-            _named(
-                BlockEntry,
-                request.once,
-                self._clock_ms(),
-                lambda draft: decide(draft, request, block, members),
-            )
-        )
+        here = in_one(lambda draft: decide(draft, request, block, members))
+        now_ms = self._clock_ms()
+        return await self._changes.make(_named(BlockEntry, request.once, now_ms, here))
 
     async def delete_block(self, request: DeleteBlock) -> Deletion:
         """Take a block without a file out of the catalog."""
-        return await self._change(
-            _named(
-                Deletion,
-                request.once,
-                self._clock_ms(),
-                lambda draft: blocks.delete_without_file(draft, request.block),
-            )
-        )
+        here = in_one(lambda draft: blocks.delete_without_file(draft, request.block))
+        now_ms = self._clock_ms()
+        return await self._changes.make(_named(Deletion, request.once, now_ms, here))
 
     async def open_blocks(self) -> tuple[BlockRecord, ...]:
         """The blocks without files that are not ended, for the leases of a NameNode that starts."""
@@ -328,7 +316,7 @@ class Catalog:
 
     async def end(self, deadline: bytes) -> Ended:
         """End what a deadline is about, unless a live writer is below the directory."""
-        return await self.decide(Ended, deadlines.end, deadline)
+        return await self.decide(Ended, in_one(deadlines.end), deadline)
 
     async def counts(self) -> Counts:
         """Return how much there is; walks over all keys, for people only."""
@@ -371,7 +359,7 @@ class Catalog:
     async def decide(
         self,
         kind: type[T],
-        decision: Callable[[Draft, Request, Context], T],
+        decision: Callable[[Draft, Request, Context], Slices[T]],
         request: Request,
         ids: int = 0,
         *,
@@ -384,41 +372,18 @@ class Catalog:
         numbers = await self._files.take(ids) if ids else range(0)
         now_ms = self._clock_ms()
 
-        def decide(draft: Draft) -> T:
+        def decide(draft: Draft) -> Slices[T]:
             return decision(draft, request, Context(iter(numbers), now_ms, self._is_held))
 
-        return await self._change(_named(kind, once, now_ms, decide))
+        return await self._changes.make(_named(kind, once, now_ms, decide))
 
     async def _change(self, decide: Callable[[Draft], T]) -> T:
-        """Decide, and commit what was decided.
-
-        The first try decides on what is applied here, which saves a round among the NameNodes: if
-        that is old, the transaction is refused when it is applied. What changes nothing, an
-        error included, nobody would refuse; so it is told from a linearizable view only.
-        """
-        view, certain = self._store.view(), False
-        for _ in range(ATTEMPTS):
-            # From here to the commit nothing else runs: what was read is what is committed on.
-            draft = Draft(view)
-            try:
-                result = decide(draft)
-            except PaxosBlockError:
-                if certain:
-                    raise
-            else:
-                if certain and not draft.changes:
-                    return result
-                if draft.changes and await self._commits(draft):
-                    return result
-            view, certain = await self._store.barrier(), True
-        raise NotReadyError("the catalog is contended: others changed the same records each time")
-
-    async def _commits(self, draft: Draft) -> bool:
-        return isinstance(await self._store.commit(draft.transaction()), Committed)
+        """Decide in one turn, and commit what was decided."""
+        return await self._changes.make(in_one(decide))
 
 
 def _named(
-    kind: type[T], once: Once | None, now_ms: int, decide: Callable[[Draft], T]
-) -> Callable[[Draft], T]:
+    kind: type[T], once: Once | None, now_ms: int, decide: Callable[[Draft], Slices[T]]
+) -> Callable[[Draft], Slices[T]]:
     """A decision that is made once if the request has a name."""
     return decide if once is None else lambda draft: decide_once(draft, once, kind, now_ms, decide)

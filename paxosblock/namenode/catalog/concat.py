@@ -1,4 +1,4 @@
-"""Joining files without copying a byte: their blocks change hands. Decided on a `Draft`.
+"""Joining files without copying a byte: their blocks change hands. Decided on a `Draft`, in slices.
 
 A block's record names the file it belongs to, and the file's places name the block. Both change in
 one transaction, together with the files' lengths; so at any moment each block hangs on exactly one
@@ -14,7 +14,7 @@ import msgspec
 
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import keys, namespace, paths, tree
-from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.catalog.draft import Draft, Slices
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import FileInode, Place, decode_place, encode
 from paxosblock.transaction import BLOCKS_MOVED_MAX
@@ -26,7 +26,7 @@ def concat(
     sources: Sequence[str],
     context: Context,
     limit: int = BLOCKS_MOVED_MAX,
-) -> int:
+) -> Slices[int]:
     """Move the blocks of `sources`, in order, to the end of `target`; the sources are gone then.
 
     The files are closed, and every one of their inodes is written or removed here. So nobody can
@@ -46,7 +46,7 @@ def concat(
     for path in sources:
         source = tree.find_closed(draft, path)
         into_end = msgspec.structs.replace(into, length=length)
-        end = _move_blocks(draft, source, into_end, end, start + limit)
+        end = yield from _move_blocks(draft, source, into_end, end, start + limit)
         length += source.length
         namespace.unlink(draft, source, context)
         draft.delete(keys.inode(source.number))
@@ -54,7 +54,9 @@ def concat(
     return end - start
 
 
-def _move_blocks(draft: Draft, source: FileInode, into: FileInode, start: int, stop: int) -> int:
+def _move_blocks(
+    draft: Draft, source: FileInode, into: FileInode, start: int, stop: int
+) -> Slices[int]:
     """Put the blocks of `source` behind the bytes of `into`, at places from `start` on.
 
     They are below `stop`.
@@ -79,6 +81,7 @@ def _move_blocks(draft: Draft, source: FileInode, into: FileInode, start: int, s
         draft.put(place, encode(Place(block, into.length + size_bytes)))
         draft.replace_block(entry, replace(entry, file=into.number, sequence=sequence))
         size_bytes += entry.record.size_bytes
+        yield
     assert size_bytes == source.length, "a closed file is as long as its blocks"
     return start + len(places)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter
-from typing import Protocol
+from typing import ParamSpec, Protocol, TypeVar
 
 from sortedcontainers import SortedSet
 
@@ -21,6 +21,22 @@ from paxosblock.namenode.kv.interface import (
     View,
 )
 from paxosblock.protocol.types import BlockId
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Slices = Generator[None, None, T]
+"""A decision that yields wherever it may be interrupted; `Changes` says when that is sound."""
+
+
+def in_one(decide: Callable[P, T]) -> Callable[P, Slices[T]]:
+    """Return a plain decision as one that is never interrupted."""
+
+    def slices(*args: P.args, **kwargs: P.kwargs) -> Slices[T]:
+        yield from ()
+        return decide(*args, **kwargs)
+
+    return slices
 
 
 class Reads(Protocol):
@@ -41,11 +57,14 @@ class Draft:
     Every key read with `get` must still have the same revision when the transaction is applied;
     `peek` and `scan` are for what cannot change or does not matter. A draft shows its own changes,
     so that one decision can build on another. It lives between two awaits, like the view it
-    stands on.
+    stands on, or until it is `overtaken`.
     """
 
     def __init__(self, view: View) -> None:
         self._view = view
+        self._revision = view.revision
+        self.work = 0
+        """Keys that were read or changed: measures how long deciding takes."""
         self._expect: dict[bytes, Expect] = {}
         self._empty: list[ExpectEmpty] = []
         self._changes: dict[bytes, bytes | None] = {}  # None: the key is removed
@@ -53,6 +72,7 @@ class Draft:
 
     def get(self, key: bytes) -> Versioned:
         """Return the value of `key`, and expect that nobody changes it before we commit."""
+        self.work += 1
         if key in self._changes:
             return self._changed(key)
         found = self._view.get(key)
@@ -67,15 +87,16 @@ class Draft:
         self, start: bytes, end: bytes, limit: int | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, Versioned]]:
         """Yield keys and values without making them preconditions."""
-        changed = list(self._changed_keys(start, end, reverse))
-        if not changed:
+        changed = self._changed_keys(start, end, reverse)
+        if (first := next(changed, None)) is None:
             return self._view.scan(start, end, limit, reverse)
+        put = (key for key in chain((first,), changed) if self._changes[key] is not None)
         kept = (
             (key, found)
             for key, found in self._view.scan(start, end, None, reverse)
             if key not in self._changes
         )
-        ours = ((key, self._changed(key)) for key in changed if self._changes[key] is not None)
+        ours = [(key, self._changed(key)) for key in islice(put, limit)]
         return islice(merge(kept, ours, key=itemgetter(0), reverse=reverse), limit)
 
     def expect_empty(self, span: keys.Range) -> None:
@@ -124,9 +145,14 @@ class Draft:
         return decode_entry(found.value) if found.exists else None
 
     @property
-    def changes(self) -> bool:
-        """True if there is anything to commit."""
-        return bool(self._changes)
+    def overtaken(self) -> bool:
+        """True if anything was applied since the draft was begun: what was read may be old."""
+        return self._view.revision != self._revision
+
+    @property
+    def changes(self) -> int:
+        """How many keys are to be written or removed; without any there is nothing to commit."""
+        return len(self._changes)
 
     def transaction(self) -> Transaction:
         """Return what was decided."""
@@ -152,6 +178,7 @@ class Draft:
         return changed
 
     def _change(self, key: bytes, value: bytes | None) -> None:
+        self.work += 1
         self._changes[key] = value
         if self._sorted is not None:
             self._sorted.add(key)

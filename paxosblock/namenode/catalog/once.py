@@ -16,7 +16,7 @@ import msgspec
 from paxosblock.api.methods import Once
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import keys
-from paxosblock.namenode.catalog.draft import Draft, Reads
+from paxosblock.namenode.catalog.draft import Draft, Reads, Slices
 from paxosblock.namenode.catalog.records import Answered, decode_answered, encode
 
 SESSION_CHARS_MAX: Final = 64
@@ -30,8 +30,8 @@ T = TypeVar("T")
 
 
 def decide_once(
-    draft: Draft, once: Once, kind: type[T], now_ms: int, decide: Callable[[Draft], T]
-) -> T:
+    draft: Draft, once: Once, kind: type[T], now_ms: int, decide: Callable[[Draft], Slices[T]]
+) -> Slices[T]:
     """Decide, unless the request was done before: then return what was answered, a `kind`.
 
     Raises:
@@ -41,7 +41,7 @@ def decide_once(
     before = _latest(draft, once)
     if before is not None and once.sequence <= before.sequence:
         return _answer(before, once, kind)
-    result = decide(draft)
+    result = yield from decide(draft)
     if draft.changes:
         _remember(draft, once, before, _encode(result), now_ms)
     return result

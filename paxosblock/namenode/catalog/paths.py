@@ -8,6 +8,8 @@ from paxosblock.errors import InvalidRequestError
 
 PATH_BYTES_MAX = 8000
 NAME_BYTES_MAX = 255
+NAMES_MAX = 1000
+"""As in HDFS (FSLimitException, FSNamesystem): what it takes to walk a path stays bounded."""
 SPLIT_KEPT = 256
 """So many paths are remembered with their names: a request asks for those of its own repeatedly."""
 SEPARATOR = "/"
@@ -28,6 +30,8 @@ def split(path: str) -> tuple[str, ...]:
     if path == ROOT:
         return ()
     names = tuple(path[1:].split(SEPARATOR))
+    if len(names) > NAMES_MAX:
+        raise _refused(path[:40] + "...", f"a path has at most {NAMES_MAX} names")
     for name in names:
         _check_name(path, name)
     return names

@@ -16,7 +16,7 @@ from paxosblock.errors import (
 )
 from paxosblock.namenode.catalog import keys, namespace, paths, tree
 from paxosblock.namenode.catalog.concat import concat
-from paxosblock.namenode.catalog.draft import Draft, Reads
+from paxosblock.namenode.catalog.draft import Draft, Reads, Slices
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import (
     Application,
@@ -28,6 +28,7 @@ from paxosblock.namenode.catalog.records import (
 from paxosblock.protocol.types import NO_WRITER
 from paxosblock.transaction import (
     BLOCKS_MOVED_MAX,
+    RECORDS_MAX,
     AssertAbsent,
     AssertFile,
     Concat,
@@ -42,7 +43,7 @@ from paxosblock.transaction import (
 MARKER_PERMISSION = 0o644
 
 
-def transact(draft: Draft, request: Transact, context: Context) -> TransactionOutcome:
+def transact(draft: Draft, request: Transact, context: Context) -> Slices[TransactionOutcome]:
     """Decide all operations of a request, or find that its version was applied before.
 
     Raises:
@@ -50,12 +51,12 @@ def transact(draft: Draft, request: Transact, context: Context) -> TransactionOu
     """
     application = request.application
     if application is None:
-        _Run(draft, request, context).all()
+        yield from _Run(draft, request, context).all()
         return TransactionOutcome(True, 0)
     last = last_applied(draft, application.app_id)
     if last is not None and last.version >= application.version:
         return TransactionOutcome(last.attempt == application.attempt, last.version)
-    _Run(draft, request, context).all()
+    yield from _Run(draft, request, context).all()
     _note_applied(draft, application, last, context)
     return TransactionOutcome(True, application.version)
 
@@ -91,16 +92,22 @@ class _Run:
         self._context = context
         self._blocks_left = BLOCKS_MOVED_MAX
 
-    def all(self) -> None:
+    def all(self) -> Slices[None]:
         operations = self._request.operations
         for number, operation in enumerate(operations, 1):
             try:
-                self._one(operation)
+                yield from self._one(operation)
             except PaxosBlockError as error:
                 text = f"operation {number} of {len(operations)}: {error}"
                 raise error.reworded(text) from error
+            if self._draft.changes > RECORDS_MAX:
+                raise InvalidRequestError(
+                    f"operation {number} of {len(operations)}: one transaction changes at most "
+                    f"{RECORDS_MAX} records of the catalog (a directory takes three): split it"
+                )
+            yield
 
-    def _one(self, operation: Operation) -> None:
+    def _one(self, operation: Operation) -> Slices[None]:
         draft, context = self._draft, self._context
         match operation:
             case AssertAbsent(path):
@@ -113,7 +120,8 @@ class _Run:
                 _check_closed(draft, operation.source)
                 namespace.move(draft, operation, context)
             case Concat(target, sources):
-                self._blocks_left -= concat(draft, target, sources, context, self._blocks_left)
+                left = self._blocks_left
+                self._blocks_left -= yield from concat(draft, target, sources, context, left)
             case Delete(path, recursive, must_exist, file_id):
                 if file_id is not None:
                     _check_id(tree.find_inode(draft, path), path, file_id)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import types
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from paxosblock.descriptors import is_shortage
 from paxosblock.errors import (
@@ -33,8 +36,13 @@ from paxosblock.units import MIB
 BATCH_BYTES = 4 * MIB
 """A batch takes no further transaction once it has reached this."""
 
+ENTRIES_AT_ONCE = 256
+"""Entries that are applied before others get a turn."""
+
 ROOM_POLL_S = 0.5
 """While the disk is full: how often to look whether there is room again."""
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -171,7 +179,7 @@ class SingleMemberStore:
         try:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._thread, storage.append, payloads)
-            self._apply(first, batch)
+            await self._apply(first, batch)
             self._snapshot_if_due(storage)
         except NoSpaceError as error:
             self._refuse_changes(batch, error)
@@ -194,11 +202,13 @@ class SingleMemberStore:
         batch, self._queue = self._queue[:count], self._queue[count:]
         return batch
 
-    def _apply(self, first: int, batch: list[_Pending]) -> None:
+    async def _apply(self, first: int, batch: list[_Pending]) -> None:
         for index, pending in enumerate(batch, first):
-            result = self._machine.apply(index, pending.transaction)
+            result = await _in_turns(self._machine.apply_in_slices(index, pending.transaction))
             if not pending.answer.done():  # the caller was cancelled; the entry is in the log
                 pending.answer.set_result(result)
+            if index % ENTRIES_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     def _fail(self, batch: list[_Pending], error: Exception) -> None:
         """Stop for good. Of `batch` any part may be on disk; the queue never got there."""
@@ -262,6 +272,12 @@ class SingleMemberStore:
                 return StorageError(f"{filename or self._folder}: {reason}")
             case _:
                 return StorageError(f"{self._folder}: {error!r}")
+
+
+@types.coroutine
+def _in_turns(slices: Generator[None, None, T]) -> Generator[None, None, T]:
+    """Run to the end; asyncio lets others run at each `yield`, as for `sleep(0)`."""
+    return (yield from slices)
 
 
 def disk_full(address: str, folder: Path, error: NoSpaceError) -> NoSpaceError:

@@ -6,7 +6,7 @@ because each member must come to the same end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -31,6 +31,12 @@ class Snapshot:
 
 
 NOTHING = Snapshot(0, ())
+
+SLICE_KEYS = 1000
+"""Keys that are looked at or changed before others get a turn, while a long entry is applied."""
+
+EMPTY_KEYS = 20
+"""What looking whether a range is empty counts: a leaf of the map is sorted for it."""
 
 
 class StateMachine:
@@ -71,7 +77,37 @@ class StateMachine:
             conflict = self._conflict(precondition)
             if conflict is not None:
                 return conflict
-        self._change(index, transaction)
+        for _ in self._changes(self._items, index, transaction):
+            pass
+        return Committed(index)
+
+    def apply_in_slices(
+        self, index: int, transaction: Transaction
+    ) -> Generator[None, None, Committed | Conflict]:
+        """Apply a log entry as `apply` does, and yield where others may have a turn.
+
+        What is read meanwhile is the state before the entry, as a whole: the changes are made to a
+        fork of the map, which takes its place at the end. No other entry is applied meanwhile. Who
+        does not go on leaves the state as it was.
+        """
+        if len(transaction.expect) + len(transaction.puts) + len(transaction.deletes) < SLICE_KEYS:
+            return self.apply(index, transaction)
+        before, looked = self._revision, 0
+        for precondition in transaction.expect:
+            conflict = self._conflict(precondition)
+            if conflict is not None:
+                self._revision = index
+                return conflict
+            looked += 1 if isinstance(precondition, Expect) else EMPTY_KEYS
+            if looked >= SLICE_KEYS:
+                looked = 0
+                yield
+        changed = self._items.fork()
+        for number, _ in enumerate(self._changes(changed, index, transaction), 1):
+            if number % SLICE_KEYS == 0:
+                yield
+        assert self._revision == before < index, "entries are applied one after the other"
+        self._items, self._revision = changed, index
         return Committed(index)
 
     def snapshot(self) -> Snapshot:
@@ -92,9 +128,11 @@ class StateMachine:
             return Conflict(key, ABSENT_REVISION, get(key).revision)
         return None
 
-    def _change(self, index: int, transaction: Transaction) -> None:
-        items = self._items
+    def _changes(self, items: OrderedMap, index: int, transaction: Transaction) -> Iterator[None]:
+        """Make the changes of a transaction to `items`, one with each step."""
         for key in transaction.deletes:
             items.remove(key)
+            yield
         for key, value in transaction.puts:
             items.put(key, Versioned(value, index))
+            yield

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from paxosblock.namenode.kv.codec import decode_transaction
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
 from paxosblock.namenode.kv.state import NOTHING, Snapshot, StateMachine
 from paxosblock.namenode.raft.entry import Entry, EntryKind
+from paxosblock.units import KIB
+
+LONG_BYTES = 16 * KIB
+"""A transaction may be of many keys from this size on."""
 
 _NOTHING = Transaction()
 
@@ -38,6 +43,15 @@ class ReplicatedMachine(StateMachine):
                 return self.apply(index, _NOTHING)
             case EntryKind.TRANSACTION:
                 return self.apply(index, decode_transaction(entry.payload))
+
+    def entry_in_slices(
+        self, index: int, entry: Entry
+    ) -> Generator[None, None, Committed | Conflict]:
+        """As `apply_entry`; of a long transaction a slice with each step (`apply_in_slices`)."""
+        if entry.kind is EntryKind.TRANSACTION and len(entry.payload) >= LONG_BYTES:
+            assert index == self.revision + 1, "the log is applied without gaps"
+            return (yield from self.apply_in_slices(index, decode_transaction(entry.payload)))
+        return self.apply_entry(index, entry)
 
     def snapshot_after(self, term: int) -> MachineSnapshot:
         """Return the map as it is now; `term` is that of the entry applied last."""

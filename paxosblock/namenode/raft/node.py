@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -171,6 +171,8 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         self._working: asyncio.Task[None] | None = None
         self._snapshotting: asyncio.Task[None] | None = None
         self._pace = Pace(options.snapshot_pause_s)
+        self._slices: Generator[None, None, object] | None = None
+        """What is left of the entry that is being applied."""
         self._applying = self._stopped = False
         self._waiters: list[asyncio.Future[None]] = []
         self.state: Any = type(f"RaftState_{self.host}_{self.port}", (RaftState,), {})(self)
@@ -286,12 +288,10 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
     def _apply(self) -> None:
         """Apply what is committed; when that takes long, let others run in between."""
         machine = self.machine
-        first, end = machine.revision + 1, machine.revision + self.options.apply_entries_max
+        end = min(machine.revision + self.options.apply_entries_max, self.log.commit_index)
         try:
-            for index in range(first, min(end, self.log.commit_index) + 1):
-                result = machine.apply_entry(index, self.log.entry(index))
-                if isinstance(self.state.state, RaftLeader):
-                    self.state.state.answer(index, result)
+            while machine.revision < end and self._apply_next():
+                pass
         except Exception as error:  # damage, or our own mistake: callers must not wait for it
             self.fail(error)
             return
@@ -300,6 +300,20 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             self.loop.call_soon(self._apply)
         self._wake()
         self._snapshot_if_due()
+
+    def _apply_next(self) -> bool:
+        """Apply the next entry, or a slice of a long one: then False, others are to run first."""
+        index = self.machine.revision + 1
+        if self._slices is None:
+            self._slices = self.machine.entry_in_slices(index, self.log.entry(index))
+        try:
+            next(self._slices)
+            return False
+        except StopIteration as applied:
+            self._slices = None
+            if isinstance(self.state.state, RaftLeader):
+                self.state.state.answer(index, applied.value)
+            return True
 
     async def wait_applied(self, index: int) -> None:
         """Return once the entry at `index` is applied.
@@ -451,6 +465,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
     def _adopt(self, index: int, term: int, machine: ReplicatedMachine) -> None:
         """Go on from a durable snapshot, unless the log has brought us as far meanwhile."""
         if index > self.machine.revision:
+            self._slices = None
             self.machine.adopt(machine)
             self.counters.snapshots_installed += 1
         self.log.commit_index = max(self.log.commit_index, index)
