@@ -41,7 +41,8 @@ from paxosblock.client.receipt import FlushReceipt
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import StorageId
 from paxosblock.units import KIB
-from tests.services.faulty_node import SYNCS, Fault, FaultyCluster
+from tests.disks.faults import SYNCS, Fault
+from tests.services.faulty_node import FaultyCluster
 from tests.services.partitions import PartitionedCluster
 
 PIECE = bytes(16 * KIB)

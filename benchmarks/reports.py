@@ -30,9 +30,9 @@ from paxosblock.api.reports import StorageReport
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest, NodeStatus
 from paxosblock.config import DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.block import Block
-from paxosblock.datanode.disk import OsDisk
 from paxosblock.datanode.reporter import Reporter
 from paxosblock.datanode.volume import Volume, open_volume
+from paxosblock.disk import OsDisk
 from paxosblock.local.node_process import Node
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.catalog import Catalog

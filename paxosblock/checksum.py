@@ -10,9 +10,12 @@ from typing import Final, Protocol
 
 import crc32c as _crc32c
 
+Buffer = bytes | bytearray | memoryview
+"""Whatever bytes come in."""
+
 
 class _Checksum(Protocol):
-    def __call__(self, data: bytes | bytearray | memoryview, value: int = 0, /) -> int: ...
+    def __call__(self, data: Buffer, value: int = 0, /) -> int: ...
 
 
 crc32c: Final[_Checksum] = _crc32c.crc32c

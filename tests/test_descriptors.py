@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.datanode.disk import OsDisk as DataNodeDisk
 from paxosblock.descriptors import RESERVE, Reserve, opening, raise_limit, scarce
+from paxosblock.disk import OsDisk
 from paxosblock.errors import NoSpaceError
-from paxosblock.namenode.kv.disk import OsDisk
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft.spare import SPARE_BYTES, STEP_BYTES
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
@@ -142,7 +141,7 @@ async def test_a_datanode_takes_it_for_a_lack_of_room_and_not_for_a_broken_disk(
 ) -> None:
     descriptors.take_all()
     with pytest.raises(NoSpaceError, match="Too many open files"):
-        DataNodeDisk().create(tmp_path / "block")
+        OsDisk().create(tmp_path / "block")
 
 
 def test_nothing_new_should_begin_when_less_than_an_eighth_is_left(

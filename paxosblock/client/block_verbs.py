@@ -27,9 +27,10 @@ from paxosblock.api.namenode import (
     Member,
     ShortBlock,
 )
+from paxosblock.checksum import Buffer
 from paxosblock.client.block_reader import BlockReader, Extent
 from paxosblock.client.block_writer import BlockFailed, BlockWriter
-from paxosblock.client.chunks import Buffer, chunk_of
+from paxosblock.client.chunks import chunk_of
 from paxosblock.client.session import Session
 from paxosblock.errors import (
     CorruptionError,

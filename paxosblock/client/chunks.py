@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paxosblock.checksum import crc32c
-
-Buffer = bytes | bytearray | memoryview
+from paxosblock.checksum import Buffer, crc32c
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from typing import Self
 
 from paxosblock.api.namenode import FileStatus
+from paxosblock.checksum import Buffer
 from paxosblock.client.blocks import Blocks
-from paxosblock.client.chunks import Buffer
 from paxosblock.client.length import Consistency, Snapshot, length_undecided, snapshot
 from paxosblock.client.prefetch import REQUEST_BYTES, Prefetcher
 from paxosblock.client.session import Session

@@ -23,9 +23,10 @@ from paxosblock.api.namenode import (
     FileStatus,
     ShortBlock,
 )
+from paxosblock.checksum import Buffer
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.block_writer import BlockFailed, BlockWriter
-from paxosblock.client.chunks import Buffer, Chunk, ChunkBuffer, chunk_of
+from paxosblock.client.chunks import Chunk, ChunkBuffer, chunk_of
 from paxosblock.client.durable import finalized_on_disk
 from paxosblock.client.exclusions import Exclusions
 from paxosblock.client.fence import Fence
@@ -83,8 +84,7 @@ class AsyncFileWriter:
         self._previous = previous
         self._unopened = Unopened()
         self._pending: deque[Chunk] = deque()  # not sent in the current block
-        self._cut_bytes = status.length  # became chunks
-        self._finished_bytes = status.length  # of the blocks before the current one
+        self._cut_bytes = self._finished_bytes = status.length  # became chunks; are in other blocks
         self._ledger = Ledger()
         self._exclusions = Exclusions(asyncio.get_running_loop().time)
         self._tender = Tender(self._tend, f"'{status.path}'", session.tending)

@@ -9,8 +9,8 @@ import builtins
 from collections.abc import Iterator, Sequence
 
 from paxosblock.api.namenode import BlockView, FileStatus, Listing, Member
+from paxosblock.checksum import Buffer
 from paxosblock.client.check import BlockCheck
-from paxosblock.client.chunks import Buffer
 from paxosblock.client.length import Consistency
 from paxosblock.client.locations import BlockLocation
 from paxosblock.client.sync_base import ClientBase, DataNodeBase

@@ -16,12 +16,13 @@ from paxosblock.api.datanode import (
     Told,
     Watch,
 )
+from paxosblock.checksum import Buffer
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.net.calls import CallChannel, ChunkSink
 from paxosblock.net.connection import FrameConnection
 from paxosblock.net.control import split_address
 from paxosblock.net.stream import close_connections, connect
-from paxosblock.net.wire import Buffer, FrameKind, Header, MessageTable, verify_payload
+from paxosblock.net.wire import FrameKind, Header, MessageTable, verify_payload
 from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.types import BlockId
 

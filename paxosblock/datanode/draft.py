@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from paxosblock.datanode.disk import Disk, FileHandle
+from paxosblock.checksum import Buffer
 from paxosblock.datanode.records import check_records
-from paxosblock.net.wire import HEADER_BYTES, Buffer
+from paxosblock.disk import Disk, FileHandle
+from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.types import BlockId, ChunkName
 
 _numbers = itertools.count()

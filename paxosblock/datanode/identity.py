@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from paxosblock.checksum import crc32c
-from paxosblock.datanode.disk import Disk, publish, read_file
+from paxosblock.disk import Disk, publish, read_file
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.protocol.types import StorageId
 
@@ -83,7 +83,7 @@ def read_identity(disk: Disk, folder: Path) -> Identity | None:
 def give_identity(disk: Disk, folder: Path, node: str) -> Identity:
     """Make the volume at `folder`, which holds no blocks, a new storage of `node`, durably."""
     identity = Identity(StorageId(str(uuid.uuid4())), node)
-    publish(disk, folder / f"{VERSION}.new", folder / VERSION, identity.encode())
+    publish(disk, folder / f"{VERSION}.new", folder / VERSION, [identity.encode()])
     return identity
 
 
@@ -91,5 +91,5 @@ def enter_cluster(disk: Disk, folder: Path, identity: Identity, cluster: str) ->
     """Make the volume at `folder` one of `cluster`, for ever and durably."""
     assert identity.cluster in {"", cluster}, "a volume belongs to one cluster"
     entered = replace(identity, cluster=cluster)
-    publish(disk, folder / f"{VERSION}.new", folder / VERSION, entered.encode())
+    publish(disk, folder / f"{VERSION}.new", folder / VERSION, [entered.encode()])
     return entered

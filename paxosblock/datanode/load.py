@@ -11,7 +11,6 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from paxosblock.datanode.disk import opened, read_file
 from paxosblock.datanode.layout import (
     CURRENT,
     RBW,
@@ -25,6 +24,7 @@ from paxosblock.datanode.layout import (
 from paxosblock.datanode.meta import Metadata, decode_metadata
 from paxosblock.datanode.records import record_start, scan
 from paxosblock.datanode.store import ReplicaFiles, ReplicaStore
+from paxosblock.disk import opened, read_file
 from paxosblock.errors import CorruptionError, StorageError
 from paxosblock.logs import facts
 from paxosblock.protocol.invariants import InvariantError

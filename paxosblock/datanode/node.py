@@ -13,13 +13,13 @@ from paxosblock.api.reports import StorageReport
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.counters import Counters
-from paxosblock.datanode.disk import Disk, is_broken
 from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.registers import Registers
 from paxosblock.datanode.reporter import Reporter, summarize
 from paxosblock.datanode.session import Session
 from paxosblock.datanode.transfer import Transfer
 from paxosblock.datanode.volume import LostVolume, Volume, check_volumes, open_volume
+from paxosblock.disk import Disk, is_broken
 from paxosblock.errors import ConfigError, PaxosBlockError, StorageError
 from paxosblock.logs import facts
 from paxosblock.net.rpc import RpcClient

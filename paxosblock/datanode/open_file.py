@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from paxosblock.datanode.disk import Disk, FileHandle
+from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import PaxosBlockError
 
 

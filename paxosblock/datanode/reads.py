@@ -11,16 +11,16 @@ from collections import OrderedDict
 from typing import Final
 
 from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Told, Watch
+from paxosblock.checksum import Buffer
 from paxosblock.datanode.block import Block, OpenForReaders
-from paxosblock.datanode.disk import FileHandle
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import check_records, record_start
 from paxosblock.datanode.registers import Registers
 from paxosblock.datanode.store import ReplicaFiles
+from paxosblock.disk import FileHandle
 from paxosblock.errors import CorruptionError, NotReadyError, StorageError
 from paxosblock.net.buffers import BufferPool
 from paxosblock.net.calls import Bulk
-from paxosblock.net.wire import Buffer
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.read import holds, is_good

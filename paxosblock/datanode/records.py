@@ -10,11 +10,11 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-from paxosblock.checksum import crc32c
-from paxosblock.datanode.disk import Disk, FileHandle
+from paxosblock.checksum import Buffer, crc32c
 from paxosblock.datanode.meta import Metadata
+from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import CorruptionError, ProtocolError
-from paxosblock.net.wire import HEADER_BYTES, MAGIC, Buffer, FrameKind, Header
+from paxosblock.net.wire import HEADER_BYTES, MAGIC, FrameKind, Header
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.types import BlockId, ChunkName, Durability
 from paxosblock.units import MIB

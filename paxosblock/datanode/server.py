@@ -15,9 +15,9 @@ from aiohttp import web
 
 from paxosblock.api.datanode import ACCEPT, FIND_REPLICA, LIST_REPLICAS
 from paxosblock.config import DataNodeConfig
-from paxosblock.datanode.disk import OsDisk
 from paxosblock.datanode.node import DataNode, open_volumes
 from paxosblock.descriptors import RESERVE, RESERVE_COUNT, raise_limit
+from paxosblock.disk import OsDisk
 from paxosblock.errors import StorageError
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE

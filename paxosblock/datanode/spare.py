@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from paxosblock.datanode.disk import Disk, FileHandle
 from paxosblock.datanode.layout import SPARE
+from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import NoSpaceError
 from paxosblock.units import KIB, MIB
 

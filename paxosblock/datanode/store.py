@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from paxosblock.datanode.disk import Disk, publish
+from paxosblock.checksum import Buffer
 from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.layout import (
     CURRENT,
@@ -28,8 +28,8 @@ from paxosblock.datanode.meta import describe
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import record_start
 from paxosblock.datanode.spare import Spare
+from paxosblock.disk import Disk, publish
 from paxosblock.errors import NoSpaceError
-from paxosblock.net.wire import Buffer
 from paxosblock.protocol.effects import AdoptLog
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
@@ -221,7 +221,7 @@ class ReplicaStore:
         """Replace the metadata, durably: the instant at which a change has happened."""
         draft = self.folder / TEMPORARY / meta_name(replica.block)
         data = describe(replica, self.boot, copy).encode()
-        publish(self.disk, draft, self._meta_path(replica), data)
+        publish(self.disk, draft, self._meta_path(replica), [data])
 
     def _meta_path(self, replica: Replica) -> Path:
         return self.folder / home(replica.registers.state) / meta_name(replica.block)

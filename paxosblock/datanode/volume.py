@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from paxosblock.api.reports import StorageReport
-from paxosblock.datanode.disk import Disk, FileHandle, Room
 from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.identity import (
     Identity,
@@ -30,8 +29,8 @@ from paxosblock.datanode.layout import CURRENT, FOLDERS, LOCK, RBW, by_block
 from paxosblock.datanode.load import Loaded, load
 from paxosblock.datanode.store import ReplicaStore
 from paxosblock.descriptors import scarce
+from paxosblock.disk import OF_A_NAMENODE, Disk, FileHandle, Room, blamed
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
-from paxosblock.folders import OF_A_NAMENODE
 from paxosblock.logs import facts
 from paxosblock.protocol.types import StorageId
 
@@ -141,15 +140,10 @@ class Volume:
     def fail(self, error: Exception) -> None:
         """Stop using the volume."""
         if not self.failed:
-            self.failed = self._blamed(error)
+            self.failed = blamed(self.folder, error)
             self.over.set()
             _log.error("volume failed", extra=facts(folder=self.folder, reason=error))
             self.on_failure(self)
-
-    def _blamed(self, error: Exception) -> str:
-        """The error with the folder it is about."""
-        where, what = str(self.folder), str(error)
-        return what if where in what else f"{where}: {what}"
 
     def report(self, reserved_bytes: int) -> StorageReport:
         """Its state for the NameNode; `free_bytes` leaves out what is kept in reserve. Blocks.
@@ -162,7 +156,7 @@ class Volume:
                 self.store.spare.keep()
                 room = self.disk.room(self.folder)
             except StorageError as error:
-                failed = self._blamed(error)
+                failed = blamed(self.folder, error)
                 self._loop.call_soon_threadsafe(self.fail, error)
         return StorageReport(
             storage=self.storage,

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import msgspec
 
+from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, StorageError
-from paxosblock.folders import make_folder
 from paxosblock.process import ProcessId
 
 Settings = Mapping[str, Mapping[str, str | int]]
@@ -114,7 +114,7 @@ class ClusterFolder:
         try:
             for member in membership.members:
                 for volume in self.volumes(member):
-                    make_folder(volume)
+                    OsDisk().make_folder(volume)
             for name in ("logs", "run"):
                 (self.path / name).mkdir(exist_ok=True)
             _write_whole(self.config, _toml(membership.settings).encode())
@@ -122,7 +122,8 @@ class ClusterFolder:
             if membership.count(Role.NAMENODE) > 1:
                 _make_secret(self.secret)
         except OSError as error:
-            raise StorageError.of(f"cannot make a cluster in {self.path}", error) from error
+            why = error if isinstance(error, StorageError) else error.strerror or error
+            raise StorageError(f"cannot make a cluster in {self.path}: {why}") from error
 
     def is_first_start(self, namenode: Member) -> bool:
         """True if a NameNode's folder is empty because the cluster never ran as a whole."""

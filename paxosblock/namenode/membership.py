@@ -9,8 +9,8 @@ from pathlib import Path
 from aiohttp import web
 
 from paxosblock.config import NameNodeConfig
+from paxosblock.disk import OF_A_VOLUME
 from paxosblock.errors import ConfigError, StorageError
-from paxosblock.folders import OF_A_VOLUME
 from paxosblock.metrics import NodeMetrics
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import KeyValueStore

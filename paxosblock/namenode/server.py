@@ -18,8 +18,7 @@ from aiohttp import web
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
 from paxosblock.config import NameNodeConfig
 from paxosblock.descriptors import RESERVE, RESERVE_COUNT, raise_limit
-from paxosblock.errors import StorageError
-from paxosblock.folders import make_folder
+from paxosblock.disk import OsDisk
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE, NodeMetrics
 from paxosblock.namenode.calls import CALLS, By, Call, Service, handled
@@ -83,8 +82,8 @@ async def running(
     RESERVE.keep(RESERVE_COUNT)
     guard = Guard.of(config, descriptors * 3 // 4)
     async with contextlib.AsyncExitStack() as stack:
-        folder = _make_folder(path)
-        engine = one_of(config, folder, peers) if peers else alone(config, folder, listen)
+        OsDisk().make_folder(path)
+        engine = one_of(config, path, peers) if peers else alone(config, path, listen)
         store = engine.store
         stack.push_async_callback(store.close)
         client = await stack.enter_async_context(RpcClient())
@@ -169,11 +168,3 @@ def _metrics(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetrics:
     )
     engine.observe(metrics)
     return metrics
-
-
-def _make_folder(path: Path) -> Path:
-    try:
-        make_folder(path)
-    except OSError as error:
-        raise StorageError.of(path, error) from error
-    return path

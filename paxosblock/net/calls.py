@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from paxosblock.checksum import Buffer
 from paxosblock.errors import (
     DeadlineError,
     OutcomeUnknownError,
@@ -25,7 +26,6 @@ from paxosblock.net.connection import FrameConnection
 from paxosblock.net.stream import connect
 from paxosblock.net.wire import (
     HEADER_BYTES,
-    Buffer,
     FrameKind,
     Header,
     MessageTable,

@@ -13,10 +13,10 @@ import socket
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
+from paxosblock.checksum import Buffer
 from paxosblock.errors import OutcomeUnknownError, PaxosBlockError
 from paxosblock.net.wire import (
     HEADER_BYTES,
-    Buffer,
     FrameKind,
     Header,
     decode_error,

@@ -32,7 +32,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from paxosblock.api.methods import encode
-from paxosblock.checksum import crc32c
+from paxosblock.checksum import Buffer, crc32c
 from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, from_wire
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkIndex, Generation
 from paxosblock.units import MIB
@@ -46,7 +46,6 @@ MAX_MESSAGE_BYTES: Final = MIB
 MAX_BODY_BYTES: Final = 64 * MIB
 """Most bytes in the body of a control call."""
 
-Buffer = bytes | bytearray | memoryview
 
 _BODY = struct.Struct("<4sBBHIIQQIII")
 _HEADER = struct.Struct("<4sBBHIIQQIIII")

@@ -13,13 +13,13 @@ from typing import Any
 
 from paxosblock.api.datanode import Ask, StorageAddress
 from paxosblock.checksum import crc32c
-from paxosblock.datanode.disk import Disk, OsDisk
 from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.registers import Registers
 from paxosblock.datanode.volume import Volume, open_volume
 from paxosblock.datanode.wording import request_of
+from paxosblock.disk import Disk, OsDisk
 from paxosblock.errors import UnavailableError
 from paxosblock.net.wire import Flags, FrameKind, Header
 from paxosblock.protocol.messages import (

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from paxosblock.datanode.disk import OsDisk
 from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.volume import Volume
+from paxosblock.disk import OsDisk
 from paxosblock.errors import CorruptionError
 from paxosblock.protocol.messages import Finalized, Short
 from tests.datanode.node import BLOCK, Holder, chunk, frame, name, running

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.datanode.disk import OsDisk, publish
 from paxosblock.datanode.identity import VERSION
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.volume import open_volume
+from paxosblock.disk import OsDisk, publish
 from paxosblock.errors import (
     ConfigError,
     CorruptionError,
@@ -21,56 +21,64 @@ from paxosblock.errors import (
 )
 from paxosblock.protocol.messages import Created, Delete, LastVote, Nack, Read, Vote
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Durability, Reason
-from tests.datanode.faulty_disk import FaultyDisk
 from tests.datanode.node import BLOCK, frame, hold_group_commit, refusal, running
+from tests.disks.faults import HELD, SYNCS, WRITES, Fault
+from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async
 
 OTHER = BlockId(8)
+FULL = Fault(WRITES, error="ENOSPC", partly=True)
+LATE_SYNCS = Fault(SYNCS, delay_s=HELD)
+
+
+def failing_sync(folder: Path, delay_s: float = 0.0) -> Fault:
+    """The next sync of a file below `folder` fails, and those after it succeed."""
+    return Fault(SYNCS, path=f"{folder}/", error="EIO", delay_s=delay_s, times=1)
 
 
 async def test_a_chunk_that_finds_no_room_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     async with running(tmp_path, disk=disk) as node:
         await node.create()
         await node.write(1)
-        disk.full = True
+        disk.breaks(FULL)
         refused = await node.send(frame(1))
         assert isinstance(refused, Nack)
         assert (refused.reason, refused.length) == (Reason.NO_SPACE, 1)
-        assert (tmp_path / "rbw" / "blk_7").stat().st_size == len(frame(0)[1])
-        disk.full = False
+        assert disk.files()[tmp_path / "rbw" / "blk_7"] == frame(0)[1]
+        disk.mend()
         assert isinstance(await node.send(frame(1)), Vote)
         assert node.volumes[0].failed == ""
 
 
 async def test_a_promise_that_finds_no_room_is_an_error_and_not_made(tmp_path: Path) -> None:
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     async with running(tmp_path, disk=disk) as node:
         await node.create()
-        disk.full = True
+        disk.breaks(FULL)
         with pytest.raises(NoSpaceError):
             await node.next_gs(3)
-        disk.full = False
+        disk.mend()
         assert isinstance(await node.send(frame(0)), Vote)
-        assert list((tmp_path / "tmp").iterdir()) == []
+        assert disk.names(tmp_path / "tmp") == []
 
 
 async def test_no_replica_is_made_in_the_reserve(tmp_path: Path) -> None:
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     async with running(tmp_path, disk=disk, reserved_bytes=1000) as node:
-        disk.free_bytes = 1000
+        disk.capacity_bytes = disk.used_bytes() + 1000
         with pytest.raises(NoSpaceError):
             await node.create()
         assert node.registers.count == 0
-        disk.free_bytes = 1001
+        disk.capacity_bytes += 1
         assert isinstance(await node.create(), Created)
 
 
 async def test_a_failed_sync_fails_the_volume_and_no_vote_leaves(tmp_path: Path) -> None:
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     async with running(tmp_path, disk=disk) as node:
         await node.create()
-        disk.broken_below = tmp_path
+        disk.breaks(failing_sync(tmp_path))
         assert refusal(await node.send(frame(0))) is Reason.NO_REPLICA
         assert "Input/output error" in node.volumes[0].report(0).failed
         with pytest.raises(StorageError, match="has failed"):
@@ -79,29 +87,29 @@ async def test_a_failed_sync_fails_the_volume_and_no_vote_leaves(tmp_path: Path)
 
 async def test_a_failed_sync_is_not_tried_again_for_those_who_came_later(tmp_path: Path) -> None:
     """The second sync would succeed, without the bytes that the first one dropped."""
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     async with running(tmp_path, disk=disk) as node:
         await node.create()
-        disk.may_sync.clear()
+        disk.breaks(failing_sync(tmp_path, HELD), LATE_SYNCS)
         first = node.send(frame(0))
         second = node.send(frame(1))
-        disk.broken_below = tmp_path
-        before = disk.sync_count
-        disk.may_sync.set()
+        before = len(disk.synced)
+        await wait_until_async(lambda: disk.plan.waiting == 1)
+        disk.mend()
         assert isinstance(await first, Nack)
         assert isinstance(await second, Nack)
-        assert disk.sync_count == before + 1
+        assert (disk.met, len(disk.synced)) == (["sync"], before)
 
 
 async def test_no_vote_leaves_after_a_promise_met_the_failed_sync(tmp_path: Path) -> None:
     """The vote's own sync would succeed, without the bytes that the promise's one dropped."""
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     async with running(tmp_path, disk=disk) as node:
         await node.create()
         volume = node.volumes[0]
         syncs = hold_group_commit(volume)
         vote = node.send(frame(0))
-        disk.broken_below = tmp_path
+        disk.breaks(failing_sync(tmp_path))
         with pytest.raises(StorageError, match="Input/output error"):
             await node.next_gs(1)
         syncs.set()
@@ -127,42 +135,40 @@ async def test_a_sync_of_a_deleted_replica_says_nothing_about_the_one_made_after
 
 async def test_a_sync_beside_a_failed_one_of_the_same_file_fails_as_well(tmp_path: Path) -> None:
     """The system tells of what it dropped once; the second sync would succeed."""
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     file = OpenFile(disk, disk.create(tmp_path / "data"))
-    disk.broken_below = tmp_path
-    disk.may_sync.clear()
+    disk.breaks(failing_sync(tmp_path, HELD))
     both = [asyncio.create_task(asyncio.to_thread(file.sync)) for _ in range(2)]
-    await wait_until_async(lambda: disk.waiting_count == 1)
-    disk.may_sync.set()
+    await wait_until_async(lambda: disk.plan.waiting == 1)
+    disk.mend()
     for sync in both:
         with pytest.raises(StorageError, match="Input/output error"):
             await sync
-    assert disk.sync_count == 1
+    assert (disk.met, disk.synced) == (["sync"], [])
     file.retire()
 
 
 async def test_no_promise_leaves_after_a_vote_met_the_failed_sync(tmp_path: Path) -> None:
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     async with running(tmp_path, disk=disk) as node:
         await node.create()
-        disk.may_sync.clear()
+        disk.breaks(failing_sync(tmp_path, HELD))
         vote = node.send(frame(0))
-        await wait_until_async(lambda: disk.waiting_count == 1)
+        await wait_until_async(lambda: disk.plan.waiting == 1)
         promise = asyncio.create_task(node.next_gs(1))
-        disk.broken_below = tmp_path
-        disk.may_sync.set()
+        disk.mend()
         with pytest.raises(StorageError):
             await promise
         assert isinstance(await vote, Nack)
 
 
 async def test_a_failed_volume_takes_only_its_own_replicas_with_it(tmp_path: Path) -> None:
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     async with running(tmp_path / "a", tmp_path / "b", disk=disk) as node:
         first, second = (volume.storage for volume in node.volumes)
         await node.create(BLOCK, storage=first)
         await node.create(OTHER, storage=second)
-        disk.broken_below = tmp_path / "a"
+        disk.breaks(failing_sync(tmp_path / "a"))
         assert isinstance(await node.send(frame(0, block=BLOCK)), Nack)
         assert isinstance(await node.send(frame(0, block=OTHER)), Vote)
 
@@ -188,21 +194,21 @@ async def test_a_volume_that_cannot_be_read_at_the_start_is_reported_and_not_use
 
 
 async def test_votes_wait_for_the_running_sync_and_share_the_next(tmp_path: Path) -> None:
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     async with running(tmp_path, disk=disk) as node:
         await node.create()
-        before = disk.sync_count
-        disk.may_sync.clear()
+        before = len(disk.synced)
+        disk.breaks(LATE_SYNCS)
         votes = [node.send(frame(index)) for index in range(20)]
         assert not any(vote.done() for vote in votes)
-        disk.may_sync.set()
+        disk.mend()
         assert all(isinstance(vote, Vote) for vote in await asyncio.gather(*votes))
-        assert disk.sync_count == before + 2, "the first vote's sync, and one for the others"
+        assert len(disk.synced) == before + 2, "the first vote's sync, and one for the others"
 
 
 async def test_a_promise_tells_of_chunks_only_once_they_are_durable(tmp_path: Path) -> None:
     """In disk mode a chunk that waits for its sync is named to nobody before."""
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     async with running(tmp_path, disk=disk) as node:
         await node.create()
         may_go = hold_group_commit(node.volumes[0])
@@ -218,14 +224,14 @@ async def test_a_promise_tells_of_chunks_only_once_they_are_durable(tmp_path: Pa
 
 
 async def test_a_memory_vote_does_not_wait_for_a_slow_disk(tmp_path: Path) -> None:
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     async with running(tmp_path, disk=disk) as node:
         await node.create(durability=Durability.MEMORY)
-        disk.may_sync.clear()
+        disk.breaks(LATE_SYNCS)
         slow = node.send(frame(0, sync=True))
         assert node.send(frame(1)).done()
         assert not slow.done()
-        disk.may_sync.set()
+        disk.mend()
         assert isinstance(await slow, Vote)
 
 
@@ -255,12 +261,12 @@ async def test_the_folder_of_another_node_is_refused(tmp_path: Path) -> None:
 
 async def test_a_folder_that_is_in_use_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path):
-        with pytest.raises(ConfigError, match="is locked by another process"):
+        with pytest.raises(ConfigError, match="is in use by another process"):
             open_volume(OsDisk(), tmp_path, "node-1", boot="boot-1", sync_threads=1)
 
 
 def test_what_a_failed_publication_left_is_not_known(tmp_path: Path) -> None:
     (tmp_path / "meta").mkdir()
     with pytest.raises(StorageError, match="cannot rename") as caught:
-        publish(OsDisk(), tmp_path / "draft", tmp_path / "meta", b"new")
+        publish(OsDisk(), tmp_path / "draft", tmp_path / "meta", [b"new"])
     assert (caught.value.outcome, caught.value.errno) == (Outcome.UNKNOWN, errno.EISDIR)

@@ -11,9 +11,9 @@ import pytest
 
 from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Told, Watch
 from paxosblock.datanode import reads
-from paxosblock.datanode.disk import OsDisk
 from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.reads import MAX_LOADS
+from paxosblock.disk import OsDisk
 from paxosblock.errors import CorruptionError
 from paxosblock.net.calls import Bulk
 from paxosblock.protocol.messages import (
@@ -28,8 +28,9 @@ from paxosblock.protocol.messages import (
 )
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import NO_GENERATION, BlockId, Durability, Generation, Reason
-from tests.datanode.faulty_disk import FaultyDisk
 from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, name, refusal, running
+from tests.disks.faults import HELD, SYNCS, Fault
+from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async
 
 FINAL = Version(Generation(0), Generation(1), 3)
@@ -428,14 +429,14 @@ async def test_a_watch_wakes_when_a_chunk_comes(tmp_path: Path) -> None:
 
 
 async def test_a_watch_tells_of_a_chunk_only_once_it_is_durable(tmp_path: Path) -> None:
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     async with running(tmp_path, disk=disk) as node:
         await node.create(durability=Durability.DISK)
-        disk.may_sync.clear()
+        disk.breaks(Fault(SYNCS, delay_s=HELD))
         vote, waiting = node.send(frame(0)), watch(node, known=0)
         await wait_until_async(lambda: node.volumes[0].commit.waiting_count == 2)
         assert not waiting.done()
-        disk.may_sync.set()
+        disk.mend()
         await vote
         assert (await waiting).read_reply is not None
 

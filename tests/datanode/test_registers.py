@@ -31,8 +31,9 @@ from paxosblock.protocol.types import (
     ReplicaState,
     StorageId,
 )
-from tests.datanode.faulty_disk import FaultyDisk
 from tests.datanode.node import BLOCK, Holder, chunk, frame, name, refusal, running
+from tests.disks.faults import HELD, SYNCS, Fault
+from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async
 
 
@@ -135,15 +136,15 @@ async def test_a_damaged_chunk_is_refused_and_changes_nothing(tmp_path: Path) ->
 
 
 async def test_a_write_is_fenced_while_a_promise_is_under_way(tmp_path: Path) -> None:
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     async with running(tmp_path, disk=disk) as node:
         await node.create()
-        disk.may_sync.clear()
+        disk.breaks(Fault(SYNCS, delay_s=HELD))
         promise = asyncio.ensure_future(node.next_gs(1))
         block = next(node.registers.blocks())
         await wait_until_async(lambda: block.stepping)
         assert refusal(await node.send(frame(0))) is Reason.FENCED
-        disk.may_sync.set()
+        disk.mend()
         last = await promise
         assert isinstance(last, LastVote)
         assert last.length == 0

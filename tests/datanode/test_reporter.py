@@ -30,10 +30,10 @@ from paxosblock.api.reports import (
     ReportAnswer,
 )
 from paxosblock.config import DataNodeConfig
-from paxosblock.datanode.disk import Disk, OsDisk
 from paxosblock.datanode.identity import enter_cluster, give_identity, read_identity
 from paxosblock.datanode.node import DataNode, open_volumes
 from paxosblock.datanode.reporter import REFUSES
+from paxosblock.disk import Disk, OsDisk
 from paxosblock.errors import (
     ConfigError,
     CorruptionError,
@@ -45,8 +45,9 @@ from paxosblock.namenode.blocks.datanodes import Reported
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.protocol.messages import Create, Delete, Finalize
 from paxosblock.protocol.types import BlockId, Durability, Generation, ReplicaState
-from tests.datanode.faulty_disk import FaultyDisk
 from tests.datanode.node import BLOCK, WINDOW, frame, name
+from tests.disks.faults import SYNCS, Fault
+from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async
 
 T = TypeVar("T")
@@ -297,13 +298,13 @@ async def test_damage_that_is_found_at_the_start_is_reported(tmp_path: Path) -> 
 
 
 async def test_a_failed_volume_is_reported_with_its_reason(tmp_path: Path) -> None:
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     async with (
         namenode() as (listener, address),
         reporting(tmp_path, address, disk=disk) as node,
     ):
         await create(node)
-        disk.broken_below = tmp_path
+        disk.breaks(Fault(SYNCS, path=f"{tmp_path}/", error="EIO", times=1))
         await write(node, 1)
         beat = await listener.hears(Heartbeat, lambda beat: beat.storages[0].failed != "")
         assert "Input/output error" in beat.storages[0].failed

@@ -15,9 +15,10 @@ from paxosblock.net.beats import arrived_bytes, beat_wish
 from paxosblock.net.calls import CallChannel, open_channel
 from paxosblock.net.stream import STREAM_PATH, upgrade_handler
 from paxosblock.net.wire import MessageTable
-from tests.datanode.faulty_disk import FaultyDisk
 from tests.datanode.node import Node, chunk, frame, running
 from tests.datanode.process import Votes
+from tests.disks.faults import HELD, SYNCS, Fault
+from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async
 
 
@@ -45,20 +46,20 @@ async def stream_to(node: Node) -> AsyncIterator[tuple[CallChannel, Votes, Count
 async def test_a_connection_is_not_read_while_too_many_votes_wait_for_the_disk(
     tmp_path: Path,
 ) -> None:
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     size = 20_000
     total = MAX_WAITING_VOTES * 4
     async with running(tmp_path, disk=disk) as node, stream_to(node) as (channel, votes, _):
         await node.create()
         block = next(node.registers.blocks())
-        disk.may_sync.clear()
+        disk.breaks(Fault(SYNCS, delay_s=HELD))
         for index in range(total):
             channel.connection.send(frame(index, chunk(index, size))[1])
         await wait_until_async(lambda: block.replica and block.replica.length >= MAX_WAITING_VOTES)
         assert block.replica is not None
         # What was read from the socket before the pause still came.
         assert block.replica.length < MAX_WAITING_VOTES + 64 * 1024 / size + 1
-        disk.may_sync.set()
+        disk.mend()
         await wait_until_async(lambda: len(votes.votes) == total)
         assert block.synced == total
 
@@ -79,10 +80,10 @@ async def test_a_node_beats_while_its_disk_does_not_answer_and_it_does_not_read(
     tmp_path: Path,
 ) -> None:
     """What a client has in flight then, and whether it arrived, is told by each beat."""
-    disk = FaultyDisk()
+    disk = SimulatedDisk()
     async with running(tmp_path, disk=disk) as node, stream_to(node) as (channel, votes, _):
         await node.create()
-        disk.may_sync.clear()
+        disk.breaks(Fault(SYNCS, delay_s=HELD))
         connection = channel.connection
         connection.send(beat_wish(0.01))
         for index in range(MAX_WAITING_VOTES * 4):
@@ -93,7 +94,7 @@ async def test_a_node_beats_while_its_disk_does_not_answer_and_it_does_not_read(
         arrived = [arrived_bytes(beat, connection.sent_bytes) for beat in votes.beats[count:]]
         assert all(0 < each < connection.sent_bytes for each in arrived)
         assert votes.votes == []
-        disk.may_sync.set()
+        disk.mend()
         await wait_until_async(lambda: len(votes.votes) == MAX_WAITING_VOTES * 4)
         count = len(votes.beats)
         await wait_until_async(lambda: len(votes.beats) > count + 1)

@@ -7,7 +7,7 @@ compared with what had been promised and voted at that point (PROTOCOL.md 5).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,8 @@ from paxosblock.protocol.types import (
     ReplicaState,
 )
 from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, hold_group_commit, name, running
-from tests.format.power_cut import Files, Note, RecordingDisk, states_after
+from tests.disks.power_cut import Files, Moment
+from tests.disks.simulated import SimulatedDisk
 
 FOLDER = Path("/volume")
 STATES_PER_POINT = 60
@@ -56,12 +57,13 @@ class Issued:
 class Scenario:
     """A node on a recording disk, and words for what happens to it."""
 
-    def __init__(self, node: Node, disk: RecordingDisk) -> None:
+    def __init__(self, node: Node, disk: SimulatedDisk) -> None:
         self.node = node
         self.disk = disk
 
     def issue(self, *names: ChunkName, generation: int = 0) -> None:
-        self.disk.journal.extend(Note(Issued(named, Generation(generation))) for named in names)
+        for named in names:
+            self.disk.note(Issued(named, Generation(generation)))
 
     async def does(self, work: Awaitable[object]) -> None:
         """Wait for an answer, which must be no refusal, and note what it claims."""
@@ -76,10 +78,10 @@ class Scenario:
         synced = block.synced if block is not None else 0
         if replica is not None and replica.registers.durability is Durability.DISK:
             assert synced == replica.length, "in disk mode nothing is told that is not durable"
-        self.disk.journal.append(Note(Claim(replica, synced, gone=replica is None)))
+        self.disk.note(Claim(replica, synced, gone=replica is None))
 
     def claim_nothing(self) -> None:
-        self.disk.journal.append(Note(Claim(None, 0)))
+        self.disk.note(Claim(None, 0))
 
     async def write(self, indexes: range, generation: int = 0) -> None:
         self.issue(*(name(index) for index in indexes), generation=generation)
@@ -235,16 +237,16 @@ class Truth:
     claim: Claim
     issued: frozenset[Issued]
 
-    def check(self, files: Files, boot: str = "boot-2") -> RecordingDisk:
+    def check(self, files: Files, boot: str = "boot-2") -> SimulatedDisk:
         """Load `files` as after a crash of the machine; returns the disk as it was left."""
-        disk = RecordingDisk.holding(files)
+        disk = SimulatedDisk(files, records=True)
         loaded = load(ReplicaStore(disk, FOLDER, boot))
         self._check_loaded(loaded, disk)
-        again = load(ReplicaStore(RecordingDisk.holding(disk.files()), FOLDER, "boot-4"))
+        again = load(ReplicaStore(SimulatedDisk(disk.files()), FOLDER, "boot-4"))
         assert [_told(one) for one in again] == [_told(one) for one in loaded]
         return disk
 
-    def _check_loaded(self, loaded: list[Loaded], disk: RecordingDisk) -> None:
+    def _check_loaded(self, loaded: list[Loaded], disk: SimulatedDisk) -> None:
         promised = self.claim.replica
         if promised is None:
             assert not (self.claim.gone and loaded), "a deleted replica came back"
@@ -275,7 +277,7 @@ class Truth:
             assert found.log.starts_with(durable), "a durable vote was forgotten"
             assert now.state is before.state
 
-    def _check_bytes(self, one: Loaded, disk: RecordingDisk) -> None:
+    def _check_bytes(self, one: Loaded, disk: SimulatedDisk) -> None:
         assert one.files is not None
         assert one.replica is not None
         log = one.replica.log
@@ -289,21 +291,19 @@ def _told(one: Loaded) -> object:
     return replace(one.replica, restarted=True), one.corrupt
 
 
-def _truths(disk: RecordingDisk) -> dict[int, Truth]:
-    """For each point from the start of the scenario on."""
-    truths = {}
+def _truths(disk: SimulatedDisk) -> Iterator[tuple[Moment, Truth]]:
+    """For each moment from the start of the scenario on."""
     claim, issued = Claim(None, 0), frozenset[Issued]()
-    for count, entry in enumerate(disk.journal, start=1):
-        if isinstance(entry, Note) and isinstance(entry.what, Claim):
-            claim = entry.what
-        elif isinstance(entry, Note) and isinstance(entry.what, Issued):
-            issued |= {entry.what}
-        truths[count] = Truth(claim, issued)
-    return truths
+    for moment in disk.history:
+        if isinstance(moment.note, Claim):
+            claim = moment.note
+        elif isinstance(moment.note, Issued):
+            issued |= {moment.note}
+        yield moment, Truth(claim, issued)
 
 
-async def _record(scenario: Callable[[Scenario], Awaitable[None]]) -> RecordingDisk:
-    disk = RecordingDisk()
+async def _record(scenario: Callable[[Scenario], Awaitable[None]]) -> SimulatedDisk:
+    disk = SimulatedDisk(records=True)
     async with running(FOLDER, disk=disk, holder=Holder()) as node:
         await scenario(Scenario(node, disk))
     return disk
@@ -315,11 +315,11 @@ async def test_a_power_cut_takes_nothing_that_was_told_and_adds_nothing(
 ) -> None:
     disk = await _record(scenario)
     states = 0
-    for count, truth in _truths(disk).items():
-        for files in states_after(disk, count, at_most=STATES_PER_POINT):
+    for seed, (moment, truth) in enumerate(_truths(disk)):
+        for files in moment.states(STATES_PER_POINT, seed):
             truth.check(files)
             states += 1
-    assert states > len(disk.journal)
+    assert states > len(disk.history)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
@@ -328,29 +328,28 @@ async def test_a_second_power_cut_while_loading_takes_nothing_either(
 ) -> None:
     disk = await _record(scenario)
     repairs = 0
-    for count, truth in _truths(disk).items():
-        for files in states_after(disk, count, at_most=4, seed=1):
+    for seed, (moment, truth) in enumerate(_truths(disk), start=1):
+        for files in moment.states(4, seed):
             loading = truth.check(files)
-            for at in range(1, len(loading.journal)):
-                for half_loaded in states_after(loading, at, at_most=4):
+            for at, loaded in enumerate(loading.history[:-1]):
+                for half_loaded in loaded.states(4, at):
                     truth.check(half_loaded, "boot-3")
                     repairs += 1
     assert repairs > 0, "some crash must leave something to repair"
 
 
 def test_a_power_cut_while_a_volume_enters_a_cluster_leaves_it_in_none_or_in_this_one() -> None:
-    disk = RecordingDisk()
+    disk = SimulatedDisk(records=True)
     disk.make_folder(FOLDER)
     before = give_identity(disk, FOLDER, "node-1")
-    given = len(disk.journal)
+    given = len(disk.history)
     after = enter_cluster(disk, FOLDER, before, "cluster-1")
-    entered = len(disk.journal)
     found = set()
-    for count in range(given, entered + 1):
-        for files in states_after(disk, count, at_most=STATES_PER_POINT):
-            again = read_identity(RecordingDisk.holding(files), FOLDER)
+    for seed, moment in enumerate(disk.history[given - 1 :]):
+        for files in moment.states(STATES_PER_POINT, seed):
+            again = read_identity(SimulatedDisk(files), FOLDER)
             found.add(again)
-            assert again == after or count < entered, "what was answered is durable"
-            again = enter_cluster(RecordingDisk.holding(files), FOLDER, before, "cluster-1")
+            assert again == after or moment is not disk.history[-1], "what was answered is durable"
+            again = enter_cluster(SimulatedDisk(files), FOLDER, before, "cluster-1")
             assert again == after, "the next start enters again"
     assert found == {before, after}

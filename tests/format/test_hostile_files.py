@@ -19,7 +19,7 @@ from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import Durability, Generation, Registers, ReplicaState, StorageId
 from tests.datanode.node import BLOCK, WINDOW, chunk, frame, name
-from tests.format.power_cut import RecordingDisk
+from tests.disks.simulated import SimulatedDisk
 
 FOLDER = Path("/volume")
 CHUNKS = 6
@@ -61,7 +61,7 @@ def finalized() -> Replica:
 def load_one(part: str, data: bytes, meta: bytes, boot: str = BOOT) -> Loaded:
     """Load a volume with this one replica."""
     files = {FOLDER / part / f"blk_{BLOCK}": data, FOLDER / part / f"blk_{BLOCK}.meta": meta}
-    (loaded,) = load(ReplicaStore(RecordingDisk.holding(files), FOLDER, boot))
+    (loaded,) = load(ReplicaStore(SimulatedDisk(files), FOLDER, boot))
     return loaded
 
 
@@ -169,7 +169,7 @@ def test_metadata_that_contradicts_itself_is_not_believed() -> None:
 def test_foreign_files_are_left_alone() -> None:
     names = ["notes.txt", "blk_", "blk_-1", "blk_007", "blk_99999999999999999999", "blk_7.meta.bak"]
     files = {FOLDER / "rbw" / name: b"x" for name in names}
-    disk = RecordingDisk.holding(files)
+    disk = SimulatedDisk(files)
     assert load(ReplicaStore(disk, FOLDER, BOOT)) == []
     assert disk.files() == files
 

@@ -26,7 +26,7 @@ from paxosblock.protocol.types import (
     ReplicaState,
     StorageId,
 )
-from tests.format.power_cut import RecordingDisk
+from tests.disks.simulated import SimulatedDisk
 
 BLOCK = BlockId(7)
 PAYLOADS = (b"hello ", b"world\n")
@@ -117,7 +117,7 @@ def test_every_field_of_the_metadata_is_written_down(repository: Path) -> None:
 
 def test_the_example_loads_as_a_finalized_replica(examples: list[str]) -> None:
     folder = Path("/volume")
-    disk = RecordingDisk.holding(
+    disk = SimulatedDisk(
         {
             folder / "current" / "blk_7": from_dump(examples[1]),
             folder / "current" / "blk_7.meta": from_dump(examples[2]),

@@ -87,7 +87,7 @@ def _raft() -> tuple[Mutant, ...]:
 
 
 def _store(name: str, file: str, before: str, after: str, *suite: str) -> Mutant:
-    return Mutant(Area.STORE, name, suite, Patch(f"paxosblock/datanode/{file}", before, after))
+    return Mutant(Area.STORE, name, suite, Patch(f"paxosblock/{file}", before, after))
 
 
 def _recovery(name: str, file: str, before: str, after: str, *suite: str) -> Mutant:
@@ -120,34 +120,36 @@ SOURCE: tuple[Mutant, ...] = (
     _store(
         "a file is replaced before its bytes are on the disk",
         "disk.py",
-        "        disk.write(file, data, 0)\n        disk.sync(file)\n",
-        "        disk.write(file, data, 0)\n",
+        "        disk.sync(file)\n        disk.rename(draft, path)\n",
+        "        disk.rename(draft, path)\n",
         CRASH_STATES,
+        JOURNAL_CRASH_STATES,
     ),
     _store(
         "a file is replaced, but its folder is not synced",
         "disk.py",
-        "    disk.rename(draft, path)\n    disk.sync_folder(path.parent)",
-        "    disk.rename(draft, path)",
+        "        disk.rename(draft, path)\n        disk.sync_folder(path.parent)\n",
+        "        disk.rename(draft, path)\n",
         CRASH_STATES,
+        JOURNAL_CRASH_STATES,
     ),
     _store(
         "a new replica's metadata is durable before the name of its block file",
-        "store.py",
+        "datanode/store.py",
         "            self.disk.sync_folder(path.parent)\n            self._publish(replica, 0)\n",
         "            self._publish(replica, 0)\n",
         CRASH_STATES,
     ),
     _store(
         "a log is accepted before its chunks are on the disk",
-        "store.py",
+        "datanode/store.py",
         "            file.sync()\n            self._publish(after, files.copy)",
         "            self._publish(after, files.copy)",
         CRASH_STATES,
     ),
     _store(
         "chunks beyond a log are cut before it is accepted",
-        "store.py",
+        "datanode/store.py",
         "            file.sync()\n            self._publish(after, files.copy)",
         "            self.disk.truncate(file.handle, record_start(after.log, after.length))\n"
         "            file.sync()\n            self._publish(after, files.copy)",
@@ -155,14 +157,14 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "a full copy's name is not durable when its metadata names it",
-        "store.py",
+        "datanode/store.py",
         "        self.disk.sync_folder(path.parent)\n        try:\n",
         "        try:\n",
         CRASH_STATES,
     ),
     _store(
         "the folder that a finalized replica moves to is not synced",
-        "store.py",
+        "datanode/store.py",
         "            self.disk.rename(files.path, path)\n"
         "            self.disk.sync_folder(path.parent)\n",
         "            self.disk.rename(files.path, path)\n",
@@ -170,7 +172,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "a replica's block file is deleted before its metadata",
-        "store.py",
+        "datanode/store.py",
         "        self.disk.remove(self._meta_path(replica))\n"
         "        self.disk.sync_folder(self._meta_path(replica).parent)\n"
         "        self.disk.remove(files.path)\n",
@@ -181,7 +183,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "a chunk that found no room leaves a part of itself",
-        "store.py",
+        "datanode/store.py",
         "            self.disk.truncate(file.handle, position)\n            raise\n",
         "            raise\n",
         "tests/datanode/test_faults.py",
@@ -189,21 +191,21 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "chunks are taken for synced without a sync",
-        "steps.py",
+        "datanode/steps.py",
         "            block.volume.store.sync(block.files)\n",
         "",
         "tests/datanode/test_faults.py",
     ),
     _store(
         "fetched chunks are not compared with their names",
-        "draft.py",
+        "datanode/draft.py",
         "        check_records(self.block, names, records)\n",
         "",
         "tests/datanode/test_draft.py",
     ),
     _store(
         "weakness is not on the disk before it is told",
-        "load.py",
+        "datanode/load.py",
         "        store.store_metadata(files, replica)\n",
         "        pass\n",
         CRASH_STATES,
@@ -211,14 +213,14 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "of two metadata files the older one rules",
-        "load.py",
+        "datanode/load.py",
         "metadata, path = max(candidates",
         "metadata, path = min(candidates",
         CRASH_STATES,
     ),
     _store(
         "a finalized block file that is cut off is sound",
-        "load.py",
+        "datanode/load.py",
         "    if size < record_start(log, len(log)):\n",
         "    if size < 0:\n",
         HOSTILE_FILES,
@@ -226,7 +228,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "a chunk is not checked when it is loaded",
-        "records.py",
+        "datanode/records.py",
         "            if crc32c(record[HEADER_BYTES:]) != header.payload_crc:\n",
         "            if not record:\n",
         HOSTILE_FILES,
@@ -234,7 +236,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "chunks of an older generation count after a restart",
-        "records.py",
+        "datanode/records.py",
         "and (in_base or header.generation == registers.accepted_generation)",
         "and (in_base or header.generation >= 0)",
         CRASH_STATES,
@@ -242,14 +244,14 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "a voted chunk that is damaged is taken for a torn write",
-        "records.py",
+        "datanode/records.py",
         "    if fault is _Fault.BAD and (same_boot or scanner.was_voted_for()):\n",
         "    if fault is _Fault.BAD and same_boot:\n",
         HOSTILE_FILES,
     ),
     _store(
         "a chunk's checksum is not compared on arrival",
-        "registers.py",
+        "datanode/registers.py",
         "        if crc32c(frame[HEADER_BYTES:]) != header.payload_crc:\n",
         "        if not frame:\n",
         REGISTERS,
@@ -257,7 +259,7 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "a writer is not fenced while a control step is under way",
-        "registers.py",
+        "datanode/registers.py",
         "        if block.stepping:\n            return Reason.FENCED\n",
         "",
         REGISTERS,
@@ -265,21 +267,21 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "a vote does not wait for the disk",
-        "registers.py",
+        "datanode/registers.py",
         "    return asked and block.synced <= vote.index",
         "    return asked and block.synced < vote.index",
         "tests/datanode/test_faults.py",
     ),
     _store(
         "bytes that are in memory are served unchecked",
-        "reads.py",
+        "datanode/reads.py",
         "                    check_records(block.id, names, into)\n",
         "",
         "tests/datanode/test_reads.py",
     ),
     _store(
         "bytes from the disk are served unchecked",
-        "reads.py",
+        "datanode/reads.py",
         "            check_records(block.id, names, records)\n            return records\n",
         "            return records\n",
         "tests/datanode/test_reads.py",
@@ -395,10 +397,17 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "what a refused batch left in the journal is not cut off",
         "kv/journal.py",
-        "            self._disk.cut(numbered(self._folder, _KIND, self._firsts[-1]), self._size)\n",
+        "            self._disk.truncate(self._file, self._size)\n",
         "",
         JOURNAL_CRASH_STATES,
         FULL_STORE,
+    ),
+    _recovery(
+        "a segment is removed before those that are older are gone for good",
+        "kv/journal.py",
+        "            self._disk.sync_folder(self._folder)\n",
+        "",
+        "tests/raft/test_crash_states.py",
     ),
     _recovery(
         "a segment that found no room has changed the one before",

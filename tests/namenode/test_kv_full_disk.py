@@ -7,41 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from paxosblock.disk import OsDisk
 from paxosblock.errors import NoSpaceError, Outcome
 from paxosblock.namenode.kv import engine
-from paxosblock.namenode.kv.disk import FileHandle, OsDisk
 from paxosblock.namenode.kv.engine import SingleMemberStore
+from paxosblock.namenode.kv.files import numbers
 from paxosblock.namenode.kv.interface import Committed, Transaction
 from paxosblock.namenode.kv.journal import Journal, replay
 from paxosblock.namenode.kv.segment import read_segment
 from paxosblock.namenode.kv.storage import Limits
+from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async
 
-
-class FullDisk(OsDisk):
-    """While it is `full`, no file is made, and of what is appended half finds room."""
-
-    def __init__(self) -> None:
-        self.full = False
-        self.refusals = 0
-
-    def _refuse_if_full(self) -> None:
-        if self.full:
-            self.refusals += 1
-            raise NoSpaceError("No space left on device")
-
-    def create(self, path: Path) -> FileHandle:
-        self._refuse_if_full()
-        return super().create(path)
-
-    def append(self, file: FileHandle, data: bytes) -> None:
-        if self.full:
-            super().append(file, data[: len(data) // 2])
-        self._refuse_if_full()
-        super().append(file, data)
-
-    def free_bytes(self, folder: Path) -> int:
-        return 0 if self.full else super().free_bytes(folder)
+FOLDER = Path("/kv")
 
 
 @pytest.fixture(autouse=True)
@@ -53,9 +31,9 @@ def put(key: bytes, value: bytes = b"v") -> Transaction:
     return Transaction(puts=((key, value),))
 
 
-async def opened(folder: Path, disk: OsDisk, segment_bytes: int = 1 << 20) -> SingleMemberStore:
+async def opened(disk: SimulatedDisk, segment_bytes: int = 1 << 20) -> SingleMemberStore:
     limits = Limits(segment_bytes)
-    store = SingleMemberStore(folder, address="a:1", disk=disk, limits=limits)
+    store = SingleMemberStore(FOLDER, address="a:1", disk=disk, limits=limits)
     await store.start()
     return store
 
@@ -67,16 +45,14 @@ async def refused(store: SingleMemberStore) -> NoSpaceError:
     return caught.value
 
 
-async def test_a_full_disk_refuses_changes_serves_reads_and_goes_on_when_it_has_room(
-    tmp_path: Path,
-) -> None:
-    disk = FullDisk()
-    store = await opened(tmp_path, disk)
+async def test_a_full_disk_refuses_changes_serves_reads_and_goes_on_when_it_has_room() -> None:
+    disk = SimulatedDisk()
+    store = await opened(disk)
     await store.commit(put(b"before"))
     disk.full = True
     error = await refused(store)
     assert error.outcome is Outcome.NEVER
-    assert str(tmp_path) in str(error)
+    assert str(FOLDER) in str(error)
     assert "full" in str(error)
     assert "\n" not in str(error)
     await refused(store)
@@ -89,27 +65,26 @@ async def test_a_full_disk_refuses_changes_serves_reads_and_goes_on_when_it_has_
     await wait_until_async(lambda: store.lack_of_room() is None)
     assert await store.commit(put(b"after")) == Committed(2)
     await store.close()
-    again = await opened(tmp_path, disk)
+    again = await opened(disk)
     assert [key for key, _ in again.view().scan(b"", b"")] == [b"after", b"before"]
     await again.close()
 
 
-async def test_what_waits_behind_the_change_that_finds_no_room_is_refused_too(
-    tmp_path: Path,
-) -> None:
-    disk = FullDisk()
-    store = await opened(tmp_path, disk)
+async def test_what_waits_behind_the_change_that_finds_no_room_is_refused_too() -> None:
+    disk = SimulatedDisk()
+    store = await opened(disk)
     disk.full = True
     commits = [asyncio.create_task(store.commit(put(b"%d" % number))) for number in range(20)]
     results = await asyncio.gather(*commits, return_exceptions=True)
     assert {type(result) for result in results} == {NoSpaceError}
     await store.close()
-    assert (await opened(tmp_path, OsDisk())).view().revision == 0
+    disk.full = False
+    assert (await opened(disk)).view().revision == 0
 
 
-async def test_a_segment_that_finds_no_room_to_begin_begins_when_there_is(tmp_path: Path) -> None:
-    disk = FullDisk()
-    store = await opened(tmp_path, disk, segment_bytes=200)
+async def test_a_segment_that_finds_no_room_to_begin_begins_when_there_is() -> None:
+    disk = SimulatedDisk()
+    store = await opened(disk, segment_bytes=200)
     for number in range(20):
         await store.commit(put(b"%02d" % number, bytes(30)))
         disk.full = True
@@ -117,15 +92,15 @@ async def test_a_segment_that_finds_no_room_to_begin_begins_when_there_is(tmp_pa
         disk.full = False
         await wait_until_async(lambda: store.lack_of_room() is None)
     await store.close()
-    assert len(list(tmp_path.glob("journal-*"))) > 4
-    again = await opened(tmp_path, OsDisk())
+    assert len(numbers(disk.names(FOLDER), "journal")) > 4
+    again = await opened(disk)
     assert [key for key, _ in again.view().scan(b"", b"")] == [b"%02d" % n for n in range(20)]
     await again.close()
 
 
-async def test_a_store_whose_disk_stays_full_closes_at_once(tmp_path: Path) -> None:
-    disk = FullDisk()
-    store = await opened(tmp_path, disk)
+async def test_a_store_whose_disk_stays_full_closes_at_once() -> None:
+    disk = SimulatedDisk()
+    store = await opened(disk)
     disk.full = True
     await refused(store)
     async with asyncio.timeout(10):
@@ -137,24 +112,23 @@ def test_the_system_s_lack_of_room_is_told_from_a_failure_of_the_disk() -> None:
     disk = OsDisk()
     file = disk.create(Path("/dev/full"))  # every write to it fails so
     with pytest.raises(NoSpaceError, match="No space left on device"):
-        disk.append(file, b"data")
+        disk.write(file, b"data", 0)
     disk.close(file)
 
 
-def test_a_segment_goes_on_as_it_was_when_the_next_one_finds_no_room_to_begin(
-    tmp_path: Path,
-) -> None:
-    disk = FullDisk()
-    journal = Journal(disk, tmp_path, 1, segment_bytes=100)
+def test_a_segment_goes_on_as_it_was_when_the_next_one_finds_no_room_to_begin() -> None:
+    disk = SimulatedDisk()
+    journal = Journal(disk, FOLDER, 1, segment_bytes=100)
     journal.append([bytes(100)])
-    (segment,) = tmp_path.glob("journal-*")
+    (segment,) = (path for path in disk.files() if path.name.startswith("journal-"))
     disk.full = True
     with pytest.raises(NoSpaceError):
         journal.append([b"refused"])
     disk.full = False
-    size_bytes = segment.stat().st_size
+    size_bytes = len(disk.files()[segment])
     journal.close()  # its last mark goes into the segment that is open
-    assert segment.stat().st_size > size_bytes
-    found = read_segment("it", segment.read_bytes())
-    assert found.size_bytes == segment.stat().st_size, "nothing looks torn"
-    assert [index for index, _ in replay(OsDisk(), tmp_path, 0)] == [1]
+    data = disk.files()[segment]
+    assert len(data) > size_bytes
+    found = read_segment("it", data)
+    assert found.size_bytes == len(data), "nothing looks torn"
+    assert [index for index, _ in replay(disk, FOLDER, 0)] == [1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from paxosblock.disk import FileHandle
 from paxosblock.errors import (
     ConfigError,
     CorruptionError,
@@ -26,8 +26,8 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.namenode.kv import engine
-from paxosblock.namenode.kv.disk import FileHandle, OsDisk, numbers
 from paxosblock.namenode.kv.engine import SingleMemberStore
+from paxosblock.namenode.kv.files import numbers
 from paxosblock.namenode.kv.interface import (
     ABSENT,
     Committed,
@@ -40,13 +40,18 @@ from paxosblock.namenode.kv.interface import (
 )
 from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.kv.storage import Limits
+from tests.disks.faults import HELD, SYNCS, WRITES, Fault
+from tests.disks.simulated import SimulatedDisk
+from tests.waiting import wait_until_async
 
+FOLDER = Path("/kv")
+LATE_SYNCS = Fault(SYNCS, delay_s=HELD)
 SMALL = Limits(segment_bytes=400, snapshot_bytes=1000)
 
 
 @asynccontextmanager
 async def opened(
-    folder: Path, disk: OsDisk | None = None, limits: Limits | None = None
+    folder: Path, disk: SimulatedDisk | None = None, limits: Limits | None = None
 ) -> AsyncIterator[SingleMemberStore]:
     store = SingleMemberStore(folder, disk=disk, limits=limits)
     await store.start()
@@ -58,62 +63,6 @@ async def opened(
 
 def put(key: bytes, value: bytes = b"v") -> Transaction:
     return Transaction(puts=((key, value),))
-
-
-class GatedDisk(OsDisk):
-    """A disk whose syncs wait while the gate is closed; `fails` makes the waiting one fail."""
-
-    def __init__(self) -> None:
-        self.gate = threading.Event()
-        self.gate.set()
-        self.at_gate = threading.Event()
-        self.syncs = 0
-        self.fails = False
-
-    def close_gate(self) -> None:
-        self.at_gate.clear()
-        self.gate.clear()
-
-    async def somebody_waits(self) -> None:
-        assert await asyncio.to_thread(self.at_gate.wait, 60)
-
-    def sync(self, file: FileHandle) -> None:
-        self.at_gate.set()
-        assert self.gate.wait(60)
-        if self.fails:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        self.syncs += 1
-        super().sync(file)
-
-
-class FailingDisk(OsDisk):
-    """A disk that fails once `broken` is set, at the operation named."""
-
-    def __init__(self, operation: str, code: int) -> None:
-        self.operation = operation
-        self.code = code
-        self.broken = False
-        self.attempts = 0
-
-    def _check(self, operation: str) -> None:
-        if self.broken and operation == self.operation:
-            self.attempts += 1
-            raise OSError(self.code, os.strerror(self.code))
-
-    def append(self, file: FileHandle, data: bytes) -> None:
-        if self.broken and self.operation == "append":
-            super().append(file, data[: len(data) // 2])
-        self._check("append")
-        super().append(file, data)
-
-    def sync(self, file: FileHandle) -> None:
-        self._check("sync")
-        super().sync(file)
-
-    def create(self, path: Path) -> FileHandle:
-        if path.name.startswith("snapshot"):
-            self._check("snapshot")
-        return super().create(path)
 
 
 async def test_the_engine_is_a_key_value_store_and_always_leads(tmp_path: Path) -> None:
@@ -149,41 +98,41 @@ async def test_of_racing_compare_and_sets_exactly_one_is_committed(tmp_path: Pat
         assert store.view().get(b"a").value == b"%d" % winners[0]
 
 
-async def test_transactions_that_arrive_during_a_sync_share_the_next_one(tmp_path: Path) -> None:
-    disk = GatedDisk()
-    async with opened(tmp_path, disk) as store:
-        before = disk.syncs
-        disk.close_gate()
+async def test_transactions_that_arrive_during_a_sync_share_the_next_one() -> None:
+    disk = SimulatedDisk()
+    async with opened(FOLDER, disk) as store:
+        before = len(disk.synced)
+        disk.breaks(LATE_SYNCS)
         commits = [asyncio.create_task(store.commit(put(b"%d" % n))) for n in range(50)]
         await asyncio.sleep(0)
-        disk.gate.set()
+        disk.mend()
         results = await asyncio.gather(*commits)
         assert results == [Committed(index) for index in range(1, 51)]
-        assert disk.syncs - before <= 2
+        assert len(disk.synced) - before <= 2
 
 
-async def test_nothing_is_visible_or_answered_before_it_is_durable(tmp_path: Path) -> None:
-    disk = GatedDisk()
-    async with opened(tmp_path, disk) as store:
-        disk.close_gate()
+async def test_nothing_is_visible_or_answered_before_it_is_durable() -> None:
+    disk = SimulatedDisk()
+    async with opened(FOLDER, disk) as store:
+        disk.breaks(LATE_SYNCS)
         commit = asyncio.create_task(store.commit(put(b"a")))
-        await disk.somebody_waits()
+        await wait_until_async(lambda: disk.plan.waiting)
         assert not commit.done()
         assert (await store.barrier()).get(b"a") == ABSENT
-        disk.gate.set()
+        disk.mend()
         await commit
         assert (await store.barrier()).get(b"a").exists
 
 
-async def test_a_cancelled_caller_does_not_disturb_the_others(tmp_path: Path) -> None:
-    disk = GatedDisk()
-    async with opened(tmp_path, disk) as store:
-        disk.close_gate()
+async def test_a_cancelled_caller_does_not_disturb_the_others() -> None:
+    disk = SimulatedDisk()
+    async with opened(FOLDER, disk) as store:
+        disk.breaks(LATE_SYNCS)
         cancelled = asyncio.create_task(store.commit(put(b"a")))
         kept = asyncio.create_task(store.commit(put(b"b")))
         await asyncio.sleep(0)
         cancelled.cancel()
-        disk.gate.set()
+        disk.mend()
         assert await kept == Committed(2)
         assert store.view().get(b"a") == Versioned(b"v", 1)
 
@@ -226,20 +175,14 @@ async def test_a_snapshot_replaces_the_segments_before_it(tmp_path: Path) -> Non
         assert store.view().revision == 200
 
 
-async def test_a_snapshot_is_due_only_when_the_journal_has_grown_again(tmp_path: Path) -> None:
-    snapshots = []
-
-    class Counting(OsDisk):
-        def create(self, path: Path) -> FileHandle:
-            if path.name.startswith("snapshot"):
-                snapshots.append(path.name)
-            return super().create(path)
-
-    async with opened(tmp_path, Counting(), SMALL) as store:
+async def test_a_snapshot_is_due_only_when_the_journal_has_grown_again() -> None:
+    disk = SimulatedDisk()
+    disk.breaks(Fault(("open",), path="/snapshot-"))  # it is met, and nothing more
+    async with opened(FOLDER, disk, SMALL) as store:
         for _ in range(200):
             await store.commit(put(b"k"))
     batch_bytes = 36 + 4 + 11
-    assert 3 <= len(snapshots) <= 200 * batch_bytes // SMALL.snapshot_bytes
+    assert 3 <= len(disk.met) <= 200 * batch_bytes // SMALL.snapshot_bytes
 
 
 async def test_processes_that_live_shortly_do_not_let_the_journal_grow_for_ever(
@@ -267,60 +210,47 @@ async def test_a_restart_does_not_forget_that_the_snapshot_is_large(tmp_path: Pa
     assert list(tmp_path.glob("snapshot-*")) == [before]
 
 
-async def test_commits_go_on_while_a_snapshot_is_written(tmp_path: Path) -> None:
-    written = threading.Event()
-
-    class SlowSnapshots(OsDisk):
-        def create(self, path: Path) -> FileHandle:
-            if path.name.startswith("snapshot"):
-                assert written.wait(60)
-            return super().create(path)
-
-    async with opened(tmp_path, SlowSnapshots(), SMALL) as store:
+async def test_commits_go_on_while_a_snapshot_is_written() -> None:
+    disk = SimulatedDisk()
+    disk.breaks(Fault(("open",), path="/snapshot-", delay_s=HELD))
+    async with opened(FOLDER, disk, SMALL) as store:
         for number in range(100):
             await store.commit(put(b"%d" % number))
-        assert not list(tmp_path.glob("snapshot*"))
-        written.set()
-    assert len(list(tmp_path.glob("snapshot*"))) == 1
-    async with opened(tmp_path) as store:
+        assert not numbers(disk.names(FOLDER), "snapshot")
+        disk.mend()
+    assert len(numbers(disk.names(FOLDER), "snapshot")) == 1
+    async with opened(FOLDER, disk) as store:
         assert store.view().revision == 100
 
 
 async def test_closing_does_not_wait_for_the_pauses_of_a_snapshot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    begun = threading.Event()
-
-    class Noticing(OsDisk):
-        def create(self, path: Path) -> FileHandle:
-            if path.name.startswith("snapshot"):
-                begun.set()
-            return super().create(path)
-
+    disk = SimulatedDisk()
+    disk.breaks(Fault(("open",), path="/snapshot-"))
     monkeypatch.setattr(engine, "Pace", lambda: Pace(3600))
-    async with opened(tmp_path, Noticing(), SMALL) as store:
+    async with opened(FOLDER, disk, SMALL) as store:
         for number in range(100):
             await store.commit(put(b"%d" % number))
-        assert await asyncio.to_thread(begun.wait, 60)
-    assert len(list(tmp_path.glob("snapshot-*[0-9]"))) == 1, "it was written to its end"
+        await wait_until_async(lambda: disk.met)
+    assert len(numbers(disk.names(FOLDER), "snapshot")) == 1, "it was written to its end"
 
 
-@pytest.mark.parametrize(
-    ("operation", "code"), [("sync", errno.ENOSPC), ("sync", errno.EIO), ("append", errno.EIO)]
-)
+@pytest.mark.parametrize(("calls", "error"), [(SYNCS, "ENOSPC"), (SYNCS, "EIO"), (WRITES, "EIO")])
 async def test_after_a_failed_write_the_outcome_is_unknown_and_the_store_stops(
-    tmp_path: Path, operation: str, code: int
+    calls: tuple[str, ...], error: str
 ) -> None:
-    disk = FailingDisk(operation, code)
-    async with opened(tmp_path, disk) as store:
+    disk, reason = SimulatedDisk(), os.strerror(getattr(errno, error))
+    async with opened(FOLDER, disk) as store:
         await store.commit(put(b"kept"))
-        disk.broken = True
-        with pytest.raises(OutcomeUnknownError, match=os.strerror(code)) as unknown:
+        disk.breaks(Fault(calls, error=error, partly=True))
+        with pytest.raises(OutcomeUnknownError, match=reason) as unknown:
             await store.commit(put(b"unknown"))
         assert unknown.value.outcome is Outcome.UNKNOWN
-        disk.broken = False  # the store does not try its luck again
+        assert disk.met == list(calls)
+        disk.mend()  # the store does not try its luck again
         for refused in (store.commit(put(b"never")), store.barrier()):
-            with pytest.raises(StorageError, match=os.strerror(code)) as never:
+            with pytest.raises(StorageError, match=reason) as never:
                 await refused
             assert never.value.outcome is Outcome.NEVER
         failure = store.failure()
@@ -328,44 +258,40 @@ async def test_after_a_failed_write_the_outcome_is_unknown_and_the_store_stops(
         assert failure.outcome is Outcome.UNKNOWN
         assert await store.wait_failure() is failure
         assert not store.is_leader()
-        assert disk.attempts == 1
-    async with opened(tmp_path) as store:
+        assert len(disk.met) == 1
+    async with opened(FOLDER, disk) as store:
         assert store.view().get(b"kept").exists
         assert not store.view().get(b"never").exists
         assert await store.commit(put(b"after")) == Committed(store.view().revision)
 
 
-async def test_what_waited_behind_a_failed_write_never_happened(tmp_path: Path) -> None:
-    disk = GatedDisk()
-    async with opened(tmp_path, disk) as store:
+async def test_what_waited_behind_a_failed_write_never_happened() -> None:
+    disk = SimulatedDisk()
+    async with opened(FOLDER, disk) as store:
         await store.commit(put(b"a"))
-        disk.close_gate()
-        disk.fails = True
+        disk.breaks(Fault(SYNCS, error="EIO", delay_s=HELD))
         under_way = asyncio.create_task(store.commit(put(b"b")))
-        await disk.somebody_waits()
+        await wait_until_async(lambda: disk.plan.waiting)
         waiting = asyncio.create_task(store.commit(put(b"c")))
         await asyncio.sleep(0)
-        disk.gate.set()
+        disk.mend()
         results = await asyncio.gather(under_way, waiting, return_exceptions=True)
     assert [type(result) for result in results] == [OutcomeUnknownError, StorageError]
     assert isinstance(results[1], StorageError)
     assert results[1].outcome is Outcome.NEVER
-    async with opened(tmp_path) as store:
+    async with opened(FOLDER, disk) as store:
         assert not store.view().get(b"c").exists
 
 
-async def test_an_error_nobody_expected_leaves_no_caller_waiting(tmp_path: Path) -> None:
-    class Buggy(OsDisk):
-        broken = False
+async def test_an_error_nobody_expected_leaves_no_caller_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def mistaken(file: FileHandle) -> None:
+        raise RuntimeError("a mistake")
 
-        def sync(self, file: FileHandle) -> None:
-            if self.broken:
-                raise RuntimeError("a mistake")
-            super().sync(file)
-
-    disk = Buggy()
-    async with opened(tmp_path, disk) as store:
-        disk.broken = True
+    disk = SimulatedDisk()
+    async with opened(FOLDER, disk) as store:
+        monkeypatch.setattr(disk, "sync", mistaken)
         with pytest.raises(OutcomeUnknownError, match="a mistake"):
             await store.commit(put(b"a"))
         with pytest.raises(StorageError, match="a mistake"):
@@ -373,17 +299,17 @@ async def test_an_error_nobody_expected_leaves_no_caller_waiting(tmp_path: Path)
 
 
 async def test_a_snapshot_that_finds_no_room_does_not_stop_the_store(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    disk = FailingDisk("snapshot", errno.ENOSPC)
-    disk.broken = True
-    async with opened(tmp_path, disk, SMALL) as store:
+    disk = SimulatedDisk()
+    disk.breaks(Fault(("open",), path="/snapshot-", error="ENOSPC"))
+    async with opened(FOLDER, disk, SMALL) as store:
         for number in range(200):
             await store.commit(put(b"%d" % number))
-    assert disk.attempts > 1
+    assert len(disk.met) > 1
     assert "no snapshot of entry" in caplog.text
-    assert not list(tmp_path.glob("snapshot*"))
-    async with opened(tmp_path) as store:
+    assert not numbers(disk.names(FOLDER), "snapshot")
+    async with opened(FOLDER, disk) as store:
         assert store.view().revision == 200
 
 

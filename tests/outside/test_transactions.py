@@ -16,9 +16,9 @@ import pytest
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.client.fsspec.staging import STAGING
 from paxosblock.client.sync import Client
+from paxosblock.disk import OsDisk
 from paxosblock.errors import InvalidRequestError
 from paxosblock.local.cluster import LocalCluster
-from paxosblock.namenode.kv.disk import OsDisk
 from paxosblock.namenode.kv.interface import prefix_range
 from paxosblock.namenode.kv.storage import Limits, open_storage
 from tests.outside.staging import staged

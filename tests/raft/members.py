@@ -15,8 +15,8 @@ from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.store import ReplicatedStore
+from tests.disks.simulated import Burns, SimulatedDisk
 from tests.raft.checks import Checker
-from tests.raft.simulated_disk import SimulatedDisk
 from tests.raft.simulated_network import Network, SimulatedTransport
 from tests.raft.virtual_time import Host, VirtualTimeLoop
 
@@ -180,8 +180,7 @@ class Members:
     def _leave_half_written(self, disk: SimulatedDisk, process: Process) -> None:
         """Most crashes find the journal's thread between a write and its sync."""
         if not disk.dead and self.rng.random() < 0.7:
-            disk.fuse, disk.burns_before = self.rng.randint(1, 3), False
-            disk.burn = disk.die
+            disk.light(self.rng.randint(1, 3))
             self.loop.run_now(process.store._thread)
 
     def light_fuse(self, member: Member) -> None:
@@ -192,9 +191,7 @@ class Members:
             self.checker.counts["crashes inside"] += 1
             self.kill(member)
 
-        member.disk.fuse = self.rng.randint(1, 30)
-        member.disk.burns_before = self.rng.random() < 0.5
-        member.disk.burn = burn
+        member.disk.light(self.rng.randint(1, 30), self.rng.choice((*Burns,)), burn)
 
     def _watch(self, sender: str, peer: str, message: Message) -> None:
         member = self.every[sender]

@@ -17,8 +17,8 @@ from paxosblock.namenode.raft.messages import Deliver, Message
 from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.store import ReplicatedStore
+from tests.disks.simulated import SimulatedDisk
 from tests.raft.members import node_of
-from tests.raft.simulated_disk import SimulatedDisk
 from tests.raft.simulation import virtual_loop
 from tests.raft.virtual_time import VirtualTimeLoop
 

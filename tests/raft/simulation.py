@@ -244,7 +244,7 @@ class Simulation:
         self.members.blink = self.members.stall = 0.0
         self.members.network.heal()
         for member in self.members.every.values():
-            member.disk.fuse = -1
+            member.disk.light(0)
             self.members.set_rate(member, 1.0)
             member.disk.full = False
             self.members.start(member)

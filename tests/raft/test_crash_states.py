@@ -20,13 +20,13 @@ from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
 from paxosblock.namenode.raft.storage import Opened, open_folder
 from paxosblock.namenode.raft.vote_file import Vote
-from tests.raft.simulated_disk import SimulatedDisk
+from tests.disks.simulated import Burns, SimulatedDisk
 from tests.raft.simulation import virtual_loop
 
 FOLDER = Path("/member")
 SEGMENT_BYTES = 150
 OPERATIONS_MAX = 120
-LEFTOVERS = range(5)
+LEFTOVERS = range(6)
 
 
 @dataclass(slots=True)
@@ -179,8 +179,8 @@ def check(disk: SimulatedDisk, promised: Promised) -> None:
 
 def lives_until(story: Story, operation: int, leftover: int) -> bool:
     """Cut the power at this operation, check what is left; tell if the story ended before."""
-    disk = SimulatedDisk(fuse=operation, burns_before=bool(leftover % 2))
-    disk.burn = disk.die
+    disk = SimulatedDisk()
+    disk.light(operation, (*Burns,)[leftover % 3])
     life = Life(disk)
     with virtual_loop() as loop, contextlib.suppress(OSError):
         loop.run_until_complete(life.run(story))
@@ -198,8 +198,7 @@ def test_what_was_durable_is_there_after_any_life_and_the_lives_after_it(first: 
         rng = random.Random(seed)
         disk, promised = SimulatedDisk(), Promised()
         for _ in range(4):
-            disk.fuse, disk.burns_before = rng.randint(20, 150), rng.random() < 0.5
-            disk.burn = disk.die
+            disk.light(rng.randint(20, 150), rng.choice((*Burns,)))
             life = Life(disk, promised)
             with virtual_loop() as loop, contextlib.suppress(OSError):
                 loop.run_until_complete(life.run(anything(rng)))

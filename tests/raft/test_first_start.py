@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from paxosblock.config import NameNodeConfig
+from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, StorageError
-from paxosblock.namenode.kv.disk import OsDisk
 from paxosblock.namenode.raft.member_folder import check_member
 from paxosblock.namenode.raft.options import options_of
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile

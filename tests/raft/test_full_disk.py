@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from paxosblock.errors import NoSpaceError, OutcomeUnknownError, UnavailableError
@@ -50,7 +52,7 @@ def test_a_full_leader_that_nobody_replaces_refuses_changes_and_goes_on_with_roo
             member.run(0.1)
             member.acknowledge()
         assert member.store.is_leader()
-        with pytest.raises(NoSpaceError, match="/member: no room") as caught:
+        with pytest.raises(NoSpaceError, match="/member: No space left on device") as caught:
             member.wait(member.store.commit(put(b"refused")))
         assert caught.value.details["address"] == "n0:1"
         read = member.begin(member.store.barrier())
@@ -150,6 +152,7 @@ def test_a_follower_without_room_for_the_leader_s_snapshot_takes_it_later() -> N
         assert member.last("install_snapshot_response")["match"] == 3
 
 
+SPARE = Path("/member/spare")
 LONG = entry(1, bytes(2 * STEP_BYTES))
 """Longer than what a vote without room sets free."""
 
@@ -197,11 +200,11 @@ def test_a_member_takes_the_room_for_votes_again_when_there_is_some() -> None:
         fill(member)
         member.append_only([LONG])
         member.run()
-        room_left = member.disk.names_now["spare"].data
+        room_left = member.disk.files()[SPARE]
         assert len(room_left) < SPARE_BYTES
         member.disk.capacity_bytes = None
         member.run(2 * ROOM_POLL_S)
-        assert len(member.disk.names_now["spare"].data) == SPARE_BYTES
+        assert len(member.disk.files()[SPARE]) == SPARE_BYTES
 
 
 def test_a_member_starts_on_a_full_disk_with_the_room_it_kept() -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from paxosblock.checksum import crc32c
+from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError
 from paxosblock.namenode.kv.codec import encode_transaction
-from paxosblock.namenode.kv.disk import OsDisk
 from paxosblock.namenode.kv.interface import Committed, Transaction, Versioned
 from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.raft import snapshot_file
@@ -24,7 +24,7 @@ from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.storage import Opened, open_folder
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
-from tests.raft.simulated_disk import SimulatedDisk
+from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async
 
 FOLDER = Path("/member")
@@ -96,7 +96,7 @@ def test_s4_a_crash_at_any_operation_leaves_the_old_vote_or_the_new_one() -> Non
         for seed in range(20):
             disk = SimulatedDisk()
             VoteFile(disk, FOLDER).write(Vote(5, "a:1"))
-            disk.fuse, disk.burn = fuse, disk.die
+            disk.light(fuse)
             with suppress(OSError):
                 VoteFile(disk, FOLDER).write(Vote(6, "b:1"))
             found.add(VoteFile(disk.power_cut(random.Random(seed)), FOLDER).vote)
@@ -204,13 +204,13 @@ def test_a_garbled_tail_that_was_never_synced_is_cut_off() -> None:
     opened = open_folder(disk, FOLDER, 1 << 20)
     opened.votes.write(Vote(1, None))
     opened.journal.append([encode_entry(1, entry(1, "kept"))])
-    disk.fuse, disk.burn = 2, disk.die
+    disk.light(2)
     with pytest.raises(OSError, match="power"):
         opened.journal.append([encode_entry(2, entry(1, "garbled"))])
-    inode = next(disk.names_now[name] for name in disk.names_now if name.startswith("journal"))
-    inode.data[-1] ^= 1
-    inode.synced = len(inode.data)  # it reached the disk, but not as it was
-    tail = open_folder(disk.power_cut(random.Random(1)), FOLDER, 1 << 20).tail
+    files = disk.files()
+    segment = next(path for path in files if path.name.startswith("journal"))
+    files[segment] = files[segment][:-1] + bytes([files[segment][-1] ^ 1])
+    tail = open_folder(SimulatedDisk(files), FOLDER, 1 << 20).tail
     assert tail.entries == [entry(1, "kept")]
 
 
@@ -311,11 +311,12 @@ def test_a_journal_that_lost_what_it_had_confirmed_stops_the_start() -> None:
     opened.votes.write(Vote(1, None))
     for index in range(1, 4):
         opened.journal.append([encode_entry(index, entry(1, "some bytes"))])
-    (segment,) = (inode for name, inode in disk.names_now.items() if name.startswith("journal"))
-    del segment.data[len(segment.data) // 2 :]
+    files = disk.files()
+    (segment,) = (path for path in files if path.name.startswith("journal"))
+    files[segment] = files[segment][: len(files[segment]) // 2]
     advice = "replace the folder as RAFT.md says, never by an older copy"
     with pytest.raises(CorruptionError, match=f"cut short at .* 3, are missing; {advice}"):
-        open_folder(disk, FOLDER, SEGMENT_BYTES)
+        open_folder(SimulatedDisk(files), FOLDER, SEGMENT_BYTES)
 
 
 async def test_a_missing_segment_stops_the_start(tmp_path: Path) -> None:

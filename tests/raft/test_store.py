@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -20,7 +19,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.namenode.kv.disk import FileHandle, OsDisk
+from paxosblock.namenode.kv.files import numbers
 from paxosblock.namenode.kv.interface import (
     Committed,
     Conflict,
@@ -32,8 +31,12 @@ from paxosblock.namenode.raft.http_transport import HttpTransport
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.storage import Limits
 from paxosblock.namenode.raft.store import ReplicatedStore
+from tests.disks.faults import HELD, Fault
+from tests.disks.simulated import Burns, SimulatedDisk
 from tests.raft.rig import OPTIONS, Rig, Wire, entry, put, rig
 from tests.waiting import wait_until_async
+
+FOLDER = Path("/member")
 
 
 def lead_alone(member: Rig) -> None:
@@ -84,8 +87,7 @@ def test_a_follower_refuses_and_names_the_leader() -> None:
 def test_when_the_disk_refuses_the_outcome_is_unknown_and_the_member_stops() -> None:
     with rig(1) as member:
         lead_alone(member)
-        member.disk.fuse, member.disk.burns_before = 1, True
-        member.disk.burn = member.disk.die
+        member.disk.light(1, Burns.BEFORE)
         with pytest.raises(OutcomeUnknownError):
             member.wait(member.store.commit(put(b"k")))
         assert isinstance(member.store.failure(), StorageError)
@@ -179,36 +181,24 @@ def test_who_waits_for_the_end_of_a_lead_is_told() -> None:
         assert waiting.done()
 
 
-class SlowSnapshots(OsDisk):
-    """A disk whose snapshots wait for the test."""
-
-    def __init__(self) -> None:
-        self.asked, self.allowed = threading.Event(), threading.Event()
-
-    def create(self, path: Path) -> FileHandle:
-        if path.name.startswith("snapshot"):
-            self.asked.set()
-            assert self.allowed.wait(60)
-        return super().create(path)
-
-
-async def test_writes_and_reads_go_on_while_a_snapshot_is_written(tmp_path: Path) -> None:
-    disk = SlowSnapshots()
+async def test_writes_and_reads_go_on_while_a_snapshot_is_written() -> None:
+    disk = SimulatedDisk()
+    disk.breaks(Fault(("open",), path="/snapshot-", delay_s=HELD))
     transport = HttpTransport("a:1", ["a:1"], bytes(16))
     options = Options(limits=Limits(snapshot_bytes=1))
-    store = ReplicatedStore(tmp_path, "a:1", ["a:1"], transport, options=options, disk=disk)
+    store = ReplicatedStore(FOLDER, "a:1", ["a:1"], transport, options=options, disk=disk)
     await store.start()
     await store.wait_leadership()
     await store.commit(put(b"first"))
-    assert await asyncio.to_thread(disk.asked.wait, 60)
+    await wait_until_async(lambda: disk.met)
     for number in range(20):
         assert isinstance(await store.commit(put(b"%d" % number)), Committed)
         assert (await store.barrier()).get(b"%d" % number).exists
-    assert list(tmp_path.glob("snapshot-*")) == []
-    disk.allowed.set()
+    assert numbers(disk.names(FOLDER), "snapshot") == []
+    disk.mend()
     await wait_until_async(lambda: store.status().snapshot_index > 0)
     await store.close()
-    assert len(list(tmp_path.glob("snapshot-*"))) >= 1
+    assert len(numbers(disk.names(FOLDER), "snapshot")) >= 1
 
 
 @asynccontextmanager
@@ -251,26 +241,27 @@ async def test_a_restart_does_not_forget_that_the_snapshot_is_large(tmp_path: Pa
     assert list(tmp_path.glob("snapshot-*")) == [before]
 
 
-async def test_closing_does_not_wait_for_the_pauses_of_a_snapshot(tmp_path: Path) -> None:
-    disk = SlowSnapshots()
-    disk.allowed.set()
+async def test_closing_does_not_wait_for_the_pauses_of_a_snapshot() -> None:
+    disk = SimulatedDisk()
+    disk.breaks(Fault(("open",), path="/snapshot-"))
     transport = HttpTransport("a:1", ["a:1"], bytes(16))
     options = Options(snapshot_pause_s=3600, limits=Limits(snapshot_bytes=1))
-    store = ReplicatedStore(tmp_path, "a:1", ["a:1"], transport, options=options, disk=disk)
+    store = ReplicatedStore(FOLDER, "a:1", ["a:1"], transport, options=options, disk=disk)
     await store.start()
     await store.wait_leadership()
     await store.commit(put(b"key"))
-    assert await asyncio.to_thread(disk.asked.wait, 60)
+    await wait_until_async(lambda: disk.met)
     await store.close()
-    assert len(list(tmp_path.glob("snapshot-*[0-9]"))) == 1, "it was written to its end"
+    assert len(numbers(disk.names(FOLDER), "snapshot")) == 1, "it was written to its end"
 
 
-async def test_what_a_snapshot_covers_is_dropped_from_memory_in_slices(tmp_path: Path) -> None:
-    disk = SlowSnapshots()
+async def test_what_a_snapshot_covers_is_dropped_from_memory_in_slices() -> None:
+    disk = SimulatedDisk()
+    disk.breaks(Fault(("open",), path="/snapshot-", delay_s=HELD))
     transport = HttpTransport("a:1", ["a:1"], bytes(16))
     limits = Limits(snapshot_bytes=1, trailing_entries=0)
     options = Options(limits=limits, forget_entries_max=3)
-    store = ReplicatedStore(tmp_path, "a:1", ["a:1"], transport, options=options, disk=disk)
+    store = ReplicatedStore(FOLDER, "a:1", ["a:1"], transport, options=options, disk=disk)
     await store.start()
     await store.wait_leadership()
     for number in range(50):  # while the first snapshot waits; the next one covers them
@@ -285,7 +276,7 @@ async def test_what_a_snapshot_covers_is_dropped_from_memory_in_slices(tmp_path:
             bases.append(node.log.base_index)
 
     watching = asyncio.create_task(watch_every_turn())
-    disk.allowed.set()
+    disk.mend()
     await wait_until_async(lambda: store.status().snapshot_index > 0)
     await store.commit(put(b"last"))
     await watching

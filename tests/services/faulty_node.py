@@ -18,8 +18,6 @@ import errno
 import os
 import runpy
 import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -29,33 +27,18 @@ import msgspec
 from paxosblock import LocalCluster
 from paxosblock.local.cluster_folder import Member
 from paxosblock.local.node_process import Node
-from tests.waiting import wait_until
+from tests.disks.faults import Fault, FaultPlan
 
-WRITES: Final = ("write", "pwrite", "writev", "pwritev")
-SYNCS: Final = ("fsync", "fdatasync")
-READS: Final = ("pread", "preadv")
-CALLS: Final = (*WRITES, *SYNCS, *READS, "open", "ftruncate", "posix_fallocate", "rename", "unlink")
-"""All that can be met, by their names in `os`."""
-
-
-class Fault(msgspec.Struct, frozen=True):
-    """What happens to some calls of the disk."""
-
-    calls: tuple[str, ...]
-    """Which of `CALLS`."""
-    path: str = ""
-    """A part of the absolute path of the file; "" is in all of them."""
-    error: str = ""
-    """Name of the errno that it fails with, such as "EIO"; "": it does what it should."""
-    delay_s: float = 0.0
-    """How late it is in seconds, unless the fault is over before."""
-    times: int = 0
-    """How many calls are met after the faults were told last; 0: all."""
-    partly: bool = False
-    """A write that fails has put half of its bytes into the file."""
-
-    def concerns(self, call: str, path: str) -> bool:
-        return call in self.calls and self.path in path
+CALLS: Final = {
+    **dict.fromkeys(("write", "pwrite", "writev", "pwritev", "posix_fallocate"), "write"),
+    **dict.fromkeys(("fsync", "fdatasync"), "sync"),
+    **dict.fromkeys(("pread", "preadv"), "read"),
+    "open": "open",
+    "ftruncate": "truncate",
+    "rename": "rename",
+    "unlink": "remove",
+}
+"""All that can be met: what a name in `os` is called in a fault."""
 
 
 _FAULTS: Final = msgspec.json.Decoder(tuple[Fault, ...])
@@ -68,17 +51,17 @@ class FaultyDisk:
     def __init__(self, control: Path) -> None:
         self._control = control
         self._seen: tuple[int, int] | None = None
-        self._faults: tuple[Fault, ...] = ()
-        self._left: dict[Fault, int] = {}
-        self._lock = threading.Lock()
+        self._plan = FaultPlan(self._look)
 
     def wrapped(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """The call as the node is to find it in `os`."""
 
         def faulty(file: Any, *args: Any, **kwargs: Any) -> Any:
-            fault = self._meet(name, file)
+            fault = self._plan.meet(CALLS[name], lambda: _path(file))
             if fault is not None:
-                self._wait(fault)
+                with _OPEN(met_file(self._control), "a") as met:
+                    met.write(f"{name} {_path(file)}\n")
+                self._plan.wait(fault)
                 if fault.error:
                     if fault.partly and name in ("write", "pwrite"):
                         data = memoryview(args[0])
@@ -89,41 +72,18 @@ class FaultyDisk:
 
         return faulty
 
-    def _meet(self, call: str, file: Any) -> Fault | None:
-        with self._lock:
-            self._read_again()
-            if not self._faults:
-                return None
-            path = _path(file)
-            for fault in self._faults:
-                if fault.concerns(call, path) and self._left[fault] != 0:
-                    self._left[fault] -= 1
-                    with _OPEN(met_file(self._control), "a") as met:
-                        met.write(f"{call} {path}\n")
-                    return fault
-            return None
-
-    def _wait(self, fault: Fault) -> None:
-        end = time.monotonic() + fault.delay_s
-
-        def is_over() -> bool:
-            with self._lock:
-                self._read_again()
-                return fault not in self._faults or time.monotonic() >= end
-
-        wait_until(is_over, timeout_s=fault.delay_s + 60)
-
-    def _read_again(self) -> None:
-        """What is there now, if it has changed. Costs one `stat` otherwise."""
+    def _look(self, plan: FaultPlan) -> None:
+        """Tell the plan what is in the file now, if it has changed. Costs one `stat` otherwise."""
         try:
             found = os.stat(self._control)
             seen = (found.st_ino, found.st_mtime_ns)
             if seen == self._seen:
                 return
-            self._seen, self._faults = seen, _FAULTS.decode(self._control.read_bytes())
+            self._seen = seen
+            plan.tell(*_FAULTS.decode(self._control.read_bytes()))
         except FileNotFoundError:
-            self._seen, self._faults = None, ()
-        self._left = {fault: fault.times or -1 for fault in self._faults}
+            self._seen = None
+            plan.tell()
 
 
 def _path(file: int | str | os.PathLike[str]) -> str:

@@ -18,14 +18,13 @@ import msgspec
 from msgspec.structs import replace
 
 from paxosblock.api.datanode import STREAM_REPLIES, Chunks, Told
-from paxosblock.checksum import crc32c
+from paxosblock.checksum import Buffer, crc32c
 from paxosblock.cli.main import main
 from paxosblock.errors import PaxosBlockError
 from paxosblock.net.connection import FrameConnection
 from paxosblock.net.wire import (
     HEADER_BYTES,
     MAX_MESSAGE_BYTES,
-    Buffer,
     FrameKind,
     Header,
     MessageTable,

@@ -17,7 +17,8 @@ from paxosblock.errors import NoSpaceError, Outcome, PaxosBlockError, Unavailabl
 from paxosblock.local.node_process import Node
 from paxosblock.net.serving import DISK_FAILED
 from paxosblock.units import MIB
-from tests.services.faulty_node import SYNCS, WRITES, Fault, FaultyCluster
+from tests.disks.faults import SYNCS, WRITES, Fault
+from tests.services.faulty_node import FaultyCluster
 from tests.waiting import PATIENCE_S, wait_until
 
 SETTINGS = {

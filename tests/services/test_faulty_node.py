@@ -11,7 +11,8 @@ import pytest
 
 from paxosblock import Client
 from paxosblock.errors import UnavailableError
-from tests.services.faulty_node import SYNCS, WRITES, Fault, FaultyCluster
+from tests.disks.faults import SYNCS, WRITES, Fault
+from tests.services.faulty_node import FaultyCluster
 from tests.waiting import wait_until
 
 

@@ -19,7 +19,8 @@ from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import StorageId
 from paxosblock.units import KIB
 from tests.children import killed_at_the_end
-from tests.services.faulty_node import SYNCS, Fault, FaultyCluster
+from tests.disks.faults import SYNCS, Fault
+from tests.services.faulty_node import FaultyCluster
 from tests.services.partitions import PartitionedCluster, Way
 from tests.waiting import PATIENCE_S, wait_until
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from fsspec.asyn import AbstractAsyncStreamedFile
 from fsspec.spec import AbstractBufferedFile
 
+from paxosblock.checksum import Buffer
 from paxosblock.client.background import OtherLoop
-from paxosblock.client.chunks import Buffer
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.fsspec.dropping import (
     abandon,

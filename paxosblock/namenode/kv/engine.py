@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from paxosblock.descriptors import is_shortage
+from paxosblock.disk import Disk, OsDisk, blamed, is_shortage
 from paxosblock.errors import (
     NoSpaceError,
     Outcome,
@@ -26,7 +26,6 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.namenode.kv.codec import decode_transaction, encode_transaction
-from paxosblock.namenode.kv.disk import Disk, OsDisk
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
 from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.kv.state import StateMachine
@@ -96,7 +95,7 @@ class SingleMemberStore:
             storage = await opening
         except NoSpaceError as error:
             raise NoSpaceError(f"{self._folder}: {error}") from error
-        except OSError as error:
+        except StorageError as error:
             raise self._translated(error) from error
         self._machine = storage.machine
         self._writing = asyncio.create_task(self._write(storage))
@@ -214,7 +213,7 @@ class SingleMemberStore:
         """Stop for good. Of `batch` any part may be on disk; the queue never got there."""
         self._failure = self._translated(error)
         self._failed.set()
-        if not isinstance(error, OSError):
+        if not isinstance(error, StorageError):
             _log.error("the store stops", exc_info=error)
         unknown = f"{self._failure}; whether the transaction happened shows after a restart"
         for pending in batch:
@@ -241,7 +240,7 @@ class SingleMemberStore:
                     await self._arrived.wait()
             try:
                 has_room = await loop.run_in_executor(self._thread, lambda: storage.has_room)
-            except OSError as error:
+            except StorageError as error:
                 self._fail([], error)
                 return
             if has_room:
@@ -260,18 +259,12 @@ class SingleMemberStore:
             await asyncio.to_thread(storage.write_snapshot, snapshot, self._pace)
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._thread, storage.forget, snapshot.revision)
-        except OSError as error:
+        except (NoSpaceError, StorageError) as error:
             # The journal still has everything; the next snapshot is another chance.
             _log.warning("no snapshot of entry %d: %s", snapshot.revision, self._translated(error))
 
     def _translated(self, error: Exception) -> StorageError:
-        match error:
-            case PaxosBlockError():
-                return StorageError(f"{self._folder}: {error}")
-            case OSError(filename=filename, strerror=str(reason)):
-                return StorageError(f"{filename or self._folder}: {reason}")
-            case _:
-                return StorageError(f"{self._folder}: {error!r}")
+        return StorageError(blamed(self._folder, error))
 
 
 @types.coroutine
@@ -282,9 +275,9 @@ def _in_turns(slices: Generator[None, None, T]) -> Generator[None, None, T]:
 
 def disk_full(address: str, folder: Path, error: NoSpaceError) -> NoSpaceError:
     """Return `error` as those are told who ask the NameNode at `address` for a change."""
-    cause = error.__cause__
-    short = isinstance(cause, OSError) and is_shortage(cause)
-    what = "NameNode {} has too many open" if short else "the disk of NameNode {} is full"
+    what = (
+        "NameNode {} has too many open" if is_shortage(error) else "the disk of NameNode {} is full"
+    )
     return NoSpaceError(
         f"{what.format(address)}: {folder}: {error}; nothing can be changed until"
         " it has room, reading goes on",

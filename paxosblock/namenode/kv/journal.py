@@ -12,8 +12,9 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
-from paxosblock.errors import CorruptionError, NoSpaceError
-from paxosblock.namenode.kv.disk import Disk, FileHandle, numbered, numbers, publish
+from paxosblock.disk import Disk, FileHandle, cut_file, read_file
+from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
+from paxosblock.namenode.kv.files import numbered, numbers, publish_open
 from paxosblock.namenode.kv.mark import DurableMark, read_mark
 from paxosblock.namenode.kv.segment import (
     HEADER_BYTES,
@@ -57,7 +58,7 @@ def replay(disk: Disk, folder: Path, after: int) -> Iterator[tuple[int, memoryvi
 
 def _read(disk: Disk, folder: Path, first: int, following: int | None, needed: int) -> Segment:
     path = numbered(folder, _KIND, first)
-    data = disk.read(path)
+    data = read_file(disk, path)
     segment = read_segment(str(path), data)
     torn_bytes = len(data) - segment.size_bytes
     if segment.first_index != first:
@@ -66,7 +67,7 @@ def _read(disk: Disk, folder: Path, first: int, following: int | None, needed: i
         _check_reaches(path, segment, needed)
         if torn_bytes:
             _log.warning("%s: cut off a torn tail of %d bytes", path, torn_bytes)
-        disk.cut(path, segment.size_bytes)
+        cut_file(disk, path, segment.size_bytes)
     elif torn_bytes or segment.next_index != following:
         # The next segment was begun only when this one was complete and durable.
         lost = f"entries {segment.next_index} to {following - 1} are missing"
@@ -118,8 +119,8 @@ class Journal:
 
         Raises:
             NoSpaceError: nothing was appended; try again when there is room.
-            OSError: nothing can be appended any more: the kernel may have dropped the pages that
-                it could not write, so that a second sync would succeed without them.
+            StorageError: nothing can be appended any more: the kernel may have dropped the pages
+                that it could not write, so that a second sync would succeed without them.
         """
         assert not self._failed, "a sync that failed is never retried"
         try:
@@ -138,18 +139,23 @@ class Journal:
     @property
     def has_room(self) -> bool:
         """True if it is worth while to append again after a NoSpaceError. Blocks."""
-        return self._disk.free_bytes(self._folder) >= ROOM_BYTES
+        return self._disk.room(self._folder).free_bytes >= ROOM_BYTES
 
     def remove_through(self, index: int) -> None:
-        """Remove the segments that hold no entry later than `index`, except the open one."""
+        """Remove the segments that hold no entry later than `index`, except the open one.
+
+        Each is gone durably before the next one goes: a power cut that left an older one would
+        leave a gap, which looks like entries that were lost.
+        """
         while len(self._firsts) > 1 and self._firsts[1] <= index + 1:
             self._disk.remove(numbered(self._folder, _KIND, self._firsts.pop(0)))
+            self._disk.sync_folder(self._folder)
 
     def close(self) -> None:
         """Close the files, with last marks that all before them is durable."""
         if not self._failed:
             # Best effort: the mark only helps to recognise damage to the last batch.
-            with suppress(OSError):
+            with suppress(NoSpaceError, StorageError):
                 self._write(())
             self._mark.keep()
         self._disk.close(self._file)
@@ -159,10 +165,11 @@ class Journal:
         # One batch at a time, each synced: all that lies before this one is durable.
         batch = encode_batch(self._salt, self._size, self._next_index, entries)
         try:
-            self._disk.append(self._file, batch)
+            self._disk.write(self._file, batch, self._size)
         except NoSpaceError:
             # The next batch begins where this one did; nobody was told of any of it.
-            self._disk.cut(numbered(self._folder, _KIND, self._firsts[-1]), self._size)
+            self._disk.truncate(self._file, self._size)
+            self._disk.sync(self._file)
             raise
         self._disk.sync(self._file)
         self._size += len(batch)
@@ -178,7 +185,7 @@ class Journal:
         salt = os.urandom(SALT_BYTES)
         header = encode_header(self._next_index, salt)
         # A segment without entries has this name too; the new one takes its place.
-        file = publish(self._disk, numbered(self._folder, _KIND, self._next_index), [header])
+        file = publish_open(self._disk, numbered(self._folder, _KIND, self._next_index), [header])
         self._firsts.append(self._next_index)
         self._salt, self._size = salt, HEADER_BYTES
         return file

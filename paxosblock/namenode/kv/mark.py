@@ -16,7 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from paxosblock.checksum import crc32c
-from paxosblock.namenode.kv.disk import Disk, store
+from paxosblock.disk import Disk, read_file
+from paxosblock.errors import NoSpaceError, StorageError
+from paxosblock.namenode.kv.files import publish
 
 NAME = "durable"
 
@@ -34,7 +36,7 @@ def read_mark(disk: Disk, folder: Path) -> int:
     """
     if NAME not in disk.names(folder):
         return 0
-    data = disk.read(folder / NAME)
+    data = read_file(disk, folder / NAME)
     body = data[: _MARK.size]
     if data[_MARK.size :] != _CRC.pack(crc32c(body)) or not body.startswith(_MAGIC):
         _log.warning("%s: does not check; a journal cut short would go unnoticed", folder / NAME)
@@ -49,17 +51,18 @@ class DurableMark:
     def __init__(self, disk: Disk, folder: Path, index: int) -> None:
         """Say, durably, that everything up to entry `index` is durable."""
         self._disk = disk
-        store(disk, folder / NAME, [_encode(index)])
+        publish(disk, folder / NAME, [_encode(index)])
         self._file = disk.open(folder / NAME)
 
     def move(self, index: int) -> None:
         """Say that everything up to entry `index` is durable; a power cut may take this back."""
-        with suppress(OSError):  # an older mark is as true; the journal's next write tells
-            self._disk.overwrite(self._file, _encode(index))
+        # An older mark is as true; the journal's next write tells.
+        with suppress(NoSpaceError, StorageError):
+            self._disk.write(self._file, _encode(index), 0)
 
     def keep(self) -> None:
         """Make what was said last durable."""
-        with suppress(OSError):
+        with suppress(NoSpaceError, StorageError):
             self._disk.sync(self._file)
 
     def close(self) -> None:

@@ -16,9 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from paxosblock.checksum import crc32c
+from paxosblock.disk import Disk, read_file
 from paxosblock.errors import CorruptionError
 from paxosblock.namenode.kv.codec import Items, decode_items, encode_items
-from paxosblock.namenode.kv.disk import Disk, numbered, numbers, store
+from paxosblock.namenode.kv.files import numbered, numbers, publish
 from paxosblock.namenode.kv.state import NOTHING, Snapshot
 from paxosblock.units import KIB
 
@@ -67,7 +68,7 @@ def write_snapshot(disk: Disk, folder: Path, snapshot: Snapshot, pace: Pace) -> 
         The size of the file in bytes.
     """
     path = numbered(folder, _KIND, snapshot.revision)
-    return store(disk, path, pace.of(encode_snapshot(snapshot)))
+    return publish(disk, path, pace.of(encode_snapshot(snapshot)))
 
 
 def load_snapshot(disk: Disk, folder: Path) -> tuple[Snapshot, int]:
@@ -82,7 +83,7 @@ def load_snapshot(disk: Disk, folder: Path) -> tuple[Snapshot, int]:
     if not found:
         return NOTHING, 0
     path = numbered(folder, _KIND, found[-1])
-    data = disk.read(path)
+    data = read_file(disk, path)
     snapshot = decode_snapshot(str(path), data)
     if snapshot.revision != found[-1]:
         raise CorruptionError(f"{path}: is the snapshot of entry {snapshot.revision}")

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from paxosblock.errors import ConfigError, CorruptionError
+from paxosblock.disk import Disk, FileHandle
+from paxosblock.errors import CorruptionError
 from paxosblock.namenode.kv.codec import decode_transaction
-from paxosblock.namenode.kv.disk import Disk, FileHandle, remove_drafts
+from paxosblock.namenode.kv.files import remove_drafts
 from paxosblock.namenode.kv.journal import Journal, replay
 from paxosblock.namenode.kv.segment import ALONE_BYTES
 from paxosblock.namenode.kv.snapshot import Pace, load_snapshot, remove_older, write_snapshot
@@ -72,7 +73,7 @@ class Storage:
 
         Raises:
             NoSpaceError: nothing was appended; try again when `has_room`.
-            OSError: after it, only `close`.
+            StorageError: after it, only `close`.
         """
         self._journal_bytes += self._journal.append(entries)
 
@@ -86,7 +87,7 @@ class Storage:
         self._journal_bytes = 0
 
     def write_snapshot(self, snapshot: Snapshot, pace: Pace) -> None:
-        """Write the snapshot durably. An OSError leaves everything as it was."""
+        """Write the snapshot durably. A StorageError leaves everything as it was."""
         self._snapshot_bytes = write_snapshot(self._disk, self._folder, snapshot, pace)
 
     def forget(self, revision: int) -> None:
@@ -120,10 +121,7 @@ def opening(disk: Disk, folder: Path, when_damaged: str) -> Iterator[FileHandle]
         ConfigError: the folder is in use.
     """
     disk.make_folder(folder)
-    try:
-        lock = disk.lock(folder / "lock")
-    except BlockingIOError as error:
-        raise ConfigError(f"{folder} is in use by another process") from error
+    lock = disk.lock(folder / "lock")
     try:
         yield lock
     except BaseException as error:
@@ -139,7 +137,7 @@ def open_storage(disk: Disk, folder: Path, limits: Limits) -> Storage:
     Raises:
         ConfigError: the folder is in use, or of another version.
         CorruptionError: a file is damaged where it had been durable.
-        OSError: the disk refuses.
+        StorageError: the disk refuses.
     """
     with opening(disk, folder, "restore the folder from a copy") as lock:
         return Storage(disk, folder, limits, lock)

@@ -14,7 +14,7 @@ from typing import Any
 
 from raftos.storage import FileStorage, Log
 
-from paxosblock.errors import NoSpaceError
+from paxosblock.errors import NoSpaceError, StorageError
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft.log import RaftLog, Tail
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
@@ -32,7 +32,7 @@ class NotNowError(Exception):
 class HardState(FileStorage):  # type: ignore[misc]  # raftos has no types
     """raftos' term and vote, in our vote file."""
 
-    def __init__(self, votes: VoteFile, on_failure: Callable[[OSError], None]) -> None:
+    def __init__(self, votes: VoteFile, on_failure: Callable[[StorageError], None]) -> None:
         """Do not call raftos' constructor: it would create files of its own."""
         self._votes = votes
         self._on_failure = on_failure
@@ -72,7 +72,7 @@ class HardState(FileStorage):  # type: ignore[misc]  # raftos has no types
             self._votes.write(vote)
         except NoSpaceError as error:
             raise NotNowError from error
-        except OSError as error:
+        except StorageError as error:
             self._on_failure(error)
             raise StoppedError from error
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from paxosblock.disk import Disk
 from paxosblock.errors import CorruptionError, NoSpaceError
-from paxosblock.namenode.kv.disk import Disk, numbers
+from paxosblock.namenode.kv.files import numbers
 from paxosblock.namenode.kv.journal import Journal, replay
 from paxosblock.namenode.raft.entry import (
     RECORD_BYTES,
@@ -213,8 +214,8 @@ class RaftLog:
         is durable.
 
         Raises:
-            OSError: the disk refuses. What was queued may or may not be durable; a sync is never
-                tried again.
+            StorageError: the disk refuses. What was queued may or may not be durable; a sync is
+                never tried again.
         """
         while True:
             await self._arrived.wait()
@@ -301,7 +302,7 @@ def load_tail(
 
     Raises:
         CorruptionError: a segment is damaged or missing.
-        OSError: the disk refuses.
+        StorageError: the disk refuses.
     """
     firsts = numbers(disk.names(folder), _KIND)
     tail = Tail(index, term)

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from paxosblock.errors import ConfigError, StorageError
+from paxosblock.disk import Disk, OsDisk, read_file
+from paxosblock.errors import ConfigError, NoSpaceError, StorageError
 from paxosblock.namenode.kv import mark
-from paxosblock.namenode.kv.disk import Disk, OsDisk, store
+from paxosblock.namenode.kv.files import publish
 from paxosblock.namenode.raft import vote_file
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 
@@ -43,6 +44,8 @@ def check_member(folder: Path, members: Sequence[str], *, new_cluster: bool) -> 
                 "is new; a NameNode that lost its folder gets it back as RAFT.md says"
             )
         _check_list(disk, folder, sorted(members))
+    except (NoSpaceError, StorageError):
+        raise
     except OSError as error:
         raise StorageError.of(folder, error) from error
 
@@ -59,8 +62,8 @@ def _make(disk: Disk, folder: Path) -> None:
 def _check_list(disk: Disk, folder: Path, members: list[str]) -> None:
     file = folder / _MEMBERS
     if not file.exists():
-        store(disk, file, [f"{member}\n".encode() for member in members])
-    known = disk.read(file).decode(errors="replace").split()
+        publish(disk, file, [f"{member}\n".encode() for member in members])
+    known = read_file(disk, file).decode(errors="replace").split()
     if known != members:
         raise ConfigError(
             f"{folder} is that of a member of {','.join(known)}, not of {','.join(members)}. "

@@ -14,6 +14,7 @@ from typing import Any
 from raftos.server import Node
 from raftos.state import Candidate, Follower, Leader, State
 
+from paxosblock.disk import blamed
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError, UnavailableError
 from paxosblock.namenode.kv.engine import disk_full
 from paxosblock.namenode.kv.snapshot import Pace
@@ -217,12 +218,8 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
     def fail(self, error: Exception) -> None:
         """Stop for good because of an error of the disk, or a mistake of our own."""
         if self.failure is None:
-            match error:
-                case OSError(filename=filename, strerror=str(reason)):
-                    self.failure = StorageError(f"{filename or self._opened.folder}: {reason}")
-                case _:
-                    self.failure = StorageError(f"{self._opened.folder}: {error!r}")
-            if not isinstance(error, OSError):
+            self.failure = StorageError(blamed(self._opened.folder, error))
+            if not isinstance(error, StorageError):
                 _log.error("%s stops", self.address, exc_info=error)
             self.failed.set()
             self.stop()
@@ -390,7 +387,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             self.counters.snapshots_written += 1
             self.snapshot_index = snapshot.index
             await self._compact(snapshot.index)
-        except OSError as error:
+        except (NoSpaceError, StorageError) as error:
             # The log still has everything; the next snapshot is another chance.
             _log.warning("%s: no snapshot of entry %d: %s", self.address, snapshot.index, error)
 
@@ -454,7 +451,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             _log.warning("%s: no room for the leader's snapshot: %s", self.address, error)
             await asyncio.sleep(ROOM_POLL_S)
             return
-        except OSError as error:
+        except StorageError as error:
             self.fail(error)
             return
         if isinstance(self.state.state, RaftFollower):

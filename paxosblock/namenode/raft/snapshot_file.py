@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from paxosblock.checksum import crc32c
+from paxosblock.disk import Disk, read_file
 from paxosblock.errors import ConfigError, CorruptionError
-from paxosblock.namenode.kv.disk import Disk, numbered, numbers, store
+from paxosblock.namenode.kv.files import numbered, numbers, publish
 from paxosblock.namenode.kv.segment import OTHER_VERSION
 from paxosblock.namenode.kv.snapshot import Pace, decode_snapshot, encode_snapshot
 from paxosblock.namenode.raft.machine import EMPTY, MachineSnapshot
@@ -59,18 +60,18 @@ def decode(name: str, whole: bytes | memoryview) -> MachineSnapshot:
 
 def write(disk: Disk, folder: Path, snapshot: MachineSnapshot, pace: Pace) -> int:
     """Write the snapshot durably; return its size in bytes."""
-    return store(disk, numbered(folder, _KIND, snapshot.index), pace.of(encode(snapshot)))
+    return publish(disk, numbered(folder, _KIND, snapshot.index), pace.of(encode(snapshot)))
 
 
 def keep(disk: Disk, folder: Path, index: int, data: memoryview) -> None:
     """Write the snapshot of entry `index`, which came as bytes, durably."""
     pieces = (bytes(data[i : i + PIECE_BYTES]) for i in range(0, len(data), PIECE_BYTES))
-    store(disk, numbered(folder, _KIND, index), pieces)
+    publish(disk, numbered(folder, _KIND, index), pieces)
 
 
 def read(disk: Disk, folder: Path, index: int) -> bytes:
     """Return the bytes of the snapshot of entry `index`."""
-    return disk.read(numbered(folder, _KIND, index))
+    return read_file(disk, numbered(folder, _KIND, index))
 
 
 def load(disk: Disk, folder: Path) -> tuple[MachineSnapshot, int]:
@@ -84,7 +85,7 @@ def load(disk: Disk, folder: Path) -> tuple[MachineSnapshot, int]:
     if not found:
         return EMPTY, 0
     path = numbered(folder, _KIND, found[-1])
-    data = disk.read(path)
+    data = read_file(disk, path)
     snapshot = decode(str(path), data)
     if snapshot.index != found[-1]:
         raise CorruptionError(f"{path}: is the snapshot of entry {snapshot.index}")

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from paxosblock.descriptors import is_shortage
-from paxosblock.namenode.kv.disk import Disk
+from paxosblock.disk import Disk, cut_file, is_shortage
+from paxosblock.errors import NoSpaceError, StorageError
 from paxosblock.units import KIB, MIB
 
 NAME: Final = "spare"
@@ -35,11 +35,11 @@ class Spare:
     def give_back(self) -> None:
         """Give up what an earlier process took: a start on a full disk needs some room, too."""
         if NAME in self._disk.names(self._folder):
-            self._disk.cut(self._folder / NAME, 0)
+            cut_file(self._disk, self._folder / NAME, 0)
 
     def keep(self) -> None:
         """Take what is missing, as far as there is any: who finds too little says so then."""
-        with self._lock, suppress(OSError):
+        with self._lock, suppress(NoSpaceError, StorageError):
             if self._size_bytes < SPARE_BYTES:
                 self._take()
 
@@ -49,8 +49,8 @@ class Spare:
             if not self._size_bytes:
                 return False
             try:
-                self._disk.cut(self._folder / NAME, self._size_bytes - STEP_BYTES)
-            except OSError as error:
+                cut_file(self._disk, self._folder / NAME, self._size_bytes - STEP_BYTES)
+            except StorageError as error:
                 if not is_shortage(error):
                     raise
                 return False
@@ -62,7 +62,7 @@ class Spare:
         file = self._disk.create(self._folder / NAME)
         try:
             while self._size_bytes < SPARE_BYTES:
-                self._disk.append(file, _ZEROS)
+                self._disk.write(file, _ZEROS, self._size_bytes)
                 self._size_bytes += STEP_BYTES
             self._disk.sync(file)  # some file systems find out only now whether there is room
         finally:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import CorruptionError
-from paxosblock.namenode.kv.disk import Disk, FileHandle, remove_drafts
+from paxosblock.namenode.kv.files import remove_drafts
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.kv.snapshot import Pace, let_go, remove_older
 from paxosblock.namenode.kv.storage import opening
@@ -97,7 +98,7 @@ def open_folder(disk: Disk, folder: Path, segment_bytes: int) -> Opened:
     Raises:
         ConfigError: the folder is in use, or of another version.
         CorruptionError: a file is damaged where it had been durable.
-        OSError: the disk refuses.
+        StorageError: the disk refuses.
     """
     with opening(disk, folder, WHEN_DAMAGED) as lock:
         return _load(disk, folder, lock, segment_bytes)

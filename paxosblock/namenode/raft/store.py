@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from paxosblock.disk import Disk, OsDisk, blamed
 from paxosblock.errors import (
     ConfigError,
     DeadlineError,
@@ -21,7 +22,6 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.namenode.kv.codec import encode_transaction
-from paxosblock.namenode.kv.disk import Disk, OsDisk
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.machine import ReplicatedMachine
@@ -100,10 +100,8 @@ class ReplicatedStore:
             opened: Opened = await opening
         except NoSpaceError as error:
             raise NoSpaceError(f"{self._folder}: {error}") from error
-        except PaxosBlockError:
-            raise
-        except OSError as error:
-            raise StorageError.of(error.filename or self._folder, error) from error
+        except StorageError as error:
+            raise StorageError(blamed(self._folder, error)) from error
         self._machine = opened.machine
         self._node = RaftNode(
             self._address,

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paxosblock.checksum import crc32c
+from paxosblock.disk import Disk, read_file
 from paxosblock.errors import CorruptionError, NoSpaceError
-from paxosblock.namenode.kv.disk import Disk, store
+from paxosblock.namenode.kv.files import publish
 from paxosblock.namenode.raft.spare import Spare
 
 _MAGIC = b"PBKVOTE1"
@@ -51,7 +52,7 @@ class VoteFile:
         self._path = folder / NAME
         self.spare = Spare(disk, folder)
         there = NAME in disk.names(folder)
-        self.vote = _decode(self._path, disk.read(self._path)) if there else Vote(0, None)
+        self.vote = _decode(self._path, read_file(disk, self._path)) if there else Vote(0, None)
 
     def __repr__(self) -> str:
         return f"VoteFile({str(self._path)!r}, {self.vote})"
@@ -61,12 +62,12 @@ class VoteFile:
 
         Raises:
             NoSpaceError: there is no room, not even the spare one; the vote is the one before.
-            OSError: the disk refuses.
+            StorageError: the disk refuses.
         """
         assert vote.follows(self.vote), f"{vote} after {self.vote} would be a second vote"
         while True:
             try:
-                store(self._disk, self._path, [_encode(vote)])
+                publish(self._disk, self._path, [_encode(vote)])
             except NoSpaceError:
                 if not self.spare.give():
                     raise

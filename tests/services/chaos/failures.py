@@ -12,7 +12,8 @@ from typing import Final
 from paxosblock.errors import PaxosBlockError
 from paxosblock.local.node_process import Node
 from paxosblock.net.serving import DISK_FAILED
-from tests.services.faulty_node import SYNCS, WRITES, Fault, FaultyCluster
+from tests.disks.faults import SYNCS, WRITES, Fault
+from tests.services.faulty_node import FaultyCluster
 from tests.services.flooding import HALF, Restricted, connections
 from tests.services.partitions import PartitionedCluster, Way
 from tests.waiting import wait_until

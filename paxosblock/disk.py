@@ -1,25 +1,30 @@
-"""The operating system's files as the store uses them: the seam at which tests cut the power.
+"""The operating system's files as every node uses them: the seam at which tests cut the power.
 
-The one place of the DataNode that sees `OSError`. Methods block: all but `write` and `read_cached`
-run in threads.
+What a node must find again goes through `Disk`, the one place that sees the system's own errors.
+Methods block: all but `write` and `read_cached` run in threads.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NewType, Protocol
 
-from paxosblock import descriptors, folders
+from paxosblock import descriptors
+from paxosblock.checksum import Buffer
 from paxosblock.descriptors import opening
 from paxosblock.errors import ConfigError, NoSpaceError, PaxosBlockError, StorageError
-from paxosblock.net.wire import Buffer
 
 FileHandle = NewType("FileHandle", int)
+
+OF_A_NAMENODE: Final = ("kv", "raft")
+OF_A_VOLUME: Final = ("VERSION", "current", "rbw")
+"""What tells whose a folder is: the other role must not write into it."""
 
 _BROKEN = (errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.EUCLEAN, errno.ESTALE)
 """What a disk answers that is dead, gone, damaged, or set read-only by the system for that."""
@@ -42,7 +47,10 @@ class Disk(Protocol):
     """
 
     def make_folder(self, folder: Path) -> None:
-        """Create the folder, durably, unless it is there."""
+        """Create the folder and those above it, each durably, unless they are there.
+
+        A folder that vanished with the power would come back as another, empty one.
+        """
 
     def names(self, folder: Path) -> list[str]:
         """Return the names in the folder."""
@@ -60,7 +68,10 @@ class Disk(Protocol):
         """Return the length of the file in bytes."""
 
     def write(self, file: FileHandle, data: Buffer, offset: int) -> None:
-        """Hand all of `data` to the operating system; when it fails, a part may be in the file."""
+        """Hand all of `data` to the operating system; when it fails, a part may be in the file.
+
+        Until the next `sync`, a power cut leaves any mixture of this and what was there.
+        """
 
     def read(self, file: FileHandle, size_bytes: int, offset: int) -> bytes:
         """Return up to `size_bytes` from `offset` on, fewer only at the end of the file."""
@@ -87,7 +98,11 @@ class Disk(Protocol):
         """Return once all creations, renames and removals in the folder are durable."""
 
     def lock(self, path: Path) -> FileHandle:
-        """Lock the file until `close` or the end of the process; ConfigError when it is taken."""
+        """Lock the file, made if it is not there, until `close` or the end of the process.
+
+        Raises:
+            ConfigError: another process uses the folder it is in.
+        """
 
     def room(self, folder: Path) -> Room:
         """Return how much room there is."""
@@ -98,7 +113,7 @@ class OsDisk:
 
     def make_folder(self, folder: Path) -> None:
         with _translated(f"cannot make {folder}"):
-            folders.make_folder(folder)
+            _make_folder(folder)
 
     def names(self, folder: Path) -> list[str]:
         with _translated(f"cannot list {folder}"):
@@ -168,15 +183,19 @@ class OsDisk:
 
     def sync_folder(self, folder: Path) -> None:
         with _translated(f"cannot sync {folder}"):
-            folders.sync_folder(folder)
+            _sync_folder(folder)
 
     def lock(self, path: Path) -> FileHandle:
-        try:
-            return FileHandle(folders.lock(path))
-        except BlockingIOError as error:
-            raise ConfigError(f"{path} is locked by another process") from error
-        except OSError as error:
-            raise StorageError.of(f"cannot lock {path}", error) from error
+        with _translated(f"cannot lock {path}"):
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(file)
+                if not isinstance(error, BlockingIOError):
+                    raise
+                raise ConfigError(f"{path.parent} is in use by another process") from error
+            return FileHandle(file)
 
     def room(self, folder: Path) -> Room:
         with _translated(f"cannot tell the room of {folder}"):
@@ -184,14 +203,26 @@ class OsDisk:
             return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
 
-def is_broken(error: StorageError) -> bool:
-    """True if the disk itself failed, and nobody's mistake, such as a wrong path, is the cause."""
-    cause = error.__cause__
-    return isinstance(cause, OSError) and cause.errno in _BROKEN
+def _make_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        if not folder.parent.exists():
+            _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    file = opening(os.open, folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        descriptors.close(file)
 
 
 def _refused(what: str, error: OSError) -> PaxosBlockError:
-    if folders.lacks_room(error):
+    """The error for what changed nothing if there was no room for it: on the disk, in a quota, or
+    for one more open file. Nothing is wrong with the disk then."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT) or descriptors.is_shortage(error):
         return NoSpaceError(f"{what}: {error.strerror}")
     return StorageError.of(what, error)
 
@@ -202,6 +233,30 @@ def _translated(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError.of(what, error) from error
+
+
+# -- what is said of an error ----------------------------------------------------------------------
+
+
+def is_broken(error: StorageError) -> bool:
+    """True if the disk itself failed, and nobody's mistake, such as a wrong path, is the cause."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in _BROKEN
+
+
+def is_shortage(error: Exception) -> bool:
+    """True if the cause is only that no file descriptor was left: it may succeed later."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and descriptors.is_shortage(cause)
+
+
+def blamed(folder: Path, error: Exception) -> str:
+    """Return the error with the folder that it is about."""
+    what = str(error) if isinstance(error, PaxosBlockError) else repr(error)
+    return what if str(folder) in what else f"{folder}: {what}"
+
+
+# -- whole files -----------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -215,26 +270,53 @@ def opened(disk: Disk, path: Path) -> Iterator[FileHandle]:
 
 
 def read_file(disk: Disk, path: Path) -> bytes:
-    """The whole file."""
+    """Return the whole file."""
     with opened(disk, path) as file:
         return disk.read(file, disk.size(file), 0)
 
 
-def publish(disk: Disk, draft: Path, path: Path, data: bytes) -> None:
-    """Make `path` hold `data`, durably: after a crash it is the old file or the new one.
+def cut_file(disk: Disk, path: Path, size_bytes: int) -> None:
+    """Shorten the file to `size_bytes`, and make what remains durable."""
+    with opened(disk, path) as file:
+        disk.truncate(file, size_bytes)
+        disk.sync(file)
+
+
+def publish(disk: Disk, draft: Path, path: Path, pieces: Iterable[Buffer]) -> int:
+    """Make `path` hold `pieces`, durably: after a crash it is the old file or the new one.
+
+    Args:
+        draft: the name of the new file until it is whole.
+
+    Returns:
+        The size of the file in bytes.
 
     Raises:
         NoSpaceError: nothing was changed.
         StorageError: it is open which of the two files is there after a crash.
     """
-    file = disk.create(draft)
+    file = publish_open(disk, draft, path, pieces)
     try:
-        disk.write(file, data, 0)
-        disk.sync(file)
-    except NoSpaceError:
-        disk.remove(draft)
-        raise
+        return disk.size(file)
     finally:
         disk.close(file)
-    disk.rename(draft, path)
-    disk.sync_folder(path.parent)
+
+
+def publish_open(disk: Disk, draft: Path, path: Path, pieces: Iterable[Buffer]) -> FileHandle:
+    """As `publish`; return the open file, for what is to follow the pieces."""
+    file = disk.create(draft)
+    try:
+        size = 0
+        for piece in pieces:
+            disk.write(file, piece, size)
+            size += len(piece)
+        disk.sync(file)
+        disk.rename(draft, path)
+        disk.sync_folder(path.parent)
+    except (NoSpaceError, StorageError):
+        with contextlib.suppress(StorageError):
+            disk.close(file)
+        with contextlib.suppress(StorageError):  # `draft` may have its name already
+            disk.remove(draft)  # a full disk gets its room back
+        raise
+    return file

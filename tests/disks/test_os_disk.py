@@ -1,4 +1,4 @@
-"""Folders that outlive a power cut, and their lock."""
+"""The real disk: folders that outlive a power cut, and their lock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.folders import lock, make_folder
+from paxosblock.disk import OsDisk
+from paxosblock.errors import ConfigError, StorageError
 
 
 def test_every_new_folder_on_the_way_is_durable(
@@ -20,24 +21,25 @@ def test_every_new_folder_on_the_way_is_durable(
         fsync(file)
 
     monkeypatch.setattr(os, "fsync", noted)
-    make_folder(tmp_path / "new" / "newer" / "volume")
+    OsDisk().make_folder(tmp_path / "new" / "newer" / "volume")
     assert (tmp_path / "new" / "newer" / "volume").is_dir()
     assert synced == [tmp_path, tmp_path / "new", tmp_path / "new" / "newer"]
-    make_folder(tmp_path / "new" / "newer")
+    OsDisk().make_folder(tmp_path / "new" / "newer")
     assert len(synced) == 3, "what is there needs nothing"
 
 
 def test_a_file_where_a_folder_is_meant_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(FileExistsError):
-        make_folder(tmp_path / "file")
-    with pytest.raises(NotADirectoryError):
-        make_folder(tmp_path / "file" / "below")
+    with pytest.raises(StorageError, match="File exists"):
+        OsDisk().make_folder(tmp_path / "file")
+    with pytest.raises(StorageError, match="Not a directory"):
+        OsDisk().make_folder(tmp_path / "file" / "below")
 
 
 def test_a_lock_is_held_until_it_is_closed(tmp_path: Path) -> None:
-    held = lock(tmp_path / "lock")
-    with pytest.raises(BlockingIOError):
-        lock(tmp_path / "lock")
-    os.close(held)
-    os.close(lock(tmp_path / "lock"))
+    disk = OsDisk()
+    held = disk.lock(tmp_path / "lock")
+    with pytest.raises(ConfigError, match=f"{tmp_path} is in use by another process"):
+        disk.lock(tmp_path / "lock")
+    disk.close(held)
+    disk.close(disk.lock(tmp_path / "lock"))

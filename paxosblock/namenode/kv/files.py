@@ -1,0 +1,45 @@
+"""Names of the files of a store, and how one of them comes to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from paxosblock import disk as disks
+from paxosblock.checksum import Buffer
+from paxosblock.disk import Disk, FileHandle
+
+_DRAFT = ".tmp"
+
+
+def numbered(folder: Path, kind: str, index: int) -> Path:
+    """Return the path of the `kind` file that begins, or ends, with log entry `index`."""
+    return folder / f"{kind}-{index:020d}"
+
+
+def numbers(names: Iterable[str], kind: str) -> list[int]:
+    """Return the indexes of the `kind` files among `names`, in order; other names are ignored."""
+    stem = f"{kind}-"
+    tails = (name.removeprefix(stem) for name in names if name.startswith(stem))
+    return sorted(int(tail) for tail in tails if len(tail) == 20 and tail.isdecimal())
+
+
+def publish(disk: Disk, path: Path, pieces: Iterable[Buffer]) -> int:
+    """`disk.publish` with a draft in the same folder."""
+    return disks.publish(disk, _draft(path), path, pieces)
+
+
+def publish_open(disk: Disk, path: Path, pieces: Iterable[Buffer]) -> FileHandle:
+    """`disk.publish_open` with a draft in the same folder."""
+    return disks.publish_open(disk, _draft(path), path, pieces)
+
+
+def remove_drafts(disk: Disk, folder: Path) -> None:
+    """Remove what a crash left half written."""
+    for name in disk.names(folder):
+        if name.endswith(_DRAFT):
+            disk.remove(folder / name)
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(path.name + _DRAFT)

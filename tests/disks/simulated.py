@@ -1,0 +1,311 @@
+"""A disk in memory: it obeys a fault plan, and tells what a power cut could leave."""
+
+from __future__ import annotations
+
+import enum
+import errno
+import itertools
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from paxosblock.checksum import Buffer
+from paxosblock.disk import FileHandle, Room
+from paxosblock.errors import ConfigError, NoSpaceError, StorageError
+from tests.disks.faults import Fault, FaultPlan
+from tests.disks.power_cut import Cut, File, Files, Moment, Named, Wrote
+
+ROOMY = 1 << 40
+
+
+class Burns(enum.Enum):
+    """When the power goes, of the operation that it hits."""
+
+    BEFORE = "before"
+    HALFWAY = "halfway"
+    """Half of what a write was given is in the file; nothing else has happened."""
+    AFTER = "after"
+
+
+class SimulatedDisk:
+    """A `Disk` of one machine. Its folders are there; any thread may use it."""
+
+    def __init__(
+        self,
+        files: Mapping[Path, bytes] | None = None,
+        *,
+        capacity_bytes: int | None = None,
+        records: bool = False,
+    ) -> None:
+        """`files` are durable. So much fits on it as `capacity_bytes`; a file without bytes takes
+        no room. With `records`, `history` has the moment after each operation."""
+        self.names_now = {path: File(bytearray(data), data) for path, data in (files or {}).items()}
+        self.names_durable = dict(self.names_now)
+        self.pending: list[Named] = []
+        self.capacity_bytes = capacity_bytes
+        self.full = False
+        """No file can be made, and of what is written only half finds room."""
+        self.refusals = 0
+        """How often there was no room."""
+        self.plan = FaultPlan()
+        self.met: list[str] = []
+        """Which calls met a fault, oldest first."""
+        self.synced: list[Path] = []
+        """Files, in the order in which they were synced."""
+        self.operations = 0
+        """Changes so far."""
+        self.dead = False
+        self.bytes_lost = 0
+        self.history: list[Moment] = []
+        self._records = records
+        self._fuse = 0
+        self._burns = Burns.AFTER
+        self._burn: Callable[[], None] = self.die
+        self._handles: dict[int, File] = {}
+        self._locks: dict[int, Path] = {}
+        self._numbers = itertools.count(3)
+        self._mutex = threading.RLock()
+
+    # -- what a test does to it -----------------------------------------------------------------
+
+    def breaks(self, *faults: Fault) -> None:
+        """From the next call on these are its faults. What was met before is forgotten."""
+        self.met = []
+        self.plan.tell(*faults)
+
+    def mend(self) -> None:
+        """From the next call on all goes well, and what is late ends at once."""
+        self.plan.tell()
+
+    def light(
+        self, fuse: int, burns: Burns = Burns.AFTER, burn: Callable[[], None] | None = None
+    ) -> None:
+        """The power goes with so many more changes; 0: it does not. `burn` says what that does."""
+        self._fuse, self._burns, self._burn = fuse, burns, burn or self.die
+
+    def die(self) -> None:
+        """Refuse everything from now on."""
+        self.dead = True
+
+    def power_cut(self, rng: random.Random) -> SimulatedDisk:
+        """Return the disk as the next process finds it."""
+        self.dead = True
+        left = self.moment().one_of_many(rng)
+        again = SimulatedDisk(left, capacity_bytes=self.capacity_bytes)
+        lost = (
+            max(0, len(file.data) - len(left.get(path, b"")))
+            for path, file in self.names_now.items()
+        )
+        again.bytes_lost = self.bytes_lost + sum(lost)
+        return again
+
+    def next_process(self) -> SimulatedDisk:
+        """Return it, when only a process ended: all that was handed to the system is there."""
+        if self.dead:
+            self.dead = False
+            self.light(0)
+        self._handles.clear()
+        self._locks.clear()
+        return self
+
+    def moment(self, note: object = None) -> Moment:
+        """What a power cut could leave now."""
+        with self._mutex:
+            files = [*self.names_durable.values(), *(rename.file for rename in self.pending)]
+            contents = {file: (file.durable, tuple(file.changes)) for file in files}
+            return Moment(dict(self.names_durable), tuple(self.pending), contents, note)
+
+    def note(self, what: object) -> None:
+        """Write `what` down in the history."""
+        self.history.append(self.moment(what))
+
+    def files(self) -> Files:
+        """Everything that is on it now."""
+        return {path: bytes(file.data) for path, file in self.names_now.items()}
+
+    def used_bytes(self) -> int:
+        """What the files take."""
+        return sum(len(file.data) for file in self.names_now.values())
+
+    # -- `Disk` ---------------------------------------------------------------------------------
+
+    def make_folder(self, folder: Path) -> None:
+        self._check()
+
+    def names(self, folder: Path) -> list[str]:
+        self._check()
+        return [path.name for path in self.names_now if path.parent == folder]
+
+    def create(self, path: Path) -> FileHandle:
+        self._meet("open", path)
+        with self._changing():
+            if not self.full:
+                file = File()
+                self._rename(Named(None, path, file))
+        if self.full:
+            raise self._no_room()
+        return self._handle(file)
+
+    def open(self, path: Path) -> FileHandle:
+        self._meet("open", path)
+        self._check()
+        return self._handle(self._file(path))
+
+    def close(self, file: FileHandle) -> None:
+        self._handles.pop(file, None)
+        self._locks.pop(file, None)
+
+    def size(self, file: FileHandle) -> int:
+        self._check()
+        return len(self._handles[file].data)
+
+    def write(self, file: FileHandle, data: Buffer, offset: int) -> None:
+        inode = self._handles[file]
+        failing = self._meet("write", inode)
+        with self._changing(divisible=True) as halfway:
+            fits = self._fitting(len(data), offset - len(inode.data))
+            if halfway or failing or self.full:
+                fits = len(data) // 2
+            if fits:
+                inode.change(Wrote(offset, bytes(memoryview(data)[:fits])))
+        if failing is not None:
+            raise _failure(failing, "write")
+        if fits < len(data) or self.full:
+            raise self._no_room()
+
+    def read(self, file: FileHandle, size_bytes: int, offset: int) -> bytes:
+        inode = self._handles[file]
+        self._meet("read", inode)
+        self._check()
+        return bytes(inode.data[offset : offset + size_bytes])
+
+    def read_cached(self, file: FileHandle, into: memoryview, offset: int) -> bool:
+        data = self._handles[file].data[offset : offset + len(into)]
+        if len(data) < len(into):
+            return False
+        into[:] = data
+        return True
+
+    def truncate(self, file: FileHandle, size_bytes: int) -> None:
+        inode = self._handles[file]
+        self._meet("truncate", inode)
+        with self._changing():
+            inode.change(Cut(size_bytes))
+
+    def sync(self, file: FileHandle) -> None:
+        inode = self._handles[file]
+        self._meet("sync", inode)
+        with self._changing():
+            inode.settle()
+            self.synced.append(self._path(inode))
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._meet("rename", source)
+        with self._changing():
+            self._rename(Named(source, target, self._file(source)))
+
+    def remove(self, path: Path) -> None:
+        self._meet("remove", path)
+        with self._changing():
+            self._rename(Named(path, None, self._file(path)))
+
+    def sync_folder(self, folder: Path) -> None:
+        self._meet("sync", folder)
+        with self._changing():
+            fates = [rename.synced(folder) for rename in self.pending]
+            for durable, _ in fates:
+                if durable is not None:
+                    durable.happen(self.names_durable)
+            self.pending = [pending for _, pending in fates if pending is not None]
+
+    def lock(self, path: Path) -> FileHandle:
+        self._meet("open", path)
+        self._check()
+        if path in self._locks.values():
+            raise ConfigError(f"{path.parent} is in use by another process")
+        number = FileHandle(next(self._numbers))
+        self._locks[number] = path
+        return number
+
+    def room(self, folder: Path) -> Room:
+        self._check()
+        capacity = ROOMY if self.capacity_bytes is None else self.capacity_bytes
+        return Room(capacity, 0 if self.full else max(0, capacity - self.used_bytes()))
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def _changing(self, *, divisible: bool = False) -> Iterator[bool]:
+        """One change; True when the power goes in the middle of it."""
+        with self._mutex:
+            self._check()
+            self.operations += 1
+            self._fuse -= 1
+            burns = self._burns if self._fuse == 0 else None
+            if burns is Burns.BEFORE or (burns is Burns.HALFWAY and not divisible):
+                self._burn()
+                self._check()
+            yield burns is Burns.HALFWAY
+            if burns is not None:
+                self._burn()
+                self._check()
+            if self._records:
+                self.history.append(self.moment())
+
+    def _check(self) -> None:
+        if self.dead:
+            raise StorageError("the power is gone")
+
+    def _meet(self, call: str, what: Path | File) -> Fault | None:
+        """Meet a fault of the plan; the result lets a part of a write happen before it fails."""
+        fault = self.plan.meet(
+            call, lambda: str(what if isinstance(what, Path) else self._path(what))
+        )
+        if fault is None:
+            return None
+        self.met.append(call)
+        self.plan.wait(fault)
+        if not fault.error:
+            return None
+        if not (fault.partly and call == "write"):
+            raise _failure(fault, call)
+        return fault
+
+    def _no_room(self) -> NoSpaceError:
+        self.refusals += 1
+        return NoSpaceError("No space left on device")
+
+    def _fitting(self, size: int, gap: int) -> int:
+        """How much of a write of `size` bytes fits, which begins `gap` after the file's end."""
+        if self.capacity_bytes is None:
+            return size
+        lacking = size + gap - max(0, self.capacity_bytes - self.used_bytes())
+        return max(0, size - max(0, lacking))
+
+    def _rename(self, change: Named) -> None:
+        self.pending.append(change)
+        change.happen(self.names_now)
+
+    def _handle(self, file: File) -> FileHandle:
+        number = FileHandle(next(self._numbers))
+        self._handles[number] = file
+        return number
+
+    def _file(self, path: Path) -> File:
+        if path not in self.names_now:
+            raise StorageError(f"cannot open {path}: {os.strerror(errno.ENOENT)}")
+        return self.names_now[path]
+
+    def _path(self, file: File) -> Path:
+        return next((path for path, one in self.names_now.items() if one is file), Path("removed"))
+
+
+def _failure(fault: Fault, call: str) -> NoSpaceError | StorageError:
+    code = getattr(errno, fault.error)
+    no_room = code == errno.ENOSPC and call in ("open", "write")
+    error = (NoSpaceError if no_room else StorageError)(f"cannot {call}: {os.strerror(code)}")
+    error.__cause__ = OSError(code, os.strerror(code))
+    return error
