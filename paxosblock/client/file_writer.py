@@ -312,21 +312,21 @@ class AsyncFileWriter:
         if block.asked_to_close or block.block == self._rolling:
             return True
         fits = block.sent_bytes + size_bytes <= self.status.block_size
-        return block.sent >= self._session.config.max_chunks_per_block or (
-            block.sent > 0 and not fits
-        )
+        most = self._session.config.max_chunks_per_block
+        return block.sent >= most or (block.sent > 0 and not fits)
 
     async def _open_block(self) -> BlockWriter:
-        """K1, W1: a new block whose members all have an empty replica."""
+        """K1, W1: a new block whose members all have an empty replica. One to seal is first."""
         backoff = Backoff(self._retry_for_s)
         while True:
             self._fence.check()
             try:
                 return await self._try_to_open_block()
-            except NoSpaceError:
-                if backoff.exhausted:
+            except PaxosBlockError as error:
+                if not error.retriable or self._block is not None or backoff.exhausted:
                     raise
-                self._exclusions.end_rest()
+                if isinstance(error, NoSpaceError):
+                    self._exclusions.end_rest()
             except BlockFailed as failure:
                 if backoff.exhausted:
                     raise UnavailableError(

@@ -95,6 +95,8 @@ class MemoryCluster:
         """What the length of a file lacks when it is closed."""
         self.answers_lost: set[str] = set()
         """Control calls that are carried out, but whose answers do not arrive."""
+        self.disk_full = False
+        """The NameNode's own: no call is carried out."""
         self.address = ""
         self._numbers = itertools.count(1)
         self._runner: web.AppRunner | None = None
@@ -128,6 +130,8 @@ class MemoryCluster:
     ) -> Callable[[Any], Awaitable[object]]:
         async def call(request: Any) -> object:
             self.calls.append(name)
+            if self.disk_full:
+                raise NoSpaceError("the disk of this NameNode is full", address=self.address)
             answer = await handler(request)
             if name in self.answers_lost:
                 raise OutcomeUnknownError(f"the answer to {name} is lost")

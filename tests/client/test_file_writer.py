@@ -379,6 +379,23 @@ async def test_blocks_that_fail_one_after_the_other_are_begun_at_longer_and_long
         assert cluster.content("/a") == b"one"
 
 
+async def test_a_namenode_whose_disk_fills_when_it_has_added_a_block_is_waited_for() -> None:
+    """Its answer was lost, so it cannot be said that nothing was done; but that it may be soon."""
+    async with memory_cluster(retry_for_s=30.0) as (cluster, fs):
+        async with await fs.create("/a") as out:
+            cluster.answers_lost.add("add_block")
+            await out.write(b"hello")
+            flushing = asyncio.create_task(out.hflush())
+            await wait_until_async(lambda: "add_block" in cluster.calls)
+            cluster.disk_full = True
+            asked = len(cluster.calls)
+            await wait_until_async(lambda: flushing.done() or len(cluster.calls) > asked + 2)
+            cluster.disk_full = False
+            cluster.answers_lost.clear()
+            assert (await flushing).length == 5
+        assert cluster.content("/a") == b"hello"
+
+
 async def test_a_file_whose_datanodes_are_gone_says_so_and_goes_on_when_they_are_back() -> None:
     async with memory_cluster(3, retry_for_s=1.0) as (cluster, fs):
         async with await fs.create("/a") as out:
