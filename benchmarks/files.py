@@ -172,7 +172,7 @@ async def bench_recovery(run: Run) -> None:
 
 def victim_of(run: Run, path: str) -> Node:
     """A DataNode that holds a replica of the file's last block."""
-    last = control.call_any(run.cluster.addresses, GET_FILE, GetFile(path)).last_block
+    last = control.NameNodes(run.cluster.addresses).call(GET_FILE, GetFile(path)).last_block
     assert last is not None, "the writer has flushed"
     members = {member.address for member in last.members}
     return next(node for node in run.cluster.datanodes if node.address in members)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import msgspec
 import pytest
 
+from paxosblock.api.methods import Once
 from paxosblock.api.namenode import DELETE, DeletePath, Deletion
+from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus
 from paxosblock.errors import (
     DeadlineError,
     NotFoundError,
@@ -26,17 +28,13 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.net.control import (
-    PROBE_FIRST_S,
-    PROBE_LONGEST_S,
-    call,
-    call_any,
-    healthy,
-    split_address,
-)
+from paxosblock.net.control import NameNodes, call, healthy, split_address
 from paxosblock.net.wire import encode_error
 
 REQUEST = DeletePath("/a")
+
+
+LEADS = NameNodeStatus("nn", "", True, "", 2, 0, 0, lag={}, members=(), datanodes=())
 
 
 @contextmanager
@@ -47,31 +45,35 @@ def answering(
     hangs_up: bool = False,
     first: int = 0,
     then: tuple[int, bytes] | None = None,
-    busy: bool = False,
+    slow: bool = False,
+    says: NameNodeStatus | None = None,
+    asked: list[object] | None = None,
 ) -> Iterator[str]:
-    """An HTTP server that answers each POST with this, or hangs up instead; each GET with 200.
+    """An HTTP server that answers each request with this, or hangs up instead.
 
-    After the `first` answers it gives another one, `then`. One that is `busy` answers the first
-    GET only when it is asked again.
+    After the `first` answers it gives another one, `then`. What it `says` of itself comes at once,
+    None is a refusal; one that is `slow` answers only when it was asked that twice. It puts the
+    requests that it gets into `asked`.
     """
-    posts, gets = itertools.count(1), itertools.count(1)
-    asked_again = threading.Event()
+    posts, questions = itertools.count(1), itertools.count(1)
+    asked_twice = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            request = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path.endswith(NAMENODE_STATUS.name):
+                if next(questions) == 2:
+                    asked_twice.set()
+                self.respond(500 if says is None else 200, msgspec.msgpack.encode(says))
+                return
+            if slow:
+                assert asked_twice.wait(60)
+            if asked is not None:
+                asked.append(msgspec.msgpack.decode(request, type=DeletePath))
             if then is not None and next(posts) > first:
                 self.respond(*then)
             elif not hangs_up:
                 self.respond(status, body)
-
-        def do_GET(self) -> None:
-            if next(gets) > 1:
-                asked_again.set()
-            elif busy:
-                asked_again.wait(60)
-            with contextlib.suppress(OSError):  # it may have been given up
-                self.respond(200, b"")
 
         def respond(self, code: int, content: bytes) -> None:
             self.send_response(code)
@@ -210,18 +212,31 @@ def test_a_peer_that_says_nothing_is_given_up_in_time() -> None:
 
 def test_the_next_address_is_asked_when_nobody_is_at_the_first(closed: str) -> None:
     with answering(200, msgspec.msgpack.encode(Deletion(existed=False))) as address:
-        assert not call_any([closed, address], DELETE, REQUEST).existed
-    with pytest.raises(UnavailableError, match="no NameNode is given"):
-        call_any([], DELETE, REQUEST)
+        assert not ask([closed, address]).existed
 
 
-def test_no_other_address_is_asked_when_something_may_have_been_done() -> None:
-    with (
-        answering(200, b"", hangs_up=True) as first,
-        answering(200, msgspec.msgpack.encode(Deletion(existed=True))) as second,
-        pytest.raises(OutcomeUnknownError),
+def test_where_nobody_listens_that_is_said_at_once(closed: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(
+        UnavailableError, match=rf"^cannot connect to {closed}: connection refused$"
     ):
-        call_any([first, second], DELETE, REQUEST)
+        ask([closed, closed], retry_for_s=60.0)
+    assert time.monotonic() - begun < 30.0
+
+
+def test_what_may_have_been_done_is_asked_again_under_the_same_name() -> None:
+    asked: list[object] = []
+    with (
+        answering(200, b"", hangs_up=True, asked=asked) as first,
+        answering(200, DELETED, asked=asked) as second,
+    ):
+        namenodes = NameNodes([first, second])
+        for _ in range(2):
+            assert namenodes.call_once(DELETE, lambda once: DeletePath("/a", once=once)).existed
+    names = [request.once for request in asked if isinstance(request, DeletePath)]
+    assert len(names) == 3, "the one that answered is asked first the next time"
+    assert names[0] is not None
+    assert names == [names[0], names[0], Once(names[0].session, 2)]
 
 
 @contextmanager
@@ -234,41 +249,32 @@ def hanging() -> Iterator[str]:
 DELETED = msgspec.msgpack.encode(Deletion(existed=True))
 
 
-def test_one_that_hangs_is_passed_over_before_anything_is_asked_of_it() -> None:
-    with hanging() as hung, answering(200, DELETED) as other:
-        begun = time.monotonic()
-        assert call_any([hung, other], DELETE, REQUEST).existed
-        assert time.monotonic() - begun < PROBE_LONGEST_S
+def test_one_that_hangs_is_given_up_once_another_one_leads() -> None:
+    with hanging() as hung, answering(200, DELETED, says=LEADS) as other:
+        assert ask([hung, other], timeout_s=60.0, retry_for_s=60.0).existed
 
 
-def test_while_the_leader_hangs_the_others_are_asked_again_until_one_of_them_leads() -> None:
-    with hanging() as hung:
-        refusal = NotLeaderError("it does not lead", leader=hung)
-        refused = refusal.http_status, encode_error(refusal)
-        with answering(*refused, first=2, then=(200, DELETED)) as other:
-            assert call_any([hung, other], DELETE, REQUEST).existed
+def test_one_that_is_only_slow_is_waited_for() -> None:
+    asked: list[object] = []
+    with (
+        answering(200, DELETED, slow=True, says=LEADS) as slow,
+        answering(200, DELETED, says=replace(LEADS, term=1), asked=asked) as old,
+    ):
+        assert ask([slow, old]).existed
+    assert asked == []
 
 
-def test_a_leader_that_is_only_busy_gets_more_time_to_say_that_it_is_alive() -> None:
-    with answering(200, DELETED, busy=True) as busy:
-        refusal = NotLeaderError("it does not lead", leader=busy)
-        with answering(refusal.http_status, encode_error(refusal)) as follower:
-            assert call_any([busy, follower], DELETE, REQUEST).existed
-
-
-def test_when_all_hang_it_is_said_how_long_they_were_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("paxosblock.net.control.PROBE_LONGEST_S", 2 * PROBE_FIRST_S)
+def test_when_all_hang_the_outcome_is_unknown() -> None:
     with (
         hanging() as one,
         hanging() as two,
-        pytest.raises(UnavailableError, match=r"did not answer in 0\.5 s"),
+        pytest.raises(DeadlineError, match=r"did not answer in 0\.5 s") as caught,
     ):
-        call_any([one, two], DELETE, REQUEST)
+        ask([one, two], timeout_s=0.5, retry_for_s=1.0)
+    assert caught.value.outcome is Outcome.UNKNOWN
 
 
-FULL = StorageError("the disk of NameNode nn1 is full")
+FULL = StorageError("the disk of NameNode nn1 is full").with_outcome(Outcome.NEVER)
 
 
 def test_one_that_cannot_store_makes_us_ask_the_next() -> None:
@@ -276,7 +282,7 @@ def test_one_that_cannot_store_makes_us_ask_the_next() -> None:
         answering(FULL.http_status, encode_error(FULL)) as full,
         answering(200, DELETED) as other,
     ):
-        assert call_any([full, other], DELETE, REQUEST).existed
+        assert ask([full, other]).existed
 
 
 def test_that_a_disk_is_full_is_told_rather_than_that_another_one_does_not_lead() -> None:
@@ -287,14 +293,21 @@ def test_that_a_disk_is_full_is_told_rather_than_that_another_one_does_not_lead(
     ):
         for addresses in ([full, follower], [follower, full], [full]):
             with pytest.raises(StorageError, match="the disk of NameNode nn1 is full"):
-                call_any(addresses, DELETE, REQUEST, election_s=0.1)
+                ask(addresses, retry_for_s=0.6)
 
 
 def test_the_leader_that_another_one_names_is_asked() -> None:
-    with answering(200, msgspec.msgpack.encode(Deletion(existed=True))) as leader:
+    with answering(200, DELETED) as leader:
         refusal = NotLeaderError("it does not lead", leader=leader)
         with answering(refusal.http_status, encode_error(refusal)) as follower:
-            assert call_any([follower], DELETE, REQUEST).existed
+            assert ask([follower]).existed
+
+
+def test_while_nobody_leads_it_is_asked_again_until_one_does() -> None:
+    refusal = NotLeaderError("nobody is known to lead", leader="")
+    refused = refusal.http_status, encode_error(refusal)
+    with answering(*refused, first=3, then=(200, DELETED)) as follower:
+        assert ask([follower]).existed
 
 
 def test_an_election_that_does_not_end_is_reported() -> None:
@@ -303,7 +316,11 @@ def test_an_election_that_does_not_end_is_reported() -> None:
         answering(refusal.http_status, encode_error(refusal)) as follower,
         pytest.raises(NotLeaderError, match="nobody is known to lead"),
     ):
-        call_any([follower], DELETE, REQUEST, election_s=0.1)
+        ask([follower], retry_for_s=0.6)
+
+
+def ask(addresses: list[str], timeout_s: float = 10.0, retry_for_s: float = 30.0) -> Deletion:
+    return NameNodes(addresses, timeout_s, retry_for_s).call(DELETE, REQUEST)
 
 
 @pytest.mark.parametrize(("status", "healthy_then"), [(200, True), (503, False)])

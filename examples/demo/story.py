@@ -24,7 +24,7 @@ from paxosblock.client.sync_files import FileWriter
 from paxosblock.errors import UnavailableError
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import START_TIMEOUT_S, Node, wait_until
-from paxosblock.net.control import call_any
+from paxosblock.net.control import NameNodes
 from paxosblock.protocol.types import BlockId, StorageId
 from paxosblock.units import MIB
 
@@ -107,7 +107,7 @@ class Stage:
 
     def explain(self, block: BlockId) -> BlockExplanation:
         """A block's record and the history of its recovery."""
-        return call_any(self.cluster.addresses, EXPLAIN, BlockRequest(block))
+        return NameNodes(self.cluster.addresses).call(EXPLAIN, BlockRequest(block))
 
 
 # --- the first file: a DataNode and a NameNode are killed, a second process follows --------------
@@ -272,7 +272,7 @@ def second_file(stage: Stage) -> None:
         f"the {length} bytes of {SECOND} are those that were written",
         digest == digest_of_start(source.path, length),
     )
-    last = call_any(stage.cluster.addresses, GET_FILE, GetFile(SECOND)).last_block
+    last = NameNodes(stage.cluster.addresses).call(GET_FILE, GetFile(SECOND)).last_block
     assert last is not None, "a file with bytes has a block"
     report.recovered.append(stage.explain(last.record.block))
 

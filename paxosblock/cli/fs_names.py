@@ -193,7 +193,7 @@ def mkdir(session: Session, parents: bool, paths: tuple[str, ...]) -> None:
 
     def make(written: str) -> None:
         request = MakeDirectories(session.path(written), parents=parents, owner=current_user())
-        session.tell(session.call(MKDIRS, request))
+        session.tell(session.call_once(MKDIRS, request))
 
     session.for_each(paths, make)
 
@@ -222,7 +222,7 @@ def rm(
             if not force:
                 raise
             return
-        session.call(DELETE, DeletePath(path, recursive=recursive))
+        session.call_once(DELETE, DeletePath(path, recursive=recursive))
         session.say(f"Deleted {path}", {"deleted": path})
 
     session.for_each(paths, remove)
@@ -252,7 +252,7 @@ def mv(session: Session, sources: tuple[str, ...], destination: str) -> None:
     def move(written: str) -> None:
         source = session.path(written)
         wanted = join(target, base_name(source)) if inside else target
-        session.tell(session.call(RENAME, Rename(source, wanted)))
+        session.tell(session.call_once(RENAME, Rename(source, wanted)))
 
     session.for_each(sources, move)
 
@@ -287,7 +287,7 @@ def concat(session: Session, target: str, sources: tuple[str, ...]) -> None:
     afterwards. Prints nothing when it is done.
     """
     request = ConcatFiles(session.path(target), tuple(map(session.path, sources)))
-    session.tell(session.call(CONCAT, request))
+    session.tell(session.call_once(CONCAT, request))
 
 
 # --- stat ----------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -26,6 +27,7 @@ from paxosblock.errors import Outcome, PaxosBlockError
 if TYPE_CHECKING:
     from paxosblock.api.namenode import BlockView
     from paxosblock.client import Client
+    from paxosblock.net.control import NameNodes
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -113,10 +115,19 @@ class Session:
             yield from view.blocks
 
     def call(self, method: Method[Q, A], request: Q) -> A:
-        """Ask the NameNode, without the weight of the whole client."""
-        from paxosblock.net.control import call_any
+        """Ask the NameNodes, without the weight of the whole client."""
+        return self._namenodes.call(method, request)
 
-        return call_any(self.addresses, method, request)
+    def call_once(self, method: Method[Q, A], request: Q) -> A:
+        """Ask for a change that is made once, however often it is sent: one with a `once`."""
+        unnamed: Any = request
+        return self._namenodes.call_once(method, lambda once: replace(unnamed, once=once))
+
+    @cached_property
+    def _namenodes(self) -> NameNodes:
+        from paxosblock.net.control import NameNodes
+
+        return NameNodes(self.addresses)
 
     @contextmanager
     def client(self, cluster: str | None = None) -> Iterator[Client]:

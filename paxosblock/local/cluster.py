@@ -195,7 +195,7 @@ class LocalCluster:
 
     def status(self) -> ClusterStatus:
         """The cluster as the NameNode sees it that leads."""
-        return control.call_any(self.addresses, CLUSTER_STATUS, ClusterStatusRequest(), 5.0)
+        return control.NameNodes(self.addresses, 5.0).call(CLUSTER_STATUS, ClusterStatusRequest())
 
     def standing(self, node: Node) -> NameNodeStatus | None:
         """Return how one of the NameNodes stands; None when it does not say."""

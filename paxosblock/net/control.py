@@ -8,30 +8,25 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import threading
 import time
-from collections.abc import Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Sequence
+from concurrent import futures
+from typing import Any, TypeVar
 
 import msgspec
 
-from paxosblock.api.methods import Method, encode
+from paxosblock.api.methods import Method, Once, encode
 from paxosblock.errors import (
     DeadlineError,
-    NotLeaderError,
     OutcomeUnknownError,
-    PaxosBlockError,
     ProtocolError,
-    StorageError,
     UnavailableError,
 )
+from paxosblock.net.leader_search import LeaderSearch, Sessions
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-
-PROBE_FIRST_S: Final = 0.25
-PROBE_LONGEST_S: Final = 2.0
-"""How long one of several NameNodes may take to say that it is alive: at first, and in the end."""
-_ELECTION_POLL_S: Final = 0.05
 
 
 def call(address: str, method: Method[Q, A], request: Q, timeout_s: float = 60.0) -> A:
@@ -54,90 +49,67 @@ def call(address: str, method: Method[Q, A], request: Q, timeout_s: float = 60.0
         raise ProtocolError(f"{address} does not answer like a paxosblock node: {error}") from error
 
 
-def call_any(
-    addresses: Sequence[str],
-    method: Method[Q, A],
-    request: Q,
-    timeout_s: float = 60.0,
-    election_s: float = 10.0,
-) -> A:
-    """Ask the NameNode that leads, whichever of `addresses` knows it.
+class NameNodes:
+    """The NameNodes of a cluster, for a command. `LeaderSearch` says whom a call goes to."""
 
-    Only one that does not answer, does not lead or cannot store makes us ask another: any other
-    failure may have done something. Nothing is asked of one that hangs: the others come first, and
-    when none of them serves it gets more time to say that it is alive. We wait for a leader
-    `election_s` at most, and not at all where nobody is there.
+    def __init__(
+        self, addresses: Sequence[str], timeout_s: float = 10.0, retry_for_s: float = 30.0
+    ) -> None:
+        """Know at least one of them by its address.
 
-    Raises:
-        NotLeaderError: they did not agree on a leader in time; nothing was done.
-        PaxosBlockError: as `call`.
-    """
-    deadline_s = time.monotonic() + election_s
-    search = _Search(addresses)
-    while True:
-        try:
-            return search.ask_each(method, request, timeout_s)
-        except (UnavailableError, NotLeaderError, StorageError) as error:
-            if time.monotonic() >= deadline_s or not search.may_succeed_after(error):
-                raise
-        time.sleep(_ELECTION_POLL_S)
-
-
-class _Search:
-    """The search of one call for the NameNode that leads."""
-
-    def __init__(self, addresses: Sequence[str]) -> None:
-        self._addresses = addresses
-        self._silent: dict[str, float] = {}
-        """Those that did not say that they are alive, and how long they get the next time."""
-
-    def ask_each(self, method: Method[Q, A], request: Q, timeout_s: float) -> A:
-        """Ask one after the other, the one that is named as leader next, those that hang last."""
-        refusals: list[PaxosBlockError] = [UnavailableError("no NameNode is given")]
-        waiting, asked = sorted(self._addresses, key=self._silent.__contains__), set[str]()
-        while waiting:
-            address = waiting.pop(0)
-            if address in asked:
-                continue
-            asked.add(address)
-            try:
-                if len(self._addresses) > 1:
-                    self._check_alive(address)
-                return call(address, method, request, timeout_s)
-            except NotLeaderError as error:
-                refusals.append(error)
-                leader = str(error.details.get("leader", ""))
-                if leader:
-                    waiting.insert(len(waiting) if leader in self._silent else 0, leader)
-            except (UnavailableError, StorageError) as error:
-                refusals.append(error)
-        raise max(reversed(refusals), key=_tells)
-
-    def may_succeed_after(self, error: PaxosBlockError) -> bool:
-        """True if another one may lead soon, or one that was silent may only have been busy."""
-        if isinstance(error, UnavailableError):
-            return any(patience_s <= PROBE_LONGEST_S for patience_s in self._silent.values())
-        return isinstance(error, NotLeaderError) or len(self._addresses) > 1
-
-    def _check_alive(self, address: str) -> None:
-        """Raise UnavailableError if it hangs: its call would take the whole time-out, and its
-        outcome would be unknown.
+        A single call may take `timeout_s`, all tries of a request together `retry_for_s`. Where
+        nobody listens nothing is tried again.
         """
-        patience_s = self._silent.pop(address, PROBE_FIRST_S)
+        self._search = LeaderSearch(addresses, _Shell(), timeout_s, retry_for_s, in_vain=False)
+        self._sessions = Sessions()
+
+    def call(self, method: Method[Q, A], request: Q) -> A:
+        """Ask until a NameNode answers: as `LeaderSearch.run`, which tells what may be asked."""
+        search = self._search.run(method, lambda: request)
         try:
-            _exchange(address, "GET", "/healthz", None, min(patience_s, PROBE_LONGEST_S))
-        except (DeadlineError, OutcomeUnknownError, UnavailableError) as error:
-            if isinstance(error, UnavailableError) and not isinstance(
-                error.__cause__, TimeoutError
-            ):
-                raise  # nobody is there
-            self._silent[address] = 2 * patience_s
-            raise UnavailableError(str(error), address=address) from error
+            search.send(None)
+        except StopIteration as answered:
+            answer: A = answered.value
+            return answer
+        raise AssertionError("nothing that this shell awaits suspends")
+
+    def call_once(self, method: Method[Q, A], make: Callable[[Once], Q]) -> A:
+        """Ask for a change; `make` gets the name under which it is made once, however often it is
+        sent. Raises as `call`.
+        """
+        with self._sessions.once() as once:
+            return self.call(method, make(once))
 
 
-def _tells(error: PaxosBlockError) -> int:
-    """How much a refusal says about why nobody serves: what is broken, who leads, who is gone."""
-    return (UnavailableError, NotLeaderError, StorageError).index(type(error))
+class _Shell:
+    """What a search awaits here has happened when it returns."""
+
+    def now_s(self) -> float:
+        return time.monotonic()
+
+    def ask(
+        self, address: str, method: Method[Q, A], request: Q, timeout_s: float
+    ) -> futures.Future[A]:
+        """Ask in a thread that the end of this process does not wait for."""
+        future: futures.Future[A] = futures.Future()
+        future.set_running_or_notify_cancel()
+
+        def run() -> None:
+            try:
+                future.set_result(call(address, method, request, timeout_s))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        return future
+
+    async def wait(
+        self, calls: Sequence[Any], within_s: float | None = None, *, every: bool = False
+    ) -> None:
+        futures.wait(calls, within_s, futures.ALL_COMPLETED if every else futures.FIRST_COMPLETED)
+
+    async def pause(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 - there is no event loop
 
 
 def healthy(address: str, timeout_s: float = 5.0) -> bool:

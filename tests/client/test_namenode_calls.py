@@ -12,9 +12,10 @@ from aiohttp import web
 from paxosblock.api.methods import Once
 from paxosblock.api.namenode import DELETE, DeletePath, Deletion
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
-from paxosblock.client.namenode import ALIVE_FOR_S, NameNodes
+from paxosblock.client.namenode import NameNodes
 from paxosblock.errors import (
     DeadlineError,
+    InvalidRequestError,
     NoSpaceError,
     NotFoundError,
     NotLeaderError,
@@ -25,7 +26,9 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
+from paxosblock.net.leader_search import ALIVE_FOR_S
 from paxosblock.net.rpc import RpcClient, RpcRouter
+from tests.waiting import wait_until_async
 
 
 class Server:
@@ -214,23 +217,58 @@ FULL = NoSpaceError("the disks of the NameNodes a, b are full", address="a, b")
 
 async def test_a_full_disk_does_not_hide_that_an_earlier_try_may_have_done_it() -> None:
     lost = OutcomeUnknownError("not committed")
-    async with serving(Server(lost, FULL)) as server:
+    full = [FULL] * 1000
+    async with serving(Server(lost, *full)) as server:
         with pytest.raises(OutcomeUnknownError, match=r"not committed; the disks of .* are full"):
-            await delete(server)
-    async with serving(Server(lost)) as first, serving(Server(FULL, FULL)) as second:
+            await delete(server, retry_for_s=1.0)
+    async with serving(Server(lost, *full)) as first, serving(Server(*full)) as second:
         with pytest.raises(OutcomeUnknownError, match=r"not committed; the disks of .* are full"):
-            await delete(first, second)
+            await delete(first, second, retry_for_s=1.0)
 
 
-async def test_a_full_disk_is_told_at_once_where_nothing_was_done() -> None:
-    async with serving(Server(NotReadyError("just started"), FULL)) as server:
-        with pytest.raises(NoSpaceError, match="a, b are full"):
-            await delete(server)
-        assert server.calls == 2
+async def test_a_namenode_alone_whose_disk_is_full_for_a_while_is_asked_again() -> None:
+    async with serving(Server(*[FULL] * 5)) as server:
+        assert await delete(server) == Deletion(existed=True)
+        assert server.calls == 6
+    async with serving(Server(NotReadyError("just started"), *[FULL] * 1000)) as server:
+        with pytest.raises(NoSpaceError, match="a, b are full") as caught:
+            await delete(server, retry_for_s=1.0)
+        assert caught.value.outcome is Outcome.NEVER
+
+
+async def test_that_datanodes_have_no_room_is_for_whoever_asked_for_a_block() -> None:
     no_place = NoSpaceError("no place for a block", found=1, needed=2)
     async with serving(Server(OutcomeUnknownError("lost"), no_place)) as server:
         with pytest.raises(NoSpaceError, match="no place"):
             await delete(server)
+        assert server.calls == 2
+
+
+async def test_an_error_of_a_newer_namenode_is_tried_again_if_it_says_so() -> None:
+    busy = PaxosBlockError("of a kind that nobody knows")
+    busy.retriable = True
+    async with serving(Server(busy)) as server:
+        assert await delete(server) == Deletion(existed=True)
+        assert server.calls == 2
+
+
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        (OutcomeUnknownError("lost"), OutcomeUnknownError),
+        (NotReadyError("safe mode"), InvalidRequestError),
+    ],
+)
+async def test_a_client_that_is_closed_says_what_its_last_try_left_open(
+    last: PaxosBlockError, told: type[PaxosBlockError]
+) -> None:
+    async with serving(Server(*[last] * 1000)) as server, RpcClient() as rpc:
+        namenodes = NameNodes([server.address], rpc, timeout_s=2.0, retry_for_s=60.0)
+        call = asyncio.create_task(namenodes.call(DELETE, DeletePath("/a")))
+        await wait_until_async(lambda: server.calls > 0)
+        namenodes.close()
+        with pytest.raises(told):
+            await call
 
 
 async def test_without_retries_everybody_is_asked_once_and_may_take_its_time() -> None:

@@ -712,23 +712,23 @@ SOURCE: tuple[Mutant, ...] = (
         "                raise\n",
         FILE_READER,
     ),
-    _client(
+    _node(
         "two requests of a session have one name",
-        "namenode.py",
+        "net/leader_search.py",
         "Once(latest.session, latest.sequence + 1)",
         "Once(latest.session, latest.sequence)",
         "tests/client/test_namenode_calls.py",
     ),
-    _client(
+    _node(
         "a full disk hides that an earlier try may have been done",
-        "namenode.py",
-        'before.outcome is Outcome.UNKNOWN and "address" in now.details',
-        "before.outcome is Outcome.UNKNOWN and not now.details",
+        "net/leader_search.py",
+        "        return error.of_namenode\n",
+        "        return False\n",
         "tests/client/test_namenode_calls.py",
     ),
-    _client(
+    _node(
         "a refusal hides that an earlier try may have been done",
-        "namenode.py",
+        "net/leader_search.py",
         "(before, now) if before.outcome is Outcome.UNKNOWN else (now, before)\n",
         "(now, before)\n",
         "tests/client/test_namenode_calls.py",

@@ -233,19 +233,23 @@ def test_a_namenode_whose_disk_is_full_says_so_serves_reads_and_goes_on_with_roo
     small_namenode: LocalCluster, disk: SmallDisk
 ) -> None:
     namenode = small_namenode.namenode
-    with Client(small_namenode.url, IMPATIENT) as fs:
+    with (
+        Client(small_namenode.url, IMPATIENT) as fs,
+        Client(small_namenode.url, PATIENT) as patient,
+    ):
         fs.mkdirs("/before")
         disk.fill()
         made = make_names_until_refused(fs)
         assert not control.healthy(namenode.address)
         assert names(fs) == {"/before", *made}
         disk.empty()
+        patient.mkdirs("/meanwhile")  # the NameNode has not seen the room yet
         wait_until(lambda: control.healthy(namenode.address), what="the NameNode to see the room")
         fs.mkdirs("/after")
         namenode.kill()
         namenode.start()
         small_namenode.wait_registered()
-        assert names(fs) == {"/before", "/after", *made}
+        assert names(fs) == {"/before", "/meanwhile", "/after", *made}
 
 
 def test_a_namenode_does_not_start_on_a_full_disk_and_says_why(

@@ -202,9 +202,8 @@ def test_a_command_passes_over_a_leader_that_hangs(cluster: LocalCluster) -> Non
     with paused(old):
         wait_other_leader(cluster, old)
         begun = time.monotonic()
-        assert (
-            control.call_any([old.address, *others.split(",")], STAT, PathRequest("/")).name == ""
-        )
+        namenodes = control.NameNodes([old.address, *others.split(",")])
+        assert namenodes.call(STAT, PathRequest("/")).name == ""
         assert time.monotonic() - begun < 1.0
         listing = paxosblock("fs", "ls", *given, "/")
     assert (listing.returncode, listing.stderr) == (0, "")
@@ -264,7 +263,9 @@ def test_a_new_leader_knows_at_once_where_blocks_are(cluster: LocalCluster, fs: 
     old = cluster.wait_leader()
     old.kill()
     try:
-        view = control.call_any(cluster.addresses, GET_FILE, wanted)  # the first answer there is
+        view = control.NameNodes(cluster.addresses).call(
+            GET_FILE, wanted
+        )  # the first answer there is
     finally:
         old.start()
     assert [member.live for block in view.blocks for member in block.members] == [True] * 3

@@ -1,0 +1,310 @@
+"""Which NameNode to ask, whom next, how long to wait, when to give up: one search for all callers.
+
+It does no I/O. It awaits what a `Shell` does and nothing of an event loop, so that a command runs
+the same search without one: there nothing that is awaited suspends it (`control.py`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+
+from paxosblock.api.methods import Method, Once
+from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest
+from paxosblock.errors import (
+    DeadlineError,
+    InvalidRequestError,
+    NoSpaceError,
+    Outcome,
+    PaxosBlockError,
+    StorageError,
+    UnavailableError,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent import futures
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+Call: TypeAlias = "asyncio.Future[A] | futures.Future[A]"
+
+FIRST_PAUSE_S: Final = 0.01
+
+LONGEST_PAUSE_S: Final = 0.2
+"""An election takes about half a second; the first call after it should not sleep through it."""
+
+SILENT_AFTER_S: Final = 0.25
+"""Silence after which the NameNodes are asked who leads; an answer may well take longer. One that
+does not say how it is for so long again is given up as soon as another one leads.
+"""
+
+LOOKS_EVERY_S: Final = 0.15
+"""Pause before the others are asked again while none of them leads."""
+
+ALIVE_FOR_S: Final = 1.0
+"""For so long a NameNode that said how it is may take its time, as may the others to say so."""
+
+LEAST_S: Final = 0.5
+"""What every try gets: with less its failure would tell nothing but that the time was up."""
+
+_log = logging.getLogger(__name__)
+
+_DISK = (StorageError, NoSpaceError)
+"""Errors that name a disk."""
+
+
+class Shell(Protocol):
+    """Who asks and waits for a search. A call is a future of whichever kind."""
+
+    def now_s(self) -> float:
+        """Return the time of a clock that runs evenly."""
+
+    def ask(self, address: str, method: Method[Q, A], request: Q, timeout_s: float) -> Call[A]:
+        """Send a request to this NameNode; its answer may take `timeout_s`."""
+
+    async def wait(
+        self, calls: Sequence[Call[Any]], within_s: float | None = None, *, every: bool = False
+    ) -> None:
+        """Return once one of the calls is done, or every one; at the latest after `within_s`."""
+
+    async def pause(self, seconds: float) -> None:
+        """Return after so long."""
+
+
+class LeaderSearch:
+    """The NameNodes of a cluster; the one that answered last is asked first, and whom one that does
+    not lead names is asked next.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        shell: Shell,
+        timeout_s: float,
+        retry_for_s: float,
+        *,
+        in_vain: bool = True,
+    ) -> None:
+        """Know at least one of them by its address.
+
+        A single call may take `timeout_s`, all tries of a request together `retry_for_s`. With
+        `in_vain` that is also tried where nobody listens: a NameNode may be starting.
+        """
+        self._addresses = tuple(addresses)
+        self._shell = shell
+        self._timeout_s = timeout_s
+        self._retry_for_s = retry_for_s
+        self._in_vain = in_vain
+        self._current = self._addresses[0]
+        self.closed = False
+        """Set it to refuse every further try."""
+
+    async def run(
+        self, method: Method[Q, A], make: Callable[[], Q], retry_for_s: float | None = None
+    ) -> A:
+        """Ask until a NameNode answers; `make` makes the request for each try.
+
+        The request is sent again also when the outcome of the last try is unknown, so it must be
+        one that may arrive twice without harm: by itself, or by its name (`Sessions`).
+
+        Raises:
+            PaxosBlockError: what the NameNode answered, if asking again cannot help.
+            InvalidRequestError: the search is closed.
+            UnavailableError, NotLeaderError, NotReadyError: nobody could serve it in time; nothing
+                was done.
+            NoSpaceError: the NameNodes' disks are full; nothing was done.
+            OutcomeUnknownError, DeadlineError: one of the tries may or may not have done it.
+        """
+        shell = self._shell
+        patience_s = self._retry_for_s if retry_for_s is None else retry_for_s
+        # What is never repeated may still take as long as any call.
+        until_s = shell.now_s() + (patience_s or self._timeout_s)
+        pauses = pauses_s(LONGEST_PAUSE_S)
+        gravest: PaxosBlockError | None = None
+        while not self.closed:
+            try:
+                return await self._ask_each(method, make, until_s)
+            except PaxosBlockError as error:
+                if not _may_succeed_later(error):
+                    raise
+                gravest = _graver(gravest, error)
+            left_s = until_s - shell.now_s()
+            if patience_s and not self._is_hopeless(gravest):
+                _log.debug("%s: %s; trying again", method.name, gravest)
+                await shell.pause(max(0.0, min(next(pauses), left_s)))
+            if not patience_s or self._is_hopeless(gravest) or until_s - shell.now_s() < LEAST_S:
+                raise gravest from gravest.__cause__
+        if gravest is not None and gravest.outcome is Outcome.UNKNOWN:
+            raise gravest from gravest.__cause__
+        raise InvalidRequestError("the client is closed")
+
+    async def _ask_each(self, method: Method[Q, A], make: Callable[[], Q], until_s: float) -> A:
+        """Ask every NameNode once, beginning with the one that answered last.
+
+        The one that leads need not be among those we were given.
+        """
+        gravest: PaxosBlockError | None = None
+        asked: list[str] = []
+        waiting: tuple[str, ...] = (self._current,)
+        while waiting:
+            self._current = waiting[0]
+            asked.append(self._current)
+            timeout_s = min(self._timeout_s, max(LEAST_S, until_s - self._shell.now_s()))
+            try:
+                return await self._ask(method, make(), timeout_s)
+            except PaxosBlockError as error:
+                if not _may_succeed_later(error):
+                    raise
+                gravest = _graver(gravest, error)
+                waiting = tuple(each for each in self._after(error) if each not in asked)
+        assert gravest is not None, "somebody was asked"
+        raise gravest
+
+    async def _ask(self, method: Method[Q, A], request: Q, timeout_s: float) -> A:
+        """Ask one of them. Of one that hangs while another one leads nothing is expected any more.
+
+        Raises what the call does; to give up waiting leaves the outcome unknown.
+        """
+        shell, address = self._shell, self._current
+        others = [each for each in self._addresses if each != address]
+        call = shell.ask(address, method, request, timeout_s)
+        try:
+            await shell.wait((call,), SILENT_AFTER_S if others else None)
+            while not call.done():
+                if leader := await _leader_instead_of(shell, address, others, call, timeout_s):
+                    hangs = f"{method.name} of {address}: it hangs, and {leader} leads now"
+                    raise DeadlineError(hangs, address=address, leader=leader)
+                await shell.wait((call,), ALIVE_FOR_S)
+            return call.result()
+        finally:
+            call.cancel()
+
+    def _after(self, error: PaxosBlockError) -> tuple[str, ...]:
+        """Whom to ask after this answer: the leader it names, then those next in line."""
+        known = self._addresses
+        place = known.index(self._current) + 1 if self._current in known else 0
+        leader = str(error.details.get("leader", ""))
+        return (*([leader] if leader else []), *known[place:], *known[:place])
+
+    def _is_hopeless(self, gravest: PaxosBlockError) -> bool:
+        """True if nobody listens at any of the addresses, and nobody did before."""
+        nobody = isinstance(gravest, UnavailableError) and isinstance(gravest.__cause__, OSError)
+        return nobody and not self._in_vain
+
+
+async def _leader_instead_of(
+    shell: Shell, address: str, others: Sequence[str], call: Call[A], timeout_s: float
+) -> str:
+    """Who serves while the NameNode at `address` does not even say how it is.
+
+    "" once it does, or once its `call` is over, if nobody did until then.
+    """
+    sign = shell.ask(address, NAMENODE_STATUS, NameNodeStatusRequest(), timeout_s)
+    try:
+        await shell.wait((call, sign), SILENT_AFTER_S)
+        patience_s = SILENT_AFTER_S
+        while not call.done() and not _heard(sign):
+            if (leader := await _serving(shell, others, patience_s)) and not call.done():
+                return leader
+            await shell.wait((call,), LOOKS_EVERY_S)
+            patience_s = min(2 * patience_s, ALIVE_FOR_S)
+        return ""
+    finally:
+        _heard(sign)
+        sign.cancel()
+
+
+async def _serving(shell: Shell, addresses: Sequence[str], timeout_s: float) -> str:
+    """Ask these at once; return the one that leads, of several the latest, or ""."""
+    question = NAMENODE_STATUS, NameNodeStatusRequest()
+    asked = [shell.ask(each, *question, timeout_s) for each in addresses]
+    try:
+        await shell.wait(asked, every=True)
+        seen = zip(map(_heard, asked), addresses, strict=True)
+        leading = [(status.term, each) for status, each in seen if status and status.serves]
+        return max(leading, default=(0, ""))[1]
+    finally:
+        for each in asked:
+            each.cancel()
+
+
+def _heard(call: Call[A]) -> A | None:
+    """Return the answer; None while there is none, or where it is an error."""
+    with suppress(PaxosBlockError):
+        return call.result() if call.done() else None
+    return None
+
+
+class Sessions:
+    """Names of requests, so that each is done once however often it is sent."""
+
+    def __init__(self) -> None:
+        """A session has one request under way: there are as many as calls side by side."""
+        self._name = os.urandom(16).hex()
+        self._numbers = itertools.count(1)
+        self._idle: list[Once] = []
+
+    @contextmanager
+    def once(self) -> Iterator[Once]:
+        """Name the request that is made inside."""
+        latest = self._idle.pop() if self._idle else Once(f"{self._name}-{next(self._numbers)}", 0)
+        once = Once(latest.session, latest.sequence + 1)
+        try:
+            yield once
+        finally:
+            # What was given up may still be under way. Once a later one is done, it is refused.
+            self._idle.append(once)
+
+
+def pauses_s(longest_s: float) -> Iterator[float]:
+    """Seconds between tries: doubled from 10 ms up to `longest_s`, and each shortened by up to a
+    quarter at random, so that clients do not come in step.
+    """
+    pause_s = FIRST_PAUSE_S
+    while True:
+        yield pause_s * (1 - random.random() / 4)
+        pause_s = min(2 * pause_s, longest_s)
+
+
+def _may_succeed_later(error: PaxosBlockError) -> bool:
+    """True if it says nothing about the request itself. A NameNode's disk is one of several; that
+    DataNodes have no room is for whoever asked for a block.
+    """
+    if isinstance(error, NoSpaceError):
+        return error.of_namenode
+    return error.retriable or isinstance(error, StorageError)
+
+
+def _graver(before: PaxosBlockError | None, now: PaxosBlockError) -> PaxosBlockError:
+    """What to report of tries that failed: what tells most about the cause.
+
+    A later refusal does not undo what an earlier try may have done, but it may tell why there is
+    no answer; a later silence tells nothing new.
+    """
+    if before is None:
+        return now
+    if before.outcome is now.outcome:
+        news = _tells(now) - _tells(before)
+        return now if news > 0 or (news == 0 and not isinstance(now, DeadlineError)) else before
+    unknown, refused = (before, now) if before.outcome is Outcome.UNKNOWN else (now, before)
+    told = isinstance(unknown.__cause__, _DISK) or str(refused) in str(unknown)
+    if told or not isinstance(refused, _DISK):
+        return unknown
+    explained = unknown.reworded(f"{unknown}; {refused}")
+    explained.__cause__ = refused
+    return explained
+
+
+def _tells(error: PaxosBlockError) -> int:
+    """How much an error says about why nobody serves: what is broken, who leads, who is gone."""
+    if isinstance(error, _DISK) or isinstance(error.__cause__, _DISK):
+        return 3
+    silent = isinstance(error, DeadlineError)
+    return 0 if silent else 1 if isinstance(error, UnavailableError) else 2
