@@ -13,8 +13,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from paxosblock import Client, LocalCluster
-from paxosblock.client.spark.attempts import Written
-from paxosblock.client.spark.sink import SUCCESS, files_of
+from paxosblock.client.spark.attempts import Job
+from paxosblock.client.spark.job import Written, written_of
+from paxosblock.client.spark.sink import SUCCESS
 from tests.spark.reading import MOST_LINES, Place
 
 EVERY_TYPE = (
@@ -165,9 +166,11 @@ def test_an_empty_result_is_a_file_that_tells_the_columns(
 
 
 def test_a_result_that_lacks_a_task_is_not_published() -> None:
-    assert files_of([Written(1), Written(0)]) == []
+    job = Job("spark/job", 0, "job", "/table/_temporary/job")
+    one, two = Written(job, 0), Written(job, 1)
+    assert written_of([two, one]) == [one, two]
     with pytest.raises(AssertionError, match="every task"):
-        files_of([Written(0), None])
+        written_of([one, None])
 
 
 def test_partitions_without_rows_leave_no_files(spark: SparkSession, table: Place) -> None:

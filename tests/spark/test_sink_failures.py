@@ -206,7 +206,7 @@ def test_a_reader_finds_the_old_files_or_the_new_ones_while_they_are_replaced(ta
     def replace(rows: int) -> None:
         writer = make_writer(IDS, options, overwrite=True)
         assert isinstance(writer, BatchWriter)
-        jobs.append(writer.job)
+        jobs.append(writer.job.name)
         tasks = [Attempt(partition, partition) for partition in range(3)]
         writer.commit([writer.write_as(task, batches(rows)) for task in tasks])
 
@@ -234,7 +234,7 @@ def test_a_job_that_nobody_ends_goes_when_its_time_is_over(table: Place) -> None
     options = parse_options({"path": table.url, "jobTtl": "2h"}, Use.WRITE)
     writer = make_writer(IDS, options, overwrite=False)
     assert isinstance(writer, BatchWriter)
-    status = table.fs.stat(writer.directory)
+    status = table.fs.stat(writer.job.directory)
     assert status.expires_ms - status.created_ms == 2 * 3600 * 1000
 
 
@@ -243,8 +243,8 @@ def test_a_job_that_took_longer_than_its_time_to_live_says_so_and_publishes_noth
 ) -> None:
     writer = writer_of(table)
     written = writer.write_as(Attempt(0, 7), batches(3))
-    table.fs.mkdirs(writer.directory, ttl_s=0.1)
-    wait_until(lambda: not table.fs.exists(writer.directory), timeout_s=60)
+    table.fs.mkdirs(writer.job.directory, ttl_s=0.1)
+    wait_until(lambda: not table.fs.exists(writer.job.directory), timeout_s=60)
     with pytest.raises(NotFoundError, match="published nothing: its directory is gone"):
         writer.commit([written])
     writer.abort([written])

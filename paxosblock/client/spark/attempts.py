@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import WriterCommitMessage
 
 from paxosblock.client.spark.arrow_types import fit
 from paxosblock.client.spark.formats_write import extension_of, open_writer
 from paxosblock.client.spark.options import Options
 from paxosblock.client.sync import Client
 from paxosblock.client.sync_files import FileWriter
+from paxosblock.transaction import Delete, Operation, TransactionOutcome
 
 TEMPORARY: Final = "_temporary"
 """Name of the directory that jobs work in; every reader of the ecosystem skips names with `_`."""
@@ -43,6 +43,30 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Job:
+    """What one transaction publishes: `version` of `application`.
+
+    `name` stands in the names of files and directories; attempts write into `directory`.
+    """
+
+    application: str
+    version: int
+    name: str
+    directory: str
+
+    def end(
+        self, fs: Client, changes: Sequence[Operation], keep_for_s: float | None = None
+    ) -> TransactionOutcome:
+        """Make the changes and delete the directory, unless this version or a later one was applied
+        before: the outcome tells. Raises as `AsyncClient.transact`."""
+        return fs.transact(
+            [*changes, Delete(self.directory, recursive=True)],
+            transaction=(self.application, self.version),
+            keep_for_s=keep_for_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenFile:
     """A closed file in a job's directory, and the name it gets when the job ends well."""
 
@@ -52,25 +76,16 @@ class WrittenFile:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class Written(WriterCommitMessage):
-    """What Spark takes from a task to `commit`: its files, none when it had no rows."""
-
-    partition: int
-    files: tuple[WrittenFile, ...] = ()
-
-
 def write_file(
-    options: Options,
-    schema: pa.Schema,
+    fs: Client,
+    job: Job,
+    attempt: Attempt,
     batches: Iterator[pa.RecordBatch],
     *,
-    attempt: Attempt,
-    job: str,
-    directory: str,
-    fs: Client,
+    options: Options,
+    schema: pa.Schema,
 ) -> WrittenFile:
-    """Stream `batches` to the DataNodes as one file in `directory`, which must exist.
+    """Stream `batches` to the DataNodes as one file in the directory of `job`, which must exist.
 
     Memory is bounded by the client's window and by what the format collects. When this returns, the
     file is closed and safe.
@@ -80,9 +95,9 @@ def write_file(
         PaxosBlockError: the cluster took not all of it. The file is left to whoever ends the job.
     """
     extension = extension_of(options)
-    name = f"part-{attempt.partition:04}-{job}-{attempt.number}"
+    name = f"part-{attempt.partition:04}-{job.name}-{attempt.number}"
     # Numbers of attempts start again with every driver, and a crashed one may have left its files.
-    path = f"{directory}/{name}-{uuid.uuid4().hex[:8]}{extension}"
+    path = f"{job.directory}/{name}-{uuid.uuid4().hex[:8]}{extension}"
     with fs.create(path, parent_must_exist=True) as file:
         rows = _write(_Output(file), options, schema, batches)
     return WrittenFile(path, name + extension, file.status.length, rows)

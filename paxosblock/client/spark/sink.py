@@ -8,33 +8,24 @@ reader sees any of it; afterwards no attempt can add to it.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from paxosblock.client.spark.arrow_types import arrow_schema
-from paxosblock.client.spark.attempts import (
-    TEMPORARY,
-    Attempt,
-    Written,
-    WrittenFile,
-    first_rows,
-    write_file,
-)
+from paxosblock.client.spark.attempts import TEMPORARY, Attempt, Job, first_rows
 from paxosblock.client.spark.brief import brief
-from paxosblock.client.spark.formats_write import check_schema
+from paxosblock.client.spark.job import JobWriter, Written, written_of
 from paxosblock.client.spark.options import Options
-from paxosblock.client.spark.publish import add_files, replace_files
-from paxosblock.client.spark.target import check_target, client_of
+from paxosblock.client.spark.target import client_of
 from paxosblock.client.sync import Client
-from paxosblock.errors import FencedError, NotFoundError, Outcome, PaxosBlockError
-from paxosblock.transaction import Delete, Marker, Operation, TransactionOutcome
+from paxosblock.errors import FencedError, NotFoundError, PaxosBlockError
+from paxosblock.transaction import Marker, Operation
 from paxosblock.units import DURATIONS
 
 _log = logging.getLogger(__name__)
@@ -56,34 +47,22 @@ def make_writer(schema: StructType, options: Options, *, overwrite: bool) -> Dat
         ConfigError, InvalidRequestError: the format has no such codec or cannot hold a column.
         PaxosBlockError: as `check_target`.
     """
-    columns = arrow_schema(schema)
-    check_schema(columns, options)
-    writer = BatchWriter(options, columns, overwrite=overwrite)
+    writer = BatchWriter(options, schema, overwrite=overwrite)
     with client_of(options) as fs:
-        check_target(fs, options, columns, overwrite=overwrite)
-        fs.mkdirs(writer.directory, ttl_s=options.job_ttl_s)
+        writer.check(fs)
+        fs.mkdirs(writer.job.directory, ttl_s=options.job_ttl_s)
     return writer
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(JobWriter, DataSourceArrowWriter):
     """One job. Spark pickles it from the planner to every task, and to `commit` or `abort`."""
 
-    def __init__(self, options: Options, schema: pa.Schema, *, overwrite: bool) -> None:
-        """`overwrite`: the result takes the place of what is at the path."""
-        self.options = options
-        self._schema = schema
-        self._overwrite = overwrite
-        self.job = uuid.uuid4().hex
-
-    @property
-    def directory(self) -> str:
-        """Where the attempts write."""
-        return f"{self.options.path}/{TEMPORARY}/{self.job}"
-
-    @property
-    def application(self) -> str:
-        """The name of the job's transaction, as `transaction_status` takes it."""
-        return f"spark/{self.job}"
+    def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
+        """As `JobWriter`."""
+        super().__init__(options, schema, overwrite=overwrite)
+        name = uuid.uuid4().hex
+        directory = f"{options.path}/{TEMPORARY}/{name}"
+        self.job = Job(f"spark/{name}", _COMMITTED, name, directory)
 
     @brief
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -95,18 +74,9 @@ class BatchWriter(DataSourceArrowWriter):
         the columns, should the whole result be empty."""
         filled = first_rows(batches)
         if filled is None and attempt.partition > 0:
-            return Written(attempt.partition)
+            return Written(self.job, attempt.partition)
         with client_of(self.options) as fs:
-            file = write_file(
-                self.options,
-                self._schema,
-                iter(()) if filled is None else filled,
-                attempt=attempt,
-                job=self.job,
-                directory=self.directory,
-                fs=fs,
-            )
-        return Written(attempt.partition, (file,))
+            return self.write_rows(fs, self.job, attempt, filled or iter(()))
 
     @brief
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -118,23 +88,13 @@ class BatchWriter(DataSourceArrowWriter):
             FencedError: the job was aborted.
             OutcomeUnknownError: no NameNode answered in time; the files may be published.
         """
-        path, written = self.options.path, files_of(messages)
+        path = self.options.path
+        written = [file for each in written_of(messages) for file in each.files]
         files = [file for file in written if file.rows] or written[:1]
-        changes: list[Operation] = (
-            replace_files(files, path, self.job) if self._overwrite else add_files(files, path)
-        )
-        changes += [Delete(self.directory, recursive=True), Marker(f"{path}/{SUCCESS}")]
         with client_of(self.options) as fs:
-            self._publish(fs, changes)
+            self._publish(fs, [*self.changes(self.job, files), Marker(f"{path}/{SUCCESS}")])
             _remove_empty(fs, f"{path}/{TEMPORARY}")
-        _log.info(
-            "job %s: %d files, %d rows, %d bytes in '%s'",
-            self.job,
-            len(files),
-            sum(file.rows for file in files),
-            sum(file.length for file in files),
-            path,
-        )
+        self.log_published(f"job {self.job.name}", files)
 
     @brief
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -144,34 +104,23 @@ class BatchWriter(DataSourceArrowWriter):
         still on its way, and that nobody has heard of, is refused from now on.
         """
         with client_of(self.options) as fs:
-            if fs.transaction_status(self.application) == _COMMITTED:
-                _log.warning("job %s was reported as failed, but is published", self.job)
+            if fs.transaction_status(self.job.application) == _COMMITTED:
+                _log.warning("job %s was reported as failed, but is published", self.job.name)
                 return
-            self._end(fs, [Delete(self.directory, recursive=True)], _ABORTED)
+            replace(self.job, version=_ABORTED).end(fs, [], KEPT_FOR_S)
             _remove_empty(fs, f"{self.options.path}/{TEMPORARY}")
 
     def _publish(self, fs: Client, changes: list[Operation]) -> None:
+        name = self.job.name
         try:
-            outcome = self._end(fs, changes, _COMMITTED)
+            outcome = self.job.end(fs, changes, KEPT_FOR_S)
         except NotFoundError as error:
             raise NotFoundError(
-                f"job {self.job} published nothing: its directory is gone, as another job has "
+                f"job {name} published nothing: its directory is gone, as another job has "
                 f"replaced '{self.options.path}' or 'jobTtl' is over ({error})"
             ) from error
         if outcome.version == _ABORTED:
-            fenced = FencedError(f"job {self.job} published nothing: it was aborted")
-            raise fenced.with_outcome(Outcome.NEVER)
-
-    def _end(self, fs: Client, changes: list[Operation], version: int) -> TransactionOutcome:
-        return fs.transact(changes, transaction=(self.application, version), keep_for_s=KEPT_FOR_S)
-
-
-def files_of(messages: list[WriterCommitMessage | None]) -> list[WrittenFile]:
-    """The files of a job's tasks, in the order of partitions."""
-    written = [message for message in messages if isinstance(message, Written)]
-    assert len(written) == len(messages), "Spark commits when every task has written"
-    written.sort(key=lambda each: each.partition)
-    return list(itertools.chain.from_iterable(each.files for each in written))
+            raise FencedError(f"job {name} published nothing: it was aborted")
 
 
 def _remove_empty(fs: Client, directory: str) -> None:

@@ -20,29 +20,22 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from paxosblock.api.namenode import FileStatus
-from paxosblock.client.spark.arrow_types import arrow_schema
-from paxosblock.client.spark.attempts import (
-    TEMPORARY,
-    Attempt,
-    Written,
-    WrittenFile,
-    first_rows,
-    write_file,
-)
+from paxosblock.client.spark.attempts import TEMPORARY, Attempt, Job, WrittenFile, first_rows
 from paxosblock.client.spark.brief import brief
-from paxosblock.client.spark.formats_write import check_schema, codec_of
+from paxosblock.client.spark.formats_write import codec_of
+from paxosblock.client.spark.job import JobWriter, Written, written_of
 from paxosblock.client.spark.options import FileFormat, Layout, Options
-from paxosblock.client.spark.publish import add_files, append_files, replace_files
-from paxosblock.client.spark.sink import files_of
-from paxosblock.client.spark.target import check_target, client_of
+from paxosblock.client.spark.publish import append_files
+from paxosblock.client.spark.target import client_of
 from paxosblock.client.sync import Client
 from paxosblock.errors import ConfigError, InvalidRequestError, NotFoundError, PaxosBlockError
-from paxosblock.transaction import Delete, MakeDirectory, Operation, TransactionOutcome
+from paxosblock.transaction import TransactionOutcome
 
 _log = logging.getLogger(__name__)
 
 _BATCH: Final = "streaming.sql.batchId"
 _QUERY: Final = "sql.streaming.queryId"
+_APPLICATIONS: Final = "spark/"
 
 
 def make_stream_writer(
@@ -58,23 +51,26 @@ def make_stream_writer(
             together.
         PaxosBlockError: as `check_target`.
     """
-    columns = arrow_schema(schema)
-    check_schema(columns, options)
+    writer = StreamWriter(options, schema, overwrite=overwrite)
     if options.layout is Layout.APPEND:
         _check_append(options, overwrite=overwrite)
     with client_of(options) as fs:
-        check_target(fs, options, columns, overwrite=overwrite)
-    return StreamWriter(options, columns, overwrite=overwrite)
+        writer.check(fs)
+    return writer
 
 
 def application_of(query: str) -> str:
     """The application that a streaming query's batches are versions of."""
-    return f"spark/{query}"
+    return _APPLICATIONS + query
 
 
 def last_published(fs: Client, query: str) -> int:
     """Number of the last batch of a query that is published, linearizable; -1 when none is."""
-    version = fs.transaction_status(application_of(query))
+    return _last_version(fs, application_of(query))
+
+
+def _last_version(fs: Client, application: str) -> int:
+    version = fs.transaction_status(application)
     return -1 if version is None else version
 
 
@@ -98,69 +94,38 @@ class Batch:
         assert number is not None, "the task belongs to no micro-batch"
         return cls(query, int(number))
 
-    def __str__(self) -> str:
-        return f"query {self.query}, batch {self.number}"
-
-    @property
-    def job(self) -> str:
-        """A name for files and directories."""
-        return f"{self.query}-{self.number}"
-
-
-@dataclass(frozen=True, slots=True)
-class BatchWritten(WriterCommitMessage):
-    """What Spark takes from a task to `commit`. `repeated`: the batch was published before, so the
-    task wrote nothing."""
-
-    batch: Batch
-    written: Written
-    repeated: bool = False
+    def job(self, options: Options) -> Job:
+        """What the transaction of this batch publishes."""
+        name = f"{self.query}-{self.number}"
+        path = options.path
+        if options.layout is Layout.APPEND:
+            path = path.rpartition("/")[0]
+        directory = f"{path}/{TEMPORARY}/{name}"
+        return Job(application_of(self.query), self.number, name, directory)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(JobWriter, DataSourceStreamArrowWriter):
     """One micro-batch."""
 
-    def __init__(self, options: Options, schema: pa.Schema, *, overwrite: bool) -> None:
-        """`overwrite`: the batch takes the place of what is at the path."""
-        self._options = options
-        self._schema = schema
-        self._overwrite = overwrite
-
-    def directory(self, batch: Batch) -> str:
-        """Where the attempts of a batch write."""
-        path = self._options.path
-        if self._options.layout is Layout.APPEND:
-            path = path.rpartition("/")[0]
-        return f"{path}/{TEMPORARY}/{batch.job}"
-
     @brief
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchWritten:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """In a task: its rows as one file. Raises as `write_file`."""
         return self.write_as(Attempt.current(), Batch.current(), iterator)
 
     def write_as(
         self, attempt: Attempt, batch: Batch, batches: Iterator[pa.RecordBatch]
-    ) -> BatchWritten:
+    ) -> Written:
         """`write` for a certain attempt and batch. A batch that was published is not written again,
         be it that Spark repeats it or that this attempt is late."""
-        with client_of(self._options) as fs:
+        job = batch.job(self.options)
+        with client_of(self.options) as fs:
             if last_published(fs, batch.query) >= batch.number:
-                return BatchWritten(batch, Written(attempt.partition), repeated=True)
+                return Written(job, attempt.partition, repeated=True)
             filled = first_rows(batches)
             if filled is None:
-                return BatchWritten(batch, Written(attempt.partition))
-            directory = self.directory(batch)
-            fs.mkdirs(directory, ttl_s=self._options.job_ttl_s)
-            file = write_file(
-                self._options,
-                self._schema,
-                filled,
-                attempt=attempt,
-                job=batch.job,
-                directory=directory,
-                fs=fs,
-            )
-        return BatchWritten(batch, Written(attempt.partition, (file,)))
+                return Written(job, attempt.partition)
+            fs.mkdirs(job.directory, ttl_s=self.options.job_ttl_s)
+            return self.write_rows(fs, job, attempt, filled)
 
     @brief
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -172,27 +137,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
             OutcomeUnknownError: no NameNode answered in time. The query stops; started again from
                 its checkpoint it finds out.
         """
-        written = [message for message in messages if isinstance(message, BatchWritten)]
-        assert len(written) == len(messages) > 0, "Spark commits when every task has written"
-        batch = written[0].batch
-        assert batch.number == batchId, f"the tasks wrote batch {batch.number}, not {batchId}"
-        files = files_of([message.written for message in written])
-        with client_of(self._options) as fs:
-            if any(message.repeated for message in written):
-                self._drop_repeated(fs, batch)
+        written = written_of(messages)
+        assert written, "a micro-batch has a task"
+        job = written[0].job
+        assert job.version == batchId, f"the tasks wrote batch {job.version}, not {batchId}"
+        files = [file for each in written for file in each.files]
+        with client_of(self.options) as fs:
+            repeated = any(each.repeated for each in written)
+            if repeated or not self._publish(fs, job, files).applied:
+                self._drop_repeated(fs, job)
                 return
-            outcome = self._publish(fs, batch, files)
-            if not outcome.applied:
-                self._drop_repeated(fs, batch)
-                return
-        _log.info(
-            "%s: %d files, %d rows, %d bytes to '%s'",
-            batch,
-            len(files),
-            sum(file.rows for file in files),
-            sum(file.length for file in files),
-            self._options.path,
-        )
+        self.log_published(_told(job), files)
 
     @brief
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -200,53 +155,49 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
         Spark also calls this when `commit` raised, and repeats the batch after a restart.
         """
-        written = [message for message in messages if isinstance(message, BatchWritten)]
+        written = [message for message in messages if isinstance(message, Written)]
         if not written:
             return  # No task says which query this is; the directory's time to live ends it.
-        batch = written[0].batch
-        with client_of(self._options) as fs:
-            if last_published(fs, batch.query) >= batch.number:
-                _log.warning("%s was reported as failed, but is published", batch)
+        job = written[0].job
+        with client_of(self.options) as fs:
+            if _last_version(fs, job.application) >= job.version:
+                _log.warning("%s was reported as failed, but is published", _told(job))
                 return
-            fs.delete(self.directory(batch), recursive=True)
+            fs.delete(job.directory, recursive=True)
 
-    def _publish(self, fs: Client, batch: Batch, files: list[WrittenFile]) -> TransactionOutcome:
-        path = self._options.path
-        if self._options.layout is Layout.APPEND:
-            return self._append(fs, batch, files)
-        if self._overwrite:
-            return self._transact(fs, batch, replace_files(files, path, batch.job))
-        return self._transact(fs, batch, [MakeDirectory(path), *add_files(files, path)])
+    def _publish(self, fs: Client, job: Job, files: list[WrittenFile]) -> TransactionOutcome:
+        if self.options.layout is Layout.APPEND:
+            return self._append(fs, job, files)
+        return job.end(fs, self.changes(job, files))
 
-    def _append(self, fs: Client, batch: Batch, files: list[WrittenFile]) -> TransactionOutcome:
+    def _append(self, fs: Client, job: Job, files: list[WrittenFile]) -> TransactionOutcome:
         """Others may append to the same file: when one was faster, nothing was done, so try again.
 
         This ends: each turn means that somebody else's rows arrived.
         """
+        path = self.options.path
         while True:
-            seen = _file_at(fs, self._options.path)
-            changes = append_files(files, self._options.path, seen)
+            seen = _file_at(fs, path)
             try:
-                return self._transact(fs, batch, changes)
+                return job.end(fs, append_files(files, path, seen))
             except PaxosBlockError:
-                if _identity(_file_at(fs, self._options.path)) == _identity(seen):
+                if _identity(_file_at(fs, path)) == _identity(seen):
                     raise
 
-    def _transact(self, fs: Client, batch: Batch, changes: list[Operation]) -> TransactionOutcome:
-        return fs.transact(
-            [*changes, Delete(self.directory(batch), recursive=True)],
-            transaction=(application_of(batch.query), batch.number),
-        )
-
-    def _drop_repeated(self, fs: Client, batch: Batch) -> None:
-        last = last_published(fs, batch.query)
-        if last != batch.number:
+    @staticmethod
+    def _drop_repeated(fs: Client, job: Job) -> None:
+        last = _last_version(fs, job.application)
+        if last != job.version:
             raise InvalidRequestError(
-                f"{batch} comes after batch {last} was published: another driver runs this query, "
-                "or its checkpoint was set back; start with a new checkpoint"
+                f"{_told(job)} comes after batch {last} was published: another driver runs this "
+                "query, or its checkpoint was set back; start with a new checkpoint"
             )
-        fs.delete(self.directory(batch), recursive=True)
-        _log.info("%s was published before: nothing to do", batch)
+        fs.delete(job.directory, recursive=True)
+        _log.info("%s was published before: nothing to do", _told(job))
+
+
+def _told(job: Job) -> str:
+    return f"query {job.application.removeprefix(_APPLICATIONS)}, batch {job.version}"
 
 
 def _check_append(options: Options, *, overwrite: bool) -> None:
