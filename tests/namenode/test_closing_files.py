@@ -44,7 +44,7 @@ from paxosblock.errors import (
     NotFoundError,
     NotReadyError,
 )
-from paxosblock.namenode.blocks.finalizer import ASKED_AT_ONCE
+from paxosblock.namenode.blocks.queues import ASKED_AT_ONCE
 from paxosblock.namenode.housekeeper import RETRY_S
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import Create, Delete, Finalize, Nack

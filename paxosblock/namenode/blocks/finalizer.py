@@ -7,29 +7,24 @@ the audit, starts again.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from functools import partial
 
 from paxosblock.api.namenode import FinalizeBlock
-from paxosblock.errors import PaxosBlockError
+from paxosblock.errors import PaxosBlockError, UnavailableError
 from paxosblock.namenode.alarms import Alarms
 from paxosblock.namenode.background import Background
-from paxosblock.namenode.blocks.acceptors import Acceptors, Answer
+from paxosblock.namenode.blocks.acceptors import Acceptors
 from paxosblock.namenode.blocks.history import History, describe
+from paxosblock.namenode.blocks.queues import Question, Queues
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord, finalize_message
-from paxosblock.protocol.messages import Delete, Finalize, Finalized, Nack
+from paxosblock.protocol.messages import Delete, Finalized, Nack
 from paxosblock.protocol.types import BlockId, Generation, Reason, StorageId
 
-PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-"""Between one Finalize and the next to the same member; after the last it is left alone."""
-ASKED_AT_ONCE = 32
-"""Questions to one storage at a time; one that hangs holds up nobody else's."""
 UNDER_WAY_MAX = 4096
-"""Tasks after which work that can wait for a block report or an audit is left to them."""
+"""Questions after which work that can wait for a block report or an audit is left to them."""
 
 
 class Finalizer:
@@ -51,15 +46,13 @@ class Finalizer:
         self._replicas = replicas
         self._history = history
         self._alarms = alarms
-        self._background = background
+        self._queues = Queues(background)
         self._spreading: dict[tuple[BlockId, StorageId], Generation] = {}
-        self._lanes: dict[StorageId, asyncio.Semaphore] = {}
-        self._under_way = 0
 
     @property
     def has_room(self) -> bool:
         """True if there is room for work that can wait."""
-        return self._under_way < UNDER_WAY_MAX
+        return len(self._queues) < UNDER_WAY_MAX
 
     async def finalize_by_writer(self, request: FinalizeBlock) -> BlockEntry:
         """K6, and P5 behind it. Raises what `blocks.finalize_by_writer` documents."""
@@ -84,14 +77,14 @@ class Finalizer:
             return
         self._spreading[key] = generation
         name = f"Finalize of block {record.block} at {member}"
-        task = self._start(self._keep_telling(record, member), name)
-        task.add_done_callback(lambda _: self._told(key, generation))
+        ask = partial(self._tell_once, record, member)
+        self._queues.add(member, Question(name, ask, partial(self._told, key, generation)))
 
     def delete(self, block: BlockId, storage: StorageId, up_to: Generation) -> None:
         """D7: drop a replica. If that fails, the next block report finds it again."""
         if self.has_room:
             name = f"Delete of block {block} at {storage}"
-            self._start(self._delete(block, storage, up_to), name)
+            self._queues.add(storage, Question(name, partial(self._delete, block, storage, up_to)))
 
     def delete_everywhere(self, entry: BlockEntry) -> None:
         """The block left the catalog: its members drop their replicas."""
@@ -113,24 +106,19 @@ class Finalizer:
         if record.finalized:
             self.tell(record, storage)
 
-    async def _keep_telling(self, record: BlockRecord, member: StorageId) -> None:
-        key = (record.block, member)
-        for pause_s in PAUSES_S:
-            if self._spreading.get(key) != record.finalized_generation:
-                return  # a later version is being told, or the block was deleted
-            holders = self._replicas.holders(record)
-            if member in holders or await self._is_told(record, member, holders):
-                return
-            await asyncio.sleep(pause_s)
-
-    async def _is_told(
-        self, record: BlockRecord, member: StorageId, holders: tuple[StorageId, ...]
-    ) -> bool:
-        """Ask once; True when there is nothing more to ask of this member."""
+    async def _tell_once(self, record: BlockRecord, member: StorageId) -> bool:
+        """Ask once, if it is still to be asked; True when there is nothing more to ask."""
+        if self._spreading.get((record.block, member)) != record.finalized_generation:
+            return True  # a later version is being told, or the block was deleted
+        holders = self._replicas.holders(record)
+        if member in holders:
+            return True
         try:
-            answer = await self._ask(member, finalize_message(record, holders))
+            answer = await self._acceptors.ask(member, finalize_message(record, holders))
         except PaxosBlockError as error:
             self._note(record, "not finalized yet", str(error), member)
+            if isinstance(error, UnavailableError):
+                raise
             return False
         self._note(record, *describe(answer), member)
         match answer:
@@ -148,24 +136,11 @@ class Finalizer:
             case _:
                 return False  # it lacks chunks: again, once somebody holds all of them
 
-    async def _delete(self, block: BlockId, storage: StorageId, up_to: Generation) -> None:
-        answer = await self._ask(storage, Delete(block, up_to))
+    async def _delete(self, block: BlockId, storage: StorageId, up_to: Generation) -> bool:
+        answer = await self._acceptors.ask(storage, Delete(block, up_to))
         event, detail = describe(answer)
         self._history.add(block, up_to, event, storage, detail)
-
-    async def _ask(self, storage: StorageId, question: Finalize | Delete) -> Answer:
-        lane = self._lanes.setdefault(storage, asyncio.Semaphore(ASKED_AT_ONCE))
-        async with lane:
-            return await self._acceptors.ask(storage, question)
-
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        self._under_way += 1
-        task = self._background.start(work, name)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, _: asyncio.Task[None]) -> None:
-        self._under_way -= 1
+        return True
 
     def _told(self, key: tuple[BlockId, StorageId], generation: Generation) -> None:
         if self._spreading.get(key) == generation:
