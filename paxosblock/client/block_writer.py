@@ -34,6 +34,7 @@ from paxosblock.errors import (
 )
 from paxosblock.net.wire import Flags, FrameKind, Header
 from paxosblock.protocol import write
+from paxosblock.protocol.log import acknowledged_before
 from paxosblock.protocol.messages import Nack, Vote
 from paxosblock.protocol.types import BlockId, Durability, Generation, Reason, StorageId, WriterId
 
@@ -213,7 +214,8 @@ class BlockWriter:
         """
         self._check()
         if not self._writer.can_send:
-            await self._reached(self._writer.sent - self._writer.window + 1, synced=False)
+            known = acknowledged_before(self._writer.sent, self._writer.window)
+            await self._reached(known, synced=False)
             self._check()  # a member may have failed since the vote that we waited for
 
     def send(self, chunk: Chunk) -> None:

@@ -15,7 +15,7 @@ from paxosblock.datanode.meta import Metadata
 from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import CorruptionError, ProtocolError
 from paxosblock.net.wire import HEADER_BYTES, MAGIC, FrameKind, Header
-from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.log import ChunkLog, acknowledged_before
 from paxosblock.protocol.types import BlockId, ChunkName, Durability
 from paxosblock.units import MIB
 
@@ -131,12 +131,13 @@ class _Scanner:
     def was_voted_for(self) -> bool:
         """True if the chunk after `log` was voted for durably, so that it cannot be a torn write.
 
-        In disk mode a writer sends chunk c + window only when all replicas have chunk c on disk.
+        In disk mode a writer sends a chunk a window further on only when all have this one on disk.
         """
         metadata = self._metadata
         if metadata.registers.durability is Durability.MEMORY:
             return False
-        return self._last_index() >= len(self.log) + metadata.registers.window
+        window = metadata.registers.window
+        return acknowledged_before(self._last_index(), window) > len(self.log)
 
     def _header(self, position: int) -> Header | _Fault:
         if position == self._size:

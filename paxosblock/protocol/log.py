@@ -16,6 +16,15 @@ from paxosblock.protocol.types import ChunkIndex, ChunkName
 _ENTRY = struct.Struct("<QI")  # end of the chunk in bytes of user data, CRC32C
 
 
+def acknowledged_before(index: int, window: int) -> int:
+    """Return how many chunks a writer knows to be acknowledged, at least, when it sends this one.
+
+    This is all that "the window" means (W2). In disk mode so many were on stable storage at every
+    member of the writer.
+    """
+    return max(0, index + 1 - window)
+
+
 class ChunkLog:
     """Immutable sequence of chunk names from chunk 0 on; compares and hashes by content."""
 
@@ -114,7 +123,7 @@ class ChunkLog:
 
     def tail(self, window: int) -> tuple[ChunkName, ...]:
         """Names of the last `window` chunks, or of all when there are fewer."""
-        return self.slice(max(0, self._count - window), self._count)
+        return self.slice(acknowledged_before(self._count - 1, window), self._count)
 
     def slice(self, start: int, stop: int) -> tuple[ChunkName, ...]:
         """Names of chunks `start` to `stop - 1`."""

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.invariants import invariant
+from paxosblock.protocol.log import acknowledged_before
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, RecoveryWrite
 from paxosblock.protocol.quorum import recovery_quorum
 from paxosblock.protocol.types import (
@@ -226,9 +227,10 @@ def choose(proposer: Proposer) -> Choice:
     best = best_vote(proposer.replies)
     highest = best.registers.accepted_generation
     voters = tuple(r for r in proposer.replies if r.registers.accepted_generation == highest)
+    known = acknowledged_before(best.length - 1, proposer.window)
     for reply in voters:
         invariant(
-            reply.registers.weak or reply.length >= best.length - proposer.window,
+            reply.registers.weak or reply.length >= known,
             "I4 a strong replica is at most a window behind",
         )
     acknowledged = max(reply.acknowledged_count for reply in proposer.replies)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from paxosblock.protocol.invariants import invariant
+from paxosblock.protocol.log import acknowledged_before
 from paxosblock.protocol.messages import Create, Created, Grant, Vote, Write
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
@@ -70,7 +71,8 @@ class Writer(msgspec.Struct, frozen=True, gc=False):
     @property
     def can_send(self) -> bool:
         """W2: whether the window has room for one more chunk."""
-        return self.state is WriterState.OPEN and self.sent - self.acknowledged < self.window
+        known = acknowledged_before(self.sent, self.window)
+        return self.state is WriterState.OPEN and self.acknowledged >= known
 
     @property
     def can_close(self) -> bool:

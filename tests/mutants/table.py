@@ -235,6 +235,13 @@ SOURCE: tuple[Mutant, ...] = (
         CRASH_STATES,
     ),
     _store(
+        "a damaged chunk counts as torn though the writer knew that it was on disk",
+        "datanode/records.py",
+        "acknowledged_before(self._last_index(), window) > len(self.log)\n",
+        "acknowledged_before(self._last_index(), window) > len(self.log) + 1\n",
+        HOSTILE_FILES,
+    ),
+    _store(
         "chunks of an older generation count after a restart",
         "datanode/records.py",
         "and (in_base or header.generation == registers.accepted_generation)",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.log import ChunkLog, acknowledged_before
 from paxosblock.protocol.types import ChunkIndex, ChunkName
 
 Entry = tuple[int, int]
@@ -73,3 +73,16 @@ def test_chunks_that_do_not_follow_are_refused() -> None:
         ChunkLog().truncate(1)
     with pytest.raises(IndexError):
         ChunkLog()[0]
+
+
+@pytest.mark.parametrize("window", range(1, 6))
+def test_a_writer_sends_a_chunk_exactly_when_so_many_are_acknowledged_as_the_window_asks(
+    window: int,
+) -> None:
+    """Whoever acknowledges as late as possible sees the least that is ever known."""
+    unacknowledged: list[int] = []
+    for index in range(20):
+        if len(unacknowledged) == window:
+            unacknowledged.pop(0)
+        assert acknowledged_before(index, window) == index - len(unacknowledged)
+        unacknowledged.append(index)
