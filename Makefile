@@ -60,8 +60,9 @@ format: $(STAMP) ## rewrite the code in the house format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-generate: $(STAMP) ## rewrite what is made from other source: the client without asyncio
+generate: $(STAMP) ## rewrite what is made from other source: the client without asyncio, docs/api.md
 	$(BIN)/python -m tests.client.make_sync
+	$(BIN)/python -m tests.make_api
 
 explore: $(STAMP) ## check the protocol in every order of messages, with larger bounds than the tests
 	$(BIN)/python -m tests.protocol.explore

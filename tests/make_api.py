@@ -1,0 +1,211 @@
+"""Write docs/api.md from the docstrings and signatures of what users import: `make generate`.
+
+Everything is read as source text, so that a page is the same on every version of Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from paxosblock.config import ClientConfig
+from paxosblock.settings import settings_of
+
+REPOSITORY: Final = Path(__file__).resolve().parent.parent
+TARGET: Final = REPOSITORY / "docs" / "api.md"
+
+PARTS: Final = (
+    ("paxosblock", "client/sync.py", ("Client",)),
+    ("paxosblock", "local/cluster.py", ("LocalCluster",)),
+    ("what `Client` answers", "client/sync_files.py", ("FileWriter", "FileReader")),
+    ("paxosblock.client", "client/receipt.py", ("FlushReceipt",)),
+    ("what `Client` answers", "client/receipt.py", ("BlockReceipt",)),
+    ("what `Client` answers", "api/files.py", ("FileStatus",)),
+    ("paxosblock.transaction", "transaction.py", None),
+    ("paxosblock.errors", "errors.py", None),
+)
+"""Where a user gets it, in which file it is, and its classes there (None: all that are public)."""
+
+INHERITED: Final = {"Client": ("client/sync_base.py", "ClientBase")}
+"""Whose methods stand with those of a class, as users see them there."""
+
+HEAD: Final = """# The Python API
+
+Made by `make generate` from the docstrings; a test compares them.
+`from paxosblock import Client, AsyncClient, LocalCluster, PaxosBlockError`; what else is imported
+from where stands at each class. `AsyncClient` has the methods of `Client` as coroutines
+(`await fs.stat(path)`, `async for`), with the same arguments.
+
+What each error lets a program conclude: [errors.md](errors.md). Other libraries:
+[fsspec.md](fsspec.md), [spark.md](spark.md).
+"""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def made() -> str:
+    """Return the page."""
+    pieces = [HEAD]
+    for home, file, wanted in PARTS:
+        for node in _classes(file):
+            if _is_wanted(node.name, wanted):
+                pieces += _class(node, home)
+    return "\n".join([*pieces, *_settings()])
+
+
+def _classes(file: str) -> Iterator[ast.ClassDef]:
+    text = (REPOSITORY / "paxosblock" / file).read_text(encoding="utf-8")
+    tree = _AsWritten(text).visit(ast.parse(text))
+    return (node for node in tree.body if isinstance(node, ast.ClassDef))
+
+
+class _AsWritten(ast.NodeTransformer):
+    """Keeps numbers as the source has them: permissions in octal."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        if type(node.value) is not int:
+            return node
+        return ast.Name(ast.get_source_segment(self._text, node) or "", ast.Load())
+
+
+def _named(file: str, name: str) -> ast.ClassDef:
+    (node,) = (node for node in _classes(file) if node.name == name)
+    return node
+
+
+def _is_wanted(name: str, wanted: tuple[str, ...] | None) -> bool:
+    return name in wanted if wanted is not None else not name.startswith("_")
+
+
+def _class(node: ast.ClassDef, home: str) -> Iterator[str]:
+    bases = ", ".join(ast.unparse(base) for base in node.bases)
+    yield f"## {node.name}\n"
+    yield f"{_origin(home)}{f'; a `{bases}`' if bases and node.name not in INHERITED else ''}\n"
+    yield f"{_text(node)}\n"
+    yield from _fields(node)
+    body = (
+        [*_named(*INHERITED[node.name]).body, *node.body] if node.name in INHERITED else node.body
+    )
+    for function in body:
+        if isinstance(function, Function) and _is_told(function):
+            yield from _method(function, node.name)
+
+
+def _is_told(function: Function) -> bool:
+    return not function.name.startswith("_") or (
+        function.name == "__init__" and bool(ast.get_docstring(function))
+    )
+
+
+def _origin(home: str) -> str:
+    return f"from `{home}`" if " " not in home else home
+
+
+def _fields(node: ast.ClassDef) -> Iterator[str]:
+    """Annotated fields, each with the string below it, as a list."""
+    rows = []
+    for statement, after in zip(node.body, [*node.body[1:], None], strict=True):
+        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target)[0] != "_":
+            told = _told(after)
+            rows.append(f"- `{ast.unparse(statement)}`{told and f': {told}'}")
+    if rows:
+        yield "\n".join(rows) + "\n"
+
+
+def _told(after: ast.stmt | None) -> str:
+    """Return the string below a field, on one line; "" where there is none."""
+    match after:
+        case ast.Expr(ast.Constant(str(text))):
+            return " ".join(text.split())
+    return ""
+
+
+def _method(node: Function, owner: str) -> Iterator[str]:
+    decorators = {ast.unparse(each) for each in node.decorator_list}
+    returned = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    if "property" in decorators:
+        yield f"### `{node.name}{returned.replace(' -> ', ': ')}`\n"
+    else:
+        made = node.name == "__init__"
+        arguments = re.sub(r"^(self|cls)(, )?", "", ast.unparse(node.args))
+        yield f"### `{owner if made else node.name}({arguments}){'' if made else returned}`\n"
+    yield f"{_text(node)}\n"
+
+
+def _text(node: Function | ast.ClassDef) -> str:
+    """A docstring as Markdown: sections become lists, what follows `::` becomes code."""
+    return "\n".join(_markdown((ast.get_docstring(node) or "").splitlines()))
+
+
+def _markdown(lines: Iterable[str]) -> Iterator[str]:
+    section = code = False
+    for line in lines:
+        heading = re.fullmatch(r"(Args|Raises|Returns|Yields):", line)
+        if code and line and not line.startswith(" "):
+            code = False
+            yield "```\n"
+        if heading:
+            section = True
+            yield f"**{heading[1]}**\n"
+        elif line.rstrip() == "::":
+            code = True
+            yield "```python"
+        elif section and re.match(r" {4}\S", line):
+            yield _entry(line.strip())
+        elif section and line.startswith(" " * 8):
+            yield f"  {line.strip()}"
+        else:
+            section = section and not line.strip()
+            yield line.removeprefix("    ") if code else line
+    if code:
+        yield "```"
+
+
+def _entry(line: str) -> str:
+    """`name: text` as an entry of a list, the names as code; anything else as it is."""
+    found = re.match(r"([\w, *]+): (.*)", line)
+    return f"- `{found[1]}`: {found[2]}" if found else line
+
+
+def _settings() -> Iterator[str]:
+    yield "## Settings of a client\n"
+    yield (
+        "Of `Client(url, config)` as fields of `paxosblock.config.ClientConfig`, in the\n"
+        "environment as `PAXOSBLOCK_CLIENT_<NAME>`, and as `storage_options` of fsspec, which\n"
+        "also takes `namenodes` and `staging_ttl`. The options of Spark are in [spark.md](spark.md).\n"
+    )
+    yield "| setting | default | expected | meaning |\n|---|---|---|---|"
+    meanings = _meanings("config.py", "ClientConfig")
+    for setting in settings_of(ClientConfig).values():
+        default, meaning = meanings[setting.attribute]
+        unit = " seconds" if setting.attribute.endswith("_s") else ""
+        yield f"| `{setting.name}` | `{default}`{unit} | {setting.kind.expected} | {meaning} |"
+    yield ""
+
+
+def _meanings(file: str, name: str) -> dict[str, tuple[str, str]]:
+    """Return default and docstring of each field of a class."""
+    node = _named(file, name)
+    return {
+        ast.unparse(field.target): (
+            ast.unparse(field.value) if field.value else "",
+            _told(after),
+        )
+        for field, after in zip(node.body, [*node.body[1:], None], strict=True)
+        if isinstance(field, ast.AnnAssign)
+    }
+
+
+def main() -> None:
+    """Write the page."""
+    TARGET.write_text(made(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
