@@ -43,6 +43,11 @@ What each error lets a program conclude: [errors.md](errors.md). Other libraries
 [fsspec.md](fsspec.md), [spark.md](spark.md).
 """
 
+SETTINGS: Final = """Of `Client(url, config)` as fields of `paxosblock.config.ClientConfig`, in the
+environment as `PAXOSBLOCK_CLIENT_<NAME>`, and as `storage_options` of fsspec, which also takes
+`namenodes` and `staging_ttl`. The options of Spark are in [spark.md](spark.md).
+"""
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -175,11 +180,7 @@ def _entry(line: str) -> str:
 
 def _settings() -> Iterator[str]:
     yield "## Settings of a client\n"
-    yield (
-        "Of `Client(url, config)` as fields of `paxosblock.config.ClientConfig`, in the\n"
-        "environment as `PAXOSBLOCK_CLIENT_<NAME>`, and as `storage_options` of fsspec, which\n"
-        "also takes `namenodes` and `staging_ttl`. The options of Spark are in [spark.md](spark.md).\n"
-    )
+    yield SETTINGS
     yield "| setting | default | expected | meaning |\n|---|---|---|---|"
     meanings = _meanings("config.py", "ClientConfig")
     for setting in settings_of(ClientConfig).values():

@@ -70,7 +70,7 @@ def test_a_member_does_not_start_with_another_list_of_members(
 
 
 def test_without_the_list_in_its_folder_a_member_goes_by_the_new_one(tmp_path: Path) -> None:
-    """So RAFT.md changes the members: by copies of the leader's folder without it."""
+    """So docs/operations.md changes the members: by copies of the leader's folder without it."""
     check_member(tmp_path, MEMBERS, new_cluster=True)
     (tmp_path / "members").unlink()
     check_member(tmp_path, ("n1:1",), new_cluster=False)

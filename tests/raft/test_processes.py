@@ -268,7 +268,7 @@ def test_members_that_restart_often_do_not_let_the_journal_grow_for_ever(tmp_pat
 
 
 def test_the_procedure_for_a_lost_folder_brings_everything_back(tmp_path: Path) -> None:
-    """RAFT.md: stop all, the leader last; copy its folder to every member; start."""
+    """docs/operations.md: stop all, the leader last; copy its folder to every member; start."""
     with cluster(tmp_path) as members:
         for number in range(50):
             path = f"/write/{number}?client=one&sequence={number}"

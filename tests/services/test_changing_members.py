@@ -1,4 +1,4 @@
-"""The members of a cluster are changed by hand, as RAFT.md says, with real processes."""
+"""The members of a cluster are changed by hand, as docs/operations.md says, with real processes."""
 
 from __future__ import annotations
 

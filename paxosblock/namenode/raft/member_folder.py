@@ -41,7 +41,7 @@ def check_member(folder: Path, members: Sequence[str], *, new_cluster: bool) -> 
         elif not (folder / vote_file.NAME).exists():
             raise ConfigError(
                 f"{folder} holds no member of the cluster. Start with --new-cluster if the cluster "
-                "is new; a NameNode that lost its folder gets it back as RAFT.md says"
+                "is new; a NameNode that lost its folder gets it back as docs/operations.md says"
             )
         _check_list(disk, folder, sorted(members))
     except (NoSpaceError, StorageError):
@@ -67,5 +67,5 @@ def _check_list(disk: Disk, folder: Path, members: list[str]) -> None:
     if known != members:
         raise ConfigError(
             f"{folder} is that of a member of {','.join(known)}, not of {','.join(members)}. "
-            "RAFT.md says how to change them: one after the other would make two majorities"
+            "docs/operations.md says how to change them: one by one would make two majorities"
         )

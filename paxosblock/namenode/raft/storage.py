@@ -24,7 +24,7 @@ from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
 from paxosblock.namenode.raft.vote_file import VoteFile
 from paxosblock.units import MIB
 
-WHEN_DAMAGED = "replace the folder as RAFT.md says, never by an older copy"
+WHEN_DAMAGED = "replace the folder as docs/operations.md says, never by an older copy"
 
 
 @dataclass(frozen=True, slots=True)
