@@ -30,8 +30,7 @@ $(PRODUCT) $(STAMP): pyproject.toml
 		echo "make: no Python 3.11 or newer found; install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; fi
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
 	$(PIP) --editable '$(WANTED)'
-	@$(PIP) 'msgpack>=1.0'
-	@$(PIP) --no-deps raftos==0.2.6
+	@$(BIN)/paxosblock setup raft --yes
 	@touch $@
 
 # What the tests need is 1 GB (Spark, polars, duckdb); a first look at the product needs none of it.

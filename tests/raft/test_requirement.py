@@ -25,13 +25,17 @@ def test_without_raftos_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPa
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    with pytest.raises(ConfigError, match=r"^[^\n]*pip install --no-deps raftos==0\.2\.6[^\n]*$"):
+    with pytest.raises(
+        ConfigError, match=r"^[^\n]*raftos 0\.2\.6[^\n]*; run: paxosblock setup raft$"
+    ):
         check_raftos()
 
 
 def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.2.7")
-    with pytest.raises(ConfigError, match=r"needs raftos 0\.2\.6, not 0\.2\.7; run: pip install"):
+    with pytest.raises(
+        ConfigError, match=r"needs raftos 0\.2\.6, not 0\.2\.7; run: paxosblock setup raft$"
+    ):
         check_raftos()
 
 

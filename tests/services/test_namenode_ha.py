@@ -451,7 +451,7 @@ def test_another_version_of_raftos_is_refused_with_the_way_to_the_right_one(
     peers = ("--listen", "127.0.0.1:1", "--peers", "127.0.0.1:1", "--secret-file", str(secret))
     ended = paxosblock("namenode", "--path", str(tmp_path / "nn"), *peers)
     assert ended.stderr.startswith("namenode: a replicated NameNode needs raftos 0.2.6, not 0.2.5")
-    assert "pip install --no-deps raftos==0.2.6" in ended.stderr
+    assert "run: paxosblock setup raft" in ended.stderr
     assert ended.stderr.count("\n") == 1
 
 

@@ -16,7 +16,10 @@ from paxosblock.units import MIB
 RAFTOS = "0.2.6"
 """The engine overrides methods of raftos and relies on the others: no other version will do."""
 
-HOW = f"run: pip install --no-deps raftos=={RAFTOS} && pip install msgpack"
+REQUIREMENTS = (("msgpack>=1.0",), ("--no-deps", f"raftos=={RAFTOS}"))
+"""What `paxosblock setup raft` has pip install, one call after the other."""
+
+HOW = "run: paxosblock setup raft"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,61 @@
+"""`paxosblock setup`: what cannot be a dependency, installed by a command."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import shlex
+import subprocess
+import sys
+
+import click
+
+from paxosblock.cli.group import Entry, LazyGroup, LocalVerb
+from paxosblock.cli.session import Session, UserError
+from paxosblock.errors import ConfigError
+from paxosblock.namenode.raft.options import RAFTOS, REQUIREMENTS, check_raftos
+
+setup = LazyGroup(
+    "setup",
+    short_help="Install what several NameNodes need.",
+    help="Install what pip cannot be told as a dependency.",
+    entries={"raft": Entry("paxosblock.cli.setup", "raftos, for several NameNodes.")},
+)
+
+
+@click.command(cls=LocalVerb)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def raft(session: Session, *, yes: bool) -> None:
+    """Install raftos, which several NameNodes need; a single one does not.
+
+    \b
+      $ paxosblock setup raft
+
+    raftos demands versions of other packages that can no longer be built, and needs none of them
+    but msgpack. So it is installed without what it demands, by the pip of this Python, into the
+    environment that this command runs in. Shows what it runs, and asks.
+    """
+    try:
+        check_raftos()
+    except ConfigError:
+        _install(session, yes=yes)
+    importlib.import_module("paxosblock.namenode.raft.store")
+    session.say(f"raftos {RAFTOS} is installed: several NameNodes can run", {"raftos": RAFTOS})
+
+
+def _install(session: Session, *, yes: bool) -> None:
+    if importlib.util.find_spec("pip") is None:
+        raise UserError("raft", f"{sys.executable} has no pip: run '{sys.executable} -m ensurepip'")
+    commands = [[sys.executable, "-m", "pip", "install", *each] for each in REQUIREMENTS]
+    for command in commands:
+        click.echo(shlex.join(command), err=True)
+    if not yes:
+        if session.json or not sys.stdin.isatty():
+            raise click.UsageError("asks before it installs: where nobody can be asked, add --yes")
+        click.confirm("Run this?", abort=True, err=True)
+    for command in commands:
+        if subprocess.run(command, stdout=sys.stderr, check=False).returncode:
+            raise UserError("raft", f"failed: {shlex.join(command)}")
+    importlib.invalidate_caches()
+    check_raftos()
