@@ -16,7 +16,7 @@ from paxosblock.units import parse_duration, parse_size
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SettingKind:
     """One kind of setting, with the way from what a user writes to its value.
 
     `suffix` ends the attribute's name and tells the unit of the value; users do not write it.
@@ -35,7 +35,7 @@ class Setting:
 
     name: str
     attribute: str
-    kind: Kind
+    kind: SettingKind
 
     def read(self, written: object, where: str) -> Any:
         """The value of what a user wrote; ConfigError starting with `where` when it is wrong."""
@@ -53,17 +53,17 @@ def settings_of(config: type) -> Mapping[str, Setting]:
     """The settings of a configuration class by name, in the order of its fields."""
     found = {}
     for attribute, hint in get_type_hints(config, include_extras=True).items():
-        kinds = [extra for extra in get_args(hint)[1:] if isinstance(extra, Kind)]
+        kinds = [extra for extra in get_args(hint)[1:] if isinstance(extra, SettingKind)]
         for kind in kinds:
             name = attribute.removesuffix(kind.suffix)
             found[name] = Setting(name, attribute, kind)
     return found
 
 
-def choice(kind: type[enum.Enum]) -> Kind:
+def choice(kind: type[enum.Enum]) -> SettingKind:
     """The kind of a setting that is one member of an enum, written as the member's value."""
     members = {str(member.value): member for member in kind}
-    return Kind(
+    return SettingKind(
         suffix="",
         expected="one of " + ", ".join(f'"{value}"' for value in members),
         parse=lambda written: members.get(str(written)),
@@ -79,19 +79,19 @@ def _is_finite(value: object) -> bool:
     return type(value) in {int, float} and math.isfinite(cast(float, value))
 
 
-_SECONDS: Final = Kind(
+_SECONDS: Final = SettingKind(
     suffix="_s",
     expected='a duration above zero, such as "60s"',
     parse=lambda written: parse_duration(str(written)),
     allows=lambda value: _is_finite(value) and value > 0,
 )
-_BYTES: Final = Kind(
+_BYTES: Final = SettingKind(
     suffix="_bytes",
     expected='a size above zero, such as "512KiB"',
     parse=lambda written: parse_size(str(written)),
     allows=lambda value: _is_whole(value) and value > 0,
 )
-_COUNT: Final = Kind(
+_COUNT: Final = SettingKind(
     suffix="",
     expected="a whole number from 1 on",
     parse=lambda written: written,

@@ -21,13 +21,13 @@ from paxosblock.api.namenode import (
 from paxosblock.client.block_verbs import AsyncDataNode, BlockVerbs
 from paxosblock.client.check import BlockCheck, check_block
 from paxosblock.client.choices import check_sizes, durability_of
+from paxosblock.client.core import ClientCore
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.follow import follower, wait_longer
 from paxosblock.client.length import OPEN_PATIENCE_S, Consistency, consistency_of, snapshot
 from paxosblock.client.locations import BlockLocation, locations
 from paxosblock.client.names import AsyncNames
-from paxosblock.client.session import Session
 from paxosblock.client.url import cluster_addresses
 from paxosblock.config import ClientConfig, load_config
 from paxosblock.protocol.types import BlockId, Durability, WriterId
@@ -59,8 +59,8 @@ class AsyncClient(AsyncNames):
         """
         self.addresses = cluster_addresses(cluster)
         self.config = load_config(ClientConfig) if config is None else config
-        self._session = Session.to(self.addresses, self.config)
-        self._blocks = BlockVerbs(self._session, new_writer())
+        self._core = ClientCore.to(self.addresses, self.config)
+        self._blocks = BlockVerbs(self._core, new_writer())
 
     def __repr__(self) -> str:
         return f"<AsyncClient paxosblock://{','.join(self.addresses)}>"
@@ -73,7 +73,7 @@ class AsyncClient(AsyncNames):
 
     async def close(self) -> None:
         """Close all connections. Files that are open fail when they are used again."""
-        await self._session.close()
+        await self._core.close()
 
     # -- files ----------------------------------------------------------------------------------
 
@@ -125,11 +125,11 @@ class AsyncClient(AsyncNames):
             permission,
             current_user(),
         )
-        status = await self._session.namenodes.call_once(
+        status = await self._core.namenodes.call_once(
             CREATE, lambda once: replace(request, once=once)
         )
         return AsyncFileWriter(
-            self._session, status, writer, chunk_size_bytes=chunk_size, window=window
+            self._core, status, writer, chunk_size_bytes=chunk_size, window=window
         )
 
     async def append(
@@ -149,9 +149,9 @@ class AsyncClient(AsyncNames):
         window = self.config.window if window is None else window
         check_sizes(self.config.block_size_bytes, chunk_size, window)
         writer = new_writer()
-        opened = await self._session.namenodes.call(APPEND, AppendFile(path, writer))
+        opened = await self._core.namenodes.call(APPEND, AppendFile(path, writer))
         return AsyncFileWriter(
-            self._session,
+            self._core,
             opened.status,
             writer,
             chunk_size_bytes=chunk_size,
@@ -177,8 +177,8 @@ class AsyncClient(AsyncNames):
         """
         how = consistency_of(consistency)
         patience_s = min(OPEN_PATIENCE_S, self.config.retry_for_s)
-        found = await snapshot(self._session, path, how, patience_s)
-        return AsyncFileReader(self._session, path, found, how)
+        found = await snapshot(self._core, path, how, patience_s)
+        return AsyncFileReader(self._core, path, found, how)
 
     def follow(self, path: str, offset: int = 0) -> AsyncIterator[bytes]:
         """The bytes of a file from `offset` on, as they are written, until it is closed.
@@ -190,7 +190,7 @@ class AsyncClient(AsyncNames):
             NotFoundError: there is no such file, or it was deleted or replaced meanwhile.
             InvalidRequestError: a negative offset.
         """
-        return follower(self._session, path, offset).run()
+        return follower(self._core, path, offset).run()
 
     async def wait_longer(self, path: str, length: int, timeout_s: float) -> bool:
         """Wait until a file has more than `length` bytes; False when it takes `timeout_s` or more.
@@ -198,7 +198,7 @@ class AsyncClient(AsyncNames):
         For programs that look at a file now and then; the members of its last block are asked to
         answer when they have more. Raises NotFoundError as `follow` does.
         """
-        return await wait_longer(self._session, path, length, timeout_s)
+        return await wait_longer(self._core, path, length, timeout_s)
 
     async def take_over(self, path: str) -> int:
         """Fence the writer of a file, close the file and return its length in bytes.
@@ -206,7 +206,7 @@ class AsyncClient(AsyncNames):
         Nothing that was acknowledged is lost; the old writer hears a FencedError. A file that is
         closed already stays as it is. (HDFS: recoverLease)
         """
-        status = await self._session.namenodes.call(TAKE_OVER, TakeOver(path))
+        status = await self._core.namenodes.call(TAKE_OVER, TakeOver(path))
         return status.length
 
     async def locations(
@@ -219,7 +219,7 @@ class AsyncClient(AsyncNames):
             NotFoundError, IsDirectoryError: there is no file at `path`.
             UnavailableError: too few replicas of the last block answer to tell its length.
         """
-        return await locations(self._session, path, offset, length)
+        return await locations(self._core, path, offset, length)
 
     # -- blocks without files, the seed's verbs -------------------------------------------------
 
@@ -281,7 +281,7 @@ class AsyncClient(AsyncNames):
             NotFoundError: there is no such block.
             NotReadyError: its length is not decided yet.
         """
-        return await check_block(self._session, block)
+        return await check_block(self._core, block)
 
     def datanode(self, member: Member) -> AsyncDataNode:
         """`write`, `read` and `next_gs` on the DataNode of one member of a block's view."""

@@ -24,7 +24,7 @@ from paxosblock.api.namenode import (
     Member,
 )
 from paxosblock.client.backoff import Backoff
-from paxosblock.client.session import Session
+from paxosblock.client.core import ClientCore
 from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.net.wire import Header, verify_payload
 from paxosblock.protocol.read import QuorumRead, Version, finalized_version, unfinalized_version
@@ -71,11 +71,11 @@ def unfinalized_extent(view: BlockView, read: QuorumRead) -> Extent:
 class BlockReader:
     """Reads ranges of one extent. Several fetches may run at once."""
 
-    def __init__(self, session: Session, extent: Extent) -> None:
+    def __init__(self, core: ClientCore, extent: Extent) -> None:
         self.extent = extent
-        self.chunk_bytes = session.config.chunk_size_bytes
+        self.chunk_bytes = core.config.chunk_size_bytes
         """Size of the chunks as far as is known: requests that fit it fetch nothing twice."""
-        self._session = session
+        self._core = core
         self._corrupt: dict[StorageId, CorruptionError] = {}
         self._order = random.sample(extent.members, len(extent.members))
 
@@ -90,7 +90,7 @@ class BlockReader:
         target = _Target(self.extent.block, start, into)
         # Requests that run side by side go to different replicas: so do their processors and disks.
         self._order = self._order[1:] + self._order[:1]
-        backoff = Backoff(self._session.config.retry_for_s)
+        backoff = Backoff(self._core.config.retry_for_s)
         while True:
             error = await self._try_all(target)
             if error is None:
@@ -127,7 +127,7 @@ class BlockReader:
                 await self._report(member, corruption)
             except PaxosBlockError as failure:
                 error = failure
-                self._session.reading.suspect(member.address)
+                self._core.reading.suspect(member.address)
                 _log.info("block %d: %s: %s", target.block, member.storage, failure)
             else:
                 return None
@@ -135,15 +135,15 @@ class BlockReader:
 
     def _candidates(self) -> list[Member]:
         """Sound members, those first that nothing speaks against; of those the ones near by."""
-        suspected = self._session.reading.is_suspected
+        suspected = self._core.reading.is_suspected
         sound = [member for member in self._order if member.storage not in self._corrupt]
         return sorted(
             sound, key=lambda at: (suspected(at.address), not at.live, not is_here(at.address))
         )
 
     async def _read_from(self, member: Member, target: _Target) -> None:
-        connection = await self._session.reading.get(member.address)
-        timeout_s = min(SLOW_AFTER_S, self._session.config.rpc_timeout_s)
+        connection = await self._core.reading.get(member.address)
+        timeout_s = min(SLOW_AFTER_S, self._core.config.rpc_timeout_s)
         while not target.complete:
             sink = _Sink(target, self.extent.version)
             request = ReadBytes(
@@ -167,13 +167,13 @@ class BlockReader:
         _log.warning("block %d: bad replica at %s: %s", self.extent.block, member.storage, error)
         report = BadReplica(self.extent.block, member.storage, str(error))
         try:
-            await self._session.namenodes.call(REPORT_BAD_REPLICA, report, retry_for_s=REPORT_S)
+            await self._core.namenodes.call(REPORT_BAD_REPLICA, report, retry_for_s=REPORT_S)
         except PaxosBlockError as failure:
             _log.warning("block %d: not reported: %s", self.extent.block, failure)
 
     async def _refresh(self) -> None:
         """Get the record again: the block may have been finalized, or have other members."""
-        view = await self._session.namenodes.call(GET_BLOCK, BlockRequest(self.extent.block))
+        view = await self._core.namenodes.call(GET_BLOCK, BlockRequest(self.extent.block))
         old = self.extent
         version = old.version
         if view.record.finalized:

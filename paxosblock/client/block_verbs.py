@@ -31,7 +31,7 @@ from paxosblock.checksum import Buffer
 from paxosblock.client.block_reader import BlockReader, Extent
 from paxosblock.client.block_writer import BlockFailed, BlockWriter
 from paxosblock.client.chunks import chunk_of
-from paxosblock.client.session import Session
+from paxosblock.client.core import ClientCore
 from paxosblock.errors import (
     CorruptionError,
     DeadlineError,
@@ -70,7 +70,7 @@ class BlockVerbs:
     Its lease is kept as those of files are: the NameNode ends the blocks of a client that is gone.
     """
 
-    session: Session
+    core: ClientCore
     writer: WriterId
 
     async def add(self, replication: int, durability: Durability, window: int) -> BlockView:
@@ -84,15 +84,15 @@ class BlockVerbs:
         request = AddBlock(
             NO_FILE, self.writer, NO_BLOCK, window, replication=replication, durability=durability
         )
-        view = await self.session.namenodes.call_once(
+        view = await self.core.namenodes.call_once(
             ADD_BLOCK, lambda once: replace(request, once=once)
         )
-        self.session.leases.keep(self.writer, self._lost, self._short_block, self._roll)
+        self.core.leases.keep(self.writer, self._lost, self._short_block, self._roll)
         block = BlockWriter(
             view,
             self.writer,
-            self.session.namenodes,
-            self.session.writing,
+            self.core.namenodes,
+            self.core.writing,
         )
         try:
             await block.open()
@@ -117,7 +117,7 @@ class BlockVerbs:
 
         Raises InvalidRequestError when it belongs to a file.
         """
-        deletion = await self.session.namenodes.call_once(
+        deletion = await self.core.namenodes.call_once(
             DELETE_BLOCK, lambda once: DeleteBlock(block, once)
         )
         return deletion.existed
@@ -131,10 +131,10 @@ class BlockVerbs:
             InvalidRequestError: not all members say that they hold exactly so many chunks.
         """
         if length is None:
-            return await self.session.namenodes.call(SEAL_BLOCK, BlockRequest(block))
+            return await self.core.namenodes.call(SEAL_BLOCK, BlockRequest(block))
         size = await self._size_everywhere(await self.get(block), length)
         request = FinalizeBlock(block, self.writer, FIRST_GENERATION, length, size)
-        return await self.session.namenodes.call(FINALIZE_BLOCK, request)
+        return await self.core.namenodes.call(FINALIZE_BLOCK, request)
 
     async def _size_everywhere(self, view: BlockView, length: int) -> int:
         """Bytes of a block of which all members hold `length` chunks (W6): what only some hold, a
@@ -165,19 +165,19 @@ class BlockVerbs:
 
         Raises NotFoundError when there is no such block.
         """
-        return await self.session.namenodes.call(GET_BLOCK, BlockRequest(block))
+        return await self.core.namenodes.call(GET_BLOCK, BlockRequest(block))
 
     def datanode(self, member: Member) -> AsyncDataNode:
         """The verbs of the DataNode that holds one member of a block."""
-        return AsyncDataNode(self.session, member)
+        return AsyncDataNode(self.core, member)
 
 
 class AsyncDataNode:
     """What the seed asks of one DataNode. Made by `AsyncClient.datanode`."""
 
-    def __init__(self, session: Session, member: Member) -> None:
+    def __init__(self, core: ClientCore, member: Member) -> None:
         self.member = member
-        self._session = session
+        self._core = core
 
     def __repr__(self) -> str:
         return f"<AsyncDataNode {self.member.storage} at {self.member.address}>"
@@ -215,13 +215,13 @@ class AsyncDataNode:
             index,
         )
         packed = header.pack()
-        connection = await self._session.writing.get(self.member.address)
+        connection = await self._core.writing.get(self.member.address)
         async with connection.asking:
             listener = _OneVote(self.member, header)
             connection.listen(block, listener)
             try:
                 connection.send(packed, chunk.data)
-                async with asyncio.timeout(self._session.config.vote_timeout_s):
+                async with asyncio.timeout(self._core.config.vote_timeout_s):
                     return await listener.vote
             except TimeoutError as error:
                 if isinstance(error, PaxosBlockError):
@@ -237,9 +237,9 @@ class AsyncDataNode:
 
     async def state(self, block: BlockId) -> ReadReply:
         """The registers of the replica. Raises NotFoundError when there is none here."""
-        connection = await self._session.reading.get(self.member.address)
+        connection = await self._core.reading.get(self.member.address)
         ask = Ask(self.member.storage, read=Read(block))
-        told = await connection.tell(ask, self._session.config.rpc_timeout_s)
+        told = await connection.tell(ask, self._core.config.rpc_timeout_s)
         return _answer(told.read_reply, told)
 
     async def read(
@@ -266,7 +266,7 @@ class AsyncDataNode:
         version = Version(registers.epoch, registers.finalized_generation, state.length)
         extent = Extent(block, version, 0, state.size_bytes, (self.member,))
         into = bytearray(end - offset)
-        await BlockReader(self._session, extent).fetch_once(offset, memoryview(into))
+        await BlockReader(self._core, extent).fetch_once(offset, memoryview(into))
         return registers.max_generation, bytes(into)
 
     async def next_gs(self, block: BlockId, generation: Generation) -> LastVote:
@@ -278,7 +278,7 @@ class AsyncDataNode:
         Raises:
             FencedError: it promised a higher one already.
         """
-        view = await self._session.namenodes.call(GET_BLOCK, BlockRequest(block))
+        view = await self._core.namenodes.call(GET_BLOCK, BlockRequest(block))
         record = view.record
         request = NextGS(
             block, generation, record.writer_generation, record.window, record.durability
@@ -289,7 +289,7 @@ class AsyncDataNode:
                 ACCEPT.name,
                 Ask(self.member.storage, next_gs=request),
                 ACCEPT.answer,
-                self._session.config.rpc_timeout_s,
+                self._core.config.rpc_timeout_s,
             )
         return _answer(told.last_vote, told)
 

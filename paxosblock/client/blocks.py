@@ -18,8 +18,8 @@ from typing import Final
 from paxosblock.api.files import GET_FILE, FileView, GetFile
 from paxosblock.api.namenode import FileStatus
 from paxosblock.client.block_reader import BlockReader, Extent, finalized_extent
+from paxosblock.client.core import ClientCore
 from paxosblock.client.length import Snapshot
-from paxosblock.client.session import Session
 from paxosblock.errors import ProtocolError
 
 PAGES_KEPT: Final = 8
@@ -46,15 +46,15 @@ class Blocks:
     """The blocks of the first `size_bytes` bytes of a file; finds the one that holds an offset."""
 
     def __init__(
-        self, session: Session, file: FileStatus, extents: Sequence[Extent], size_bytes: int
+        self, core: ClientCore, file: FileStatus, extents: Sequence[Extent], size_bytes: int
     ) -> None:
         """`extents` are those that are known; the last one of them reaches up to `size_bytes`, or
         what is not known is finalized.
         """
         self.size_bytes = size_bytes
-        self.chunk_bytes = session.config.chunk_size_bytes
+        self.chunk_bytes = core.config.chunk_size_bytes
         """Size of the chunks as far as is known of a block that nothing was read of."""
-        self._session = session
+        self._core = core
         self._file = file
         self._known = _Page(extents)
         self._pages: deque[_Page] = deque(maxlen=PAGES_KEPT)
@@ -94,7 +94,7 @@ class Blocks:
 
     async def _fetch(self, offset: int) -> BlockReader:
         assert offset < self.size_bytes, "only bytes that the file has are looked for"
-        view = await page_of(self._session, self._file, offset=offset)
+        view = await page_of(self._core, self._file, offset=offset)
         self._pages.append(_Page(decided(view)))
         reader = self.known(offset)
         if reader is None:
@@ -107,11 +107,11 @@ class Blocks:
             # Readers cost little to make again: keep the few that are in use.
             if len(self._readers) > READERS_KEPT:
                 self._readers.clear()
-            reader = self._readers[extent.block] = BlockReader(self._session, extent)
+            reader = self._readers[extent.block] = BlockReader(self._core, extent)
         return reader
 
 
-async def all_extents(session: Session, found: Snapshot, offset: int = 0) -> AsyncIterator[Extent]:
+async def all_extents(core: ClientCore, found: Snapshot, offset: int = 0) -> AsyncIterator[Extent]:
     """The blocks of a file that was `found` whole, in order; those before `offset` may be missing.
 
     Raises:
@@ -123,7 +123,7 @@ async def all_extents(session: Session, found: Snapshot, offset: int = 0) -> Asy
     *page, tail = found.extents
     following = found.next_place
     if following is not None and page and offset >= page[-1].end:
-        view = await page_of(session, found.status, offset=offset)
+        view = await page_of(core, found.status, offset=offset)
         page, following = decided(view), view.next_place
     while True:
         for extent in page:
@@ -134,16 +134,16 @@ async def all_extents(session: Session, found: Snapshot, offset: int = 0) -> Asy
         if following is None:
             yield tail
             return
-        view = await page_of(session, found.status, place=following)
+        view = await page_of(core, found.status, place=following)
         page, following = decided(view), view.next_place
 
 
 async def page_of(
-    session: Session, file: FileStatus, *, place: int = 0, offset: int | None = None
+    core: ClientCore, file: FileStatus, *, place: int = 0, offset: int | None = None
 ) -> FileView:
     """A page of the blocks of a file that was looked at before, wherever it was moved since."""
     request = GetFile(file.path, place, offset, file.file_id)
-    return await session.namenodes.call(GET_FILE, request)
+    return await core.namenodes.call(GET_FILE, request)
 
 
 def decided(view: FileView) -> list[Extent]:

@@ -16,7 +16,7 @@ from paxosblock.api.namenode import GET_BLOCK, BlockRequest, Member
 from paxosblock.checksum import crc32c
 from paxosblock.client.block_reader import BlockReader, Extent, finalized_extent
 from paxosblock.client.block_verbs import AsyncDataNode
-from paxosblock.client.session import Session
+from paxosblock.client.core import ClientCore
 from paxosblock.errors import (
     CorruptionError,
     NotFoundError,
@@ -70,14 +70,14 @@ class BlockCheck:
         return sum(check.health is ReplicaHealth.SOUND for check in self.replicas)
 
 
-async def check_block(session: Session, block: BlockId) -> BlockCheck:
+async def check_block(core: ClientCore, block: BlockId) -> BlockCheck:
     """Read the whole of every replica, side by side, at most `PIECE_BYTES` of each at a time.
 
     Raises:
         NotFoundError: there is no such block.
         NotReadyError: its length is not decided yet.
     """
-    view = await session.namenodes.call(GET_BLOCK, BlockRequest(block))
+    view = await core.namenodes.call(GET_BLOCK, BlockRequest(block))
     if not view.record.finalized:
         raise NotReadyError(
             f"block {view.record.block} is being written; it can be checked once it is finalized",
@@ -85,18 +85,18 @@ async def check_block(session: Session, block: BlockId) -> BlockCheck:
         )
     extent = finalized_extent(view)
     checks = await asyncio.gather(
-        *(_check_replica(session, replace(extent, members=(each,))) for each in view.members)
+        *(_check_replica(core, replace(extent, members=(each,))) for each in view.members)
     )
     return BlockCheck(view.record, _compared(checks))
 
 
-async def _check_replica(session: Session, extent: Extent) -> ReplicaCheck:
+async def _check_replica(core: ClientCore, extent: Extent) -> ReplicaCheck:
     (member,) = extent.members
     if not member.address:
         return ReplicaCheck(member, ReplicaHealth.UNREACHABLE, "no DataNode has reported it")
     try:
-        await AsyncDataNode(session, member).state(extent.block)
-        return ReplicaCheck(member, ReplicaHealth.SOUND, crc=await _read_all(session, extent))
+        await AsyncDataNode(core, member).state(extent.block)
+        return ReplicaCheck(member, ReplicaHealth.SOUND, crc=await _read_all(core, extent))
     except CorruptionError as error:
         return ReplicaCheck(member, ReplicaHealth.DAMAGED, str(error))
     except NotFoundError as error:
@@ -107,9 +107,9 @@ async def _check_replica(session: Session, extent: Extent) -> ReplicaCheck:
         return ReplicaCheck(member, ReplicaHealth.UNREACHABLE, str(error))
 
 
-async def _read_all(session: Session, extent: Extent) -> int:
+async def _read_all(core: ClientCore, extent: Extent) -> int:
     """CRC32C of all bytes of the one replica of `extent`."""
-    reader, crc = BlockReader(session, extent), 0
+    reader, crc = BlockReader(core, extent), 0
     piece = memoryview(bytearray(min(PIECE_BYTES, extent.size_bytes)))
     for start in range(0, extent.size_bytes, PIECE_BYTES):
         into = piece[: extent.size_bytes - start]

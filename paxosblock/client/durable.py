@@ -7,15 +7,15 @@ import asyncio
 from paxosblock.api.datanode import Ask
 from paxosblock.api.namenode import GET_BLOCK, BlockRequest, BlockView, Member
 from paxosblock.client.backoff import Backoff
+from paxosblock.client.core import ClientCore
 from paxosblock.client.receipt import BlockReceipt
-from paxosblock.client.session import Session
 from paxosblock.errors import DeadlineError, PaxosBlockError
 from paxosblock.protocol.messages import Read
 from paxosblock.protocol.quorum import read_quorum
 from paxosblock.protocol.types import BlockId, ReplicaState
 
 
-async def finalized_on_disk(session: Session, block: BlockId) -> BlockReceipt:
+async def finalized_on_disk(core: ClientCore, block: BlockId) -> BlockReceipt:
     """Wait until a majority of the block's members finalized it: that implies a sync (D5).
 
     Members that do not answer while a majority does are waited for only until they count as hung.
@@ -26,11 +26,11 @@ async def finalized_on_disk(session: Session, block: BlockId) -> BlockReceipt:
     Raises:
         DeadlineError: they did not within the client's `retry_for`.
     """
-    backoff = Backoff(session.config.retry_for_s)
+    backoff = Backoff(core.config.retry_for_s)
     while True:
-        view = await session.namenodes.call(GET_BLOCK, BlockRequest(block))
+        view = await core.namenodes.call(GET_BLOCK, BlockRequest(block))
         enough = read_quorum(len(view.members))
-        finalized = await _count_finalized(session, view, enough)
+        finalized = await _count_finalized(core, view, enough)
         if finalized >= enough:
             return BlockReceipt(block, len(view.members), finalized)
         if backoff.exhausted:
@@ -42,12 +42,12 @@ async def finalized_on_disk(session: Session, block: BlockId) -> BlockReceipt:
         await backoff.pause()
 
 
-async def _count_finalized(session: Session, view: BlockView, enough: int) -> int:
+async def _count_finalized(core: ClientCore, view: BlockView, enough: int) -> int:
     """How many members say that they finalized the block. All are waited for, but no more once
     `enough` said so and the others had the time of a node that is not hung."""
-    asked = [asyncio.ensure_future(_is_finalized(session, view, each)) for each in view.members]
+    asked = [asyncio.ensure_future(_is_finalized(core, view, each)) for each in view.members]
     try:
-        await asyncio.wait(asked, timeout=session.config.hung_after_s)
+        await asyncio.wait(asked, timeout=core.config.hung_after_s)
         while True:
             waiting = [answer for answer in asked if not answer.done()]
             finalized = sum(answer.result() for answer in asked if answer.done())
@@ -59,11 +59,11 @@ async def _count_finalized(session: Session, view: BlockView, enough: int) -> in
             answer.cancel()
 
 
-async def _is_finalized(session: Session, view: BlockView, member: Member) -> bool:
+async def _is_finalized(core: ClientCore, view: BlockView, member: Member) -> bool:
     try:
-        connection = await session.reading.get(member.address)
+        connection = await core.reading.get(member.address)
         ask = Ask(member.storage, read=Read(view.record.block))
-        told = await connection.tell(ask, session.config.rpc_timeout_s)
+        told = await connection.tell(ask, core.config.rpc_timeout_s)
     except PaxosBlockError:
         return False
     return told.read_reply is not None and told.read_reply.registers.state is ReplicaState.FINALIZED

@@ -12,9 +12,9 @@ from typing import Self
 from paxosblock.api.namenode import FileStatus
 from paxosblock.checksum import Buffer
 from paxosblock.client.blocks import Blocks
+from paxosblock.client.core import ClientCore
 from paxosblock.client.length import Consistency, Snapshot, length_undecided, snapshot
 from paxosblock.client.prefetch import REQUEST_BYTES, Prefetcher
-from paxosblock.client.session import Session
 from paxosblock.errors import InvalidRequestError, NotFoundError, UnavailableError
 
 _log = logging.getLogger(__name__)
@@ -36,12 +36,12 @@ class AsyncFileReader:
     """
 
     def __init__(
-        self, session: Session, path: str, found: Snapshot, consistency: Consistency
+        self, core: ClientCore, path: str, found: Snapshot, consistency: Consistency
     ) -> None:
         """Reads what was `found`; asks for a length that is undecided as `consistency` says."""
         self.path = path
         self.status: FileStatus = found.status
-        self._session = session
+        self._core = core
         self._consistency = consistency
         self._undecided = found.undecided
         self._blocks = self._blocks_of(found)
@@ -99,7 +99,7 @@ class AsyncFileReader:
             return
         async with self._looking:
             if self._undecided and offset >= self.decided_size:
-                self._adopt(await snapshot(self._session, self.path, self._consistency))
+                self._adopt(await snapshot(self._core, self.path, self._consistency))
         if self._undecided and offset >= self.decided_size:
             raise self._too_short()
 
@@ -239,7 +239,7 @@ class AsyncFileReader:
         self._blocks = self._blocks_of(found)
 
     def _blocks_of(self, found: Snapshot) -> Blocks:
-        return Blocks(self._session, found.status, found.extents, found.decided_bytes)
+        return Blocks(self._core, found.status, found.extents, found.decided_bytes)
 
     def _too_short(self) -> UnavailableError:
         return length_undecided(self.path, self._undecided, self.decided_size)
@@ -253,7 +253,7 @@ class AsyncFileReader:
         return ahead
 
     def _prefetcher(self, start: int, stop: int, *, eager: bool = False) -> Prefetcher:
-        ahead_bytes = self._session.config.prefetch_bytes
+        ahead_bytes = self._core.config.prefetch_bytes
         return Prefetcher(self._blocks, start, stop, ahead_bytes, eager=eager)
 
     def _forget_ahead(self) -> None:

@@ -27,12 +27,12 @@ from paxosblock.checksum import Buffer
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.block_writer import BlockFailed, BlockWriter
 from paxosblock.client.chunks import Chunk, ChunkBuffer, chunk_of
+from paxosblock.client.core import ClientCore
 from paxosblock.client.durable import finalized_on_disk
 from paxosblock.client.exclusions import Exclusions
 from paxosblock.client.fence import Fence
 from paxosblock.client.progress import Progress, Unopened
 from paxosblock.client.receipt import BlockReceipt, FlushReceipt, Ledger, Place
-from paxosblock.client.session import Session
 from paxosblock.client.shortfall import Shortfall
 from paxosblock.client.tender import Tender
 from paxosblock.errors import (
@@ -64,7 +64,7 @@ class AsyncFileWriter:
 
     def __init__(
         self,
-        session: Session,
+        core: ClientCore,
         status: FileStatus,
         writer: WriterId,
         *,
@@ -74,7 +74,7 @@ class AsyncFileWriter:
     ) -> None:
         """`status` is the NameNode's answer to `writer`; `previous` the file's last block."""
         self.status = status
-        self._session = session
+        self._core = core
         self._writer = writer
         self._window = window
         self.chunk_size = min(chunk_size_bytes, status.block_size)
@@ -87,15 +87,15 @@ class AsyncFileWriter:
         self._cut_bytes = self._finished_bytes = status.length  # became chunks; are in other blocks
         self._ledger = Ledger()
         self._exclusions = Exclusions(asyncio.get_running_loop().time)
-        self._tender = Tender(self._tend, f"'{status.path}'", session.tending)
+        self._tender = Tender(self._tend, f"'{status.path}'", core.tending)
         self._rolling = NO_BLOCK  # has too few members: the next chunk begins another one
         self._shortfall = Shortfall(status.path, status.replication)
         self._place = Place()
-        self._retry_for_s = session.config.retry_for_s
+        self._retry_for_s = core.config.retry_for_s
         self._progress = Progress(status.path)
         self._fence = Fence(status.path)
         self._closed = False
-        session.leases.keep(writer, self._fence.lease_lost, self._short_block, self._roll)
+        core.leases.keep(writer, self._fence.lease_lost, self._short_block, self._roll)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
@@ -191,7 +191,7 @@ class AsyncFileWriter:
                 self._enqueue(self._buffer.take(), sync=in_memory)
             await self._settle(synced=True)
             while unsynced := self._ledger.unsynced:
-                self._ledger.synced(await finalized_on_disk(self._session, unsynced[0]))
+                self._ledger.synced(await finalized_on_disk(self._core, unsynced[0]))
             return self._receipt(Durability.DISK)
 
     async def close(self) -> None:
@@ -238,7 +238,7 @@ class AsyncFileWriter:
     def _check_usable(self) -> None:
         if self._closed:
             raise InvalidRequestError(f"'{self.status.path}': the file is closed")
-        self._begin(self._session.config.retry_for_s)
+        self._begin(self._core.config.retry_for_s)
         self._fence.check()
 
     def _begin(self, retry_for_s: float) -> None:
@@ -253,7 +253,7 @@ class AsyncFileWriter:
     async def _close_file(self) -> None:
         """End the lease; the NameNode answers when every block is complete."""
         self.status = await self._fence.guard(
-            self._session.namenodes.call(CLOSE_FILE, CloseFile(self.status.file_id, self._writer))
+            self._core.namenodes.call(CLOSE_FILE, CloseFile(self.status.file_id, self._writer))
         )
         if self.status.length != self.acknowledged:
             raise CorruptionError(
@@ -265,7 +265,7 @@ class AsyncFileWriter:
     def _release(self) -> None:
         self._closed = True
         self._tender.stop()
-        self._session.leases.drop(self._writer)
+        self._core.leases.drop(self._writer)
         self._pending.clear()
         self._ledger.unsynced.clear()
         if self._block is not None:
@@ -312,7 +312,7 @@ class AsyncFileWriter:
         if block.asked_to_close or block.block == self._rolling:
             return True
         fits = block.sent_bytes + size_bytes <= self.status.block_size
-        most = self._session.config.max_chunks_per_block
+        most = self._core.config.max_chunks_per_block
         return block.sent >= most or (block.sent > 0 and not fits)
 
     async def _open_block(self) -> BlockWriter:
@@ -338,15 +338,15 @@ class AsyncFileWriter:
         self._wake()  # if this call does not live to open the block, the background does
         with self._unopened.asking():
             view = await self._fence.guard(
-                self._session.namenodes.call_anew(
+                self._core.namenodes.call_anew(
                     ADD_BLOCK, self._wanted_block, retry_for_s=self._retry_for_s
                 )
             )
         block = BlockWriter(
             view,
             self._writer,
-            self._session.namenodes,
-            self._session.writing,
+            self._core.namenodes,
+            self._core.writing,
             on_failed=self._block_failed,
         )
         try:
@@ -429,7 +429,7 @@ class AsyncFileWriter:
         self._wake()
 
     def _wake(self) -> None:
-        if not self._session.namenodes.closed:
+        if not self._core.namenodes.closed:
             self._tender.wake()
 
     async def _tend(self) -> bool:
@@ -440,9 +440,9 @@ class AsyncFileWriter:
         Raises: as `write`; another attempt may succeed.
         """
         async with self._lock:
-            if self._closed or self._fence.is_up or self._session.namenodes.closed:
+            if self._closed or self._fence.is_up or self._core.namenodes.closed:
                 return True
-            self._begin(min(TEND_FOR_S, self._session.config.retry_for_s))
+            self._begin(min(TEND_FOR_S, self._core.config.retry_for_s))
             try:
                 await self._go_on()
             except PaxosBlockError as error:

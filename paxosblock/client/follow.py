@@ -18,9 +18,9 @@ from paxosblock.api.namenode import BlockView, FileStatus
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.block_reader import Extent, unfinalized_extent
 from paxosblock.client.blocks import Blocks, decided
+from paxosblock.client.core import ClientCore
 from paxosblock.client.length import quorum_length
 from paxosblock.client.prefetch import Prefetcher
-from paxosblock.client.session import Session
 from paxosblock.errors import InvalidRequestError, NotFoundError
 from paxosblock.protocol.read import Progress
 from paxosblock.protocol.types import BlockState
@@ -35,7 +35,7 @@ LONGEST_PAUSE_S: Final = 0.2
 class Follower:
     """Where the follower of a file stands: the next byte to deliver is `position`."""
 
-    session: Session
+    core: ClientCore
     path: str
     position: int
     _file_id: int | None = field(default=None, init=False)
@@ -71,7 +71,7 @@ class Follower:
     async def _look(self) -> FileView:
         """The page of blocks that begins where we stand."""
         request = GetFile(self.path, offset=self.position)
-        view = await self.session.namenodes.call(GET_FILE, request)
+        view = await self.core.namenodes.call(GET_FILE, request)
         if self._file_id not in (None, view.status.file_id):
             raise NotFoundError(f"'{self.path}': was replaced by another file", path=self.path)
         self._file_id = view.status.file_id
@@ -81,7 +81,7 @@ class Follower:
         """Deliver what is added to a block under construction, until its record changes."""
         known = 0
         while True:
-            read = await quorum_length(self.session, block, known=known, wait_ms=WAIT_MS)
+            read = await quorum_length(self.core, block, known=known, wait_ms=WAIT_MS)
             if read.progress is not Progress.DONE or read.goal <= known:
                 return
             known = read.goal
@@ -89,10 +89,10 @@ class Follower:
                 yield data
 
     async def _deliver(self, file: FileStatus, extents: list[Extent]) -> AsyncGenerator[bytes]:
-        blocks = Blocks(self.session, file, extents, extents[-1].end if extents else 0)
+        blocks = Blocks(self.core, file, extents, extents[-1].end if extents else 0)
         if self.position >= blocks.size_bytes:
             return
-        ahead_bytes = self.session.config.prefetch_bytes
+        ahead_bytes = self.core.config.prefetch_bytes
         ahead = Prefetcher(blocks, self.position, blocks.size_bytes, ahead_bytes)
         try:
             while self.position < blocks.size_bytes:
@@ -103,7 +103,7 @@ class Follower:
             ahead.cancel()
 
 
-async def wait_longer(session: Session, path: str, length: int, timeout_s: float) -> bool:
+async def wait_longer(core: ClientCore, path: str, length: int, timeout_s: float) -> bool:
     """Wait until a file has more than `length` bytes; False when that takes `timeout_s` or more.
 
     Also a closed file may get longer, by an append.
@@ -116,7 +116,7 @@ async def wait_longer(session: Session, path: str, length: int, timeout_s: float
     try:
         async with limit:
             while True:
-                async with contextlib.aclosing(follower(session, path, length).run()) as data:
+                async with contextlib.aclosing(follower(core, path, length).run()) as data:
                     async for _ in data:
                         return True
                 await backoff.pause()
@@ -126,8 +126,8 @@ async def wait_longer(session: Session, path: str, length: int, timeout_s: float
         return False
 
 
-def follower(session: Session, path: str, offset: int) -> Follower:
+def follower(core: ClientCore, path: str, offset: int) -> Follower:
     """A follower that starts at byte `offset`. Raises InvalidRequestError when it is negative."""
     if offset < 0:
         raise InvalidRequestError(f"'{path}': negative offset {offset}")
-    return Follower(session, path, offset)
+    return Follower(core, path, offset)

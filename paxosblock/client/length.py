@@ -12,7 +12,7 @@ from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.api.namenode import BlockView, FileStatus
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.block_reader import Extent, finalized_extent, unfinalized_extent
-from paxosblock.client.session import Session
+from paxosblock.client.core import ClientCore
 from paxosblock.errors import InvalidRequestError, PaxosBlockError, UnavailableError
 from paxosblock.protocol import read as reading
 from paxosblock.protocol.messages import Read
@@ -62,7 +62,7 @@ class Snapshot:
 
 
 async def snapshot(
-    session: Session, path: str, consistency: Consistency, patience_s: float | None = None
+    core: ClientCore, path: str, consistency: Consistency, patience_s: float | None = None
 ) -> Snapshot:
     """A linearizable look at a file (K10, R2): the records are read after the call began.
 
@@ -72,22 +72,22 @@ async def snapshot(
     Raises:
         NotFoundError, IsDirectoryError: there is no file at `path`.
     """
-    backoff = Backoff(session.config.retry_for_s if patience_s is None else patience_s)
+    backoff = Backoff(core.config.retry_for_s if patience_s is None else patience_s)
     while True:
-        found = await _look(session, path, consistency)
+        found = await _look(core, path, consistency)
         if not found.undecided or backoff.exhausted:
             return found
         await backoff.pause()
 
 
-async def whole_snapshot(session: Session, path: str, consistency: Consistency) -> Snapshot:
+async def whole_snapshot(core: ClientCore, path: str, consistency: Consistency) -> Snapshot:
     """`snapshot` for those who need the whole file.
 
     Raises:
         UnavailableError: the length was not decided within the client's `retry_for`.
         NotFoundError, IsDirectoryError: as `snapshot`.
     """
-    found = await snapshot(session, path, consistency)
+    found = await snapshot(core, path, consistency)
     if found.undecided:
         raise length_undecided(path, found.undecided, found.decided_bytes)
     return found
@@ -102,13 +102,13 @@ def length_undecided(path: str, why: str, decided_bytes: int) -> UnavailableErro
     )
 
 
-async def _look(session: Session, path: str, consistency: Consistency) -> Snapshot:
-    view = await session.namenodes.call(GET_FILE, GetFile(path))
+async def _look(core: ClientCore, path: str, consistency: Consistency) -> Snapshot:
+    view = await core.namenodes.call(GET_FILE, GetFile(path))
     last, following = view.last_block, view.next_place
     extents = tuple(finalized_extent(each) for each in view.blocks if each.record.finalized)
     if last is None:
         return Snapshot(view.status, (), 0)
-    tail = await _last_extent(session, last, consistency)
+    tail = await _last_extent(core, last, consistency)
     if tail is not None:
         if not extents or extents[-1].block != tail.block:
             extents = (*extents, tail)
@@ -121,20 +121,20 @@ async def _look(session: Session, path: str, consistency: Consistency) -> Snapsh
 
 
 async def _last_extent(
-    session: Session, last: BlockView, consistency: Consistency
+    core: ClientCore, last: BlockView, consistency: Consistency
 ) -> Extent | None:
     """What may be read of the last block of a file, None when too few of its replicas answer."""
     if last.record.finalized:
         return finalized_extent(last)
     if last.record.state is BlockState.UNDER_CONSTRUCTION:
-        read = await quorum_length(session, last, consistency)
+        read = await quorum_length(core, last, consistency)
         if read.progress is Progress.DONE:
             return unfinalized_extent(last, read)
     return None
 
 
 async def quorum_length(
-    session: Session,
+    core: ClientCore,
     view: BlockView,
     consistency: Consistency = Consistency.QUORUM,
     *,
@@ -154,7 +154,7 @@ async def quorum_length(
         read = reading.all_replica_read(record)
     else:
         read = reading.quorum_read(record)
-    poll = _Poll(session, view, known, wait_ms)
+    poll = _Poll(core, view, known, wait_ms)
     try:
         while read.progress is Progress.WAITING:
             poll.ask(reading.to_ask(read), read.goal)
@@ -171,8 +171,8 @@ async def quorum_length(
 class _Poll:
     """Asks members for their state, several at a time. Who fails is not asked again."""
 
-    def __init__(self, session: Session, view: BlockView, known: int, wait_ms: int) -> None:
-        self._session = session
+    def __init__(self, core: ClientCore, view: BlockView, known: int, wait_ms: int) -> None:
+        self._core = core
         self._view = view
         self._known = known
         self._wait_ms = wait_ms
@@ -203,9 +203,9 @@ class _Poll:
 
     async def _tell(self, storage: StorageId, question: Ask | Watch) -> Told | None:
         waits_ms = question.wait_ms if isinstance(question, Watch) else 0
-        timeout_s = self._session.config.rpc_timeout_s + waits_ms / 1000
+        timeout_s = self._core.config.rpc_timeout_s + waits_ms / 1000
         try:
-            connection = await self._session.reading.get(self._addresses.get(storage, ""))
+            connection = await self._core.reading.get(self._addresses.get(storage, ""))
             return await connection.tell(question, timeout_s)
         except PaxosBlockError:
             return None

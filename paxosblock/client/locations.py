@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from paxosblock.client.block_reader import Extent
 from paxosblock.client.blocks import all_extents
+from paxosblock.client.core import ClientCore
 from paxosblock.client.length import Consistency, whole_snapshot
-from paxosblock.client.session import Session
 from paxosblock.errors import InvalidRequestError
 from paxosblock.protocol.types import NO_GENERATION, BlockId
 
@@ -28,7 +28,7 @@ class BlockLocation:
 
 
 async def locations(
-    session: Session, path: str, offset: int = 0, length: int | None = None
+    core: ClientCore, path: str, offset: int = 0, length: int | None = None
 ) -> list[BlockLocation]:
     """The blocks of a file in order that hold bytes of the `length` from `offset` on.
 
@@ -38,9 +38,9 @@ async def locations(
     """
     if offset < 0 or (length is not None and length < 0):
         raise InvalidRequestError(f"'{path}': locations of {length} bytes from {offset} on")
-    found = await whole_snapshot(session, path, Consistency.QUORUM)
+    found = await whole_snapshot(core, path, Consistency.QUORUM)
     places: list[BlockLocation] = []
-    async for extent in all_extents(session, found, offset):
+    async for extent in all_extents(core, found, offset):
         if length is not None and extent.offset >= offset + length:
             break
         if extent.end > offset or extent.offset >= offset:

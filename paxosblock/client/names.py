@@ -28,7 +28,7 @@ from paxosblock.api.namenode import (
     Rename,
     Transact,
 )
-from paxosblock.client.session import Session
+from paxosblock.client.core import ClientCore
 from paxosblock.client.walk import glob, pages, walk
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NotDirectoryError, NotFoundError
@@ -37,16 +37,16 @@ from paxosblock.user import current_user
 
 
 class AsyncNames:
-    """Asks the NameNodes of a session. Made as an `AsyncClient`."""
+    """Asks the NameNodes of the cluster. Made as an `AsyncClient`."""
 
     config: ClientConfig
-    _session: Session
+    _core: ClientCore
 
     # -- names ----------------------------------------------------------------------------------
 
     async def stat(self, path: str) -> FileStatus:
         """What a path names. `length` counts only finalized blocks while the file is `open`."""
-        return await self._session.namenodes.call(STAT, PathRequest(path))
+        return await self._core.namenodes.call(STAT, PathRequest(path))
 
     async def exists(self, path: str) -> bool:
         """True if there is a file or directory at `path`."""
@@ -86,7 +86,7 @@ class AsyncNames:
 
     async def page(self, path: str, after: str = "", limit: int = 1000) -> Listing:
         """Return one page: the entries behind the name `after`, and since when each is there."""
-        return await self._session.namenodes.call(LIST, ListDirectory(path, after, limit))
+        return await self._core.namenodes.call(LIST, ListDirectory(path, after, limit))
 
     def walk(self, path: str) -> AsyncIterator[FileStatus]:
         """Yield every file and directory below `path`, a directory before what is in it, each as
@@ -125,7 +125,7 @@ class AsyncNames:
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been made.
         """
         request = MakeDirectories(path, parents, permission, current_user(), ttl_s)
-        return await self._session.namenodes.call_once(
+        return await self._core.namenodes.call_once(
             MKDIRS, lambda once: replace(request, once=once)
         )
 
@@ -136,7 +136,7 @@ class AsyncNames:
             NotFoundError, ExistsError: no source; or a destination that is there already.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been moved.
         """
-        return await self._session.namenodes.call_once(
+        return await self._core.namenodes.call_once(
             RENAME, lambda once: Rename(source, destination, overwrite, once)
         )
 
@@ -149,7 +149,7 @@ class AsyncNames:
             DirectoryNotEmptyError: the directory has entries and `recursive` is not set.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been deleted.
         """
-        answer = await self._session.namenodes.call_once(
+        answer = await self._core.namenodes.call_once(
             DELETE, lambda once: DeletePath(path, recursive, once)
         )
         return answer.existed
@@ -166,7 +166,7 @@ class AsyncNames:
             InvalidRequestError: no source, a file twice, or more than BLOCKS_MOVED_MAX blocks.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
         """
-        return await self._session.namenodes.call_once(
+        return await self._core.namenodes.call_once(
             CONCAT, lambda once: ConcatFiles(target, tuple(sources), once)
         )
 
@@ -207,11 +207,11 @@ class AsyncNames:
             current_user(),
             application,
         )
-        return await self._session.namenodes.call_once(
+        return await self._core.namenodes.call_once(
             TRANSACT, lambda once: replace(request, once=once)
         )
 
     async def transaction_status(self, app_id: str) -> int | None:
         """The last version of an application that was applied, None when none is remembered."""
         request = ApplicationRequest(app_id)
-        return (await self._session.namenodes.call(APPLICATION, request)).version
+        return (await self._core.namenodes.call(APPLICATION, request)).version

@@ -16,7 +16,7 @@ from paxosblock.datanode.counters import Counters
 from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.registers import Registers
 from paxosblock.datanode.reporter import Reporter, summarize
-from paxosblock.datanode.session import Session
+from paxosblock.datanode.session import StreamSession
 from paxosblock.datanode.transfer import Transfer
 from paxosblock.datanode.volume import LostVolume, Volume, check_volumes, open_volume
 from paxosblock.disk import Disk, is_broken
@@ -146,9 +146,9 @@ class DataNode:
         summary = None if block is None else summarize(block)
         return Replicas(self.name, () if summary is None else (summary,))
 
-    def new_session(self) -> Session:
+    def new_session(self) -> StreamSession:
         """The handler of a new data stream."""
-        return Session(self.registers, self.reader, self.counters)
+        return StreamSession(self.registers, self.reader, self.counters)
 
 
 def open_volumes(

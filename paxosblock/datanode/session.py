@@ -42,7 +42,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 StreamCall = Ask | Watch | ReadBytes | FetchChunks
 
 
-class Session:
+class StreamSession:
     """The `FrameHandler` of one connection."""
 
     def __init__(self, registers: Registers, reader: Reader, counters: Counters) -> None:

@@ -38,7 +38,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.local.cluster_folder import ClusterFolder, Member, Membership, Role, Settings
+from paxosblock.local.cluster_folder import ClusterFolder, Membership, NodeEntry, Role, Settings
 from paxosblock.local.held_ports import HeldPorts
 from paxosblock.local.node_process import START_TIMEOUT_S, Node, wait_until
 from paxosblock.net import control
@@ -242,7 +242,7 @@ class LocalCluster:
             f"the NameNodes do not know all of {', '.join(sorted(wanted))}",
         )
 
-    def command(self, member: Member) -> list[str]:
+    def command(self, member: NodeEntry) -> list[str]:
         """The command line that runs a member of this cluster."""
         command = [sys.executable, "-m", "paxosblock", member.role.value]
         command += ["--id", member.name, "--listen", member.listen]
@@ -299,17 +299,17 @@ def _check_counts(datanodes: int, namenodes: int, volumes: int, base_port: int) 
         raise ConfigError(f"base_port = {base_port}: ports end at {_LAST_PORT}")
 
 
-def _members(datanodes: int, namenodes: int, base_port: int, volumes: int) -> tuple[Member, ...]:
+def _members(datanodes: int, namenodes: int, base_port: int, volumes: int) -> tuple[NodeEntry, ...]:
     count = namenodes + datanodes
     ports = range(base_port, base_port + count) if base_port else [0] * count
     listen = [f"{HOST}:{port}" for port in ports]
     return (
         *(
-            Member(Role.NAMENODE, f"namenode-{number}", address)
+            NodeEntry(Role.NAMENODE, f"namenode-{number}", address)
             for number, address in enumerate(listen[:namenodes])
         ),
         *(
-            Member(Role.DATANODE, f"datanode-{number}", address, volumes)
+            NodeEntry(Role.DATANODE, f"datanode-{number}", address, volumes)
             for number, address in enumerate(listen[namenodes:])
         ),
     )

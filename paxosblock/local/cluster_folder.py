@@ -39,7 +39,7 @@ class Role(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class NodeEntry:
     """A node of the cluster.
 
     `listen` is host:port, port 0 until the node was first started. `volumes` counts the folders a
@@ -63,7 +63,7 @@ class Member:
 class Membership:
     """What `cluster.json` holds."""
 
-    members: tuple[Member, ...]
+    members: tuple[NodeEntry, ...]
     settings: dict[str, dict[str, str | int]]
     version: int = 1
 
@@ -71,7 +71,7 @@ class Membership:
         """Return how many members have this role."""
         return sum(member.role is role for member in self.members)
 
-    def replacing(self, member: Member) -> Membership:
+    def replacing(self, member: NodeEntry) -> Membership:
         """The same with `member` in the place of the one of its name."""
         members = tuple(member if old.name == member.name else old for old in self.members)
         return replace(self, members=members)
@@ -101,7 +101,7 @@ class ClusterFolder:
         """Return where the node `name` writes what it has to say."""
         return self.path / "logs" / f"{name}.log"
 
-    def volumes(self, member: Member) -> tuple[Path, ...]:
+    def volumes(self, member: NodeEntry) -> tuple[Path, ...]:
         """The folders of a member."""
         return tuple(self.path / folder for folder in member.folders)
 
@@ -125,7 +125,7 @@ class ClusterFolder:
             why = error if isinstance(error, StorageError) else error.strerror or error
             raise StorageError(f"cannot make a cluster in {self.path}: {why}") from error
 
-    def is_first_start(self, namenode: Member) -> bool:
+    def is_first_start(self, namenode: NodeEntry) -> bool:
         """True if a NameNode's folder is empty because the cluster never ran as a whole."""
         vote = self.volumes(namenode)[0] / "raft" / "vote"
         return not self._started.exists() and not vote.exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from paxosblock.errors import DeadlineError, ExistsError, UnavailableError
-from paxosblock.local.cluster_folder import ClusterFolder, Member, last_words
+from paxosblock.local.cluster_folder import ClusterFolder, NodeEntry, last_words
 from paxosblock.net import control
 from paxosblock.process import Child, identify, spawn
 
@@ -24,7 +24,7 @@ class Node:
     """A member of a local cluster and the process it runs as, if it does."""
 
     def __init__(
-        self, folder: ClusterFolder, member: Member, command: Callable[[Member], list[str]]
+        self, folder: ClusterFolder, member: NodeEntry, command: Callable[[NodeEntry], list[str]]
     ) -> None:
         """`command` tells the command line that runs a member."""
         self.member = member

@@ -11,6 +11,7 @@ from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.alarms import Alarms
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.acceptors import Acceptors, RpcAcceptors
+from paxosblock.namenode.blocks.block_views import BlockViews
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.history import History
@@ -18,7 +19,6 @@ from paxosblock.namenode.blocks.recoverer import Recoverer
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.reports import Reports
 from paxosblock.namenode.blocks.survey import Surveyor
-from paxosblock.namenode.blocks.views import Views
 from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
 from paxosblock.namenode.catalog.ids import TAG_BITS
 from paxosblock.namenode.catalog.records import FileInode
@@ -58,7 +58,7 @@ class NameNode:
         self.block_leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.datanodes = DataNodes(config.datanode_stale_after_s, config.datanode_dead_after_s)
         self.replicas = Replicas()
-        self.views = Views(self.datanodes, self.replicas, config.min_replication, clock_s)
+        self.views = BlockViews(self.datanodes, self.replicas, config.min_replication, clock_s)
         reach = acceptors(self.datanodes)
         self.finalizer = self._make_finalizer(reach)
         self.recoverer = self._make_recoverer(reach)

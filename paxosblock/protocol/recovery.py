@@ -28,7 +28,7 @@ from paxosblock.protocol.types import (
 )
 
 
-class Kind(enum.Enum):
+class RecoveryKind(enum.Enum):
     """What a recovery generation is for."""
 
     SEAL = "seal"
@@ -66,7 +66,7 @@ class Proposer(msgspec.Struct, frozen=True, gc=False):
 
     block: BlockId
     generation: Generation
-    kind: Kind
+    kind: RecoveryKind
     base: Generation
     members: tuple[StorageId, ...]
     targets: tuple[StorageId, ...]
@@ -83,12 +83,12 @@ class Proposer(msgspec.Struct, frozen=True, gc=False):
     @property
     def epoch(self) -> Generation:
         """The writer epoch the written log belongs to (P3)."""
-        return self.base if self.kind is Kind.SEAL else self.generation
+        return self.base if self.kind is RecoveryKind.SEAL else self.generation
 
     @property
     def votes_needed(self) -> int:
         """P4: a quorum seals, or who is left; a config is installed when ALL of it has voted."""
-        if self.kind is Kind.SEAL:
+        if self.kind is RecoveryKind.SEAL:
             return min(recovery_quorum(len(self.members)), len(self.targets))
         return len(self.targets)
 
@@ -106,12 +106,12 @@ def seal(record: BlockRecord, given_up: tuple[StorageId, ...] = ()) -> Proposer:
     left = tuple(member for member in record.members if member not in given_up)
     invariant(bool(left), "P2 not every member is given up")
     gone = tuple(member for member in record.members if member in given_up)
-    return replace(_proposer(record, Kind.SEAL, left), given_up=gone)
+    return replace(_proposer(record, RecoveryKind.SEAL, left), given_up=gone)
 
 
 def rebuild(record: BlockRecord, targets: tuple[StorageId, ...]) -> Proposer:
     """P1 for a REBUILD, with the record as K3 left it; `targets` is the config to install."""
-    return _proposer(record, Kind.REBUILD, targets)
+    return _proposer(record, RecoveryKind.REBUILD, targets)
 
 
 def append(record: BlockRecord, targets: tuple[StorageId, ...]) -> Proposer:
@@ -124,14 +124,14 @@ def append(record: BlockRecord, targets: tuple[StorageId, ...]) -> Proposer:
         holders=record.members,
     )
     return replace(
-        _proposer(record, Kind.APPEND, targets),
+        _proposer(record, RecoveryKind.APPEND, targets),
         phase=Phase.WRITING,
         choice=choice,
         finalized_generation=record.finalized_generation,
     )
 
 
-def _proposer(record: BlockRecord, kind: Kind, targets: tuple[StorageId, ...]) -> Proposer:
+def _proposer(record: BlockRecord, kind: RecoveryKind, targets: tuple[StorageId, ...]) -> Proposer:
     return Proposer(
         block=record.block,
         generation=record.generation,

@@ -16,8 +16,8 @@ from paxosblock.api.files import FileView, GetFile
 from paxosblock.client import blocks
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.blocks import all_extents
+from paxosblock.client.core import ClientCore
 from paxosblock.client.length import Consistency, Snapshot, whole_snapshot
-from paxosblock.client.session import Session
 from paxosblock.errors import InvalidRequestError, NotFoundError, ProtocolError
 from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
@@ -39,8 +39,8 @@ async def stored(data: bytes = DATA) -> AsyncIterator[tuple[MemoryCluster, Async
         yield cluster, fs
 
 
-async def look(session: Session, path: str) -> Snapshot:
-    return await whole_snapshot(session, path, Consistency.QUORUM)
+async def look(core: ClientCore, path: str) -> Snapshot:
+    return await whole_snapshot(core, path, Consistency.QUORUM)
 
 
 def pages_asked(cluster: MemoryCluster) -> int:
@@ -116,7 +116,7 @@ async def test_a_file_that_grows_is_read_as_it_was_when_it_was_opened() -> None:
                 assert file.size == opened
                 locations = await fs.locations("/a")
                 assert [each.finalized for each in locations] == [True] * 20 + [False]
-                found = all_extents(file._session, await look(file._session, "/a"))
+                found = all_extents(file._core, await look(file._core, "/a"))
                 first = await anext(found)
                 await out.write(DATA[opened:])
                 await out.hflush()

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from paxosblock.api.datanode import STREAM_CALLS, STREAM_REPLIES
 from paxosblock.datanode.counters import Counters
-from paxosblock.datanode.session import MAX_WAITING_VOTES, Session
+from paxosblock.datanode.session import MAX_WAITING_VOTES, StreamSession
 from paxosblock.net.beats import arrived_bytes, beat_wish
 from paxosblock.net.calls import CallChannel, open_channel
 from paxosblock.net.stream import STREAM_PATH, upgrade_handler
@@ -27,7 +27,7 @@ async def stream_to(node: Node) -> AsyncIterator[tuple[CallChannel, Votes, Count
     """A data stream to these registers."""
     counters = Counters(node.registers, node.volumes)
     app = web.Application()
-    handler = upgrade_handler(app, lambda _: Session(node.registers, node.reader, counters))
+    handler = upgrade_handler(app, lambda _: StreamSession(node.registers, node.reader, counters))
     app.router.add_get(STREAM_PATH, handler)
     runner = web.AppRunner(app)
     await runner.setup()

@@ -345,10 +345,10 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _recovery(
         "a copy of a request is done again",
-        "catalog/once.py",
+        "catalog/repeats.py",
         "    if before is not None and once.sequence <= before.sequence:\n",
         "    if before is not None and once.sequence < before.sequence:\n",
-        "tests/namenode/test_once.py",
+        "tests/namenode/test_repeats.py",
     ),
     _recovery(
         "a directory that got an entry is forgotten by the sweep",

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from paxosblock.protocol import finalize, recovery, write
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote
-from paxosblock.protocol.recovery import Kind, Phase, Proposer
+from paxosblock.protocol.recovery import Phase, Proposer, RecoveryKind
 from paxosblock.protocol.types import Durability, ReplicaState, StorageId
 from tests.protocol import oracle
 from tests.protocol.world import (
@@ -231,14 +231,14 @@ def _decides(model: Model, world: World, cell: Cell[Proposer]) -> Iterator[Move]
     if isinstance(record, Refused):
         return
     record.check_follows(world.record.value)
-    if proposer.kind is Kind.SEAL:
+    if proposer.kind is RecoveryKind.SEAL:
         after = _finalized(model, world._replace(proposers=rest), record, proposer.generation)
         yield Move("K5", ("records length", record.length), after)
         return
     model.fired["P6"] += 1
     history = oracle.note_installed(world.history.value, proposer.generation, record.base_length)
     writers = world.writers
-    if proposer.kind is Kind.APPEND:
+    if proposer.kind is RecoveryKind.APPEND:
         appender = write.granted_writer(finalize.grant(record), record.window)
         writers = (*writers, model.cell(appender))
     after = world._replace(
@@ -256,15 +256,15 @@ def _compare_and_set(record: BlockRecord, proposer: Proposer) -> BlockRecord | R
     assert choice is not None
     base, generation = proposer.base, proposer.generation
     match proposer.kind:
-        case Kind.SEAL:
+        case RecoveryKind.SEAL:
             return finalize.finalize_by_recovery(
                 record, base, generation, choice.length, choice.size_bytes
             )
-        case Kind.REBUILD:
+        case RecoveryKind.REBUILD:
             return finalize.install_rebuild(
                 record, base, generation, proposer.targets, choice.length
             )
-        case Kind.APPEND:
+        case RecoveryKind.APPEND:
             return finalize.install_append(record, base, generation, proposer.targets, WRITERS[1])
 
 

@@ -10,7 +10,7 @@ from paxosblock.protocol.finalize import allocate_rebuild, allocate_seal
 from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, RecoveryWrite
 from paxosblock.protocol.quorum import Tally, read_quorum, recovery_quorum, tally
-from paxosblock.protocol.recovery import Kind, Phase, Proposer, on_last_vote, on_nack
+from paxosblock.protocol.recovery import Phase, Proposer, RecoveryKind, on_last_vote, on_nack
 from paxosblock.protocol.types import BlockState, Reason, StorageId
 from tests.protocol.build import (
     ABC,
@@ -146,7 +146,7 @@ def test_p3_an_append_needs_no_promises_and_names_the_version_it_extends() -> No
         size_bytes=size(2),
     )
     proposer = recovery.append(done, (A, B, D))
-    assert (proposer.kind, proposer.phase) == (Kind.APPEND, Phase.WRITING)
+    assert (proposer.kind, proposer.phase) == (RecoveryKind.APPEND, Phase.WRITING)
     request = recovery.recovery_write(proposer)
     assert (request.finalized_generation, request.length, request.epoch) == (2, 2, 3)
 

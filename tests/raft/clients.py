@@ -43,7 +43,7 @@ class Client:
 
     Each transaction leaves the client's latest number under the client's own key and expects to
     find there what it knows. So a copy changes nothing, and tells whether the first was applied:
-    as the catalog does it (`once.py`).
+    as the catalog does it (`repeats.py`).
     """
 
     name: str

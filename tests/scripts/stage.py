@@ -25,7 +25,7 @@ from paxosblock.protocol.messages import (
     Request,
     Vote,
 )
-from paxosblock.protocol.recovery import Kind, Phase, Proposer
+from paxosblock.protocol.recovery import Phase, Proposer, RecoveryKind
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import (
     BlockId,
@@ -107,28 +107,28 @@ class Stage:
 
     def do_seal(self) -> str:
         """seal: K2 and a proposer."""
-        return self._proposes(finalize.allocate_seal(self.record), Kind.SEAL, ())
+        return self._proposes(finalize.allocate_seal(self.record), RecoveryKind.SEAL, ())
 
     def do_rebuild(self, *targets: str) -> str:
         """rebuild A B D: K3 and a proposer for these members."""
         allocated = finalize.allocate_rebuild(self.record, W1, self.writer.generation)
-        return self._proposes(allocated, Kind.REBUILD, targets)
+        return self._proposes(allocated, RecoveryKind.REBUILD, targets)
 
     def do_append(self, *targets: str) -> str:
         """append A B C: K4 and a proposer for these members."""
-        return self._proposes(finalize.allocate_append(self.record), Kind.APPEND, targets)
+        return self._proposes(finalize.allocate_append(self.record), RecoveryKind.APPEND, targets)
 
     def _proposes(
-        self, allocated: BlockRecord | Refused, kind: Kind, targets: tuple[str, ...]
+        self, allocated: BlockRecord | Refused, kind: RecoveryKind, targets: tuple[str, ...]
     ) -> str:
         if isinstance(allocated, Refused):
             return f"refused: {allocated.why.value}"
         self.record = allocated
         names = tuple(StorageId(target) for target in targets)
         starts = {
-            Kind.SEAL: lambda: recovery.seal(allocated),
-            Kind.REBUILD: lambda: recovery.rebuild(allocated, names),
-            Kind.APPEND: lambda: recovery.append(allocated, names),
+            RecoveryKind.SEAL: lambda: recovery.seal(allocated),
+            RecoveryKind.REBUILD: lambda: recovery.rebuild(allocated, names),
+            RecoveryKind.APPEND: lambda: recovery.append(allocated, names),
         }
         self.proposers[allocated.generation] = starts[kind]()
         return f"{kind.value} g{allocated.generation} of base g{allocated.writer_generation}"
@@ -176,11 +176,11 @@ class Stage:
         if proposer.phase is not Phase.DECIDED or choice is None:
             return f"g{generation} is {proposer.phase.value}"
         base, own = proposer.base, proposer.generation
-        if proposer.kind is Kind.SEAL:
+        if proposer.kind is RecoveryKind.SEAL:
             outcome = finalize.finalize_by_recovery(
                 self.record, base, own, choice.length, choice.size_bytes
             )
-        elif proposer.kind is Kind.REBUILD:
+        elif proposer.kind is RecoveryKind.REBUILD:
             outcome = finalize.install_rebuild(
                 self.record, base, own, proposer.targets, choice.length
             )

@@ -25,7 +25,7 @@ from typing import Any, Final
 import msgspec
 
 from paxosblock import LocalCluster
-from paxosblock.local.cluster_folder import Member
+from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.local.node_process import Node
 from tests.disks.faults import Fault, FaultPlan
 
@@ -103,7 +103,7 @@ def met_file(control: Path) -> Path:
 class FaultyCluster(LocalCluster):
     """A cluster with disks that fail when the test says so; all its nodes are real ones."""
 
-    def command(self, member: Member) -> list[str]:
+    def command(self, member: NodeEntry) -> list[str]:
         command = super().command(member)
         module = command.index("paxosblock")
         launcher = ["tests.services.faulty_node", str(self._control(member.name))]

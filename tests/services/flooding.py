@@ -9,7 +9,7 @@ from typing import Final
 
 from paxosblock import LocalCluster
 from paxosblock.descriptors import raise_limit
-from paxosblock.local.cluster_folder import Member
+from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.net.control import split_address
 
 DESCRIPTORS: Final = 1024
@@ -20,7 +20,7 @@ HALF: Final = b"POST /rpc/"
 class Restricted(LocalCluster):
     """The system grants its nodes few descriptors, and says so from the start."""
 
-    def command(self, member: Member) -> list[str]:
+    def command(self, member: NodeEntry) -> list[str]:
         limited = f'ulimit -n {DESCRIPTORS}; exec "$@"'
         return ["/bin/sh", "-c", limited, "sh", *super().command(member)]
 

@@ -31,7 +31,7 @@ from typing import Any, Final, TypeVar
 import uvloop
 
 from paxosblock import LocalCluster
-from paxosblock.local.cluster_folder import Member
+from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.local.node_process import Node
 from paxosblock.net import serving
 
@@ -185,7 +185,7 @@ class PartitionedCluster(LocalCluster):
         self._proxies.close()
         return clean
 
-    def command(self, member: Member) -> list[str]:
+    def command(self, member: NodeEntry) -> list[str]:
         command = super().command(member)
         private = self._private(member.name)
         self._proxies.serve(member.name, member.listen, private)

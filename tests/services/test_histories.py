@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock import LocalCluster
-from paxosblock.local.cluster_folder import Member, Role
+from paxosblock.local.cluster_folder import NodeEntry, Role
 from tests.services import histories
 
 
@@ -27,7 +27,7 @@ def test_histories_are_linearizable_while_namenodes_die_hang_and_restart(tmp_pat
 class PlantedCluster(LocalCluster):
     """Its NameNodes answer `stat` without asking whether they still lead."""
 
-    def command(self, member: Member) -> list[str]:
+    def command(self, member: NodeEntry) -> list[str]:
         words = super().command(member)
         if member.role is Role.NAMENODE:
             words[words.index("paxosblock")] = "tests.services.planted_namenode"

@@ -35,7 +35,7 @@ from paxosblock.errors import (
     PaxosBlockError,
     UnavailableError,
 )
-from paxosblock.local.cluster_folder import Member, Role
+from paxosblock.local.cluster_folder import NodeEntry, Role
 from paxosblock.local.node_process import Node
 from paxosblock.net import control
 from tests.services.conftest import QUICK, wait_other_leader
@@ -370,7 +370,7 @@ def test_a_namenode_whose_folder_was_emptied_is_refused(cluster: LocalCluster, f
 class Elsewhere(LocalCluster):
     """Its NameNodes listen at one address and are known by another."""
 
-    def command(self, member: Member) -> list[str]:
+    def command(self, member: NodeEntry) -> list[str]:
         words = super().command(member)
         if member.role is Role.NAMENODE:
             place = words.index("--peers") + 1

@@ -15,7 +15,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.config import ClientConfig
-from paxosblock.local.cluster_folder import Member, Role
+from paxosblock.local.cluster_folder import NodeEntry, Role
 from paxosblock.units import KIB
 from tests.services.content import content
 
@@ -45,7 +45,7 @@ class Machines(LocalCluster):
     def boot(self) -> Path:
         return self.path / "boot_id"
 
-    def command(self, member: Member) -> list[str]:
+    def command(self, member: NodeEntry) -> list[str]:
         command = super().command(member)
         if member.role is not Role.DATANODE:
             return command

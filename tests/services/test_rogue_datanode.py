@@ -12,7 +12,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.config import ClientConfig
-from paxosblock.local.cluster_folder import Member
+from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.protocol.types import StorageId
 from paxosblock.units import KIB
 from tests.services.rogue_datanode import OPENING, READING, WRITING
@@ -42,7 +42,7 @@ class Rogues(LocalCluster):
         (report,) = [node for node in self.status().datanodes if node.address == address]
         return report.storages[0].storage
 
-    def command(self, member: Member) -> list[str]:
+    def command(self, member: NodeEntry) -> list[str]:
         command = super().command(member)
         if member.name != "datanode-0":
             return command

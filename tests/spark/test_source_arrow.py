@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paxosblock.client.spark.arrow_frames import (
-    Kind,
+    MessageKind,
     Place,
     last_place,
     messages,
@@ -80,7 +80,7 @@ def test_every_part_between_two_places_is_read_alone(
         at = end
     whole = [each for each in messages(file.pread, 0, len(file.data)) if each.stop <= visible]
     assert at.offset == (whole[-1].stop if whole else 0)
-    batches = sum(each.kind is Kind.BATCH for each in whole)
+    batches = sum(each.kind is MessageKind.BATCH for each in whole)
     expected = sum([count for batch in streams for count in batch][:batches])
     assert found == list(range(expected))
 

@@ -31,7 +31,7 @@ _HEADER_TYPE: Final = 1
 _BODY_LENGTH: Final = 3
 
 
-class Kind(enum.Enum):
+class MessageKind(enum.Enum):
     """What a message is; the values are Arrow's."""
 
     END = 0
@@ -44,7 +44,7 @@ class Kind(enum.Enum):
 class Message:
     """The bytes [start, stop) of a file are a message."""
 
-    kind: Kind
+    kind: MessageKind
     start: int
     stop: int
 
@@ -66,7 +66,9 @@ def messages(pread: Pread, start: int, end: int) -> Iterator[Message]:
         body = start + _PREFIX.size + size
         if body > end:
             return
-        kind, length = _header(window.read(start + _PREFIX.size, size)) if size else (Kind.END, 0)
+        kind, length = (
+            _header(window.read(start + _PREFIX.size, size)) if size else (MessageKind.END, 0)
+        )
         if body + length > end:
             return
         yield Message(kind, start, body + length)
@@ -89,7 +91,7 @@ class _Window:
         return self._data[start - self._start : start - self._start + size]
 
 
-def _header(metadata: bytes) -> tuple[Kind, int]:
+def _header(metadata: bytes) -> tuple[MessageKind, int]:
     """Kind and length of the body, by the rules of flatbuffers: a table has a list of where its
     fields are, and the beginning says where the table is."""
     try:
@@ -107,7 +109,7 @@ def _header(metadata: bytes) -> tuple[Kind, int]:
 
         kind, length = place(_HEADER_TYPE), place(_BODY_LENGTH)
         (body,) = struct.unpack_from("<q", metadata, length) if length else (0,)
-        return Kind(metadata[kind] if kind else 0), body
+        return MessageKind(metadata[kind] if kind else 0), body
     except (struct.error, ValueError, IndexError) as error:
         raise InvalidRequestError(f"the header of an Arrow message makes no sense: {error}") from (
             error
@@ -123,9 +125,11 @@ class Place:
 
     def after(self, message: Message) -> Place:
         """Behind the message that begins here."""
-        if message.kind is Kind.END:
+        if message.kind is MessageKind.END:
             return Place(message.stop, message.stop)
-        return Place(message.stop, message.start if message.kind is Kind.SCHEMA else self.stream)
+        return Place(
+            message.stop, message.start if message.kind is MessageKind.SCHEMA else self.stream
+        )
 
 
 def last_place(pread: Pread, at: Place, most: int, end: int) -> Place:
@@ -136,7 +140,7 @@ def last_place(pread: Pread, at: Place, most: int, end: int) -> Place:
         if message.stop > stop and has_rows:
             break
         at = at.after(message)
-        has_rows = has_rows or message.kind is Kind.BATCH
+        has_rows = has_rows or message.kind is MessageKind.BATCH
     return at
 
 
@@ -148,12 +152,12 @@ def opening(pread: Pread, stream: int, end: int) -> bytes:
     """
     before = messages(pread, stream, end)
     first = next(before, None)
-    if first is None or first.kind is not Kind.SCHEMA:
+    if first is None or first.kind is not MessageKind.SCHEMA:
         raise InvalidRequestError(f"byte {stream} begins no Arrow stream")
     schema = pread(first.start, first.stop - first.start)
     if not any(map(_has_dictionary, pa.ipc.read_schema(pa.BufferReader(schema)))):
         return schema
-    dictionaries = (each for each in before if each.kind is Kind.DICTIONARY)
+    dictionaries = (each for each in before if each.kind is MessageKind.DICTIONARY)
     return b"".join([schema, *(pread(each.start, each.stop - each.start) for each in dictionaries)])
 
 

@@ -41,7 +41,6 @@ from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.garbage import Swept
 from paxosblock.namenode.catalog.ids import IdPool, block_id, was_allocated
 from paxosblock.namenode.catalog.namespace import Context
-from paxosblock.namenode.catalog.once import answered, decide_once
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
     BlockEntry,
@@ -52,6 +51,7 @@ from paxosblock.namenode.catalog.records import (
     decode_inode,
     encode,
 )
+from paxosblock.namenode.catalog.repeats import answered, decide_once
 from paxosblock.namenode.kv.interface import KeyValueStore, Versioned, View
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused

@@ -14,7 +14,7 @@ from paxosblock.net.rpc import RpcClient
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class ClientCore:
     """`writing` and `reading` are separate connections: votes and beats must not wait behind bulk
     data."""
 
@@ -27,7 +27,7 @@ class Session:
     rpc: RpcClient
 
     @classmethod
-    def to(cls, addresses: tuple[str, ...], config: ClientConfig) -> Session:
+    def to(cls, addresses: tuple[str, ...], config: ClientConfig) -> ClientCore:
         """Return those of a client of the cluster whose NameNodes have these addresses; nothing is
         connected yet."""
         rpc = RpcClient()

@@ -24,7 +24,7 @@ from paxosblock.api.namenode import (
 from paxosblock.errors import ExistsError, InvalidRequestError, NotFoundError, OutcomeUnknownError
 from paxosblock.namenode.catalog.catalog import wall_clock_ms
 from paxosblock.namenode.catalog.deadlines import Ended
-from paxosblock.namenode.catalog.once import REMEMBERED_MS, SESSION_CHARS_MAX
+from paxosblock.namenode.catalog.repeats import REMEMBERED_MS, SESSION_CHARS_MAX
 from paxosblock.namenode.housekeeper import FORGET_AFTER_S
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import MakeDirectory

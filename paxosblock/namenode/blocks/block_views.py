@@ -14,7 +14,7 @@ from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.block_state import hdfs_state
 
 
-class Views:
+class BlockViews:
     """Puts together what is durable and what is soft."""
 
     def __init__(
