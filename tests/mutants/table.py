@@ -337,6 +337,21 @@ SOURCE: tuple[Mutant, ...] = (
         "tests/namenode/test_closing_files.py",
     ),
     _recovery(
+        "a force joins an attempt whose record says nothing of it",
+        "blocks/recoverer.py",
+        "            if run.given_up != given_up:\n"
+        "                continue  # a force came meanwhile, of which this record says nothing\n",
+        "            given_up = run.given_up\n",
+        "tests/namenode/test_recoverer.py",
+    ),
+    _recovery(
+        "the bytes that a report names count only where the holder is news",
+        "blocks/replicas.py",
+        "_Held(generation, held.storages, crc)",
+        "_Held(generation, held.storages, held.last_crc)",
+        "tests/namenode/test_replicas.py",
+    ),
+    _recovery(
         "what cannot be ended is tried again while the try before is under way",
         "housekeeper.py",
         "            self._expiring[what] = math.inf\n",
@@ -690,6 +705,13 @@ SOURCE: tuple[Mutant, ...] = (
         "extendleft(sealed.rest)",
         FILE_WRITER,
         RANDOM_WRITES,
+    ),
+    _client(
+        "a block that may have been added is not asked for again when the NameNode's disk is full",
+        "file_writer.py",
+        "                if not error.retriable or self._block is not None or backoff.exhausted:\n",
+        "                if not isinstance(error, NoSpaceError) or backoff.exhausted:\n",
+        FILE_WRITER,
     ),
     _client(
         "a file that is closed too short is not noticed",
