@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -187,31 +189,44 @@ async def test_a_peer_that_never_answers_is_unavailable() -> None:
     ("answer", "found"),
     [
         (b"SSH-2.0-OpenSSH_9.2\r\n", r"is no paxosblock node: it answered b'SSH-2.0-"),
-        (b"", r"is no paxosblock node: it answered b''"),
         (b"HTTP/1.1 404 Not Found\r\n\r\n", r"no paxosblock data stream: HTTP/1.1 404 Not Found"),
         (b"HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\n\r\n", r"does not speak paxosblock-stream/1"),
         (b"HTTP/1.1 101 Yes\r\nUpgrade: paxosblock-stream/1\r\n\r\nPXB1", r"sent 4 bytes before"),
         (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 4000, r"is no paxosblock node: it answered"),
     ],
-    ids=["ssh", "nothing", "not-found", "websocket", "hasty", "endless"],
+    ids=["ssh", "not-found", "websocket", "hasty", "endless"],
 )
 @on_both_loops
 async def test_a_stranger_on_the_port_is_named(answer: bytes, found: str) -> None:
+    async with stranger(answer) as port:
+        with pytest.raises(ProtocolError, match=rf"^{HOST}:{port} .*{found}") as caught:
+            await connect(HOST, port, Recorder())
+        assert caught.value.outcome is Outcome.NEVER, "nothing was asked yet"
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 101 Swi"])
+@on_both_loops
+async def test_a_node_that_ends_during_the_handshake_is_unavailable(answer: bytes) -> None:
+    async with stranger(answer) as port:
+        with pytest.raises(UnavailableError, match=rf"^{HOST}:{port} hung up before it answered"):
+            await connect(HOST, port, Recorder())
+
+
+@asynccontextmanager
+async def stranger(answer: bytes) -> AsyncIterator[int]:
+    """The port of somebody who says this to whoever asks, and hangs up."""
     finished = asyncio.Event()
 
-    async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
         writer.close()
         await writer.wait_closed()
         finished.set()
 
-    server = await asyncio.start_server(stranger, HOST, 0)
-    port = server.sockets[0].getsockname()[1]
+    server = await asyncio.start_server(speak, HOST, 0)
     async with server:
-        with pytest.raises(ProtocolError, match=rf"^{HOST}:{port} .*{found}") as caught:
-            await connect(HOST, port, Recorder())
-        assert caught.value.outcome is Outcome.NEVER, "nothing was asked yet"
+        yield server.sockets[0].getsockname()[1]
         await finished.wait()
 
 

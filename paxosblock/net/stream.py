@@ -277,7 +277,9 @@ async def _expect_switch(sock: socket.socket, peer: str) -> None:
     while b"\r\n\r\n" not in answer:
         more = await asyncio.get_running_loop().sock_recv(sock, 4096)
         answer += more
-        if not more or len(answer) > MAX_HANDSHAKE_BYTES or not _may_be_http(answer):
+        if not more:
+            raise UnavailableError(f"{peer} hung up before it answered", peer=peer)
+        if len(answer) > MAX_HANDSHAKE_BYTES or not _may_be_http(answer):
             raise ProtocolError(
                 f"{peer} is no paxosblock node: it answered {answer[:40]!r}", peer=peer
             )
