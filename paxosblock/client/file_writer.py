@@ -316,17 +316,16 @@ class AsyncFileWriter:
         return block.sent >= most or (block.sent > 0 and not fits)
 
     async def _open_block(self) -> BlockWriter:
-        """K1, W1: a new block whose members all have an empty replica. One to seal is first."""
+        """K1, W1: a new block whose members all have an empty replica."""
         backoff = Backoff(self._retry_for_s)
         while True:
             self._fence.check()
             try:
                 return await self._try_to_open_block()
-            except PaxosBlockError as error:
-                if not error.retriable or self._block is not None or backoff.exhausted:
+            except NoSpaceError:
+                if backoff.exhausted:
                     raise
-                if isinstance(error, NoSpaceError):
-                    self._exclusions.end_rest()
+                self._exclusions.end_rest()
             except BlockFailed as failure:
                 if backoff.exhausted:
                     raise UnavailableError(

@@ -707,13 +707,6 @@ SOURCE: tuple[Mutant, ...] = (
         RANDOM_WRITES,
     ),
     _client(
-        "a block that may have been added is not asked for again when the NameNode's disk is full",
-        "file_writer.py",
-        "                if not error.retriable or self._block is not None or backoff.exhausted:\n",
-        "                if not isinstance(error, NoSpaceError) or backoff.exhausted:\n",
-        FILE_WRITER,
-    ),
-    _client(
         "a file that is closed too short is not noticed",
         "file_writer.py",
         "        if self.status.length != self.acknowledged:\n",
