@@ -2,8 +2,8 @@
 
 Without names: the bare-socket limit, files, the store of one NameNode and of three, what three are
 asked through RPC, start-up; big files, outages, long block reports, event loops and Spark only by
-name. Run them on a machine that does nothing else; the tables of benchmarks/README.md came from
-this command.
+name; `benchmarks.against` compares the NameNodes of two checkouts. Run them on a machine that does
+nothing else; the tables of benchmarks/README.md came from this command.
 """
 
 from __future__ import annotations

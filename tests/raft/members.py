@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paxosblock.errors import NoSpaceError, PaxosBlockError
-from paxosblock.namenode.kv.interface import Committed, Conflict
+from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
 from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.node import RaftNode
@@ -126,13 +126,15 @@ class Members:
 
     def _observe(self, member: Member) -> None:
         machine = member.node.machine
-        apply = machine.entry_in_slices
+        apply = machine.apply_entry
 
-        def observed(index: int, entry: Entry) -> Generator[None, None, Committed | Conflict]:
+        def observed(
+            index: int, entry: Entry, known: Transaction | None = None
+        ) -> Generator[None, None, Committed | Conflict]:
             self.checker.check_applied(member.address, index, entry)
-            return (yield from apply(index, entry))
+            return (yield from apply(index, entry, known))
 
-        machine.entry_in_slices = observed  # type: ignore[method-assign]  # only of this instance
+        machine.apply_entry = observed  # type: ignore[method-assign]  # only of this instance
 
     def kill(self, member: Member) -> None:
         """End the process at once; what it had not synced is lost, in part, and garbled."""

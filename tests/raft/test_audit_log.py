@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 
 from paxosblock.errors import Outcome, OutcomeUnknownError, UnavailableError
-from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.codec import decode_transaction, encode_transaction
 from paxosblock.namenode.kv.interface import Committed, Transaction
-from paxosblock.namenode.raft import snapshot_file
+from paxosblock.namenode.raft import machine, snapshot_file
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.storage import Limits
@@ -410,10 +410,10 @@ def test_no_entries_are_kept_for_a_member_that_went_away_before_it_had_the_snaps
 
 def test_a_snapshot_replaces_a_longer_log_that_does_not_match() -> None:
     """A deposed leader's; with its tail it would vote as if it lacked what the snapshot has."""
-    machine = ReplicatedMachine()
+    made = ReplicatedMachine()
     for index in range(1, 4):
-        machine.apply_entry(index, Entry(2, EntryKind.NOOP, b""))
-    data = b"".join(snapshot_file.encode(machine.snapshot_after(2)))
+        made.apply(index, Transaction())
+    data = b"".join(snapshot_file.encode(made.snapshot_after(2)))
     about = {"term": 3, "leader_id": "n1:1", "index": 3, "request_id": 1}
     with rig() as member:
         member.append([entry(1)] * 6)
@@ -429,12 +429,12 @@ def test_a_snapshot_replaces_a_longer_log_that_does_not_match() -> None:
 
 def test_a_follower_that_gets_a_snapshot_lets_go_of_its_state_a_little_in_each_turn() -> None:
     large = Transaction(puts=tuple((b"%06d" % number, b"") for number in range(5000)))
-    machine = ReplicatedMachine()
+    made = ReplicatedMachine()
     for index in range(1, 10):
-        machine.apply_entry(index, Entry(1, EntryKind.NOOP, b""))
-    data = b"".join(snapshot_file.encode(machine.snapshot_after(1)))
+        made.apply(index, Transaction())
+    data = b"".join(snapshot_file.encode(made.snapshot_after(1)))
     with rig() as member:
-        member.append([Entry(1, EntryKind.TRANSACTION, encode_transaction(large))], commit=1)
+        member.append([Entry(1, EntryKind.TRANSACTION, encode_transaction(large)[0])], commit=1)
         before = member.node.machine._items
         leaves = [len(before._leaves)]
         assert leaves[0] > 20
@@ -454,13 +454,33 @@ def test_a_follower_that_gets_a_snapshot_lets_go_of_its_state_a_little_in_each_t
         assert {was - is_now for was, is_now in pairwise(leaves)} <= {0, 1}
 
 
+def test_only_who_did_not_propose_an_entry_decodes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[bytes] = []
+
+    def decode(payload: bytes) -> Transaction:
+        decoded.append(payload)
+        return decode_transaction(payload)
+
+    monkeypatch.setattr(machine, "decode_transaction", decode)
+    with rig() as member:
+        member.become_leader()
+        write = member.commit()
+        member.acknowledge("n1:1")
+        assert write.done()
+        assert decoded == []
+        assert member.node.machine.get(b"k").exists
+    with rig() as member:
+        member.append([entry(1)], commit=1)
+        assert len(decoded) == 1
+
+
 def test_an_entry_that_is_being_applied_when_a_snapshot_comes_is_part_of_it() -> None:
     large = Transaction(puts=tuple((b"%06d" % number, b"") for number in range(5000)))
     snapshot = ReplicatedMachine()
     for index in range(1, 10):
-        snapshot.apply_entry(index, Entry(1, EntryKind.NOOP, b""))
+        snapshot.apply(index, Transaction())
     with rig() as member:
-        member.append([Entry(1, EntryKind.TRANSACTION, encode_transaction(large))])
+        member.append([Entry(1, EntryKind.TRANSACTION, encode_transaction(large)[0])])
         node = member.node
         node.commit(1)
         assert node.machine.revision == 0, "it takes several turns"

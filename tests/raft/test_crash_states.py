@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from paxosblock.errors import NoSpaceError
+from paxosblock.namenode.kv.interface import Transaction
 from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.log import RaftLog
@@ -161,7 +162,7 @@ def anything(rng: random.Random) -> Story:
 def snapshot(index: int, term: int) -> MachineSnapshot:
     machine = ReplicatedMachine()
     for each in range(1, index + 1):
-        machine.apply_entry(each, Entry(term, EntryKind.NOOP, b""))
+        machine.apply(each, Transaction())
     return machine.snapshot_after(term)
 
 

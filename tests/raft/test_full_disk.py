@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from paxosblock.errors import NoSpaceError, OutcomeUnknownError, UnavailableError
-from paxosblock.namenode.kv.interface import Committed
+from paxosblock.namenode.kv.interface import Committed, Transaction
 from paxosblock.namenode.raft import snapshot_file
-from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.log import ROOM_POLL_S
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.spare import SPARE_BYTES, STEP_BYTES
@@ -135,7 +134,7 @@ def test_a_candidate_without_room_for_its_own_vote_stands_later() -> None:
 def test_a_follower_without_room_for_the_leader_s_snapshot_takes_it_later() -> None:
     machine = ReplicatedMachine()
     for index in range(1, 4):
-        machine.apply_entry(index, Entry(1, EntryKind.NOOP, b""))
+        machine.apply(index, Transaction())
     data = b"".join(snapshot_file.encode(machine.snapshot_after(1)))
     about = {"term": 1, "leader_id": "n1:1", "index": 3, "request_id": 1}
     whole = {**about, "size": len(data), "offset": 0, "data": data}

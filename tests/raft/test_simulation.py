@@ -8,7 +8,6 @@ import random
 import pytest
 
 from paxosblock.namenode.kv import state
-from paxosblock.namenode.raft import machine
 from tests.raft.linearizability import Operation, is_linearizable
 from tests.raft.simulation import FULL_DISKS_EVERY, simulate, virtual_loop
 from tests.raft.virtual_time import DeadlockError, Host, VirtualTimeLoop
@@ -37,7 +36,6 @@ def test_no_rule_is_violated_while_disks_run_full_and_have_room_again() -> None:
 def test_no_rule_is_violated_when_each_transaction_is_applied_over_several_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(machine, "LONG_BYTES", 0)
     monkeypatch.setattr(state, "SLICE_KEYS", 1)
     outcomes = [simulate(seed) for seed in range(1000, 1010)]
     assert [each for each in outcomes if each.violations] == []

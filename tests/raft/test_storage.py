@@ -15,7 +15,7 @@ import pytest
 from paxosblock.checksum import crc32c
 from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError
-from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.codec import decode_transaction, encode_transaction
 from paxosblock.namenode.kv.interface import Committed, Transaction, Versioned
 from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.raft import snapshot_file
@@ -36,7 +36,7 @@ def entry(term: int, text: str = "") -> Entry:
 
 
 def put(key: bytes, value: bytes) -> bytes:
-    return encode_transaction(Transaction(puts=((key, value),)))
+    return encode_transaction(Transaction(puts=((key, value),)))[0]
 
 
 class OpenLog:
@@ -140,7 +140,7 @@ async def test_s6_s7_appending_and_applying_read_and_rewrite_nothing(tmp_path: P
             for _ in range(50):
                 index = work.log.append(Entry(1, EntryKind.TRANSACTION, put(b"k", b"v")))
                 await work.flushed()
-                work.opened.machine.apply_entry(index, work.log.entry(index))
+                work.opened.machine.apply(index, decode_transaction(work.log.entry(index).payload))
             sizes.append(work.log.bytes_written - before)
         assert sizes == [sizes[0]] * 3
         assert not list(tmp_path.glob("snapshot-*"))
@@ -223,7 +223,7 @@ async def test_compaction_removes_segments_and_the_rest_follows_the_snapshot(
             index = work.log.append(Entry(1, EntryKind.TRANSACTION, put(b"k", b"%d" % number)))
             await work.flushed()
             if index <= 30:
-                machine.apply_entry(index, work.log.entry(index))
+                machine.apply(index, decode_transaction(work.log.entry(index).payload))
         before = len(list(tmp_path.glob("journal-*")))
         work.opened.write_snapshot(machine.snapshot_after(1), Pace(0))
         work.log.compact(30, 30 - 4)
@@ -243,7 +243,7 @@ async def test_a_start_removes_what_the_snapshot_covers(tmp_path: Path) -> None:
             work.log.append(Entry(1, EntryKind.NOOP, b"some bytes"))
             await work.flushed()
             if index <= 30:
-                machine.apply_entry(index, work.log.entry(index))
+                machine.apply(index, Transaction())
         work.opened.write_snapshot(machine.snapshot_after(1), Pace(0))
     before = len(list(tmp_path.glob("journal-*")))
     for _ in range(2):
@@ -255,7 +255,7 @@ async def test_a_start_removes_what_the_snapshot_covers(tmp_path: Path) -> None:
 async def test_a_log_replaced_by_a_snapshot_does_not_come_back(tmp_path: Path) -> None:
     machine = ReplicatedMachine()
     for index in range(1, 11):
-        machine.apply_entry(index, Entry(3, EntryKind.NOOP, b""))
+        machine.apply(index, Transaction())
     async with opened_log(tmp_path) as work:
         for _ in range(12):
             work.log.append(entry(1))
@@ -274,7 +274,7 @@ async def test_entries_that_a_snapshot_replaced_do_not_follow_it(
     """Wherever a segment begins: the first one that is kept may begin with a void entry."""
     machine = ReplicatedMachine()
     for each in range(1, index + 1):
-        machine.apply_entry(each, Entry(3, EntryKind.NOOP, b""))
+        machine.apply(each, Transaction())
     async with opened_log(tmp_path) as work:
         for _ in range(18):
             work.log.append(entry(1))
@@ -292,7 +292,7 @@ async def test_a_crash_before_the_base_was_written_loses_only_what_the_snapshot_
 ) -> None:
     machine = ReplicatedMachine()
     for index in range(1, 11):
-        machine.apply_entry(index, Entry(3, EntryKind.NOOP, b""))
+        machine.apply(index, Transaction())
     async with opened_log(tmp_path) as work:
         for _ in range(12):
             work.log.append(entry(1))
@@ -350,18 +350,14 @@ async def test_a_log_that_knows_a_later_term_than_the_vote_stops_the_start(tmp_p
 
 def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
     machine = ReplicatedMachine()
-    machine.apply_entry(1, value_entry(b"value"))
+    machine.apply(1, Transaction(puts=((b"k", b"value"),)))
     snapshot_file.write(OsDisk(), tmp_path, machine.snapshot_after(7), Pace(0))
     snapshot, size = snapshot_file.load(OsDisk(), tmp_path)
     assert (snapshot.index, snapshot.term) == (1, 7)
     assert size == (tmp_path / f"snapshot-{1:020d}").stat().st_size
     machine = ReplicatedMachine(snapshot.state)
     assert machine.get(b"k") == Versioned(b"value", 1)
-    assert machine.apply_entry(2, value_entry(b"more")) == Committed(2)
-
-
-def value_entry(value: bytes) -> Entry:
-    return Entry(1, EntryKind.TRANSACTION, put(b"k", value))
+    assert machine.apply(2, Transaction(puts=((b"k", b"more"),))) == Committed(2)
 
 
 def test_a_snapshot_of_an_earlier_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
@@ -377,7 +373,7 @@ def test_a_snapshot_of_an_earlier_version_is_refused_with_what_to_do(tmp_path: P
 @pytest.mark.parametrize("place", [9, 30, 60])
 def test_a_flipped_bit_in_a_snapshot_is_noticed(place: int) -> None:
     machine = ReplicatedMachine()
-    machine.apply_entry(1, value_entry(b"value"))
+    machine.apply(1, Transaction(puts=((b"k", b"value"),)))
     data = bytearray(b"".join(snapshot_file.encode(machine.snapshot_after(1))))
     assert snapshot_file.decode("s", bytes(data)).index == 1
     data[place] ^= 4

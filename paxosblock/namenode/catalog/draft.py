@@ -62,6 +62,7 @@ class Draft:
 
     def __init__(self, view: View) -> None:
         self._view = view
+        self._read = view.get
         self._revision = view.revision
         self.work = 0
         """Keys that were read or changed: measures how long deciding takes."""
@@ -75,7 +76,7 @@ class Draft:
         self.work += 1
         if key in self._changes:
             return self._changed(key)
-        found = self._view.get(key)
+        found = self._read(key)
         self._expect[key] = Expect(key, found.revision)
         return found
 

@@ -57,30 +57,37 @@ def make_directories(draft: Draft, request: MakeDirectories, context: Context) -
     """
     names = paths.split(request.path)
     found = target, depth = tree.descend(draft, names)
-    number = target.number
-    if depth < len(names):
-        if not request.parents:
-            tree.find_directory(draft, names[:-1])
-        number = _make_missing(
-            draft, names, found, context, owner=request.owner, permission=request.permission
-        )
-    elif not target.is_directory or not request.parents:
-        raise tree.exists(request.path)
-    inode = tree.load(draft.peek(keys.inode(number)), request.path)
+    if depth == len(names):
+        return _find_made(draft, target, request, context)
+    if not request.parents:
+        tree.find_directory(draft, names[:-1])
+    made = _make_missing(
+        draft, names, found, context, owner=request.owner, permission=request.permission
+    )
     if request.ttl_s is not None:
-        inode = _with_deadline(draft, number, request, context)
+        made = live_until(draft, made, _end_ms(request.ttl_s, context))
+    return tree.directory_status(request.path, made, made.created_ms)
+
+
+def _find_made(
+    draft: Draft, target: tree.Target, request: MakeDirectories, context: Context
+) -> FileStatus:
+    """`mkdir` of what is there: only its time to live may change."""
+    if not target.is_directory or not request.parents:
+        raise tree.exists(request.path)
+    key = keys.inode(target.number)
+    if request.ttl_s is None:
+        return tree.status(draft, request.path, tree.load(draft.peek(key), request.path))
+    if target.number == ROOT_ID:
+        raise InvalidRequestError("'/': the root has no time to live", path="/")
+    inode = tree.load(draft.get(key), request.path)
+    assert isinstance(inode, DirectoryInode), "an entry tells what it names"
+    inode = live_until(draft, inode, _end_ms(request.ttl_s, context))
     return tree.status(draft, request.path, inode)
 
 
-def _with_deadline(
-    draft: Draft, number: int, request: MakeDirectories, context: Context
-) -> DirectoryInode:
-    inode = tree.load(draft.get(keys.inode(number)), request.path)
-    assert isinstance(inode, DirectoryInode), "an entry tells what it names"
-    if number == ROOT_ID:
-        raise InvalidRequestError("'/': the root has no time to live", path="/")
-    assert request.ttl_s is not None
-    return live_until(draft, inode, context.now_ms + round(request.ttl_s * 1000))
+def _end_ms(ttl_s: float, context: Context) -> int:
+    return context.now_ms + round(ttl_s * 1000)
 
 
 def live_until(draft: Draft, inode: DirectoryInode, expires_ms: int) -> DirectoryInode:
@@ -235,10 +242,12 @@ def discard(draft: Draft, inode: Inode) -> None:
 
 def _parent_directory(draft: Draft, names: tuple[str, ...], context: Context, owner: str) -> int:
     """Make the directories on the way that are not there; return the id of the last."""
-    found = target, _ = tree.descend(draft, names)
+    found = target, depth = tree.descend(draft, names)
     if not target.is_directory:
         raise tree.not_directory(paths.join(names))
-    return _make_missing(draft, names, found, context, owner=owner)
+    if depth == len(names):
+        return target.number
+    return _make_missing(draft, names, found, context, owner=owner).number
 
 
 def _make_missing(
@@ -249,13 +258,13 @@ def _make_missing(
     *,
     owner: str,
     permission: int = DIRECTORY_PERMISSION,
-) -> int:
-    """Make what `tree.descend` has `found` missing; return the id of the last directory.
+) -> DirectoryInode:
+    """Make what `tree.descend` has `found` missing; return the last directory.
 
     `permission` is that of the last one.
     """
     target, depth = found
-    directory = target.number
+    directory, made = target.number, None
     for place, name in enumerate(names[depth:], depth + 1):
         mode = permission if place == len(names) else DIRECTORY_PERMISSION
         made = _directory(
@@ -263,7 +272,8 @@ def _make_missing(
         )
         _link(draft, made, context)
         directory = made.number
-    return directory
+    assert made is not None, "something is missing"
+    return made
 
 
 def _directory(

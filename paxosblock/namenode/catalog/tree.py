@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+import msgspec
+
 from paxosblock.api.namenode import FileStatus, Kind, ListDirectory, Listing
 from paxosblock.errors import (
     ExistsError,
@@ -39,8 +41,7 @@ _DIRECTORY = b"d"
 _FILE = b"f"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, gc=False):
     """What an entry names."""
 
     number: int
@@ -303,6 +304,12 @@ def status(reads: Reads, path: str, inode: Inode) -> FileStatus:
             path, inode, _decided_bytes(reads, inode.number) if inode.open else inode.length
         )
     touched = reads.get(keys.touched(inode.number))
+    modified_ms = keys.unpack_number(touched.value) if touched.exists else inode.created_ms
+    return directory_status(path, inode, modified_ms)
+
+
+def directory_status(path: str, inode: DirectoryInode, modified_ms: int) -> FileStatus:
+    """Return what `stat` shows of a directory whose entries changed last at `modified_ms`."""
     return FileStatus(
         path=path,
         kind=Kind.DIRECTORY,
@@ -312,7 +319,7 @@ def status(reads: Reads, path: str, inode: Inode) -> FileStatus:
         block_size=0,
         durability=Durability.DISK,
         open=False,
-        modified_ms=keys.unpack_number(touched.value) if touched.exists else inode.created_ms,
+        modified_ms=modified_ms,
         created_ms=inode.created_ms,
         owner=inode.owner,
         group=inode.group,

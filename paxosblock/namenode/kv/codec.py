@@ -14,8 +14,9 @@ _TRANSACTION = msgspec.msgpack.Decoder(Transaction)
 _ITEMS = msgspec.msgpack.Decoder(Items)
 
 
-def encode_transaction(transaction: Transaction) -> bytes:
-    """Return the transaction as a log entry's payload.
+def encode_transaction(transaction: Transaction) -> tuple[bytes, Transaction]:
+    """Return the transaction as a log entry's payload, and as whoever reads the entry will have it:
+    where it was encoded it is applied without being decoded again.
 
     Raises:
         InvalidRequestError: a field has the wrong type, or the whole is too long.
@@ -24,14 +25,14 @@ def encode_transaction(transaction: Transaction) -> bytes:
         payload = _ENCODER.encode(transaction)
         # An entry that cannot be decoded would be durable before anybody noticed, and stop every
         # later start; annotations alone do not keep a str out of a bytes field.
-        _TRANSACTION.decode(payload)
+        decoded = _TRANSACTION.decode(payload)
     except (msgspec.MsgspecError, TypeError, OverflowError) as error:
         raise InvalidRequestError(f"not a transaction: {error}") from error
     if len(payload) > TRANSACTION_BYTES_MAX:
         raise InvalidRequestError(
             f"a transaction of {len(payload)} bytes is longer than {TRANSACTION_BYTES_MAX}"
         )
-    return payload
+    return payload, decoded
 
 
 def decode_transaction(payload: bytes | memoryview) -> Transaction:

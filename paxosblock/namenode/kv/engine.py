@@ -25,7 +25,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.namenode.kv.codec import decode_transaction, encode_transaction
+from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
 from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.kv.state import StateMachine
@@ -46,7 +46,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen, which would double the time to make it
 class _Pending:
     payload: bytes
     transaction: Transaction
@@ -111,9 +111,9 @@ class SingleMemberStore:
         self._check()
         if self._full is not None:
             raise NoSpaceError(self._full.message, **self._full.details)
-        payload = encode_transaction(transaction)
+        payload, decoded = encode_transaction(transaction)
         answer: asyncio.Future[Committed | Conflict] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Pending(payload, decode_transaction(payload), answer))
+        self._queue.append(_Pending(payload, decoded, answer))
         self._arrived.set()
         return await answer
 

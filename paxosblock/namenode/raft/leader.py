@@ -15,7 +15,7 @@ from paxosblock.errors import (
     PaxosBlockError,
     UnavailableError,
 )
-from paxosblock.namenode.kv.interface import Committed, Conflict
+from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.roles import prepare
@@ -57,6 +57,7 @@ class _Pending:
 
     answer: asyncio.Future[Any]
     deadline: float
+    transaction: Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +121,13 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
 
     # -- writes ---------------------------------------------------------------------------------
 
-    def propose(self, transaction: bytes) -> asyncio.Future[Committed | Conflict]:
+    def propose(
+        self, payload: bytes, transaction: Transaction
+    ) -> asyncio.Future[Committed | Conflict]:
         """Append an entry; the future gets what applying it returned.
+
+        Args:
+            transaction: what `payload` decodes to.
 
         Raises:
             UnavailableError: too much is pending, or leadership is being handed over.
@@ -138,10 +144,15 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
         if len(self._pending) >= self._options.pending_max:
             raise UnavailableError(f"{len(self._pending)} transactions are pending already")
         answer: asyncio.Future[Committed | Conflict] = self.loop.create_future()
-        index = self._append(Entry(self.storage.term, EntryKind.TRANSACTION, transaction))
+        index = self._append(Entry(self.storage.term, EntryKind.TRANSACTION, payload))
         deadline = self.loop.time() + self._options.commit_timeout_s
-        self._pending[index] = _Pending(answer, deadline)
+        self._pending[index] = _Pending(answer, deadline, transaction)
         return answer
+
+    def proposed(self, index: int) -> Transaction | None:
+        """Return the transaction of entry `index` if it was proposed here; else it is decoded."""
+        pending = self._pending.get(index)
+        return None if pending is None else pending.transaction
 
     def answer(self, index: int, result: Any) -> None:
         """Entry `index` was applied with this result."""

@@ -300,16 +300,17 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
 
     def _apply_next(self) -> bool:
         """Apply the next entry, or a slice of a long one: then False, others are to run first."""
-        index = self.machine.revision + 1
+        index, role = self.machine.revision + 1, self.state.state
         if self._slices is None:
-            self._slices = self.machine.entry_in_slices(index, self.log.entry(index))
+            known = role.proposed(index) if isinstance(role, RaftLeader) else None
+            self._slices = self.machine.apply_entry(index, self.log.entry(index), known)
         try:
             next(self._slices)
             return False
         except StopIteration as applied:
             self._slices = None
-            if isinstance(self.state.state, RaftLeader):
-                self.state.state.answer(index, applied.value)
+            if isinstance(role, RaftLeader):
+                role.answer(index, applied.value)
             return True
 
     async def wait_applied(self, index: int) -> None:

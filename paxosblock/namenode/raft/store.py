@@ -134,7 +134,7 @@ class ReplicatedStore:
                     await node.wait_until(lambda: not role.pending)
 
     async def commit(self, transaction: Transaction) -> Committed | Conflict:
-        return await self._leader().propose(encode_transaction(transaction))
+        return await self._leader().propose(*encode_transaction(transaction))
 
     async def barrier(self) -> View:
         node = self._open()
