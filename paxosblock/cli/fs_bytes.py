@@ -18,7 +18,7 @@ from paxosblock.cli.group import Verb
 from paxosblock.cli.progress import Advance, progress_bar
 from paxosblock.cli.session import Session, UserError, reason_of
 from paxosblock.cli.words import shortfall
-from paxosblock.client.paths import base_name, join
+from paxosblock.client.walk import base_name, join
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import AssertFile, Delete, Rename

@@ -29,8 +29,7 @@ from paxosblock.api.namenode import (
 from paxosblock.cli.group import Verb
 from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.text import human_size
-from paxosblock.client.paths import base_name, join
-from paxosblock.client.walk import DirectoryPages
+from paxosblock.client.walk import DirectoryPages, base_name, join
 from paxosblock.errors import NotFoundError
 from paxosblock.user import current_user
 

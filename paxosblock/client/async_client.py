@@ -20,7 +20,6 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.client.block_verbs import AsyncDataNode, BlockVerbs
 from paxosblock.client.check import BlockCheck, check_block
-from paxosblock.client.choices import check_sizes, durability_of
 from paxosblock.client.core import ClientCore
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
@@ -30,6 +29,8 @@ from paxosblock.client.locations import BlockLocation, locations
 from paxosblock.client.names import AsyncNames
 from paxosblock.client.url import cluster_addresses
 from paxosblock.config import ClientConfig, load_config
+from paxosblock.errors import InvalidRequestError
+from paxosblock.net.wire import MAX_CHUNK_BYTES
 from paxosblock.protocol.types import BlockId, Durability, WriterId
 from paxosblock.user import current_user
 
@@ -291,3 +292,19 @@ class AsyncClient(AsyncNames):
 def new_writer() -> WriterId:
     """The name of one instance of a writer, never reused."""
     return WriterId(uuid.uuid4().hex)
+
+
+def durability_of(name: Durability | str) -> Durability:
+    """The durability called `name`. Raises InvalidRequestError when there is none."""
+    try:
+        return Durability(name)
+    except ValueError:
+        raise InvalidRequestError(f"durability {name!r}: write 'disk' or 'memory'") from None
+
+
+def check_sizes(block_size: int, chunk_size: int, window: int) -> None:
+    """Raise InvalidRequestError for sizes (bytes) or a window (chunks) that no file can have."""
+    if block_size < 1 or window < 1:
+        raise InvalidRequestError(f"block size {block_size}, window {window}: at least 1 is needed")
+    if not 1 <= chunk_size <= MAX_CHUNK_BYTES:
+        raise InvalidRequestError(f"chunk size {chunk_size}: 1 to {MAX_CHUNK_BYTES} bytes")

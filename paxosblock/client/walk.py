@@ -8,11 +8,20 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from paxosblock.api.namenode import FileStatus, Kind, ListDirectory, Listing
-from paxosblock.client.paths import join
 from paxosblock.errors import NotDirectoryError, NotFoundError
 
 TRIES: Final = 10
 """How often a directory is begun anew because its names changed between two pages."""
+
+
+def join(directory: str, name: str) -> str:
+    """Return the path of an entry of a directory."""
+    return f"{directory.rstrip('/')}/{name}"
+
+
+def base_name(path: str) -> str:
+    """Return the last part of a path; "" for the root."""
+    return path.rstrip("/").rpartition("/")[2]
 
 
 class DirectoryPages:

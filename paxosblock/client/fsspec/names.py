@@ -15,7 +15,7 @@ from paxosblock.client.fsspec.base import ClusterFileSystem
 from paxosblock.client.fsspec.info import Info, info_of, ukey_of
 from paxosblock.client.fsspec.staging import STAGING
 from paxosblock.client.locations import BlockLocation
-from paxosblock.client.paths import base_name, join
+from paxosblock.client.walk import base_name, join
 from paxosblock.errors import (
     IsDirectoryError,
     NotDirectoryError,

@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from paxosblock.client.spark.hollow import filled
+from paxosblock.client.spark.below_null import filled
 from paxosblock.errors import InvalidRequestError
 
 TIME_ZONE = "UTC"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from paxosblock.client.spark.brief import brief
+from paxosblock.client.spark.short_errors import short_errors
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -35,7 +35,7 @@ class PaxosBlockDataSource(DataSource):
         """What users give to `format`."""
         return "paxosblock"
 
-    @brief
+    @short_errors
     def schema(self) -> StructType:
         """The schema of the files at `path`, when the user names none; for both kinds of read."""
         from paxosblock.client.spark.options import Use
@@ -43,7 +43,7 @@ class PaxosBlockDataSource(DataSource):
 
         return infer_schema(self._options(Use.READS))
 
-    @brief
+    @short_errors
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
         from paxosblock.client.spark.options import Use
@@ -51,7 +51,7 @@ class PaxosBlockDataSource(DataSource):
 
         return make_reader(schema, self._options(Use.READ))
 
-    @brief
+    @short_errors
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For `spark.readStream`."""
         from paxosblock.client.spark.options import Use
@@ -59,7 +59,7 @@ class PaxosBlockDataSource(DataSource):
 
         return make_stream_reader(schema, self._options(Use.STREAM_READ))
 
-    @brief
+    @short_errors
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """For `df.write`."""
         from paxosblock.client.spark.options import Use
@@ -67,7 +67,7 @@ class PaxosBlockDataSource(DataSource):
 
         return make_writer(schema, self._options(Use.WRITE), overwrite=overwrite)
 
-    @brief
+    @short_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """For `df.writeStream`."""
         from paxosblock.client.spark.options import Use

@@ -24,9 +24,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from paxosblock.client.spark.brief import brief
 from paxosblock.client.spark.listing import Finding, Found, base_of, find
 from paxosblock.client.spark.options import Options
+from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.source import plan
 from paxosblock.client.spark.stream_reader import WAIT_S, StreamReader
 from paxosblock.errors import InvalidRequestError, NotFoundError
@@ -133,7 +133,7 @@ class GrowingReader(StreamReader):
         super().__init__(schema, options)
         self._latest: Progress | None = None
 
-    @brief
+    @short_errors
     def initialOffset(self) -> dict[str, Any]:
         """Before the first file."""
         return Progress(self._directory_id()).offset()
@@ -146,7 +146,7 @@ class GrowingReader(StreamReader):
             return ReadMaxBytes(self._options.max_bytes_per_trigger)
         return ReadAllAvailable()
 
-    @brief
+    @short_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next micro-batch ends; `start` when nothing came within a second.
 
@@ -184,12 +184,12 @@ class GrowingReader(StreamReader):
         """Everything that was there at the last look: what a query's progress shows."""
         return None if self._latest is None else self._latest.offset()
 
-    @brief
+    @short_errors
     def prepareForTriggerAvailableNow(self) -> None:
         """From now on no more files appear."""
         self._goal = find(self._fs, self._options.path).revision
 
-    @brief
+    @short_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """What each task reads of the files between two offsets.
 

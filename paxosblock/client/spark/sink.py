@@ -19,9 +19,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from paxosblock.client.spark.attempts import TEMPORARY, Attempt, Job, first_rows
-from paxosblock.client.spark.brief import brief
 from paxosblock.client.spark.job import JobWriter, Written, written_of
 from paxosblock.client.spark.options import Options
+from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.target import client_of
 from paxosblock.client.sync import Client
 from paxosblock.errors import FencedError, NotFoundError, PaxosBlockError
@@ -64,7 +64,7 @@ class BatchWriter(JobWriter, DataSourceArrowWriter):
         directory = f"{options.path}/{TEMPORARY}/{name}"
         self.job = Job(f"spark/{name}", _COMMITTED, name, directory)
 
-    @brief
+    @short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """In a task: its rows as one file. Raises as `write_file`."""
         return self.write_as(Attempt.current(), iterator)
@@ -78,7 +78,7 @@ class BatchWriter(JobWriter, DataSourceArrowWriter):
         with client_of(self.options) as fs:
             return self.write_rows(fs, self.job, attempt, filled or iter(()))
 
-    @brief
+    @short_errors
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: publish all files at once.
 
@@ -96,7 +96,7 @@ class BatchWriter(JobWriter, DataSourceArrowWriter):
             _remove_empty(fs, f"{path}/{TEMPORARY}")
         self.log_published(f"job {self.job.name}", files)
 
-    @brief
+    @short_errors
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: drop the attempts' files, and fence those that are still at it.
 

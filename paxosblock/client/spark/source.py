@@ -11,7 +11,6 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from paxosblock.api.namenode import FileStatus
-from paxosblock.client.spark.brief import brief
 from paxosblock.client.spark.columnar_read import Keeps
 from paxosblock.client.spark.formats_read import (
     BINARY_SCHEMA,
@@ -26,6 +25,7 @@ from paxosblock.client.spark.listing import find
 from paxosblock.client.spark.options import FileFormat, Options
 from paxosblock.client.spark.pruning import may_match
 from paxosblock.client.spark.read_types import batch_schema
+from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.splits import Split, pack
 from paxosblock.client.spark.target import client_of
 from paxosblock.client.sync import Client
@@ -102,7 +102,7 @@ class Reader(DataSourceReader):
         self._schema = schema
         self._options = options
 
-    @brief
+    @short_errors
     def partitions(self) -> list[InputPartition]:
         """One per task, with its `Split`s.
 
@@ -168,7 +168,7 @@ def _keep_all(_: Any) -> bool:
     return True
 
 
-@brief
+@short_errors
 def read_splits(
     splits: tuple[Split, ...], schema: StructType, options: Options, keeps: Keeps = _keep_all
 ) -> Iterator[pa.RecordBatch]:

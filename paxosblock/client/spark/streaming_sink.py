@@ -21,11 +21,11 @@ from pyspark.sql.types import StructType
 
 from paxosblock.api.namenode import FileStatus
 from paxosblock.client.spark.attempts import TEMPORARY, Attempt, Job, WrittenFile, first_rows
-from paxosblock.client.spark.brief import brief
 from paxosblock.client.spark.formats_write import codec_of
 from paxosblock.client.spark.job import JobWriter, Written, written_of
 from paxosblock.client.spark.options import FileFormat, Layout, Options
 from paxosblock.client.spark.publish import append_files
+from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.target import client_of
 from paxosblock.client.sync import Client
 from paxosblock.errors import ConfigError, InvalidRequestError, NotFoundError, PaxosBlockError
@@ -107,7 +107,7 @@ class Batch:
 class StreamWriter(JobWriter, DataSourceStreamArrowWriter):
     """One micro-batch."""
 
-    @brief
+    @short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """In a task: its rows as one file. Raises as `write_file`."""
         return self.write_as(Attempt.current(), Batch.current(), iterator)
@@ -127,7 +127,7 @@ class StreamWriter(JobWriter, DataSourceStreamArrowWriter):
             fs.mkdirs(job.directory, ttl_s=self.options.job_ttl_s)
             return self.write_rows(fs, job, attempt, filled)
 
-    @brief
+    @short_errors
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: publish the batch, or find that it is published.
 
@@ -149,7 +149,7 @@ class StreamWriter(JobWriter, DataSourceStreamArrowWriter):
                 return
         self.log_published(_told(job), files)
 
-    @brief
+    @short_errors
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver: drop the attempts' files, unless the batch is published all the same.
 

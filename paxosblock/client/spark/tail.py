@@ -21,12 +21,12 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from paxosblock.client.spark.arrow_frames import Place, last_place
-from paxosblock.client.spark.brief import brief
 from paxosblock.client.spark.columnar_read import arrow_splits
 from paxosblock.client.spark.formats_read import check_file
 from paxosblock.client.spark.lines import last_line_end, next_line_end
 from paxosblock.client.spark.options import FileFormat, Options
 from paxosblock.client.spark.read_types import batch_schema
+from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.splits import Split, cut
 from paxosblock.client.spark.stream_reader import WAIT_S, StreamReader
 from paxosblock.client.sync_files import FileReader
@@ -92,7 +92,7 @@ class TailReader(StreamReader):
         self._arrow = options.file_format is FileFormat.ARROW
         self._seen: Position | None = None
 
-    @brief
+    @short_errors
     def initialOffset(self) -> dict[str, Any]:
         """The beginning of the file."""
         return asdict(Position(self._fs.stat(self._options.path).file_id, 0))
@@ -102,7 +102,7 @@ class TailReader(StreamReader):
         most = self._options.max_bytes_per_trigger
         return ReadMaxBytes(most) if most else ReadAllAvailable()
 
-    @brief
+    @short_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next micro-batch ends; `start` when nothing came within a second.
 
@@ -144,13 +144,13 @@ class TailReader(StreamReader):
         """How long the file was when it was last looked at: what a query's progress shows."""
         return None if self._seen is None else asdict(self._seen)
 
-    @brief
+    @short_errors
     def prepareForTriggerAvailableNow(self) -> None:
         """From now on the file is as long as it is now."""
         with self._fs.open(self._options.path) as file:
             self._goal = file.size
 
-    @brief
+    @short_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """One for each split of the bytes between two offsets. Raises as `latestOffset`."""
         path = self._options.path

@@ -17,7 +17,6 @@ from typing import Any, Final
 from fsspec.core import url_to_fs
 
 from paxosblock.api.namenode import FileStatus, Kind
-from paxosblock.client.paths import base_name, join
 from paxosblock.client.spark.jobs.copying import (
     CopiedPart,
     CopyWork,
@@ -28,6 +27,7 @@ from paxosblock.client.spark.jobs.copying import (
 from paxosblock.client.spark.jobs.folder import unfinished_folder
 from paxosblock.client.spark.jobs.spread import Spark, Watch, nobody, spread
 from paxosblock.client.sync import Client
+from paxosblock.client.walk import base_name, join
 from paxosblock.errors import (
     ConfigError,
     InvalidRequestError,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from paxosblock.client.spark.brief import brief
+from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.errors import ConfigError
 
 
@@ -20,12 +20,12 @@ def deep(error: Exception) -> int:
         raise error from cause
 
 
-@brief
+@short_errors
 def call(error: Exception) -> int:
     return deep(error)
 
 
-@brief
+@short_errors
 def generate(error: Exception) -> Iterator[int]:
     yield 1
     yield deep(error)
@@ -55,7 +55,7 @@ def test_an_error_that_nobody_foresaw_keeps_its_traceback(
 
 
 def test_what_goes_well_is_handed_through() -> None:
-    @brief
+    @short_errors
     def ids(count: int, *, first: int = 0) -> Iterator[int]:
         yield from range(first, count)
 

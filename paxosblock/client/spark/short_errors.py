@@ -21,7 +21,7 @@ R = TypeVar("R")
 _log = logging.getLogger(__name__)
 
 
-def brief(function: Callable[P, R]) -> Callable[P, R]:
+def short_errors(function: Callable[P, R]) -> Callable[P, R]:
     """A function, or a generator, that Spark calls: its PaxosBlockErrors come without the way that
     they took. The log has it, at level debug."""
     call = _generating(function) if inspect.isgeneratorfunction(function) else _calling(function)
