@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 
 from paxosblock.errors import (
@@ -27,15 +28,13 @@ from tests.loops import on_both_loops
 from tests.streams import HOST, Recorder, chunk, feed, node, some_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True, tag=True):
     what: str
     count: int = 0
     size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(msgspec.Struct, frozen=True, tag=True):
     what: str
 
 

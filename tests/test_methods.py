@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from paxosblock.api.datanode import Ask
+from paxosblock.api.datanode import Envelope
 from paxosblock.api.methods import encode
 from paxosblock.api.namenode import BlockRequest, PathRequest
 from paxosblock.errors import InvalidRequestError
@@ -24,7 +24,7 @@ def test_a_number_that_no_node_knows_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="more than 64 bits"):
         encode(BlockRequest(TOO_LARGE))
     with pytest.raises(InvalidRequestError, match="more than 64 bits"):
-        MessageTable((Ask,)).encode(Ask(StorageId("S"), read=Read(TOO_LARGE)))
+        MessageTable((Envelope,)).encode(Envelope(StorageId("S"), Read(TOO_LARGE)))
 
 
 def test_the_name_of_a_local_file_that_is_no_text_is_refused() -> None:

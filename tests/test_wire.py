@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -144,14 +143,12 @@ def test_bytes_that_are_no_error_are_refused(data: bytes) -> None:
         wire.decode_error(data)
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(msgspec.Struct, frozen=True, tag=True):
     text: str
     numbers: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Stranger:
+class Stranger(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
@@ -167,7 +164,7 @@ def test_a_message_comes_out_as_the_type_it_went_in(text: str, numbers: list[int
 def test_a_message_that_is_not_in_the_table_is_refused_on_both_sides() -> None:
     with pytest.raises(errors.ProtocolError, match="Stranger is no message"):
         TABLE.encode(Stranger("a"))
-    with pytest.raises(errors.ProtocolError, match="'Stranger' is no message"):
+    with pytest.raises(errors.ProtocolError, match=r"malformed message: .*Stranger"):
         TABLE.decode(wire.MessageTable((Stranger,)).encode(Stranger("a")))
 
 

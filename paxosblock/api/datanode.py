@@ -7,7 +7,9 @@ messages come as control calls (`ACCEPT`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any, cast, get_args
+
+import msgspec
 
 from paxosblock.api.methods import Method
 from paxosblock.protocol.messages import (
@@ -24,9 +26,7 @@ from paxosblock.protocol.messages import (
     ReadReply,
     RecoveryVote,
     RecoveryWrite,
-    Reply,
     Short,
-    Vote,
 )
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import BlockId, ChunkName, Generation, StorageId
@@ -40,67 +40,27 @@ class StorageAddress:
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One protocol message for `storage`; exactly one of the messages is set.
+Control = Create | NextGS | RecoveryWrite | Finalize | Delete
+"""What changes a replica, chunks apart."""
+Answer = Created | LastVote | RecoveryVote | Finalized | Short | ReadReply | Deleted | Nack
+"""What an acceptor answers; a vote is none of them, it travels as a frame."""
+
+
+class Envelope(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """A protocol message for the acceptor of `storage`; answered with an `Answer`.
 
     `peers` tells where the holders that the message names are reached.
     """
 
     storage: StorageId
-    create: Create | None = None
-    next_gs: NextGS | None = None
-    recovery_write: RecoveryWrite | None = None
-    finalize: Finalize | None = None
-    read: Read | None = None
-    delete: Delete | None = None
+    message: Control | Read
     peers: tuple[StorageAddress, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """The acceptor's reply; exactly one is set."""
-
-    created: Created | None = None
-    last_vote: LastVote | None = None
-    recovery_vote: RecoveryVote | None = None
-    finalized: Finalized | None = None
-    short: Short | None = None
-    read_reply: ReadReply | None = None
-    deleted: Deleted | None = None
-    nack: Nack | None = None
-
-    @classmethod
-    def of(cls, reply: Reply) -> Told:
-        """The envelope for `reply`; a vote needs none, it travels as a frame."""
-        match reply:
-            case Created():
-                return cls(created=reply)
-            case LastVote():
-                return cls(last_vote=reply)
-            case RecoveryVote():
-                return cls(recovery_vote=reply)
-            case Finalized():
-                return cls(finalized=reply)
-            case Short():
-                return cls(short=reply)
-            case ReadReply():
-                return cls(read_reply=reply)
-            case Deleted():
-                return cls(deleted=reply)
-            case Nack():
-                return cls(nack=reply)
-            case Vote():
-                raise ValueError("a vote travels as a frame")
-            case _ as never:
-                assert_never(never)
-
-
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Stream call: the state of a replica once it has more than `known_length` chunks.
 
-    Answered (`Told.read_reply` or `Told.nack`) at once when that is so already or when the replica
+    Answered (`ReadReply` or `Nack`) at once when that is so already or when the replica
     is no longer a good rbw replica of `generation`, and after `wait_ms` in any case.
     """
 
@@ -111,8 +71,7 @@ class Watch:
     wait_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBytes:
+class ReadBytes(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Stream call: chunks of `version` that cover user bytes [offset, offset + size_bytes).
 
     The answer is `Chunks` and then the chunk frames as they are on disk. It may cover less than was
@@ -126,8 +85,7 @@ class ReadBytes:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchChunks:
+class FetchChunks(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Stream call between DataNodes: chunks `start` to `stop - 1` of the log accepted in one of
     `generations`, to complete a recovery or a finalization. Answered like `ReadBytes`.
     """
@@ -139,8 +97,7 @@ class FetchChunks:
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
-class Chunks:
+class Chunks(msgspec.Struct, frozen=True, tag=True, gc=False):
     """`count` chunk frames follow, from chunk `first` on, which starts at user byte `offset`."""
 
     first: int
@@ -180,10 +137,11 @@ class Replicas:
     replicas: tuple[ReplicaSummary, ...]
 
 
-ACCEPT = Method("acceptor", Ask, Told)
+ACCEPT: Method[Envelope, Answer] = Method("acceptor", Envelope, cast("Any", Answer))
 LIST_REPLICAS = Method("replicas", ListReplicas, Replicas)
 FIND_REPLICA = Method("replica", FindReplica, Replicas)
 
-STREAM_CALLS: tuple[type, ...] = (Ask, Watch, ReadBytes, FetchChunks)
-"""Requests that travel on the data stream as CALL frames (`Ask` for Create, and for tests)."""
-STREAM_REPLIES: tuple[type, ...] = (Told, Chunks)
+StreamCall = Envelope | Watch | ReadBytes | FetchChunks
+STREAM_CALLS: tuple[type[msgspec.Struct], ...] = get_args(StreamCall)
+"""Requests that travel on the data stream as CALL frames."""
+STREAM_REPLIES: tuple[type[msgspec.Struct], ...] = (*get_args(Answer), Chunks)

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from paxosblock.api.datanode import ACCEPT, Ask, Told
+from paxosblock.api.datanode import ACCEPT, Answer, Envelope
 from paxosblock.api.namenode import (
     ADD_BLOCK,
     DELETE_BLOCK,
@@ -238,9 +238,9 @@ class AsyncDataNode:
     async def state(self, block: BlockId) -> ReadReply:
         """The registers of the replica. Raises NotFoundError when there is none here."""
         connection = await self._core.reading.get(self.member.address)
-        ask = Ask(self.member.storage, read=Read(block))
-        told = await connection.tell(ask, self._core.config.rpc_timeout_s)
-        return _answer(told.read_reply, told)
+        question = Envelope(self.member.storage, Read(block))
+        answer = await connection.ask(question, self._core.config.rpc_timeout_s)
+        return _expected(ReadReply, answer)
 
     async def read(
         self, block: BlockId, offset: int = 0, max_length: int = -1
@@ -284,14 +284,14 @@ class AsyncDataNode:
             block, generation, record.writer_generation, record.window, record.durability
         )
         async with RpcClient() as rpc:
-            told = await rpc.call(
+            answer = await rpc.call(
                 self.member.address,
                 ACCEPT.name,
-                Ask(self.member.storage, next_gs=request),
+                Envelope(self.member.storage, request),
                 ACCEPT.answer,
                 self._core.config.rpc_timeout_s,
             )
-        return _answer(told.last_vote, told)
+        return _expected(LastVote, answer)
 
 
 class _OneVote:
@@ -323,10 +323,12 @@ class _OneVote:
             self.vote.set_exception(OutcomeUnknownError(str(error)))
 
 
-def _answer(answer: T | None, told: Told) -> T:
-    if answer is not None:
+def _expected(kind: type[T], answer: Answer) -> T:
+    if isinstance(answer, kind):
         return answer
-    raise ProtocolError(f"unexpected answer {told}") if told.nack is None else refused(told.nack)
+    if isinstance(answer, Nack):
+        raise refused(answer)
+    raise ProtocolError(f"unexpected answer {answer}")
 
 
 def refused(nack: Nack) -> PaxosBlockError:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from weakref import WeakMethod
 
-from paxosblock.api.datanode import Ask
+from paxosblock.api.datanode import Envelope
 from paxosblock.api.namenode import (
     FINALIZE_BLOCK,
     SEAL_BLOCK,
@@ -35,7 +35,7 @@ from paxosblock.errors import (
 from paxosblock.net.wire import Flags, FrameKind, Header
 from paxosblock.protocol import write
 from paxosblock.protocol.log import acknowledged_before
-from paxosblock.protocol.messages import Nack, Vote
+from paxosblock.protocol.messages import Created, Nack, Vote
 from paxosblock.protocol.types import BlockId, Durability, Generation, Reason, StorageId, WriterId
 
 _log = logging.getLogger(__name__)
@@ -197,12 +197,12 @@ class BlockWriter:
     async def _open_at(self, storage: StorageId, address: str) -> None:
         connection = await self._pool.get(address)
         create = write.create_message(self._writer, self.view.record.durability)
-        told = await connection.tell(Ask(storage, create=create), self._pool.votes.seconds)
-        if told.created is None or told.created.storage != storage:
-            raise ProtocolError(f"{address} did not create block {self.block}: {told}")
+        answer = await connection.ask(Envelope(storage, create), self._pool.votes.seconds)
+        if not isinstance(answer, Created):
+            raise ProtocolError(f"{address} did not create block {self.block}: {answer}")
         connection.listen(self.block, _Member(self, storage))
         self._connections[storage] = connection
-        self._writer = write.on_created(self._writer, told.created)
+        self._writer = write.on_created(self._writer, answer)
 
     # -- W2 -------------------------------------------------------------------------------------
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from paxosblock.api.datanode import Ask
+from paxosblock.api.datanode import Envelope
 from paxosblock.api.namenode import GET_BLOCK, BlockRequest, BlockView, Member
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.core import ClientCore
 from paxosblock.client.receipt import BlockReceipt
 from paxosblock.errors import DeadlineError, PaxosBlockError
-from paxosblock.protocol.messages import Read
+from paxosblock.protocol.messages import Read, ReadReply
 from paxosblock.protocol.quorum import read_quorum
 from paxosblock.protocol.types import BlockId, ReplicaState
 
@@ -62,8 +62,8 @@ async def _count_finalized(core: ClientCore, view: BlockView, enough: int) -> in
 async def _is_finalized(core: ClientCore, view: BlockView, member: Member) -> bool:
     try:
         connection = await core.reading.get(member.address)
-        ask = Ask(member.storage, read=Read(view.record.block))
-        told = await connection.tell(ask, core.config.rpc_timeout_s)
+        question = Envelope(member.storage, Read(view.record.block))
+        answer = await connection.ask(question, core.config.rpc_timeout_s)
     except PaxosBlockError:
         return False
-    return told.read_reply is not None and told.read_reply.registers.state is ReplicaState.FINALIZED
+    return isinstance(answer, ReadReply) and answer.registers.state is ReplicaState.FINALIZED

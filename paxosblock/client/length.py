@@ -7,7 +7,7 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-from paxosblock.api.datanode import Ask, Told, Watch
+from paxosblock.api.datanode import Answer, Envelope, Watch
 from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.api.namenode import BlockView, FileStatus
 from paxosblock.client.backoff import Backoff
@@ -15,7 +15,7 @@ from paxosblock.client.block_reader import Extent, finalized_extent, unfinalized
 from paxosblock.client.core import ClientCore
 from paxosblock.errors import InvalidRequestError, PaxosBlockError, UnavailableError
 from paxosblock.protocol import read as reading
-from paxosblock.protocol.messages import Read
+from paxosblock.protocol.messages import Read, ReadReply
 from paxosblock.protocol.read import Progress, QuorumRead
 from paxosblock.protocol.types import BlockState, Durability, StorageId
 
@@ -161,8 +161,7 @@ async def quorum_length(
             if not poll.waiting:
                 break
             for told in await poll.answers():
-                if told.read_reply is not None:
-                    read = reading.on_read_reply(read, told.read_reply)
+                read = reading.on_read_reply(read, told)
     finally:
         poll.cancel()
     return read
@@ -177,7 +176,7 @@ class _Poll:
         self._known = known
         self._wait_ms = wait_ms
         self._addresses = {member.storage: member.address for member in view.members}
-        self._asking: dict[StorageId, asyncio.Task[Told | None]] = {}
+        self._asking: dict[StorageId, asyncio.Task[Answer | None]] = {}
         self._silent: set[StorageId] = set()
 
     @property
@@ -192,36 +191,36 @@ class _Poll:
                 question = self._question(storage, goal)
                 self._asking[storage] = asyncio.create_task(self._tell(storage, question))
 
-    def _question(self, storage: StorageId, goal: int) -> Ask | Watch:
+    def _question(self, storage: StorageId, goal: int) -> Envelope | Watch:
         record = self._view.record
         read = Read(record.block, sync=record.durability is Durability.MEMORY)
         if goal >= 0:
             return Watch(storage, read, record.writer_generation, goal - 1, ASK_AGAIN_MS)
         if self._known >= 0:
             return Watch(storage, read, record.writer_generation, self._known, self._wait_ms)
-        return Ask(storage, read=read)
+        return Envelope(storage, read)
 
-    async def _tell(self, storage: StorageId, question: Ask | Watch) -> Told | None:
+    async def _tell(self, storage: StorageId, question: Envelope | Watch) -> Answer | None:
         waits_ms = question.wait_ms if isinstance(question, Watch) else 0
         timeout_s = self._core.config.rpc_timeout_s + waits_ms / 1000
         try:
             connection = await self._core.reading.get(self._addresses.get(storage, ""))
-            return await connection.tell(question, timeout_s)
+            return await connection.ask(question, timeout_s)
         except PaxosBlockError:
             return None
 
-    async def answers(self) -> list[Told]:
+    async def answers(self) -> list[ReadReply]:
         """Wait for at least one member to answer or fail."""
         await asyncio.wait(self._asking.values(), return_when=asyncio.FIRST_COMPLETED)
         finished = {at: task for at, task in self._asking.items() if task.done()}
-        answers: list[Told] = []
+        answers: list[ReadReply] = []
         for storage, task in finished.items():
             del self._asking[storage]
             told = task.result()
-            if told is None or told.read_reply is None:
-                self._silent.add(storage)
-            else:
+            if isinstance(told, ReadReply):
                 answers.append(told)
+            else:
+                self._silent.add(storage)
         return answers
 
     def cancel(self) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import msgspec
 
 from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
-    Ask,
+    Answer,
     Chunks,
+    Envelope,
     ReadBytes,
-    Told,
     Watch,
 )
 from paxosblock.checksum import Buffer
@@ -86,16 +86,16 @@ class DataConnection:
         """Send a chunk frame, by reference; `on_lost` tells when it cannot arrive."""
         self._channel.connection.send(header, payload)
 
-    async def tell(self, ask: Ask | Watch, timeout_s: float) -> Told:
+    async def ask(self, question: Envelope | Watch, timeout_s: float) -> Answer:
         """A protocol message and its answer.
 
         Raises:
             PaxosBlockError: no answer, or an error of the DataNode.
         """
-        told = await self._call(ask, timeout_s)
-        if not isinstance(told, Told):
-            raise ProtocolError(f"{self.address} answered {type(told).__name__}")
-        return told
+        answer = await self._call(question, timeout_s)
+        if isinstance(answer, Chunks) or answer.storage != question.storage:
+            raise ProtocolError(f"{self.address} did not answer for {question.storage}: {answer}")
+        return cast("Answer", answer)
 
     async def fetch(self, request: ReadBytes, sink: ChunkSink, timeout_s: float) -> Chunks:
         """Chunks of a block; when this returns, all of them went to `sink`, unverified.

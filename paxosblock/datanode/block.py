@@ -20,9 +20,8 @@ from paxosblock.protocol.messages import (
     RecoveryWrite,
     Request,
 )
-from paxosblock.protocol.register import Replica, answer, heals
+from paxosblock.protocol.register import Replica, answer, heals, nack
 from paxosblock.protocol.types import (
-    NO_GENERATION,
     BlockId,
     Durability,
     Generation,
@@ -126,16 +125,7 @@ class Block:
 
     def nack(self, generation: Generation, reason: Reason) -> Nack:
         """A refusal with the facts of this replica."""
-        replica, none = self.replica, NO_GENERATION
-        return Nack(
-            block=self.id,
-            generation=generation,
-            storage=self.volume.storage,
-            reason=reason,
-            max_generation=none if replica is None else replica.registers.max_generation,
-            accepted_generation=none if replica is None else replica.registers.accepted_generation,
-            length=0 if replica is None else replica.length,
-        )
+        return nack(self.volume.storage, self.id, generation, reason, self.replica)
 
     def state(self) -> ReadReply | None:
         """The registers as they are reported; None when there is no living replica."""

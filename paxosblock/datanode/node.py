@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from paxosblock.api.datanode import Ask, FindReplica, ListReplicas, Replicas, Told
+from paxosblock.api.datanode import Answer, Envelope, FindReplica, ListReplicas, Replicas
 from paxosblock.api.reports import StorageReport
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.block import Block
@@ -131,9 +131,9 @@ class DataNode:
 
     # -- control calls and streams --------------------------------------------------------------
 
-    async def accept(self, ask: Ask) -> Told:
+    async def accept(self, envelope: Envelope) -> Answer:
         """`ACCEPT`: one protocol message."""
-        return await self.registers.ask(ask)
+        return await self.registers.take(envelope)
 
     async def list_replicas(self, _: ListReplicas) -> Replicas:
         """`LIST_REPLICAS`: everything this node holds."""

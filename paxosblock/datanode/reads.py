@@ -10,7 +10,7 @@ import asyncio
 from collections import OrderedDict
 from typing import Final
 
-from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Told, Watch
+from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Watch
 from paxosblock.checksum import Buffer
 from paxosblock.datanode.block import Block, OpenForReaders
 from paxosblock.datanode.open_file import OpenFile
@@ -22,9 +22,9 @@ from paxosblock.errors import CorruptionError, NotReadyError, StorageError
 from paxosblock.net.buffers import BufferPool
 from paxosblock.net.calls import Bulk
 from paxosblock.protocol.log import ChunkLog
-from paxosblock.protocol.messages import Nack
+from paxosblock.protocol.messages import Nack, ReadReply
 from paxosblock.protocol.read import holds, is_good
-from paxosblock.protocol.register import Replica
+from paxosblock.protocol.register import Replica, nack
 from paxosblock.protocol.types import NO_GENERATION, BlockId, ChunkName, Generation, Reason
 from paxosblock.units import KIB, MIB
 
@@ -50,7 +50,7 @@ class Reader:
         self._buffers = BufferPool(MAX_BUFFERS)
         self._open: OrderedDict[BlockId, Block] = OrderedDict()
 
-    async def watch(self, request: Watch) -> Told:
+    async def watch(self, request: Watch) -> ReadReply | Nack:
         """The state once there is news, or after `wait_ms` (see `Watch`).
 
         Raises:
@@ -61,16 +61,16 @@ class Reader:
         while True:
             reply = await self._registers.read(request.read, request.storage)
             if isinstance(reply, Nack):
-                return Told(nack=reply)
+                return reply
             news = reply.length > request.known_length or not is_good(reply, request.generation)
             block = self._registers.find(request.read.block, request.storage)
             if news or block is None or loop.time() >= deadline:
-                return Told(read_reply=reply)
+                return reply
             # The state may have changed while `read` waited for the disk.
             if block.replica is not None and block.replica.length == reply.length:
                 await _changed_before(block, deadline)
 
-    async def read_bytes(self, request: ReadBytes) -> Told | Bulk:
+    async def read_bytes(self, request: ReadBytes) -> Nack | Bulk:
         """The chunks of a version that cover a range of user bytes.
 
         Raises:
@@ -81,9 +81,9 @@ class Reader:
             block = self._registers.find(request.block, request.storage)
             state = block.state() if block is not None else None
             if block is None or state is None:
-                return Told(nack=self._refusal(block, request, NO_GENERATION))
+                return self._refusal(block, request, NO_GENERATION)
             if not holds(request.version, state):
-                return Told(nack=block.nack(request.version.epoch, Reason.STALE))
+                return block.nack(request.version.epoch, Reason.STALE)
             replica = block.replica
             assert replica is not None
             log = replica.log.truncate(request.version.length)
@@ -96,18 +96,18 @@ class Reader:
                 return bulk
         raise NotReadyError(f"block {request.block} is being recovered", block=request.block)
 
-    async def fetch_chunks(self, request: FetchChunks) -> Told | Bulk:
+    async def fetch_chunks(self, request: FetchChunks) -> Nack | Bulk:
         """Chunks for a DataNode that completes a recovery. Raises as `read_bytes`."""
         for _ in range(_ATTEMPTS):
             block = self._registers.find(request.block, request.storage)
             wanted = max(request.generations, default=NO_GENERATION)
             if block is None or block.replica is None or block.corrupt:
-                return Told(nack=self._refusal(block, request, wanted))
+                return self._refusal(block, request, wanted)
             replica = block.replica
             if replica.registers.accepted_generation not in request.generations:
-                return Told(nack=block.nack(wanted, Reason.STALE))
+                return block.nack(wanted, Reason.STALE)
             if not 0 <= request.start < request.stop <= replica.length:
-                return Told(nack=block.nack(wanted, Reason.GAP))
+                return block.nack(wanted, Reason.GAP)
             bulk = await self._load(block, replica, replica.log, request.start, request.stop)
             if bulk is not None:
                 return bulk
@@ -118,7 +118,7 @@ class Reader:
     ) -> Nack:
         if block is not None and block.corrupt:
             return block.nack(generation, Reason.CORRUPT)
-        return self._registers.nack(request.block, request.storage, generation)
+        return nack(request.storage, request.block, generation)
 
     async def _load(
         self, block: Block, replica: Replica, log: ChunkLog, first: int, stop: int

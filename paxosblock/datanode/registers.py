@@ -15,14 +15,13 @@ from typing import Final
 
 from sortedcontainers import SortedDict
 
-from paxosblock.api.datanode import Ask, Told
+from paxosblock.api.datanode import Answer, Envelope
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.group_commit import Done
 from paxosblock.datanode.steps import ControlSteps, Fetcher, Listener
 from paxosblock.datanode.store import ReplicaFiles
 from paxosblock.datanode.volume import Volume
-from paxosblock.datanode.wording import generation_of, request_of
 from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.logs import facts
 from paxosblock.net.wire import HEADER_BYTES, Flags, Header
@@ -126,11 +125,6 @@ class Registers:
         found = self._blocks.get(block)
         return found if found is not None and found.volume.storage == storage else None
 
-    def nack(self, block: BlockId, storage: StorageId, generation: Generation) -> Nack:
-        """The answer of a storage that has no replica of the block."""
-        none = NO_GENERATION
-        return Nack(block, generation, storage, Reason.NO_REPLICA, none, none, 0)
-
     # -- votes ----------------------------------------------------------------------------------
 
     def write(
@@ -144,7 +138,7 @@ class Registers:
         """
         block = self._blocks.get(header.block)
         if block is None:
-            reply(self.nack(header.block, _NOWHERE, header.generation))
+            reply(register.nack(_NOWHERE, header.block, header.generation))
             return
         refused = self._refuses(block, header, frame)
         if refused is not None:
@@ -260,25 +254,24 @@ class Registers:
 
     # -- control requests -----------------------------------------------------------------------
 
-    async def ask(self, ask: Ask) -> Told:
+    async def take(self, envelope: Envelope) -> Answer:
         """Answer one protocol message.
 
         Raises:
-            InvalidRequestError: it is not exactly one message.
             NoSpaceError, StorageError: the volume is full or has failed.
         """
-        request = request_of(ask)
-        volume = self._volumes.get(ask.storage)
+        storage, request = envelope.storage, envelope.message
+        volume = self._volumes.get(storage)
         block = self._blocks.get(request.block)
         if volume is None or (block is not None and block.volume is not volume):
             # A storage that is not here is lost; nobody else answers in its name (PROTOCOL.md 1).
-            return Told.of(self.nack(request.block, ask.storage, generation_of(request)))
+            return register.nack(storage, request.block, register.generation_of(request))
         volume.check()
         if isinstance(request, Read):
-            return Told.of(await self.read(request, volume.storage))
+            return await self.read(request, storage)
         if block is None:
             block = self._blocks[request.block] = Block(request.block, volume)
-        return Told.of(await self._steps.take(block, request, ask.peers))
+        return await self._steps.take(block, request, envelope.peers)
 
     def _forget_if_vacant(self, block: Block) -> None:
         if block.vacant:
@@ -294,7 +287,7 @@ class Registers:
         """
         block = self.find(request.block, storage)
         if block is None or block.replica is None:
-            return self.nack(request.block, storage, NO_GENERATION)
+            return register.nack(storage, request.block, NO_GENERATION)
         if block.corrupt:
             return block.nack(NO_GENERATION, Reason.CORRUPT)
         step = register.answer(storage, block.replica, request)

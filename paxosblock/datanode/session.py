@@ -8,17 +8,18 @@ when the one before has left.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Final, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
-    Ask,
+    Envelope,
     FetchChunks,
     ReadBytes,
+    StreamCall,
     Watch,
 )
 from paxosblock.datanode.counters import Counters
@@ -38,8 +39,6 @@ MAX_WATCH_MS: Final = 60_000
 _CALLS = MessageTable(STREAM_CALLS)
 _REPLIES = MessageTable(STREAM_REPLIES)
 _ENCODER = msgspec.msgpack.Encoder()
-
-StreamCall = Ask | Watch | ReadBytes | FetchChunks
 
 
 class StreamSession:
@@ -144,8 +143,8 @@ class StreamSession:
 
     async def _answer_call(self, request: StreamCall) -> object:
         match request:
-            case Ask():
-                return await self._registers.ask(request)
+            case Envelope():
+                return await self._registers.take(request)
             case Watch():
                 wait_ms = min(request.wait_ms, MAX_WATCH_MS)
                 return await self._reader.watch(replace(request, wait_ms=wait_ms))

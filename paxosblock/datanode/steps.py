@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from paxosblock.api.datanode import StorageAddress
+from paxosblock.api.datanode import Answer, Control, StorageAddress
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.volume import Volume
-from paxosblock.datanode.wording import Control, brief, generation_of
+from paxosblock.datanode.wording import brief
 from paxosblock.errors import PaxosBlockError
 from paxosblock.logs import facts
 from paxosblock.protocol import register
@@ -30,9 +30,9 @@ from paxosblock.protocol.messages import (
     Finalize,
     Nack,
     RecoveryWrite,
-    Reply,
+    Vote,
 )
-from paxosblock.protocol.register import Step, heals
+from paxosblock.protocol.register import Step, generation_of, heals
 from paxosblock.protocol.types import BlockId, Reason, StorageId
 
 _log = logging.getLogger(__name__)
@@ -79,11 +79,11 @@ class ControlSteps:
         self._on_end = on_end
         self._mark_corrupt = mark_corrupt
         self._reserved_bytes = reserved_bytes
-        self._running: set[asyncio.Task[Reply]] = set()
+        self._running: set[asyncio.Task[Answer]] = set()
 
     async def take(
         self, block: Block, request: Control, peers: tuple[StorageAddress, ...]
-    ) -> Reply:
+    ) -> Answer:
         """Answer `request`; `peers` tells where the holders it names are reached.
 
         Raises:
@@ -97,7 +97,7 @@ class ControlSteps:
         task.add_done_callback(lambda done: self._taken(block, done))
         return await asyncio.shield(task)
 
-    def _taken(self, block: Block, task: asyncio.Task[Reply]) -> None:
+    def _taken(self, block: Block, task: asyncio.Task[Answer]) -> None:
         block.users -= 1
         self._running.discard(task)
         if not task.cancelled() and task.exception() is not None:
@@ -111,7 +111,7 @@ class ControlSteps:
 
     async def _take(
         self, block: Block, request: Control, peers: tuple[StorageAddress, ...]
-    ) -> Reply:
+    ) -> Answer:
         if not isinstance(request, RecoveryWrite | Finalize):
             async with block.lock:
                 return await self._answer(block, request, None)
@@ -136,13 +136,13 @@ class ControlSteps:
         request: RecoveryWrite | Finalize,
         missing: range,
         peers: tuple[StorageAddress, ...],
-    ) -> Reply:
+    ) -> Answer:
         async with self._fetched(block, request, missing, peers) as draft, block.lock:
             return await self._answer(block, request, draft)
 
     async def _replaced(
         self, block: Block, request: Finalize, peers: tuple[StorageAddress, ...]
-    ) -> Reply | None:
+    ) -> Answer | None:
         """D9 for a log that is not the one that was decided; None while no holder sends that.
 
         Until all of the right one is here, the wrong one stays: somebody has to look at it.
@@ -177,7 +177,7 @@ class ControlSteps:
             if draft is not None and not block.volume.failed:
                 await block.volume.run(draft.discard)
 
-    async def _answer(self, block: Block, request: Control, draft: Draft | None) -> Reply:
+    async def _answer(self, block: Block, request: Control, draft: Draft | None) -> Answer:
         """One control step; the caller holds the block's lock."""
         if block.corrupt and isinstance(request, Delete):
             return await self._bury(block, request)
@@ -209,6 +209,7 @@ class ControlSteps:
         )
         if step.effect is not None:
             self._listener.replica_changed(block.id, block.volume.storage)
+        assert not isinstance(step.reply, Vote), "only a Write is voted for"
         return step.reply
 
     @staticmethod
@@ -257,7 +258,7 @@ class ControlSteps:
                 raise AssertionError(f"{other} is no effect of a control request")
         block.adopt(files, after, synced)
 
-    async def _bury(self, block: Block, request: Delete) -> Reply:
+    async def _bury(self, block: Block, request: Delete) -> Answer:
         """D7 for a dead replica: whatever it promised is void, for it is no member any more."""
         replica = block.replica
         if replica is not None and replica.registers.max_generation > request.up_to_generation:
@@ -271,5 +272,5 @@ class ControlSteps:
         return Deleted(block.id, block.volume.storage)
 
 
-def _is_refused_log(reply: Reply) -> bool:
+def _is_refused_log(reply: Answer) -> bool:
     return isinstance(reply, Nack) and reply.reason is Reason.CORRUPT

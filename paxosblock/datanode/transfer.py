@@ -17,7 +17,6 @@ from paxosblock.api.datanode import (
     Chunks,
     FetchChunks,
     StorageAddress,
-    Told,
 )
 from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.volume import Volume
@@ -134,8 +133,8 @@ async def _fetch_piece(
 ) -> tuple[tuple[ChunkName, ...], bytearray]:
     piece = _Piece(call)
     reply = await channel.call(call, block=call.block, timeout_s=TIMEOUT_S, sink=piece)
-    if isinstance(reply, Told):
-        raise UnavailableError(f"the holder refuses: {reply.nack}", block=call.block)
+    if not isinstance(reply, Chunks):
+        raise UnavailableError(f"the holder refuses: {reply}", block=call.block)
     if not piece.names:
         raise ProtocolError(f"the holder answered {call} with no chunk")
     return tuple(piece.names), piece.records

@@ -1,70 +1,25 @@
-"""The acceptor's messages: the envelopes they travel in (`Ask`, `Told`), and how logs tell them."""
+"""How logs tell of the acceptor's messages and replicas."""
 
 from __future__ import annotations
 
 import enum
 from typing import Final
 
-from paxosblock.api.datanode import Ask
-from paxosblock.errors import InvalidRequestError
-from paxosblock.protocol.messages import (
-    Create,
-    Delete,
-    Finalize,
-    NextGS,
-    Read,
-    RecoveryWrite,
-    Reply,
-)
+from paxosblock.api.datanode import Control
+from paxosblock.protocol.messages import Reply
 from paxosblock.protocol.register import Replica
-from paxosblock.protocol.types import FIRST_GENERATION, NO_GENERATION, Generation
-
-Control = Create | NextGS | RecoveryWrite | Finalize | Delete
-"""What an `Ask` may bring that changes a replica."""
-
-
-def request_of(ask: Ask) -> Control | Read:
-    """The one message in the envelope; InvalidRequestError when there is not exactly one."""
-    messages = [
-        message
-        for message in (
-            ask.create,
-            ask.next_gs,
-            ask.recovery_write,
-            ask.finalize,
-            ask.read,
-            ask.delete,
-        )
-        if message is not None
-    ]
-    if len(messages) != 1:
-        raise InvalidRequestError(f"a request has one message, not {len(messages)}")
-    return messages[0]
-
-
-def generation_of(request: Control | Read) -> Generation:
-    """The generation a refusal of `request` names."""
-    match request:
-        case NextGS() | RecoveryWrite():
-            return request.generation
-        case Finalize():
-            return request.finalized_generation
-        case Delete():
-            return request.up_to_generation
-        case Create():
-            return FIRST_GENERATION
-        case Read():
-            return NO_GENERATION
 
 
 def brief(subject: Control | Reply | Replica | None) -> str:
     """A message or replica as a log tells it: its name and the numbers that matter."""
     if subject is None:
         return "nothing"
+    places = (subject, getattr(subject, "registers", None))
     numbers = [
-        f"{word}={_shown(getattr(subject, name))}"
+        f"{word}={_shown(getattr(place, name))}"
         for name, word in _TOLD_OF.items()
-        if hasattr(subject, name)
+        for place in places
+        if hasattr(place, name)
     ]
     return " ".join([type(subject).__name__, *numbers])
 

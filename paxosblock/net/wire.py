@@ -25,6 +25,8 @@ only by `verify_payload`, so that its bytes are read where they are needed anywa
 from __future__ import annotations
 
 import enum
+import functools
+import operator
 import struct
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
@@ -228,18 +230,15 @@ def decode_error(payload: Buffer) -> PaxosBlockError:
 
 
 class MessageTable:
-    """The types that may travel in CALL or REPLY payloads, each under its class name.
+    """The types that may travel in CALL or REPLY payloads: tagged structs, told by their tags."""
 
-    A payload is the msgpack of `[name, object]`.
-    """
-
-    def __init__(self, types: tuple[type, ...]) -> None:
-        """`types` are data classes (or whatever msgspec encodes), their names all different."""
-        self._decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
-            kind.__name__: msgspec.msgpack.Decoder(kind) for kind in types
-        }
-        assert len(self._decoders) == len(types)
-        self._envelope = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
+    def __init__(self, types: tuple[type[msgspec.Struct], ...]) -> None:
+        """`types` are structs with tags that are all different."""
+        assert all(kind.__struct_config__.tag for kind in types)
+        self._types = types
+        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
+            functools.reduce(operator.or_, types)
+        )
 
     def encode(self, message: object) -> bytes:
         """The payload for `message`.
@@ -249,9 +248,9 @@ class MessageTable:
             InvalidRequestError: it cannot even be written down.
         """
         name = type(message).__name__
-        if name not in self._decoders:
+        if not isinstance(message, self._types):
             raise ProtocolError(f"{name} is no message of this stream")
-        payload = encode((name, message))
+        payload = encode(message)
         if len(payload) > MAX_MESSAGE_BYTES:
             raise ProtocolError(
                 f"{name} has {len(payload)} bytes, a message at most {MAX_MESSAGE_BYTES}"
@@ -262,13 +261,9 @@ class MessageTable:
         """The message in `payload`, an instance of one of the table's types.
 
         Raises:
-            ProtocolError: unknown name, or a body that does not fit the type.
+            ProtocolError: unknown tag, or fields that do not fit the type.
         """
         try:
-            name, raw = self._envelope.decode(payload)
-            decoder = self._decoders.get(name)
-            if decoder is not None:
-                return decoder.decode(raw)
+            return self._decoder.decode(payload)
         except msgspec.DecodeError as error:
             raise ProtocolError(f"malformed message: {error}") from error
-        raise ProtocolError(f"{name!r} is no message of this stream")

@@ -1,4 +1,4 @@
-"""Every message of the protocol (PROTOCOL.md 2): frozen, slotted, compared by value.
+"""Every message of the protocol (PROTOCOL.md 2): a value, frozen, told by its tag on the wire.
 
 The bytes of a chunk travel beside `Write`, never inside a message of a recovery: a recovery names
 chunks by length and CRC32C (`ChunkName`).

@@ -142,7 +142,7 @@ def wanted(storage: StorageId, replica: Replica | None, request: RecoveryWrite |
     Empty when the replica can answer with what it has, be it a refusal.
     """
     if replica is not None:
-        generation, registers = _generation_of(request), replica.registers
+        generation, registers = generation_of(request), replica.registers
         if generation < registers.max_generation or generation == registers.accepted_generation:
             return range(0)
     return range(_kept(storage, replica, request), request.length)
@@ -167,6 +167,38 @@ def heals(dead: Replica | None, request: Request) -> bool:
             return False
 
 
+def nack(
+    storage: StorageId,
+    block: BlockId,
+    generation: Generation,
+    reason: Reason = Reason.NO_REPLICA,
+    replica: Replica | None = None,
+) -> Nack:
+    """A refusal with the facts of the replica, if there is one."""
+    if replica is None:
+        return Nack(block, generation, storage, reason, NO_GENERATION, NO_GENERATION, 0)
+    now = replica.registers
+    promised, accepted = now.max_generation, now.accepted_generation
+    return Nack(block, generation, storage, reason, promised, accepted, replica.length)
+
+
+def generation_of(request: Request) -> Generation:
+    """The generation that `request` is about; a refusal names it."""
+    match request:
+        case Write() | NextGS() | RecoveryWrite():
+            return request.generation
+        case Finalize():
+            return request.finalized_generation
+        case Delete():
+            return request.up_to_generation
+        case Create():
+            return FIRST_GENERATION
+        case Read():
+            return NO_GENERATION
+        case _ as never:
+            assert_never(never)
+
+
 def restarted(replica: Replica, *, same_boot: bool) -> Replica:
     """D8: the replica as it is loaded when its process starts again.
 
@@ -178,12 +210,6 @@ def restarted(replica: Replica, *, same_boot: bool) -> Replica:
         return forgetful
     lost = not same_boot and registers.durability is Durability.MEMORY
     return replace(forgetful, restarted=True).having(weak=registers.weak or lost)
-
-
-def _generation_of(request: RecoveryWrite | Finalize) -> Generation:
-    if isinstance(request, Finalize):
-        return request.finalized_generation
-    return request.generation
 
 
 def _extends(
@@ -204,29 +230,9 @@ def _kept(storage: StorageId, replica: Replica | None, request: RecoveryWrite | 
     return min(replica.length, request.length)
 
 
-def _nack(
-    storage: StorageId,
-    replica: Replica | None,
-    block: BlockId,
-    generation: Generation,
-    reason: Reason,
-) -> Step:
+def _refused(storage: StorageId, replica: Replica | None, request: Request, reason: Reason) -> Step:
     """Refuse, changing nothing."""
-    if replica is None:
-        none = NO_GENERATION
-        return Step(None, Nack(block, generation, storage, reason, none, none, 0))
-    return Step(
-        replica,
-        Nack(
-            block,
-            generation,
-            storage,
-            reason,
-            replica.registers.max_generation,
-            replica.registers.accepted_generation,
-            replica.length,
-        ),
-    )
+    return Step(replica, nack(storage, request.block, generation_of(request), reason, replica))
 
 
 def _create(storage: StorageId, replica: Replica | None, request: Create) -> Step:
@@ -237,7 +243,7 @@ def _create(storage: StorageId, replica: Replica | None, request: Create) -> Ste
     registers = replica.registers
     if registers.max_generation == registers.accepted_generation == FIRST_GENERATION:
         return Step(replica, Created(request.block, storage))
-    return _nack(storage, replica, request.block, FIRST_GENERATION, Reason.FENCED)
+    return _refused(storage, replica, request, Reason.FENCED)
 
 
 def _empty(
@@ -258,11 +264,11 @@ def _empty(
 def _write(storage: StorageId, replica: Replica | None, request: Write) -> Step:
     """D2: vote for the next chunk of the writer's generation."""
     if replica is None:
-        return _nack(storage, None, request.block, request.generation, Reason.NO_REPLICA)
+        return _refused(storage, None, request, Reason.NO_REPLICA)
     if not _takes_writes(replica, request.generation):
-        return _nack(storage, replica, request.block, request.generation, Reason.FENCED)
+        return _refused(storage, replica, request, Reason.FENCED)
     if request.index > replica.length:
-        return _nack(storage, replica, request.block, request.generation, Reason.GAP)
+        return _refused(storage, replica, request, Reason.GAP)
     sync = request.sync or replica.registers.durability is Durability.DISK
     vote = Vote(request.block, request.generation, request.index, storage, sync)
     acknowledged = max(replica.acknowledged_count, request.acknowledged_count)
@@ -276,7 +282,7 @@ def _write(storage: StorageId, replica: Replica | None, request: Write) -> Step:
         )
     held = replica.log[request.index]
     if (held.size_bytes, held.crc) != (request.size_bytes, request.crc):
-        return _nack(storage, replica, request.block, request.generation, Reason.CORRUPT)
+        return _refused(storage, replica, request, Reason.CORRUPT)
     after = replace(replica, acknowledged_count=acknowledged)
     return Step(after, vote, SyncChunks() if sync else None)
 
@@ -298,17 +304,17 @@ def _next_gs(storage: StorageId, replica: Replica | None, request: NextGS) -> St
     if replica is None:
         if request.base != FIRST_GENERATION:
             # Members of a later config voted for their whole log, durably: it was lost.
-            return _nack(storage, None, block, generation, Reason.NO_REPLICA)
+            return _refused(storage, None, request, Reason.NO_REPLICA)
         replica = _empty(block, FIRST_GENERATION, request.window, request.durability)
     else:
         now = replica.registers
         if now.state is ReplicaState.TEMPORARY:
-            return _nack(storage, replica, block, generation, Reason.NO_REPLICA)
+            return _refused(storage, replica, request, Reason.NO_REPLICA)
         if generation < now.max_generation:
             finalized = now.state is ReplicaState.FINALIZED
             stale = finalized and generation < now.finalized_generation
             reason = Reason.STALE if stale else Reason.FENCED
-            return _nack(storage, replica, block, generation, reason)
+            return _refused(storage, replica, request, reason)
         if generation == now.max_generation:
             return Step(replica, _last_vote(storage, replica, generation))
     promised = replica.having(max_generation=generation)
@@ -339,14 +345,14 @@ def _recovery_write(
     if replica is not None:
         now = replica.registers
         if generation < now.max_generation:
-            return _nack(storage, replica, block, generation, Reason.FENCED)
+            return _refused(storage, replica, request, Reason.FENCED)
         if generation == now.accepted_generation:
             if now.base_length != request.length:
-                return _nack(storage, replica, block, generation, Reason.CORRUPT)
+                return _refused(storage, replica, request, Reason.CORRUPT)
             return Step(replica, RecoveryVote(block, generation, request.length, storage))
     log = _merged(storage, replica, request, supplied)
     if isinstance(log, Reason):
-        return _nack(storage, replica, block, generation, log)
+        return _refused(storage, replica, request, log)
     accepted, effect = _adopted(storage, replica, request, log)
     return Step(accepted, RecoveryVote(block, generation, request.length, storage), effect)
 
@@ -378,7 +384,7 @@ def _adopted(
     log: ChunkLog,
 ) -> tuple[Replica, AdoptLog]:
     """The replica that has accepted `log` as `request` says, and what must be durable for it."""
-    generation, keep = _generation_of(request), _kept(storage, replica, request)
+    generation, keep = generation_of(request), _kept(storage, replica, request)
     decided = isinstance(request, Finalize)
     acknowledged = 0 if replica is None else min(replica.acknowledged_count, request.length)
     registers = Registers(
@@ -408,16 +414,16 @@ def _finalize(
     if replica is not None:
         now = replica.registers
         if generation < now.max_generation:
-            return _nack(storage, replica, block, generation, Reason.STALE)
+            return _refused(storage, replica, request, Reason.STALE)
         if generation == now.accepted_generation:
             if (now.state, replica.length) == (ReplicaState.FINALIZED, request.length):
                 return Step(replica, done)
-            return _nack(storage, replica, block, generation, Reason.CORRUPT)
+            return _refused(storage, replica, request, Reason.CORRUPT)
     log = _merged(storage, replica, request, supplied)
     if log is Reason.GAP:
         return _short(storage, replica, request)
     if isinstance(log, Reason):
-        return _nack(storage, replica, block, generation, log)
+        return _refused(storage, replica, request, log)
     finalized, effect = _adopted(storage, replica, request, log)
     return Step(finalized, done, effect)
 
@@ -426,9 +432,9 @@ def _short(storage: StorageId, replica: Replica | None, request: Finalize) -> St
     """D5 when chunks are missing: fence the replica, so that it can only grow into this version."""
     block, generation = request.block, request.finalized_generation
     if replica is None:
-        return _nack(storage, None, block, generation, Reason.NO_REPLICA)
+        return _refused(storage, None, request, Reason.NO_REPLICA)
     if not _extends(storage, replica, request):
-        return _nack(storage, replica, block, generation, Reason.STALE)
+        return _refused(storage, replica, request, Reason.STALE)
     short = Short(block, generation, storage, replica.length)
     if replica.registers.max_generation == generation:
         return Step(replica, short)
@@ -438,7 +444,7 @@ def _short(storage: StorageId, replica: Replica | None, request: Finalize) -> St
 def _read(storage: StorageId, replica: Replica | None, request: Read) -> Step:
     """D6: tell the registers. With `sync`, what is told is on stable storage first."""
     if replica is None:
-        return _nack(storage, None, request.block, NO_GENERATION, Reason.NO_REPLICA)
+        return _refused(storage, None, request, Reason.NO_REPLICA)
     reply = ReadReply(
         block=replica.block,
         storage=storage,
@@ -458,5 +464,5 @@ def _delete(storage: StorageId, replica: Replica | None, request: Delete) -> Ste
     if replica is None:
         return Step(None, Deleted(request.block, storage))
     if replica.registers.max_generation > request.up_to_generation:
-        return _nack(storage, replica, request.block, request.up_to_generation, Reason.FENCED)
+        return _refused(storage, replica, request, Reason.FENCED)
     return Step(None, Deleted(request.block, storage), DropReplica())

@@ -18,10 +18,9 @@ from msgspec.structs import replace
 from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
-    Ask,
     Chunks,
+    Envelope,
     ReadBytes,
-    Told,
     Watch,
 )
 from paxosblock.checksum import crc32c
@@ -40,6 +39,7 @@ from paxosblock.net.wire import (
 )
 from paxosblock.protocol.effects import AdoptLog, AppendChunk, SyncChunks
 from paxosblock.protocol.messages import (
+    Create,
     Finalize,
     Nack,
     Read,
@@ -319,15 +319,15 @@ class _Stream:
 
     async def _answer(self, request: object, header: Header) -> object:
         match request:
-            case Ask(create=create) if create is not None:
+            case Envelope(message=Create() as create):
                 if self._node.faults.refuse_create:
                     raise NotReadyError("no room for a replica")
-                return Told.of(self._node.handle(create))
-            case Ask(read=read) if read is not None:
+                return self._node.handle(create)
+            case Envelope(message=Read() as read):
                 self._node.reads_of_state += 1
-                return Told.of(self._node.handle_read(read))
+                return self._node.handle_read(read)
             case Watch():
-                return Told.of(await self._node.watch(request))
+                return await self._node.watch(request)
             case ReadBytes():
                 return await self._node.read_bytes(request)
             case _:

@@ -9,22 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from paxosblock.api.datanode import Ask, StorageAddress
+from paxosblock.api.datanode import Control, Envelope, StorageAddress
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.registers import Registers
 from paxosblock.datanode.volume import Volume, open_volume
-from paxosblock.datanode.wording import request_of
 from paxosblock.disk import Disk, OsDisk
 from paxosblock.errors import UnavailableError
 from paxosblock.net.wire import Flags, FrameKind, Header
 from paxosblock.protocol.messages import (
     Create,
-    Delete,
     Finalize,
     Nack,
     NextGS,
@@ -145,34 +142,11 @@ class Node:
 
     async def ask(
         self,
-        request: Create | NextGS | RecoveryWrite | Finalize | Read | Delete,
+        request: Control | Read,
         storage: StorageId | None = None,
     ) -> Reply:
-        """Send one message to a storage (default: the first) and open the answer."""
-        field_of = {
-            Create: "create",
-            NextGS: "next_gs",
-            RecoveryWrite: "recovery_write",
-            Finalize: "finalize",
-            Read: "read",
-            Delete: "delete",
-        }
-        message: dict[str, Any] = {field_of[type(request)]: request}
-        ask = Ask(storage or self.storage, **message)
-        assert request_of(ask) is request
-        told = await self.registers.ask(ask)
-        replies = [
-            told.created,
-            told.last_vote,
-            told.recovery_vote,
-            told.finalized,
-            told.short,
-            told.read_reply,
-            told.deleted,
-            told.nack,
-        ]
-        (reply,) = [reply for reply in replies if reply is not None]
-        return reply
+        """Send one message to a storage (default: the first) and return the answer."""
+        return await self.registers.take(Envelope(storage or self.storage, request))
 
     async def create(
         self,

@@ -16,16 +16,18 @@ import msgspec
 from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
-    Ask,
+    Answer,
     Chunks,
+    Control,
+    Envelope,
     ReadBytes,
-    Told,
+    StorageAddress,
 )
 from paxosblock.errors import PaxosBlockError
 from paxosblock.net import control
 from paxosblock.net.calls import CallChannel, open_channel
 from paxosblock.net.wire import FrameKind, Header, MessageTable
-from paxosblock.protocol.messages import Create, LastVote, Nack, NextGS
+from paxosblock.protocol.messages import Create, Created, LastVote, Nack, NextGS, Read
 from paxosblock.protocol.types import BlockId, Durability, Generation, StorageId
 from tests.children import memory_bytes
 from tests.datanode.node import BLOCK, WINDOW
@@ -164,22 +166,23 @@ class Client:
         """Send a chunk frame."""
         self.channel.connection.send(sent[1])
 
-    async def ask(self, ask: Ask) -> Told:
-        told = await self.channel.call(ask, timeout_s=20)
-        assert isinstance(told, Told)
-        return told
+    async def ask(self, message: Control | Read, *peers: StorageAddress) -> Answer:
+        answer: Answer = await self.channel.call(
+            Envelope(self.node.storage, message, peers), timeout_s=20
+        )
+        return answer
 
     async def create(
         self, block: BlockId = BLOCK, durability: Durability = Durability.DISK
     ) -> None:
-        told = await self.ask(Ask(self.node.storage, create=Create(block, WINDOW, durability)))
-        assert told.created is not None, told
+        created = await self.ask(Create(block, WINDOW, durability))
+        assert isinstance(created, Created), created
 
     async def last_vote(self, generation: int, block: BlockId = BLOCK) -> LastVote:
         request = NextGS(block, Generation(generation), Generation(0), WINDOW, Durability.DISK)
-        told = await self.ask(Ask(self.node.storage, next_gs=request))
-        assert told.last_vote is not None, told
-        return told.last_vote
+        vote = await self.ask(request)
+        assert isinstance(vote, LastVote), vote
+        return vote
 
     async def read(self, request: ReadBytes) -> tuple[Chunks, list[bytes]]:
         received = Received()

@@ -16,7 +16,7 @@ from paxosblock.api.datanode import (
     ACCEPT,
     FIND_REPLICA,
     LIST_REPLICAS,
-    Ask,
+    Envelope,
     FindReplica,
     ListReplicas,
     ReadBytes,
@@ -25,7 +25,14 @@ from paxosblock.api.datanode import StorageAddress as At
 from paxosblock.errors import NoSpaceError
 from paxosblock.net import control
 from paxosblock.net.wire import MAX_CHUNK_BYTES, FrameKind, Header, decode_error
-from paxosblock.protocol.messages import Delete, Finalize, RecoveryWrite
+from paxosblock.protocol.messages import (
+    Delete,
+    Deleted,
+    Finalize,
+    Finalized,
+    RecoveryVote,
+    RecoveryWrite,
+)
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import (
     NO_GENERATION,
@@ -119,9 +126,9 @@ async def test_what_was_finalized_is_read_back_from_a_running_node(node: DataNod
         for index in range(3):
             client.send(frame(index))
         await client.wait_votes(3)
-        ask = Ask(node.storage, finalize=finalize(3))
+        ask = Envelope(node.storage, finalize(3))
         told = await asyncio.to_thread(control.call, node.address, ACCEPT, ask)
-        assert told.finalized is not None
+        assert isinstance(told, Finalized)
         version = Version(Generation(0), Generation(1), 3)
         chunks, payloads = await client.read(ReadBytes(BLOCK, node.storage, version, 0, 300))
         assert (chunks.count, payloads) == (3, [chunk(0), chunk(1), chunk(2)])
@@ -145,10 +152,10 @@ async def test_a_lagging_node_fetches_what_it_lacks_from_the_next_holder_that_an
         a.end(signal.SIGKILL)
         request = recovery(3, (a, b, c))
         peers = (At(a.storage, "127.0.0.1:1"), At(b.storage, b.address))
-        ask = Ask(c.storage, recovery_write=request, peers=peers)
+        ask = Envelope(c.storage, request, peers)
         told = await asyncio.to_thread(control.call, c.address, ACCEPT, ask)
-        assert told.recovery_vote is not None
-        assert told.recovery_vote.length == 3
+        assert isinstance(told, RecoveryVote)
+        assert told.length == 3
         (found,) = control.call(c.address, LIST_REPLICAS, ListReplicas()).replicas
         assert (found.state.registers.accepted_generation, found.state.length) == (1, 3)
         assert found.last == name(2)
@@ -165,9 +172,9 @@ async def test_a_new_node_takes_a_full_copy_of_many_pieces(tmp_path: Path) -> No
             await client.wait_votes(count)
         request = finalize(count, len(payload), (a,))
         for holder in (a, b):
-            ask = Ask(holder.storage, finalize=request, peers=(At(a.storage, a.address),))
+            ask = Envelope(holder.storage, request, (At(a.storage, a.address),))
             told = await asyncio.to_thread(control.call, holder.address, ACCEPT, ask)
-            assert told.finalized is not None, told
+            assert isinstance(told, Finalized), told
         copies = [(node.paths[0] / "current" / f"blk_{BLOCK}").read_bytes() for node in (a, b)]
         assert copies[0] == copies[1]
         assert list((b.paths[0] / "tmp").iterdir()) == []
@@ -326,8 +333,8 @@ async def test_a_datanode_out_of_descriptors_takes_no_new_replica_and_goes_on_wi
             assert (await client.last_vote(1, block)).length == 1
         assert node.healthy
         for block in taken:
-            told = await client.ask(Ask(node.storage, delete=Delete(block, Generation(1))))
-            assert told.deleted is not None, told
+            told = await client.ask(Delete(block, Generation(1)))
+            assert isinstance(told, Deleted), told
         await client.create(BlockId(2000))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Told, Watch
+from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Watch
 from paxosblock.datanode import reads
 from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.reads import MAX_LOADS
@@ -23,6 +23,7 @@ from paxosblock.protocol.messages import (
     LastVote,
     Nack,
     Read,
+    ReadReply,
     RecoveryVote,
     Vote,
 )
@@ -54,7 +55,7 @@ async def read(
     return answer.reply, b"".join(bytes(part) for part in answer.frames)
 
 
-def watch(node: Node, known: int, wait_ms: int = 60_000) -> asyncio.Task[Told]:
+def watch(node: Node, known: int, wait_ms: int = 60_000) -> asyncio.Task[ReadReply | Nack]:
     """Wait for more than `known` chunks of generation 0."""
     request = Watch(node.storage, Read(BLOCK), Generation(0), known, wait_ms)
     return asyncio.create_task(node.reader.watch(request))
@@ -86,9 +87,9 @@ async def test_another_version_is_stale(tmp_path: Path) -> None:
         await three_finalized_chunks(node)
         other = Version(Generation(0), Generation(5), 4)
         answer = await node.reader.read_bytes(ReadBytes(BLOCK, node.storage, other, 0, 10))
-        assert isinstance(answer, Told)
-        assert answer.nack is not None
-        assert answer.nack.reason is Reason.STALE
+        assert isinstance(answer, Nack)
+        assert answer is not None
+        assert answer.reason is Reason.STALE
 
 
 async def test_an_unfinalized_prefix_is_served_while_the_block_grows(tmp_path: Path) -> None:
@@ -411,9 +412,9 @@ async def test_a_holder_sends_chunks_of_the_generations_it_is_asked_for(tmp_path
         assert answer.reply == Chunks(1, 100, 2, 200)
         other = FetchChunks(BLOCK, node.storage, (Generation(4),), 1, 3)
         refused = await node.reader.fetch_chunks(other)
-        assert isinstance(refused, Told)
-        assert refused.nack is not None
-        assert refused.nack.reason is Reason.STALE
+        assert isinstance(refused, Nack)
+        assert refused is not None
+        assert refused.reason is Reason.STALE
 
 
 async def test_a_watch_wakes_when_a_chunk_comes(tmp_path: Path) -> None:
@@ -424,8 +425,8 @@ async def test_a_watch_wakes_when_a_chunk_comes(tmp_path: Path) -> None:
         assert not waiting.done()
         await node.write(1)
         told = await waiting
-        assert told.read_reply is not None
-        assert told.read_reply.length == 1
+        assert isinstance(told, ReadReply)
+        assert told.length == 1
 
 
 async def test_a_watch_tells_of_a_chunk_only_once_it_is_durable(tmp_path: Path) -> None:
@@ -438,7 +439,7 @@ async def test_a_watch_tells_of_a_chunk_only_once_it_is_durable(tmp_path: Path) 
         assert not waiting.done()
         disk.mend()
         await vote
-        assert (await waiting).read_reply is not None
+        assert isinstance(await waiting, ReadReply)
 
 
 async def test_a_watch_wakes_when_the_generation_is_fenced(tmp_path: Path) -> None:
@@ -449,16 +450,16 @@ async def test_a_watch_wakes_when_the_generation_is_fenced(tmp_path: Path) -> No
         last = await node.next_gs(1)
         assert isinstance(last, LastVote)
         told = await waiting
-        assert told.read_reply is not None
-        assert told.read_reply.registers.max_generation == 1
+        assert isinstance(told, ReadReply)
+        assert told.registers.max_generation == 1
 
 
 async def test_a_watch_without_news_is_answered_when_its_time_is_over(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         await node.create()
         told = await watch(node, known=0, wait_ms=20)
-        assert told.read_reply is not None
-        assert told.read_reply.length == 0
+        assert isinstance(told, ReadReply)
+        assert told.length == 0
 
 
 def flip(path: Path, position: int) -> None:

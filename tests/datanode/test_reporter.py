@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 from aiohttp import web
 
-from paxosblock.api.datanode import Ask
+from paxosblock.api.datanode import Envelope
 from paxosblock.api.methods import Done, Method
 from paxosblock.api.namenode import REPORT_BAD_REPLICA, BadReplica
 from paxosblock.api.reports import (
@@ -163,7 +163,7 @@ async def namenode() -> AsyncIterator[tuple[Listener, str]]:
 async def create(node: DataNode, block: BlockId = BLOCK) -> None:
     """Make a replica on the only volume."""
     request = Create(block, WINDOW, Durability.DISK)
-    await node.accept(Ask(node.volumes[0].storage, create=request))
+    await node.accept(Envelope(node.volumes[0].storage, request))
 
 
 async def write(node: DataNode, count: int) -> None:
@@ -181,7 +181,7 @@ async def finalize(node: DataNode, count: int) -> None:
     request = Finalize(
         BLOCK, Generation(1), Generation(0), count, 100 * count, (), WINDOW, Durability.DISK
     )
-    await node.accept(Ask(node.volumes[0].storage, finalize=request))
+    await node.accept(Envelope(node.volumes[0].storage, request))
 
 
 async def test_a_node_registers_reports_everything_and_then_sends_heartbeats(
@@ -220,7 +220,7 @@ async def test_a_deleted_replica_is_reported_as_deleted(tmp_path: Path) -> None:
         await create(node)
         await listener.hears(BlockReport, lambda report: bool(report.replicas))
         delete = Delete(BLOCK, Generation(0))
-        await node.accept(Ask(node.volumes[0].storage, delete=delete))
+        await node.accept(Envelope(node.volumes[0].storage, delete))
         report = await listener.hears(BlockReport, lambda report: bool(report.deleted))
         assert (report.covers, report.replicas, report.deleted) == (None, (), (BLOCK,))
 
@@ -430,7 +430,7 @@ async def test_replicas_being_written_are_counted(tmp_path: Path) -> None:
         listener.heard.clear()
         assert (await listener.hears(Heartbeat)).open_blocks == 0
         await create(node, BLOCKS[0])
-        await node.accept(Ask(node.volumes[0].storage, delete=Delete(BLOCKS[0], Generation(0))))
+        await node.accept(Envelope(node.volumes[0].storage, Delete(BLOCKS[0], Generation(0))))
         assert node.open_count == 0
 
 

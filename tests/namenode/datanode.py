@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from paxosblock.api.datanode import ACCEPT, Ask, Told
+from paxosblock.api.datanode import ACCEPT, Envelope
 from paxosblock.api.reports import (
     ALL_BLOCKS,
     BLOCK_REPORT,
@@ -22,9 +22,7 @@ from paxosblock.api.reports import (
     StorageReport,
 )
 from paxosblock.net.rpc import RpcClient, RpcRouter
-from paxosblock.protocol.messages import (
-    Request,
-)
+from paxosblock.protocol.messages import Reply
 from tests.namenode.cluster import Acceptor
 
 ROOM_BYTES = 1 << 40
@@ -82,8 +80,8 @@ class HttpDataNode:
 async def serving(acceptor: Acceptor) -> AsyncIterator[HttpDataNode]:
     """A DataNode with this acceptor for the length of a `with`."""
 
-    async def accept(ask: Ask) -> Told:
-        return Told.of(acceptor.answer(asked(ask)))
+    async def accept(envelope: Envelope) -> Reply:
+        return acceptor.answer(envelope.message)
 
     router = RpcRouter()
     router.register(ACCEPT.name, ACCEPT.request, accept)
@@ -96,11 +94,3 @@ async def serving(acceptor: Acceptor) -> AsyncIterator[HttpDataNode]:
         yield HttpDataNode(acceptor, f"127.0.0.1:{runner.addresses[0][1]}", runner)
     finally:
         await runner.cleanup()
-
-
-def asked(ask: Ask) -> Request:
-    """The one message of an `Ask`."""
-    messages = [getattr(ask, f.name) for f in fields(ask) if f.name not in ("storage", "peers")]
-    (request,) = (message for message in messages if message is not None)
-    found: Request = request
-    return found

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from paxosblock.api.datanode import STREAM_REPLIES, Chunks, Told
+from paxosblock.api.datanode import STREAM_REPLIES, Chunks
 from paxosblock.checksum import Buffer, crc32c
 from paxosblock.cli.main import main
 from paxosblock.errors import PaxosBlockError
@@ -129,7 +129,7 @@ OPENING = {
         lambda h, p: replace(h, request=h.request + 1000).pack() + p
     ),
     "a replica of another storage": reply(
-        lambda h, _: framed(h, REPLIES.encode(Told(created=Created(h.block, NOBODY))))
+        lambda h, _: framed(h, REPLIES.encode(Created(h.block, NOBODY)))
     ),
     "an answer of another type": reply(lambda h, _: framed(h, REPLIES.encode(Chunks(0, 0, 0, 0)))),
     "an answer that is no message": reply(lambda h, _: framed(h, b"\xc1\xc1")),

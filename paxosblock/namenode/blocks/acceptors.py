@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from paxosblock.api.datanode import ACCEPT, Ask, StorageAddress, Told
+from paxosblock.api.datanode import ACCEPT, Envelope, StorageAddress
 from paxosblock.errors import ProtocolError, UnavailableError
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.net.rpc import RpcClient
@@ -51,15 +51,17 @@ class RpcAcceptors:
         address = self._datanodes.address(storage)
         if not address:
             raise UnavailableError(f"storage {storage}: its DataNode is not known yet")
-        ask = _ask(storage, question, self._peers(storage, question))
+        envelope = Envelope(storage, question, self._peers(storage, question))
         try:
-            told = await self._client.call(
-                address, ACCEPT.name, ask, ACCEPT.answer, timeout_s=self._timeout_s
+            answer = await self._client.call(
+                address, ACCEPT.name, envelope, ACCEPT.answer, timeout_s=self._timeout_s
             )
         except UnavailableError:
             self._datanodes.suspect(storage)
             raise
-        return _answer(storage, told)
+        if not isinstance(answer, Answer) or answer.storage != storage:
+            raise ProtocolError(f"storage {storage}: the DataNode answered for somebody else")
+        return answer
 
     def _peers(self, storage: StorageId, question: Question) -> tuple[StorageAddress, ...]:
         if not isinstance(question, RecoveryWrite | Finalize):
@@ -70,29 +72,3 @@ class RpcAcceptors:
             for holder, address in known
             if address and holder != storage
         )
-
-
-def _ask(storage: StorageId, question: Question, peers: tuple[StorageAddress, ...]) -> Ask:
-    match question:
-        case NextGS():
-            return Ask(storage, next_gs=question)
-        case RecoveryWrite():
-            return Ask(storage, recovery_write=question, peers=peers)
-        case Finalize():
-            return Ask(storage, finalize=question, peers=peers)
-        case Delete():
-            return Ask(storage, delete=question)
-
-
-def _answer(storage: StorageId, told: Told) -> Answer:
-    answer = (
-        told.last_vote
-        or told.recovery_vote
-        or told.finalized
-        or told.short
-        or told.deleted
-        or told.nack
-    )
-    if answer is None or answer.storage != storage:
-        raise ProtocolError(f"storage {storage}: the DataNode answered for somebody else")
-    return answer
