@@ -78,6 +78,12 @@ class DataNode:
             return "no volume is left: " + "; ".join(volume.failed for volume in self.volumes)
         return ""
 
+    @property
+    def standing(self) -> dict[str, str]:
+        """Of each volume "ok", or why it is not used; its folder names one that is not known."""
+        lost = {str(each.folder): each.reason for each in self._lost}
+        return {each.storage: each.failed or "ok" for each in self.volumes} | lost
+
     async def wait_failure(self) -> StorageError:
         """Return why this node is of no use, once every volume has failed."""
         for volume in self.volumes:

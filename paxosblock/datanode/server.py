@@ -98,7 +98,7 @@ def _app(node: DataNode, guard: Guard) -> web.Application:
             "role": "datanode",
             "node": node.name,
             "status": failure or "ok",
-            "storages": {volume.storage: volume.failed or "ok" for volume in node.volumes},
+            "storages": node.standing,
         }
         return web.json_response(state, status=503 if failure else 200)
 

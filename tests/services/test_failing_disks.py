@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -198,6 +200,9 @@ def test_a_datanode_starts_with_the_volumes_it_can_open_and_reports_the_other(
         (failed,) = wait_until(lambda: failed_volumes(cluster), what="the report")
         assert str(node.volumes[0]) in failed
         assert BROKEN in failed
+        with urlopen(f"http://{node.address}/healthz") as answer:
+            storages = json.load(answer)["storages"]
+        assert sorted(storages.values()) == sorted([failed, "ok"])
         write(fs, "/file", data)
         assert content(fs, "/file") == data
         node.stop()
