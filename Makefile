@@ -5,9 +5,10 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
-BIN := .venv/bin
-PRODUCT := .venv/.product
-STAMP := .venv/.installed
+VENV ?= .venv
+BIN := $(VENV)/bin
+PRODUCT := $(VENV)/.product
+STAMP := $(VENV)/.installed
 PIP := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 JOBS ?= 2
@@ -16,7 +17,7 @@ SECONDS ?= 60
 NAMENODES ?= 3
 SEEDS ?= 2000
 
-.PHONY: help bootstrap demo test test-all lint pyright format generate explore simulate mutants chaos bench clean
+.PHONY: help bootstrap demo test test-pythons test-all lint pyright format generate explore simulate mutants chaos bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -28,7 +29,7 @@ $(STAMP): WANTED := .[dev]
 $(PRODUCT) $(STAMP): pyproject.toml
 	@if [ -z "$(PYTHON)" ]; then \
 		echo "make: no Python 3.11 or newer found; install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; fi
-	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
 	$(PIP) --editable '$(WANTED)'
 	@$(BIN)/paxosblock setup raft --yes
 	@touch $@
@@ -41,6 +42,11 @@ demo: $(if $(wildcard $(STAMP)),$(STAMP),$(PRODUCT)) ## a throw-away cluster: wr
 # busy with other things is no fault of the code. Fifteen minutes on a quiet one are the target.
 test: $(STAMP) ## the fast tests, in JOBS=2 processes
 	$(BIN)/pytest -q -m 'not slow' -n $(JOBS) --max-worker-restart=0
+
+# The whole suite on another Python: make test PYTHON=python3.13 VENV=.venv-3.13
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14
+test-pythons: $(STAMP) ## a wheel on each Python that is here: installed, several NameNodes set up, a file written and read
+	$(BIN)/python -m tests.pythons $(PYTHONS)
 
 test-all: $(STAMP) ## all tests, the slow ones too
 	$(BIN)/pytest -q
@@ -80,5 +86,5 @@ bench: $(STAMP) ## the benchmarks whose figures are in benchmarks/README.md
 	$(BIN)/python -m benchmarks
 
 clean: ## remove .venv, caches and build results
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
