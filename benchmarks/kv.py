@@ -20,8 +20,8 @@ from pathlib import Path
 
 from benchmarks.stats import machine, percentile, say
 from paxosblock.namenode.kv.engine import SingleMemberStore
+from paxosblock.namenode.kv.folder import Limits
 from paxosblock.namenode.kv.interface import Committed, Expect, Transaction
-from paxosblock.namenode.kv.storage import Limits
 
 VALUE = bytes(100)
 

@@ -37,8 +37,8 @@ from benchmarks.stats import machine, median, resident_mib, say
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.kv.interface import Committed, Expect, Transaction
 from paxosblock.namenode.raft.http_transport import HttpTransport
+from paxosblock.namenode.raft.opened import Limits
 from paxosblock.namenode.raft.options import Options
-from paxosblock.namenode.raft.storage import Limits
 from paxosblock.namenode.raft.store import ReplicatedStore
 from paxosblock.units import MIB
 

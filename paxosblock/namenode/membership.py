@@ -13,8 +13,8 @@ from paxosblock.disk import OF_A_VOLUME
 from paxosblock.errors import ConfigError, StorageError
 from paxosblock.metrics import NodeMetrics
 from paxosblock.namenode.kv.engine import SingleMemberStore
+from paxosblock.namenode.kv.folder import Limits
 from paxosblock.namenode.kv.interface import KeyValueStore
-from paxosblock.namenode.kv.storage import Limits
 
 RESIGN_S = 1.0
 """How long a successor may take to lead, before the next one is tried."""

@@ -17,9 +17,9 @@ import pytest
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
 from paxosblock.namenode.kv import mark
 from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.folder import Limits, StoreFolder, open_store
 from paxosblock.namenode.kv.interface import Transaction, Versioned
 from paxosblock.namenode.kv.snapshot import Pace
-from paxosblock.namenode.kv.storage import Limits, Storage, open_storage
 from tests.disks.power_cut import Files
 from tests.disks.simulated import Burns, SimulatedDisk
 
@@ -29,7 +29,7 @@ Model = dict[bytes, Versioned]
 
 
 class Workload:
-    """Batches of puts through a `Storage`, beside a model of what must be there after each entry.
+    """Batches of puts through a `StoreFolder`, beside a model of what must be there after each.
 
     Restarts and snapshots come often, so that each of their steps is cut, too.
     """
@@ -41,7 +41,7 @@ class Workload:
 
     def run(self) -> None:
         for round_number in range(3):
-            storage = open_storage(self.disk, FOLDER, LIMITS)
+            storage = open_store(self.disk, FOLDER, LIMITS)
             try:
                 for batch in range(5):
                     if batch == round_number:
@@ -54,7 +54,7 @@ class Workload:
             if round_number == 1:
                 self.disk.next_process()
 
-    def _commit(self, storage: Storage, round_number: int, batch: int) -> None:
+    def _commit(self, storage: StoreFolder, round_number: int, batch: int) -> None:
         payloads = []
         for entry in range(1 + batch % 2):
             key = b"k%d" % ((batch + entry) % 3)
@@ -66,7 +66,7 @@ class Workload:
         self.acknowledged = len(self.models) - 1
         self._adopt(storage)
 
-    def _find_no_room(self, storage: Storage) -> None:
+    def _find_no_room(self, storage: StoreFolder) -> None:
         """What is refused leaves nothing behind that a later start could take for an entry."""
         payload = encode_transaction(Transaction(puts=((b"refused", bytes(50)),)))[0]
         self.disk.full = True
@@ -76,7 +76,7 @@ class Workload:
         finally:
             self.disk.full = False
 
-    def _adopt(self, storage: Storage) -> None:
+    def _adopt(self, storage: StoreFolder) -> None:
         """Apply to the machine what was appended, as the engine does."""
         while storage.machine.revision < self.acknowledged:
             index = storage.machine.revision + 1
@@ -85,7 +85,7 @@ class Workload:
             storage.machine.apply(index, Transaction(puts=puts))
 
     @staticmethod
-    def _snapshot_if_due(storage: Storage) -> None:
+    def _snapshot_if_due(storage: StoreFolder) -> None:
         if not storage.snapshot_due:
             return
         storage.begin_snapshot()
@@ -101,15 +101,15 @@ class Workload:
         disk = SimulatedDisk(files)
         revision = self._found(disk)
         assert self.acknowledged <= revision < len(self.models)
-        again = open_storage(disk, FOLDER, LIMITS)
+        again = open_store(disk, FOLDER, LIMITS)
         again.append([encode_transaction(Transaction(puts=((b"new", b""),)))[0]])
         again.close()
-        last = open_storage(disk, FOLDER, LIMITS).machine
+        last = open_store(disk, FOLDER, LIMITS).machine
         expected = {**self.models[revision], b"new": Versioned(b"", revision + 1)}
         assert dict(last.scan(b"", b"")) == expected
 
     def _found(self, disk: SimulatedDisk) -> int:
-        storage = open_storage(disk, FOLDER, LIMITS)
+        storage = open_store(disk, FOLDER, LIMITS)
         machine = storage.machine
         assert dict(machine.scan(b"", b"")) == self.models[machine.revision]
         disk.next_process()
@@ -180,7 +180,7 @@ def interrupted_repairs(files: Files) -> Iterator[SimulatedDisk]:
         disk = SimulatedDisk(files)
         disk.light(operation, Burns.HALFWAY)
         try:
-            open_storage(disk, FOLDER, LIMITS)
+            open_store(disk, FOLDER, LIMITS)
         except StorageError:
             yield disk
         else:
@@ -194,7 +194,7 @@ def test_what_a_restart_has_shown_survives_a_power_cut_right_after_it() -> None:
     more = 0
     for workload in every_operation():
         disk = workload.disk.next_process()
-        revision = open_storage(disk, FOLDER, LIMITS).machine.revision
+        revision = open_store(disk, FOLDER, LIMITS).machine.revision
         more += revision > workload.acknowledged
         workload.acknowledged = revision
         for files in chance.sample(list(disk.moment().tears(chance)), 1):
@@ -233,7 +233,7 @@ def is_refused(files: Files, path: Path, workload: Workload) -> bool:
 def test_a_missing_segment_is_refused(position: str) -> None:
     disk = SimulatedDisk()
     for _ in range(3):
-        storage = open_storage(disk, FOLDER, Limits(1, 1 << 30))
+        storage = open_store(disk, FOLDER, Limits(1, 1 << 30))
         storage.append([encode_transaction(Transaction(puts=((b"k", b"v"),)))[0]])
         storage.close()
     files = disk.files()
@@ -241,13 +241,13 @@ def test_a_missing_segment_is_refused(position: str) -> None:
     missing = {"first": segments[0], "last": segments[1]}[position]
     del files[missing]
     with pytest.raises(CorruptionError, match="are missing"):
-        open_storage(SimulatedDisk(files), FOLDER, Limits())
+        open_store(SimulatedDisk(files), FOLDER, Limits())
 
 
 def test_damage_behind_a_segment_s_last_entry_is_not_called_missing_entries() -> None:
     disk = SimulatedDisk()
     for _ in range(2):
-        storage = open_storage(disk, FOLDER, Limits(1, 1 << 30))
+        storage = open_store(disk, FOLDER, Limits(1, 1 << 30))
         storage.append([encode_transaction(Transaction(puts=((b"k", b"v"),)))[0]])
         storage.close()
     files = disk.files()
@@ -255,4 +255,4 @@ def test_damage_behind_a_segment_s_last_entry_is_not_called_missing_entries() ->
     files[first] += b"\1\2\3"
     told = rf"{first}: damaged at offset \d+: 3 bytes behind its last entry do not check"
     with pytest.raises(CorruptionError, match=told):
-        open_storage(SimulatedDisk(files), FOLDER, Limits())
+        open_store(SimulatedDisk(files), FOLDER, Limits())

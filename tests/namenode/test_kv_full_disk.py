@@ -12,10 +12,10 @@ from paxosblock.errors import NoSpaceError, Outcome
 from paxosblock.namenode.kv import engine
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.files import numbers
+from paxosblock.namenode.kv.folder import Limits
 from paxosblock.namenode.kv.interface import Committed, Transaction
 from paxosblock.namenode.kv.journal import Journal, replay
 from paxosblock.namenode.kv.segment import read_segment
-from paxosblock.namenode.kv.storage import Limits
 from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async
 

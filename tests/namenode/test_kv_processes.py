@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from paxosblock.namenode.kv.engine import SingleMemberStore
+from paxosblock.namenode.kv.folder import Limits
 from paxosblock.namenode.kv.interface import Versioned
-from paxosblock.namenode.kv.storage import Limits
 
 # Eight clients commit for ever; each line is one acknowledged put: key, value, index.
 COMMIT_FOR_EVER = """
@@ -24,7 +24,7 @@ from pathlib import Path
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Transaction
-from paxosblock.namenode.kv.storage import Limits
+from paxosblock.namenode.kv.folder import Limits
 
 async def client(store, name):
     number = 0

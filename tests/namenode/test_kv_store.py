@@ -28,6 +28,7 @@ from paxosblock.errors import (
 from paxosblock.namenode.kv import engine
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.files import numbers
+from paxosblock.namenode.kv.folder import Limits
 from paxosblock.namenode.kv.interface import (
     ABSENT,
     Committed,
@@ -39,7 +40,6 @@ from paxosblock.namenode.kv.interface import (
     Versioned,
 )
 from paxosblock.namenode.kv.snapshot import Pace
-from paxosblock.namenode.kv.storage import Limits
 from tests.disks.faults import HELD, SYNCS, WRITES, Fault
 from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async

@@ -19,8 +19,8 @@ from paxosblock.client.sync import Client
 from paxosblock.disk import OsDisk
 from paxosblock.errors import InvalidRequestError
 from paxosblock.local.cluster import LocalCluster
+from paxosblock.namenode.kv.folder import Limits, open_store
 from paxosblock.namenode.kv.interface import prefix_range
-from paxosblock.namenode.kv.storage import Limits, open_storage
 from tests.outside.staging import staged
 from tests.waiting import wait_until
 
@@ -40,7 +40,7 @@ def test_what_is_published_leaves_no_record_of_its_own(tmp_path: Path) -> None:
         fs.touch("/files/6")
         fs.close()
     (journal,) = tmp_path.rglob("durable")
-    storage = open_storage(OsDisk(), journal.parent, Limits())
+    storage = open_store(OsDisk(), journal.parent, Limits())
     try:
         applications = [key for key, _ in storage.machine.scan(*prefix_range(b"a"))]
         sessions = [key for key, _ in storage.machine.scan(*prefix_range(b"s"))]

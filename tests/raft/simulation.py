@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.kv.interface import Transaction
+from paxosblock.namenode.raft.opened import Limits
 from paxosblock.namenode.raft.options import Options
-from paxosblock.namenode.raft.storage import Limits
 from tests.raft.checks import Checker
 from tests.raft.clients import Client, History
 from tests.raft.linearizability import UndecidedError, is_linearizable

@@ -26,10 +26,10 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.folder import Limits, StoreFolder, open_store
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
 from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.kv.state import StateMachine
-from paxosblock.namenode.kv.storage import Limits, Storage, open_storage
 from paxosblock.units import MIB
 
 BATCH_BYTES = 4 * MIB
@@ -89,16 +89,16 @@ class SingleMemberStore:
         assert self._writing is None, "a store is started once"
         loop = asyncio.get_running_loop()
         opening = loop.run_in_executor(
-            self._thread, open_storage, self._disk, self._folder, self._limits
+            self._thread, open_store, self._disk, self._folder, self._limits
         )
         try:
-            storage = await opening
+            folder = await opening
         except NoSpaceError as error:
             raise NoSpaceError(f"{self._folder}: {error}") from error
         except StorageError as error:
             raise self._translated(error) from error
-        self._machine = storage.machine
-        self._writing = asyncio.create_task(self._write(storage))
+        self._machine = folder.machine
+        self._writing = asyncio.create_task(self._write(folder))
 
     async def close(self) -> None:
         self._closing = True
@@ -159,27 +159,27 @@ class SingleMemberStore:
         if not self._open:
             raise UnavailableError(f"the store {self._folder} is not open")
 
-    async def _write(self, storage: Storage) -> None:
+    async def _write(self, folder: StoreFolder) -> None:
         """Move the queue through the journal into the state machine until the store closes."""
         loop = asyncio.get_running_loop()
         try:
             while self._failure is None and await self._something_queued():
-                await self._write_batch(storage, self._take())
-                await self._wait_room(storage)
+                await self._write_batch(folder, self._take())
+                await self._wait_room(folder)
             if self._snapshotting is not None:
                 self._pace.hurry()
                 await self._snapshotting
         finally:
-            await loop.run_in_executor(self._thread, storage.close)
+            await loop.run_in_executor(self._thread, folder.close)
 
-    async def _write_batch(self, storage: Storage, batch: list[_Pending]) -> None:
-        first = storage.next_index
+    async def _write_batch(self, folder: StoreFolder, batch: list[_Pending]) -> None:
+        first = folder.next_index
         payloads = [pending.payload for pending in batch]
         try:
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._thread, storage.append, payloads)
+            await loop.run_in_executor(self._thread, folder.append, payloads)
             await self._apply(first, batch)
-            self._snapshot_if_due(storage)
+            self._snapshot_if_due(folder)
         except NoSpaceError as error:
             self._refuse_changes(batch, error)
         except Exception as error:  # our own mistake must not leave callers waiting, either
@@ -230,7 +230,7 @@ class SingleMemberStore:
             _refuse(pending, NoSpaceError(self._full.message, **self._full.details))
         self._queue.clear()
 
-    async def _wait_room(self, storage: Storage) -> None:
+    async def _wait_room(self, folder: StoreFolder) -> None:
         """Return once there is room, or the store closes."""
         loop = asyncio.get_running_loop()
         while self._full is not None and not self._closing:
@@ -239,7 +239,7 @@ class SingleMemberStore:
                 async with asyncio.timeout(ROOM_POLL_S):
                     await self._arrived.wait()
             try:
-                has_room = await loop.run_in_executor(self._thread, lambda: storage.has_room)
+                has_room = await loop.run_in_executor(self._thread, lambda: folder.has_room)
             except StorageError as error:
                 self._fail([], error)
                 return
@@ -247,18 +247,18 @@ class SingleMemberStore:
                 _log.info("takes changes again: %s has room", self._folder)
                 self._full = None
 
-    def _snapshot_if_due(self, storage: Storage) -> None:
+    def _snapshot_if_due(self, folder: StoreFolder) -> None:
         running = self._snapshotting is not None and not self._snapshotting.done()
-        if storage.snapshot_due and not running:
-            storage.begin_snapshot()
-            self._snapshotting = asyncio.create_task(self._snapshot(storage))
+        if folder.snapshot_due and not running:
+            folder.begin_snapshot()
+            self._snapshotting = asyncio.create_task(self._snapshot(folder))
 
-    async def _snapshot(self, storage: Storage) -> None:
+    async def _snapshot(self, folder: StoreFolder) -> None:
         snapshot = self._machine.snapshot()
         try:
-            await asyncio.to_thread(storage.write_snapshot, snapshot, self._pace)
+            await asyncio.to_thread(folder.write_snapshot, snapshot, self._pace)
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._thread, storage.forget, snapshot.revision)
+            await loop.run_in_executor(self._thread, folder.forget, snapshot.revision)
         except (NoSpaceError, StorageError) as error:
             # The journal still has everything; the next snapshot is another chance.
             _log.warning("no snapshot of entry %d: %s", snapshot.revision, self._translated(error))

@@ -23,9 +23,9 @@ from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.log import ROOM_POLL_S
 from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
 from paxosblock.namenode.raft.messages import FIELDS, Message, Transport
+from paxosblock.namenode.raft.opened import Opened
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.roles import RaftCandidate, RaftFollower
-from paxosblock.namenode.raft.storage import Opened
 
 _ROLES = {Follower: RaftFollower, Candidate: RaftCandidate, Leader: RaftLeader}
 _OF_A_LEADER = ("append_entries", "install_snapshot")

@@ -27,8 +27,8 @@ from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.messages import Transport
 from paxosblock.namenode.raft.node import Counters, RaftNode
+from paxosblock.namenode.raft.opened import Opened, open_folder
 from paxosblock.namenode.raft.options import Options
-from paxosblock.namenode.raft.storage import Opened, open_folder
 
 CLOSE_S = 1.0
 """How long closing waits for what is pending."""

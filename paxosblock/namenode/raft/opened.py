@@ -15,9 +15,9 @@ from pathlib import Path
 from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import CorruptionError
 from paxosblock.namenode.kv.files import remove_drafts
+from paxosblock.namenode.kv.folder import opening
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.kv.snapshot import Pace, let_go, remove_older
-from paxosblock.namenode.kv.storage import opening
 from paxosblock.namenode.raft import snapshot_file
 from paxosblock.namenode.raft.log import Tail, has_journal, load_tail
 from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine

@@ -36,14 +36,14 @@ class Limits:
     snapshot_bytes: int = 64 * MIB
 
 
-class Storage:
+class StoreFolder:
     """An opened folder. `append`, `forget` and `close` belong to one thread at a time.
 
     `write_snapshot` may run beside them in another.
     """
 
     def __init__(self, disk: Disk, folder: Path, limits: Limits, lock: FileHandle) -> None:
-        """Load the folder, whose `lock` is held; `open_storage` is the way in."""
+        """Load the folder, whose `lock` is held; `open_store` is the way in."""
         self._disk = disk
         self._folder = folder
         self._limits = limits
@@ -57,7 +57,7 @@ class Storage:
         self.forget(snapshot.revision)
 
     def __repr__(self) -> str:
-        return f"Storage({str(self._folder)!r}, {self._journal!r})"
+        return f"StoreFolder({str(self._folder)!r}, {self._journal!r})"
 
     @property
     def next_index(self) -> int:
@@ -131,7 +131,7 @@ def opening(disk: Disk, folder: Path, when_damaged: str) -> Iterator[FileHandle]
         raise
 
 
-def open_storage(disk: Disk, folder: Path, limits: Limits) -> Storage:
+def open_store(disk: Disk, folder: Path, limits: Limits) -> StoreFolder:
     """Lock and load the folder, or create it; `machine` of the result is what it held.
 
     Raises:
@@ -140,4 +140,4 @@ def open_storage(disk: Disk, folder: Path, limits: Limits) -> Storage:
         StorageError: the disk refuses.
     """
     with opening(disk, folder, "restore the folder from a copy") as lock:
-        return Storage(disk, folder, limits, lock)
+        return StoreFolder(disk, folder, limits, lock)
