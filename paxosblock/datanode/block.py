@@ -9,8 +9,7 @@ import asyncio
 from dataclasses import dataclass
 
 from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.records import record_start
-from paxosblock.datanode.store import ReplicaFiles
+from paxosblock.datanode.store import Stored
 from paxosblock.datanode.volume import Volume
 from paxosblock.protocol.messages import (
     Finalize,
@@ -34,7 +33,7 @@ from paxosblock.protocol.types import (
 class OpenForReaders:
     """The file of `files`, which have none open themselves."""
 
-    files: ReplicaFiles
+    files: Stored
     file: OpenFile
 
 
@@ -63,7 +62,7 @@ class Block:
         self.id = block
         self.volume = volume
         self.replica: Replica | None = None
-        self.files: ReplicaFiles | None = None
+        self.files: Stored | None = None
         self.reading: OpenForReaders | None = None
         """Closed with the next change. It is good for its own `files` and no others."""
         self.corrupt = ""
@@ -114,7 +113,7 @@ class Block:
             return None
         return self.nack(generation, Reason.CORRUPT)
 
-    def adopt(self, files: ReplicaFiles | None, replica: Replica | None, synced: int) -> None:
+    def adopt(self, files: Stored | None, replica: Replica | None, synced: int) -> None:
         """Become `replica`, of which `synced` chunks are on stable storage.
 
         Called in a thread of the volume while the event loop looks on: what is said of the new
@@ -138,7 +137,7 @@ class Block:
         """Count it and its bytes on the volume, and wake everyone who waits in `wait_changed`."""
         self.close_for_readers()
         log = None if self.replica is None else self.replica.log
-        size_bytes = 0 if log is None else record_start(log, len(log))
+        size_bytes = 0 if log is None else self.volume.store.size_bytes(log)
         self.volume.used_bytes += size_bytes - self._counted_bytes
         self._counted_bytes = size_bytes
         is_open = self.replica is not None and self.replica.registers.state is ReplicaState.RBW

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from paxosblock.datanode.store import Stored
 from paxosblock.protocol.types import BlockId, ReplicaState
 
 RBW: Final = "rbw"
 CURRENT: Final = "current"
 TEMPORARY: Final = "tmp"
-LOCK: Final = "lock"
 SPARE: Final = "spare"
 FOLDERS: Final = (CURRENT, RBW, TEMPORARY)
 
@@ -34,6 +34,14 @@ def data_name(block: BlockId, copy: int) -> str:
 def meta_name(block: BlockId) -> str:
     """The meta file."""
     return f"blk_{block}.meta"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFiles(Stored):
+    """The block file of a replica, and which one of its copies that is."""
+
+    path: Path
+    copy: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ that cannot be believed is dead, and says so to everyone who asks.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from paxosblock.datanode.layout import (
     CURRENT,
@@ -17,13 +17,14 @@ from paxosblock.datanode.layout import (
     TEMPORARY,
     BlockFiles,
     DataFile,
+    ReplicaFiles,
     by_block,
     data_name,
     home,
 )
 from paxosblock.datanode.meta import Metadata, decode_metadata
 from paxosblock.datanode.records import record_start, scan
-from paxosblock.datanode.store import ReplicaFiles, ReplicaStore
+from paxosblock.datanode.store import Loaded
 from paxosblock.disk import opened, read_file
 from paxosblock.errors import CorruptionError, StorageError
 from paxosblock.logs import facts
@@ -32,24 +33,13 @@ from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica, restarted
 from paxosblock.protocol.types import BlockId, ReplicaState
 
+if TYPE_CHECKING:
+    from paxosblock.datanode.file_store import FileStore
+
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """One replica as it was found.
-
-    `corrupt` says why it is dead, "" when it is not. Of a dead replica `replica` tells only what it
-    promised; None: not even that is known.
-    """
-
-    block: BlockId
-    replica: Replica | None
-    files: ReplicaFiles | None
-    corrupt: str = ""
-
-
-def load(store: ReplicaStore) -> list[Loaded]:
+def load(store: FileStore) -> list[Loaded]:
     """Load every replica of the volume.
 
     Raises:
@@ -64,7 +54,7 @@ def load(store: ReplicaStore) -> list[Loaded]:
     return [replica for replica in loaded if replica is not None]
 
 
-def _load_block(store: ReplicaStore, found: BlockFiles) -> Loaded | None:
+def _load_block(store: FileStore, found: BlockFiles) -> Loaded | None:
     if not found.metas:
         # The metadata is written last when a replica is made, and removed first.
         _remove(store, [data.path for data in found.datas])
@@ -83,7 +73,7 @@ def _load_block(store: ReplicaStore, found: BlockFiles) -> Loaded | None:
     return _settled(store, metadata, loaded.replica, files)
 
 
-def _newest(store: ReplicaStore, found: BlockFiles) -> tuple[Metadata, Path]:
+def _newest(store: FileStore, found: BlockFiles) -> tuple[Metadata, Path]:
     """The metadata that rules: adopting a log raises the accepted generation, and a crash while a
     replica changes folders may leave the metadata before and after it."""
     candidates = [
@@ -97,7 +87,7 @@ def _newest(store: ReplicaStore, found: BlockFiles) -> tuple[Metadata, Path]:
 
 
 def _tidied(
-    store: ReplicaStore, found: BlockFiles, metadata: Metadata, meta: Path
+    store: FileStore, found: BlockFiles, metadata: Metadata, meta: Path
 ) -> ReplicaFiles | None:
     """Finish the change of folders that a crash interrupted; None when the block file is lost."""
     named = [data for data in found.datas if data.copy == metadata.copy]
@@ -111,14 +101,14 @@ def _tidied(
         store.disk.rename(kept.path, path)
         store.disk.sync_folder(path.parent)
         store.disk.sync_folder(kept.path.parent)
-    return ReplicaFiles(path, metadata.copy)
+    return ReplicaFiles(None, path, metadata.copy)
 
 
 def _at_home(datas: list[DataFile], folder: Path) -> DataFile:
     return next((data for data in datas if data.path.parent == folder), datas[0])
 
 
-def _read_log(store: ReplicaStore, metadata: Metadata, files: ReplicaFiles) -> Loaded:
+def _read_log(store: FileStore, metadata: Metadata, files: ReplicaFiles) -> Loaded:
     """Find out which chunks the replica has, and cut what is beyond them."""
     finalized = metadata.registers.state is ReplicaState.FINALIZED
     try:
@@ -164,9 +154,7 @@ def _contradiction(replica: Replica) -> str:
     return ""
 
 
-def _settled(
-    store: ReplicaStore, metadata: Metadata, replica: Replica, files: ReplicaFiles
-) -> Loaded:
+def _settled(store: FileStore, metadata: Metadata, replica: Replica, files: ReplicaFiles) -> Loaded:
     """D8: an rbw replica becomes rwr; that it is weak is on disk before it says anything."""
     replica = restarted(replica, same_boot=metadata.boot == store.boot)
     if replica.registers.state is ReplicaState.RBW and metadata.boot != store.boot:
@@ -179,7 +167,7 @@ def _dead(block: BlockId, replica: Replica | None, files: ReplicaFiles | None, w
     return Loaded(block, replica, files, why)
 
 
-def _remove(store: ReplicaStore, paths: list[Path]) -> None:
+def _remove(store: FileStore, paths: list[Path]) -> None:
     for path in paths:
         _log.warning("removing what a crash left", extra=facts(path=path))
         store.disk.remove(path)

@@ -14,10 +14,8 @@ from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Watch
 from paxosblock.checksum import Buffer
 from paxosblock.datanode.block import Block, OpenForReaders
 from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.records import check_records, record_start
 from paxosblock.datanode.registers import Registers
-from paxosblock.datanode.store import ReplicaFiles
-from paxosblock.disk import FileHandle
+from paxosblock.datanode.store import Stored
 from paxosblock.errors import CorruptionError, NotReadyError, StorageError
 from paxosblock.net.buffers import BufferPool
 from paxosblock.net.calls import Bulk
@@ -25,7 +23,7 @@ from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import Nack, ReadReply
 from paxosblock.protocol.read import holds, is_good
 from paxosblock.protocol.register import Replica, nack
-from paxosblock.protocol.types import NO_GENERATION, BlockId, ChunkName, Generation, Reason
+from paxosblock.protocol.types import NO_GENERATION, BlockId, Generation, Reason
 from paxosblock.units import KIB, MIB
 
 MAX_LOADS: Final = 16
@@ -129,17 +127,15 @@ class Reader:
         """
         limit = log.index_at(log.start_of(first) + self._max_read_bytes)
         stop = max(first + 1, min(stop, limit))
-        names = log.slice(first, stop)
         files = block.files
         if files is None:  # it is being deleted at this moment
             async with block.lock:
                 return None
-        begin, end = record_start(log, first), record_start(log, stop)
         try:
             async with self._loads:
                 if block.files is not files:  # closed, or moved, while this waited for its turn
                     return None
-                records = await self._read(block, files, begin, end, names)
+                records = await self._read(block, files, log, range(first, stop))
             if records is None:
                 return None
         except (CorruptionError, StorageError) as error:
@@ -154,34 +150,27 @@ class Reader:
         )
 
     async def _read(
-        self, block: Block, files: ReplicaFiles, begin: int, end: int, names: tuple[ChunkName, ...]
+        self, block: Block, files: Stored, log: ChunkLog, chunks: range
     ) -> Buffer | None:
-        """The records `names` at [begin, end) of the block file, checked."""
-        disk, volume = block.volume.disk, block.volume
-
-        def read_checked(handle: FileHandle) -> bytes:
-            records = disk.read(handle, end - begin, begin)
-            check_records(block.id, names, records)
-            return records
-
+        """The records of the chunks, checked; None when the replica changed meanwhile."""
+        volume, store = block.volume, block.volume.store
         file = files.file or await self._opened(block, files)
         if file is None:
             return None
-        with file.used() as handle:
+        size_bytes = store.size_of(log, chunks)
+        with file.used():
             # The way through a thread costs more than to copy what is in memory already.
-            if end - begin <= MAX_INLINE_BYTES and len(names) <= MAX_INLINE_CHUNKS:
+            if size_bytes <= MAX_INLINE_BYTES and len(chunks) <= MAX_INLINE_CHUNKS:
                 volume.check()
-                into = self._buffers.take(end - begin)
-                if disk.read_cached(handle, into, begin):
-                    check_records(block.id, names, into)
+                into = self._buffers.take(size_bytes)
+                if store.read_cached(file, block.id, log, chunks, into):
                     return into
-            return await volume.look(read_checked, handle)
+            return await volume.look(store.read, file, block.id, log, chunks)
 
-    async def _opened(self, block: Block, files: ReplicaFiles) -> OpenFile | None:
+    async def _opened(self, block: Block, files: Stored) -> OpenFile | None:
         """The file of a replica that takes no writes; None when the replica changed meanwhile."""
         if not _is_open(block, files):
-            disk = block.volume.disk
-            file = OpenFile(disk, await block.volume.look(disk.open, files.path))
+            file = await block.volume.look(block.volume.store.open, files)
             if block.files is not files or block.reading is not None:
                 file.retire()
             else:
@@ -196,7 +185,7 @@ class Reader:
         return block.reading.file
 
     @staticmethod
-    async def _has_changed(block: Block, replica: Replica, files: ReplicaFiles) -> bool:
+    async def _has_changed(block: Block, replica: Replica, files: Stored) -> bool:
         async with block.lock:
             now = block.replica
         same_log = (
@@ -206,7 +195,7 @@ class Reader:
         return block.files != files or not same_log
 
 
-def _is_open(block: Block, files: ReplicaFiles) -> bool:
+def _is_open(block: Block, files: Stored) -> bool:
     return block.reading is not None and block.reading.files is files
 
 

@@ -20,7 +20,7 @@ from paxosblock.checksum import crc32c
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.group_commit import Done
 from paxosblock.datanode.steps import ControlSteps, Fetcher, Listener
-from paxosblock.datanode.store import ReplicaFiles
+from paxosblock.datanode.store import Stored
 from paxosblock.datanode.volume import Volume
 from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.logs import facts
@@ -241,7 +241,7 @@ class Registers:
         block.volume.commit.wait(files.file, synced)
 
     @staticmethod
-    def _synced(block: Block, files: ReplicaFiles, generation: Generation, count: int) -> None:
+    def _synced(block: Block, files: Stored, generation: Generation, count: int) -> None:
         """Note that `count` chunks of the log accepted in `generation` are durable in `files`."""
         replica, now = block.replica, block.files
         same_file = now is not None and now.file is files.file  # not deleted and made anew

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from paxosblock.api.datanode import Answer, Control, StorageAddress
 from paxosblock.datanode.block import Block
-from paxosblock.datanode.draft import Draft
+from paxosblock.datanode.store import FetchedChunks
 from paxosblock.datanode.volume import Volume
 from paxosblock.datanode.wording import brief
 from paxosblock.errors import PaxosBlockError
@@ -47,7 +47,7 @@ class Fetcher(Protocol):
         request: RecoveryWrite | Finalize,
         chunks: range,
         peers: tuple[StorageAddress, ...],
-    ) -> Draft:
+    ) -> FetchedChunks:
         """A draft in `volume` with `chunks` of the log that `request` decides."""
 
 
@@ -160,10 +160,10 @@ class ControlSteps:
         request: RecoveryWrite | Finalize,
         chunks: range,
         peers: tuple[StorageAddress, ...],
-    ) -> AsyncIterator[Draft | None]:
+    ) -> AsyncIterator[FetchedChunks | None]:
         """A draft of `chunks`, gone afterwards if it was not adopted; None when there are none, or
         when no holder has them: `answer` then says what is missing."""
-        draft: Draft | None = None
+        draft: FetchedChunks | None = None
         if chunks:
             try:
                 draft = await self._fetcher.fetch(block.volume, request, chunks, peers)
@@ -177,7 +177,7 @@ class ControlSteps:
             if draft is not None and not block.volume.failed:
                 await block.volume.run(draft.discard)
 
-    async def _answer(self, block: Block, request: Control, draft: Draft | None) -> Answer:
+    async def _answer(self, block: Block, request: Control, draft: FetchedChunks | None) -> Answer:
         """One control step; the caller holds the block's lock."""
         if block.corrupt and isinstance(request, Delete):
             return await self._bury(block, request)
@@ -213,12 +213,12 @@ class ControlSteps:
         return step.reply
 
     @staticmethod
-    def _consult(block: Block, request: Control, draft: Draft | None) -> Step:
+    def _consult(block: Block, request: Control, draft: FetchedChunks | None) -> Step:
         supplied = () if draft is None else draft.names
         registers = block.registers(request)
         return register.answer(block.volume.storage, registers, request, supplied)
 
-    def _perform(self, block: Block, request: Control, draft: Draft | None) -> Step:
+    def _perform(self, block: Block, request: Control, draft: FetchedChunks | None) -> Step:
         """Check, make durable, adopt: one blocking function in a thread of the volume."""
         step = self._consult(block, request, draft)
         before, after = block.replica, step.replica
@@ -238,7 +238,7 @@ class ControlSteps:
         return step
 
     @staticmethod
-    def _make_durable(block: Block, step: Step, draft: Draft | None) -> None:
+    def _make_durable(block: Block, step: Step, draft: FetchedChunks | None) -> None:
         store, after, files, synced = block.volume.store, step.replica, block.files, block.synced
         match step.effect:
             case StoreMetadata() if after is not None:

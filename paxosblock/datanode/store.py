@@ -1,234 +1,142 @@
-"""The replicas of one volume as files: `current/`, `rbw/`, `tmp/` (FORMAT.md).
+"""What a DataNode asks of a disk format: replicas as records of chunks, and never as files.
 
-The meta file is the truth about a replica, and replacing it is the instant at which a change
-happens: what it needs is on stable storage before, what it makes superfluous goes away after. All
-methods block, and each leaves files that `load.py` understands wherever it is interrupted.
-
-Every method raises StorageError, after which nothing is known about the volume. NoSpaceError says
-that nothing was changed.
+`file_store.py` is the format that there is (FORMAT.md), with `load.py`, `records.py`, `meta.py`,
+`draft.py`, `spare.py` and `layout.py`. Another one is another `ReplicaStore` for `volume.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol, TypeVar
 
 from paxosblock.checksum import Buffer
-from paxosblock.datanode.draft import Draft
-from paxosblock.datanode.layout import (
-    CURRENT,
-    RBW,
-    TEMPORARY,
-    by_block,
-    data_name,
-    home,
-    meta_name,
-)
-from paxosblock.datanode.meta import describe
 from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.records import record_start
-from paxosblock.datanode.spare import Spare
-from paxosblock.disk import Disk, publish
-from paxosblock.errors import NoSpaceError
+from paxosblock.disk import Room
 from paxosblock.protocol.effects import AdoptLog
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
-from paxosblock.protocol.types import FIRST_GENERATION, BlockId
+from paxosblock.protocol.types import BlockId, ChunkName
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaFiles:
-    """Where the bytes of a replica are. `file` is open while the replica may take writes."""
+class Stored:
+    """Where the records of a replica are: the store's own subclass knows. `file` is open while the
+    replica may take writes."""
 
-    path: Path
-    copy: int
-    file: OpenFile | None = None
+    file: OpenFile | None
 
 
-class ReplicaStore:
-    """The files of one volume's replicas."""
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One replica as it was found.
 
-    def __init__(self, disk: Disk, folder: Path, boot: str) -> None:
-        """`folder` has its sub-folders already; `boot` is the boot id of the machine."""
-        self.disk = disk
-        self.folder = folder
-        self.boot = boot
-        self.spare = Spare(disk, folder)
+    `corrupt` says why it is dead, "" when it is not. Of a dead replica `replica` tells only what it
+    promised; None: not even that is known.
+    """
 
-    def draft(self, block: BlockId, first: int) -> Draft:
-        """A new draft for chunks of `block` from `first` on."""
-        return Draft(self.disk, self.folder / TEMPORARY, block, first)
+    block: BlockId
+    replica: Replica | None
+    files: Stored | None
+    corrupt: str = ""
 
-    def create(self, replica: Replica) -> ReplicaFiles:
-        """Make the files of an empty replica, durably: a new one (D1), or a promise (D3)."""
-        if replica.registers.max_generation == FIRST_GENERATION:
-            return self._create(replica)
-        return self.spare.retried(lambda: self._create(replica))
 
-    def _create(self, replica: Replica) -> ReplicaFiles:
-        path = self._data_path(replica, 0)
-        handle = self.disk.create(path)
-        try:
-            # Its name first: a meta file without a block file means that data was lost.
-            self.disk.sync_folder(path.parent)
-            self._publish(replica, 0)
-        except NoSpaceError:
-            self.disk.close(handle)
-            self.disk.remove(path)
-            raise
-        return ReplicaFiles(path, 0, OpenFile(self.disk, handle))
+class FetchedChunks(Protocol):
+    """Successive chunks from a holder, until a log with them is adopted. All methods block."""
 
-    def append(self, file: OpenFile, log: ChunkLog, frame: Buffer) -> None:
-        """Hand the record of the chunk after `log` to the operating system (D2). Does not sync.
+    @property
+    def block(self) -> BlockId:
+        """Whose they are."""
+
+    @property
+    def names(self) -> tuple[ChunkName, ...]:
+        """Names of the chunks that are here."""
+
+    @property
+    def stop(self) -> int:
+        """Index of the chunk that comes next."""
+
+    def append(self, names: tuple[ChunkName, ...], records: Buffer) -> None:
+        """Add the records of `names`.
 
         Raises:
-            NoSpaceError: the file is as it was.
+            CorruptionError: the records are not those of `names`; nothing was added.
+            NoSpaceError, StorageError: as the disk says.
         """
-        position = record_start(log, len(log))
-        try:
-            self.disk.write(file.handle, frame, position)
-        except NoSpaceError:
-            self.disk.truncate(file.handle, position)
-            raise
 
-    def sync(self, files: ReplicaFiles) -> None:
+    def discard(self) -> None:
+        """Forget them, unless a log was adopted with them."""
+
+
+class ReplicaStore(Protocol):
+    """The replicas of one volume. All methods but `append`, `read_cached` and `size_bytes` block.
+
+    After a StorageError nothing is known about the volume; NoSpaceError says that nothing was
+    changed. Whatever is interrupted, `load` finishes or undoes at the next start.
+    """
+
+    def load(self) -> list[Loaded]:
+        """Return every replica; those that may have lost votes are weak, durably (D8)."""
+
+    def room(self) -> Room:
+        """Take what is missing of the room that is kept for promises; return what is left."""
+
+    def with_spare(self, step: Callable[[], T]) -> T:
+        """Do `step`, which changes nothing when it finds no room; then with the room that is kept.
+
+        Raises: what `step` raises.
+        """
+
+    def size_bytes(self, log: ChunkLog) -> int:
+        """Return how much the records of the log take."""
+
+    def create(self, replica: Replica) -> Stored:
+        """Make a replica without chunks, durably (D1, D3)."""
+
+    def append(self, file: OpenFile, log: ChunkLog, frame: Buffer) -> None:
+        """Hand the record of the chunk after `log` to the operating system (D2). Does not sync."""
+
+    def sync(self, files: Stored) -> None:
         """Bring every chunk to stable storage."""
-        if files.file is not None:
-            files.file.sync()
-            return
-        handle = self.disk.open(files.path)
-        try:
-            self.disk.sync(handle)
-        finally:
-            self.disk.close(handle)
 
-    def store_metadata(self, files: ReplicaFiles, replica: Replica) -> None:
-        """Replace the metadata, durably; the spare has the room when nobody else has."""
-        self.spare.retried(lambda: self._publish(replica, files.copy))
+    def store_metadata(self, files: Stored, replica: Replica) -> None:
+        """Replace what is kept beside the chunks, durably."""
+
+    def draft(self, block: BlockId, first: int) -> FetchedChunks:
+        """Return a place for chunks of `block` from `first` on."""
 
     def adopt(
-        self, files: ReplicaFiles | None, after: Replica, effect: AdoptLog, draft: Draft | None
-    ) -> ReplicaFiles:
+        self, files: Stored | None, after: Replica, effect: AdoptLog, draft: FetchedChunks | None
+    ) -> Stored:
         """Become `after` (D4, D5): keep `effect.keep` chunks, take the others from `draft`.
 
         The result's file is open exactly when `after` may take writes; an open file of `files`
         that the result does not have is the caller's to retire.
         """
-        if files is None or (effect.keep == 0 and effect.append):
-            return self._adopt_copy(files, after, draft)
-        return self.spare.retried(lambda: self._adopt_in_place(files, after, effect, draft))
 
-    def drop(self, files: ReplicaFiles, replica: Replica) -> None:
+    def drop(self, files: Stored, replica: Replica) -> None:
         """Delete the replica, durably (D7)."""
-        # The meta file first: a block file without it is what a crash leaves, and is cleaned up.
-        self.disk.remove(self._meta_path(replica))
-        self.disk.sync_folder(self._meta_path(replica).parent)
-        self.disk.remove(files.path)
-        self.disk.sync_folder(files.path.parent)
 
-    def purge(self, block: BlockId, kept: ReplicaFiles | None = None) -> None:
-        """Delete every file of a dead replica, durably (D7), but not those of the copy `kept` that
-        has taken its place (D9)."""
-        copy = () if kept is None else (kept.path, kept.path.parent / meta_name(block))
-        for name in (RBW, CURRENT):
-            folder = self.folder / name
-            found = by_block([folder / entry for entry in self.disk.names(folder)]).get(block)
-            if found is not None:
-                paths = (*found.metas, *(data.path for data in found.datas))
-                for path in paths:
-                    if path not in copy:
-                        self.disk.remove(path)
-                self.disk.sync_folder(folder)
+    def purge(self, block: BlockId, kept: Stored | None = None) -> None:
+        """Delete all of a dead replica, durably (D7), but not the copy `kept` that has taken its
+        place (D9)."""
 
-    # -- adopting -------------------------------------------------------------------------------
+    def open(self, files: Stored) -> OpenFile:
+        """Open a replica that takes no writes, for readers."""
 
-    def _adopt_copy(
-        self, files: ReplicaFiles | None, after: Replica, draft: Draft | None
-    ) -> ReplicaFiles:
-        """A full copy: a new block file beside the old one, until the metadata names it."""
-        copy = 0 if files is None else files.copy + 1
-        path = self._data_path(after, copy)
-        handle = self.disk.create(path) if draft is None else draft.become(path)
-        self.disk.sync_folder(path.parent)
-        try:
-            self._publish(after, copy)
-        except NoSpaceError:
-            self.disk.close(handle)
-            self.disk.remove(path)
-            raise
-        if files is not None:
-            self.disk.remove(files.path)
-            self._leave(files.path.parent, after)
-        return ReplicaFiles(path, copy, self._kept_open(after, OpenFile(self.disk, handle)))
+    def read(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Buffer:
+        """Return the records of `chunks`, each checked.
 
-    def _adopt_in_place(
-        self, files: ReplicaFiles, after: Replica, effect: AdoptLog, draft: Draft | None
-    ) -> ReplicaFiles:
-        file = files.file or OpenFile(self.disk, self.disk.open(files.path))
-        own = file is not files.file
-        try:
-            self._extend(file, after, effect, draft)
-            file.sync()
-            self._publish(after, files.copy)
-        except NoSpaceError:
-            if effect.append:
-                self.disk.truncate(file.handle, record_start(after.log, effect.keep))
-            if own:
-                file.retire()
-            raise
-        # Only now: the chunks beyond may be acknowledged ones until this log is accepted.
-        self.disk.truncate(file.handle, record_start(after.log, after.length))
-        path = self._data_path(after, files.copy)
-        if path != files.path:
-            self.disk.rename(files.path, path)
-            self.disk.sync_folder(path.parent)
-            self._leave(files.path.parent, after)
-        kept = self._kept_open(after, file) if own else file if _writable(after) else None
-        return ReplicaFiles(path, files.copy, kept)
-
-    def _extend(
-        self, file: OpenFile, after: Replica, effect: AdoptLog, draft: Draft | None
-    ) -> None:
-        """Append the draft's chunks from `keep` on, at most a window of them unsynced.
-
-        They are beyond what the metadata counts as stored, so a torn one must look like a torn
-        write of the writer's (`records.scan`).
+        Raises:
+            CorruptionError: one is not what the log says.
         """
-        if not effect.append:
-            return
-        assert draft is not None, "chunks are adopted from a draft"
-        step = max(after.registers.window, 1)
-        for start in range(effect.keep, after.length, step):
-            records = draft.read(start, min(start + step, after.length))
-            self.disk.write(file.handle, records, record_start(after.log, start))
-            file.sync()
 
-    def _leave(self, folder: Path, after: Replica) -> None:
-        """Remove what is left of the replica in the folder it was in; durably."""
-        if folder != self.folder / home(after.registers.state):
-            self.disk.remove(folder / meta_name(after.block))
-        self.disk.sync_folder(folder)
+    def read_cached(
+        self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview
+    ) -> bool:
+        """As `read`, into a buffer of their size, if the system has all of it in memory."""
 
-    def _kept_open(self, after: Replica, file: OpenFile) -> OpenFile | None:
-        if _writable(after):
-            return file
-        file.retire()
-        return None
-
-    # -- names ----------------------------------------------------------------------------------
-
-    def _publish(self, replica: Replica, copy: int) -> None:
-        """Replace the metadata, durably: the instant at which a change has happened."""
-        draft = self.folder / TEMPORARY / meta_name(replica.block)
-        data = describe(replica, self.boot, copy).encode()
-        publish(self.disk, draft, self._meta_path(replica), [data])
-
-    def _meta_path(self, replica: Replica) -> Path:
-        return self.folder / home(replica.registers.state) / meta_name(replica.block)
-
-    def _data_path(self, replica: Replica, copy: int) -> Path:
-        return self.folder / home(replica.registers.state) / data_name(replica.block, copy)
-
-
-def _writable(replica: Replica) -> bool:
-    return home(replica.registers.state) == RBW
+    def size_of(self, log: ChunkLog, chunks: range) -> int:
+        """Return how long the records of `chunks` are."""

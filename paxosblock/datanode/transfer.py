@@ -18,7 +18,7 @@ from paxosblock.api.datanode import (
     FetchChunks,
     StorageAddress,
 )
-from paxosblock.datanode.draft import Draft
+from paxosblock.datanode.store import FetchedChunks
 from paxosblock.datanode.volume import Volume
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.logs import facts
@@ -54,7 +54,7 @@ class Transfer:
         request: RecoveryWrite | Finalize,
         chunks: range,
         peers: tuple[StorageAddress, ...],
-    ) -> Draft:
+    ) -> FetchedChunks:
         """A draft in `volume` with `chunks` of the log that `request` decides.
 
         Raises:
@@ -74,7 +74,7 @@ class Transfer:
     async def _fill(
         self,
         volume: Volume,
-        draft: Draft,
+        draft: FetchedChunks,
         request: RecoveryWrite | Finalize,
         stop: int,
         peers: tuple[StorageAddress, ...],
@@ -101,7 +101,7 @@ class Transfer:
         self,
         holder: StorageAddress,
         volume: Volume,
-        draft: Draft,
+        draft: FetchedChunks,
         request: RecoveryWrite | Finalize,
         stop: int,
     ) -> None:
@@ -115,7 +115,7 @@ class Transfer:
                 names, records = await _fetch_piece(channel, call)
                 append = partial(draft.append, names, records)
                 if isinstance(request, RecoveryWrite):
-                    append = partial(volume.store.spare.retried, append)
+                    append = partial(volume.store.with_spare, append)
                 await volume.run(append)
         finally:
             channel.connection.close()

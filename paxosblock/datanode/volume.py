@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from paxosblock.api.reports import StorageReport
+from paxosblock.datanode.file_store import FileStore, holds_blocks, make_folders
 from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.identity import (
     Identity,
@@ -25,9 +26,7 @@ from paxosblock.datanode.identity import (
     give_identity,
     read_identity,
 )
-from paxosblock.datanode.layout import CURRENT, FOLDERS, LOCK, RBW, by_block
-from paxosblock.datanode.load import Loaded, load
-from paxosblock.datanode.store import ReplicaStore
+from paxosblock.datanode.store import Loaded, ReplicaStore
 from paxosblock.descriptors import scarce
 from paxosblock.disk import OF_A_NAMENODE, Disk, FileHandle, Room, blamed
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
@@ -36,6 +35,8 @@ from paxosblock.protocol.types import StorageId
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+LOCK: Final = "lock"
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Volume:
         self.folder = folder
         self.identity = identity
         self.storage: StorageId = identity.storage
-        self.store = ReplicaStore(disk, folder, boot)
+        self.store: ReplicaStore = FileStore(disk, folder, boot)
         self.failed = ""
         """Why it is not used any more, with its folder; "" while it is."""
         self.over = asyncio.Event()
@@ -110,8 +111,7 @@ class Volume:
     async def load(self) -> list[Loaded]:
         """Load the replicas; none when the volume fails at it."""
         try:
-            await self.run(self.store.spare.give_back)
-            return await self.run(load, self.store)
+            return await self.run(self.store.load)
         except (StorageError, NoSpaceError) as error:
             self.fail(error)
             return []
@@ -153,8 +153,7 @@ class Volume:
         room, failed = Room(0, 0), self.failed
         if not failed:
             try:
-                self.store.spare.keep()
-                room = self.disk.room(self.folder)
+                room = self.store.room()
             except StorageError as error:
                 failed = blamed(self.folder, error)
                 self._loop.call_soon_threadsafe(self.fail, error)
@@ -228,8 +227,7 @@ def open_volume(disk: Disk, folder: Path, node: str, *, boot: str, sync_threads:
     lock = disk.lock(folder / LOCK)
     try:
         identity = _identify(disk, folder, node)
-        for name in FOLDERS:
-            disk.make_folder(folder / name)
+        make_folders(disk, folder)
     except (StorageError, ConfigError, CorruptionError, NoSpaceError):
         disk.close(lock)
         raise
@@ -239,7 +237,7 @@ def open_volume(disk: Disk, folder: Path, node: str, *, boot: str, sync_threads:
 def _identify(disk: Disk, folder: Path, node: str) -> Identity:
     identity = read_identity(disk, folder)
     if identity is None:
-        if _has_blocks(disk, folder):
+        if holds_blocks(disk, folder):
             raise ConfigError(
                 f"{folder} holds blocks but no VERSION file; it is not used, for nobody knows what"
                 " it promised"
@@ -249,10 +247,3 @@ def _identify(disk: Disk, folder: Path, node: str) -> Identity:
     elif identity.node != node:
         raise ConfigError(f"{folder} belongs to node {identity.node}, not {node}")
     return identity
-
-
-def _has_blocks(disk: Disk, folder: Path) -> bool:
-    present = disk.names(folder)
-    parts = [folder / name for name in (CURRENT, RBW) if name in present]
-    paths = [part / name for part in parts for name in disk.names(part)]
-    return bool(by_block(paths)) or bool(by_block([folder / name for name in present]))

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from paxosblock.api.datanode import Control, Envelope, StorageAddress
 from paxosblock.checksum import crc32c
-from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.registers import Registers
+from paxosblock.datanode.store import FetchedChunks
 from paxosblock.datanode.volume import Volume, open_volume
 from paxosblock.disk import Disk, OsDisk
 from paxosblock.errors import UnavailableError
@@ -96,7 +96,7 @@ class Holder:
         request: RecoveryWrite | Finalize,
         chunks: range,
         peers: tuple[StorageAddress, ...],
-    ) -> Draft:
+    ) -> FetchedChunks:
         """The chunks, in a draft of `volume`."""
         if self.payloads is None:
             raise UnavailableError("there is no holder")

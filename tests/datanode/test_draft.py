@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from paxosblock.datanode.draft import Draft
+from paxosblock.datanode.store import FetchedChunks
 from paxosblock.datanode.volume import Volume
 from paxosblock.disk import OsDisk
 from paxosblock.errors import CorruptionError
@@ -45,7 +46,7 @@ def test_a_draft_takes_no_records_under_other_names(tmp_path: Path, names: tuple
 class DamagedHolder(Holder):
     """Sends what it should, with a bit flipped on the way."""
 
-    async def fetch(self, volume: Volume, request: Any, chunks: range, peers: Any) -> Draft:
+    async def fetch(self, volume: Volume, request: Any, chunks: range, peers: Any) -> FetchedChunks:
         draft = await volume.run(volume.store.draft, request.block, chunks.start)
         try:
             for index in chunks:

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from paxosblock.api.datanode import FetchChunks, StorageAddress
 from paxosblock.checksum import crc32c
-from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.records import check_records
+from paxosblock.datanode.store import FetchedChunks
 from paxosblock.datanode.volume import Volume
 from paxosblock.errors import UnavailableError
 from paxosblock.net.calls import Bulk
@@ -72,7 +72,7 @@ class DecidedHolder(Holder):
         request: RecoveryWrite | Finalize,
         chunks: range,
         peers: tuple[StorageAddress, ...],
-    ) -> Draft:
+    ) -> FetchedChunks:
         """The chunks, in a draft of `volume`."""
         if not sent(request, chunks):
             raise UnavailableError("no holder has them")

@@ -11,8 +11,8 @@ import pytest
 
 from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Watch
 from paxosblock.datanode import reads
-from paxosblock.datanode.draft import Draft
 from paxosblock.datanode.reads import MAX_LOADS
+from paxosblock.datanode.store import FetchedChunks
 from paxosblock.disk import OsDisk
 from paxosblock.errors import CorruptionError
 from paxosblock.net.calls import Bulk
@@ -298,7 +298,7 @@ async def test_a_promise_made_while_the_copy_comes_is_kept_and_the_wrong_log_sta
     tmp_path: Path,
 ) -> None:
     class Slow(Holder):
-        async def fetch(self, *asked: Any) -> Draft:
+        async def fetch(self, *asked: Any) -> FetchedChunks:
             draft = await super().fetch(*asked)
             assert isinstance(await node.next_gs(9), LastVote)
             return draft

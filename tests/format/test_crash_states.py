@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.identity import enter_cluster, give_identity, read_identity
-from paxosblock.datanode.load import Loaded, load
+from paxosblock.datanode.layout import ReplicaFiles
+from paxosblock.datanode.load import load
 from paxosblock.datanode.records import check_records, record_start
-from paxosblock.datanode.store import ReplicaStore
+from paxosblock.datanode.store import Loaded
 from paxosblock.protocol.messages import Delete, Nack, Short
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import (
@@ -183,7 +185,7 @@ async def full_copy_over_damaged_bytes(scenario: Scenario) -> None:
     assert block is not None
     node.registers.mark_corrupt(block, "a bit has flipped")
     await scenario.does(node.finalize(1, [name(0), name(1)]))
-    assert block.files is not None
+    assert isinstance(block.files, ReplicaFiles)
     assert (block.files.copy, block.corrupt) == (1, "")
 
 
@@ -240,9 +242,9 @@ class Truth:
     def check(self, files: Files, boot: str = "boot-2") -> SimulatedDisk:
         """Load `files` as after a crash of the machine; returns the disk as it was left."""
         disk = SimulatedDisk(files, records=True)
-        loaded = load(ReplicaStore(disk, FOLDER, boot))
+        loaded = load(FileStore(disk, FOLDER, boot))
         self._check_loaded(loaded, disk)
-        again = load(ReplicaStore(SimulatedDisk(disk.files()), FOLDER, "boot-4"))
+        again = load(FileStore(SimulatedDisk(disk.files()), FOLDER, "boot-4"))
         assert [_told(one) for one in again] == [_told(one) for one in loaded]
         return disk
 
@@ -278,7 +280,7 @@ class Truth:
             assert now.state is before.state
 
     def _check_bytes(self, one: Loaded, disk: SimulatedDisk) -> None:
-        assert one.files is not None
+        assert isinstance(one.files, ReplicaFiles)
         assert one.replica is not None
         log = one.replica.log
         data = disk.files()[one.files.path]

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.identity import Identity, decode_identity
-from paxosblock.datanode.load import Loaded, load
+from paxosblock.datanode.load import load
 from paxosblock.datanode.meta import decode_metadata, describe
 from paxosblock.datanode.records import check_records, record_start
-from paxosblock.datanode.store import ReplicaStore
+from paxosblock.datanode.store import Loaded
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.log import ChunkLog
@@ -61,7 +62,7 @@ def finalized() -> Replica:
 def load_one(part: str, data: bytes, meta: bytes, boot: str = BOOT) -> Loaded:
     """Load a volume with this one replica."""
     files = {FOLDER / part / f"blk_{BLOCK}": data, FOLDER / part / f"blk_{BLOCK}.meta": meta}
-    (loaded,) = load(ReplicaStore(SimulatedDisk(files), FOLDER, boot))
+    (loaded,) = load(FileStore(SimulatedDisk(files), FOLDER, boot))
     return loaded
 
 
@@ -170,7 +171,7 @@ def test_foreign_files_are_left_alone() -> None:
     names = ["notes.txt", "blk_", "blk_-1", "blk_007", "blk_99999999999999999999", "blk_7.meta.bak"]
     files = {FOLDER / "rbw" / name: b"x" for name in names}
     disk = SimulatedDisk(files)
-    assert load(ReplicaStore(disk, FOLDER, BOOT)) == []
+    assert load(FileStore(disk, FOLDER, BOOT)) == []
     assert disk.files() == files
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from paxosblock.checksum import crc32c
+from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.identity import Identity, decode_identity
 from paxosblock.datanode.layout import FOLDERS
 from paxosblock.datanode.load import load
 from paxosblock.datanode.meta import Metadata, decode_metadata, describe
-from paxosblock.datanode.store import ReplicaStore
 from paxosblock.net.wire import FrameKind, Header
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
@@ -123,6 +123,6 @@ def test_the_example_loads_as_a_finalized_replica(examples: list[str]) -> None:
             folder / "current" / "blk_7.meta": from_dump(examples[2]),
         }
     )
-    (loaded,) = load(ReplicaStore(disk, folder, "another boot"))
+    (loaded,) = load(FileStore(disk, folder, "another boot"))
     assert (loaded.replica, loaded.corrupt) == (replica(), "")
     assert "current" in FOLDERS

@@ -135,21 +135,21 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "a new replica's metadata is durable before the name of its block file",
-        "datanode/store.py",
+        "datanode/file_store.py",
         "            self.disk.sync_folder(path.parent)\n            self._publish(replica, 0)\n",
         "            self._publish(replica, 0)\n",
         CRASH_STATES,
     ),
     _store(
         "a log is accepted before its chunks are on the disk",
-        "datanode/store.py",
+        "datanode/file_store.py",
         "            file.sync()\n            self._publish(after, files.copy)",
         "            self._publish(after, files.copy)",
         CRASH_STATES,
     ),
     _store(
         "chunks beyond a log are cut before it is accepted",
-        "datanode/store.py",
+        "datanode/file_store.py",
         "            file.sync()\n            self._publish(after, files.copy)",
         "            self.disk.truncate(file.handle, record_start(after.log, after.length))\n"
         "            file.sync()\n            self._publish(after, files.copy)",
@@ -157,14 +157,14 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "a full copy's name is not durable when its metadata names it",
-        "datanode/store.py",
+        "datanode/file_store.py",
         "        self.disk.sync_folder(path.parent)\n        try:\n",
         "        try:\n",
         CRASH_STATES,
     ),
     _store(
         "the folder that a finalized replica moves to is not synced",
-        "datanode/store.py",
+        "datanode/file_store.py",
         "            self.disk.rename(files.path, path)\n"
         "            self.disk.sync_folder(path.parent)\n",
         "            self.disk.rename(files.path, path)\n",
@@ -172,18 +172,18 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "a replica's block file is deleted before its metadata",
-        "datanode/store.py",
+        "datanode/file_store.py",
         "        self.disk.remove(self._meta_path(replica))\n"
         "        self.disk.sync_folder(self._meta_path(replica).parent)\n"
-        "        self.disk.remove(files.path)\n",
-        "        self.disk.remove(files.path)\n"
-        "        self.disk.sync_folder(files.path.parent)\n"
+        "        self.disk.remove(path)\n",
+        "        self.disk.remove(path)\n"
+        "        self.disk.sync_folder(path.parent)\n"
         "        self.disk.remove(self._meta_path(replica))\n",
         CRASH_STATES,
     ),
     _store(
         "a chunk that found no room leaves a part of itself",
-        "datanode/store.py",
+        "datanode/file_store.py",
         "            self.disk.truncate(file.handle, position)\n            raise\n",
         "            raise\n",
         "tests/datanode/test_faults.py",
@@ -281,16 +281,16 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "bytes that are in memory are served unchecked",
-        "datanode/reads.py",
-        "                    check_records(block.id, names, into)\n",
+        "datanode/file_store.py",
+        "        check_records(block, log.slice(chunks.start, chunks.stop), into)\n",
         "",
         "tests/datanode/test_reads.py",
     ),
     _store(
         "bytes from the disk are served unchecked",
-        "datanode/reads.py",
-        "            check_records(block.id, names, records)\n            return records\n",
-        "            return records\n",
+        "datanode/file_store.py",
+        "        check_records(block, log.slice(chunks.start, chunks.stop), records)\n",
+        "",
         "tests/datanode/test_reads.py",
     ),
     _recovery(

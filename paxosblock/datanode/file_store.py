@@ -1,0 +1,273 @@
+"""The replicas of one volume as files: `current/`, `rbw/`, `tmp/` (FORMAT.md).
+
+The meta file is the truth about a replica, and replacing it is the instant at which a change
+happens: what it needs is on stable storage before, what it makes superfluous goes away after. All
+methods block, and each leaves files that `load.py` understands wherever it is interrupted.
+
+Every method raises StorageError, after which nothing is known about the volume. NoSpaceError says
+that nothing was changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from paxosblock.checksum import Buffer
+from paxosblock.datanode.draft import Draft
+from paxosblock.datanode.layout import (
+    CURRENT,
+    FOLDERS,
+    RBW,
+    TEMPORARY,
+    ReplicaFiles,
+    by_block,
+    data_name,
+    home,
+    meta_name,
+)
+from paxosblock.datanode.load import load
+from paxosblock.datanode.meta import describe
+from paxosblock.datanode.open_file import OpenFile
+from paxosblock.datanode.records import check_records, record_start
+from paxosblock.datanode.spare import Spare
+from paxosblock.datanode.store import FetchedChunks, Loaded, Stored
+from paxosblock.disk import Disk, Room, opened, publish
+from paxosblock.errors import NoSpaceError
+from paxosblock.net.wire import HEADER_BYTES
+from paxosblock.protocol.effects import AdoptLog
+from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.register import Replica
+from paxosblock.protocol.types import FIRST_GENERATION, BlockId
+
+T = TypeVar("T")
+
+
+class FileStore:
+    """A `ReplicaStore`: the files of one volume's replicas."""
+
+    def __init__(self, disk: Disk, folder: Path, boot: str) -> None:
+        """`folder` has its sub-folders already; `boot` is the boot id of the machine."""
+        self.disk = disk
+        self.folder = folder
+        self.boot = boot
+        self.spare = Spare(disk, folder)
+
+    def load(self) -> list[Loaded]:
+        """Load every replica; see `load.py`."""
+        self.spare.give_back()
+        return load(self)
+
+    def room(self) -> Room:
+        self.spare.keep()
+        return self.disk.room(self.folder)
+
+    def with_spare(self, step: Callable[[], T]) -> T:
+        return self.spare.retried(step)
+
+    def size_bytes(self, log: ChunkLog) -> int:
+        return log.size_bytes + len(log) * HEADER_BYTES
+
+    def draft(self, block: BlockId, first: int) -> Draft:
+        return Draft(self.disk, self.folder / TEMPORARY, block, first)
+
+    def create(self, replica: Replica) -> ReplicaFiles:
+        """Make the files of an empty replica, durably: a new one (D1), or a promise (D3)."""
+        if replica.registers.max_generation == FIRST_GENERATION:
+            return self._create(replica)
+        return self.spare.retried(lambda: self._create(replica))
+
+    def _create(self, replica: Replica) -> ReplicaFiles:
+        path = self._data_path(replica, 0)
+        handle = self.disk.create(path)
+        try:
+            # Its name first: a meta file without a block file means that data was lost.
+            self.disk.sync_folder(path.parent)
+            self._publish(replica, 0)
+        except NoSpaceError:
+            self.disk.close(handle)
+            self.disk.remove(path)
+            raise
+        return ReplicaFiles(OpenFile(self.disk, handle), path, 0)
+
+    def append(self, file: OpenFile, log: ChunkLog, frame: Buffer) -> None:
+        position = record_start(log, len(log))
+        try:
+            self.disk.write(file.handle, frame, position)
+        except NoSpaceError:
+            self.disk.truncate(file.handle, position)
+            raise
+
+    def sync(self, files: Stored) -> None:
+        if files.file is not None:
+            files.file.sync()
+            return
+        with opened(self.disk, _ours(files).path) as handle:
+            self.disk.sync(handle)
+
+    def store_metadata(self, files: Stored, replica: Replica) -> None:
+        """Replace the metadata, durably; the spare has the room when nobody else has."""
+        self.spare.retried(lambda: self._publish(replica, _ours(files).copy))
+
+    def adopt(
+        self, files: Stored | None, after: Replica, effect: AdoptLog, draft: FetchedChunks | None
+    ) -> ReplicaFiles:
+        assert draft is None or isinstance(draft, Draft), "it is one of this store"
+        if files is None or (effect.keep == 0 and effect.append):
+            return self._adopt_copy(None if files is None else _ours(files), after, draft)
+        ours = _ours(files)
+        return self.spare.retried(lambda: self._adopt_in_place(ours, after, effect, draft))
+
+    def drop(self, files: Stored, replica: Replica) -> None:
+        path = _ours(files).path
+        # The meta file first: a block file without it is what a crash leaves, and is cleaned up.
+        self.disk.remove(self._meta_path(replica))
+        self.disk.sync_folder(self._meta_path(replica).parent)
+        self.disk.remove(path)
+        self.disk.sync_folder(path.parent)
+
+    def purge(self, block: BlockId, kept: Stored | None = None) -> None:
+        own = None if kept is None else _ours(kept).path
+        copy = () if own is None else (own, own.parent / meta_name(block))
+        for name in (RBW, CURRENT):
+            folder = self.folder / name
+            found = by_block([folder / entry for entry in self.disk.names(folder)]).get(block)
+            if found is not None:
+                paths = (*found.metas, *(data.path for data in found.datas))
+                for path in paths:
+                    if path not in copy:
+                        self.disk.remove(path)
+                self.disk.sync_folder(folder)
+
+    def open(self, files: Stored) -> OpenFile:
+        return OpenFile(self.disk, self.disk.open(_ours(files).path))
+
+    def read(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Buffer:
+        start = record_start(log, chunks.start)
+        records = self.disk.read(file.handle, self.size_of(log, chunks), start)
+        check_records(block, log.slice(chunks.start, chunks.stop), records)
+        return records
+
+    def read_cached(
+        self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview
+    ) -> bool:
+        if not self.disk.read_cached(file.handle, into, record_start(log, chunks.start)):
+            return False
+        check_records(block, log.slice(chunks.start, chunks.stop), into)
+        return True
+
+    def size_of(self, log: ChunkLog, chunks: range) -> int:
+        return record_start(log, chunks.stop) - record_start(log, chunks.start)
+
+    # -- adopting -------------------------------------------------------------------------------
+
+    def _adopt_copy(
+        self, files: ReplicaFiles | None, after: Replica, draft: Draft | None
+    ) -> ReplicaFiles:
+        """A full copy: a new block file beside the old one, until the metadata names it."""
+        copy = 0 if files is None else files.copy + 1
+        path = self._data_path(after, copy)
+        handle = self.disk.create(path) if draft is None else draft.become(path)
+        self.disk.sync_folder(path.parent)
+        try:
+            self._publish(after, copy)
+        except NoSpaceError:
+            self.disk.close(handle)
+            self.disk.remove(path)
+            raise
+        if files is not None:
+            self.disk.remove(files.path)
+            self._leave(files.path.parent, after)
+        return ReplicaFiles(self._kept_open(after, OpenFile(self.disk, handle)), path, copy)
+
+    def _adopt_in_place(
+        self, files: ReplicaFiles, after: Replica, effect: AdoptLog, draft: Draft | None
+    ) -> ReplicaFiles:
+        file = files.file or OpenFile(self.disk, self.disk.open(files.path))
+        own = file is not files.file
+        try:
+            self._extend(file, after, effect, draft)
+            file.sync()
+            self._publish(after, files.copy)
+        except NoSpaceError:
+            if effect.append:
+                self.disk.truncate(file.handle, record_start(after.log, effect.keep))
+            if own:
+                file.retire()
+            raise
+        # Only now: the chunks beyond may be acknowledged ones until this log is accepted.
+        self.disk.truncate(file.handle, record_start(after.log, after.length))
+        path = self._data_path(after, files.copy)
+        if path != files.path:
+            self.disk.rename(files.path, path)
+            self.disk.sync_folder(path.parent)
+            self._leave(files.path.parent, after)
+        kept = self._kept_open(after, file) if own else file if _writable(after) else None
+        return ReplicaFiles(kept, path, files.copy)
+
+    def _extend(
+        self, file: OpenFile, after: Replica, effect: AdoptLog, draft: Draft | None
+    ) -> None:
+        """Append the draft's chunks from `keep` on, at most a window of them unsynced.
+
+        They are beyond what the metadata counts as stored, so a torn one must look like a torn
+        write of the writer's (`records.scan`).
+        """
+        if not effect.append:
+            return
+        assert draft is not None, "chunks are adopted from a draft"
+        step = max(after.registers.window, 1)
+        for start in range(effect.keep, after.length, step):
+            records = draft.read(start, min(start + step, after.length))
+            self.disk.write(file.handle, records, record_start(after.log, start))
+            file.sync()
+
+    def _leave(self, folder: Path, after: Replica) -> None:
+        """Remove what is left of the replica in the folder it was in; durably."""
+        if folder != self.folder / home(after.registers.state):
+            self.disk.remove(folder / meta_name(after.block))
+        self.disk.sync_folder(folder)
+
+    def _kept_open(self, after: Replica, file: OpenFile) -> OpenFile | None:
+        if _writable(after):
+            return file
+        file.retire()
+        return None
+
+    # -- names ----------------------------------------------------------------------------------
+
+    def _publish(self, replica: Replica, copy: int) -> None:
+        """Replace the metadata, durably: the instant at which a change has happened."""
+        draft = self.folder / TEMPORARY / meta_name(replica.block)
+        data = describe(replica, self.boot, copy).encode()
+        publish(self.disk, draft, self._meta_path(replica), [data])
+
+    def _meta_path(self, replica: Replica) -> Path:
+        return self.folder / home(replica.registers.state) / meta_name(replica.block)
+
+    def _data_path(self, replica: Replica, copy: int) -> Path:
+        return self.folder / home(replica.registers.state) / data_name(replica.block, copy)
+
+
+def _ours(files: Stored) -> ReplicaFiles:
+    assert isinstance(files, ReplicaFiles), "it is one of this store"
+    return files
+
+
+def _writable(replica: Replica) -> bool:
+    return home(replica.registers.state) == RBW
+
+
+def make_folders(disk: Disk, folder: Path) -> None:
+    """Make the sub-folders of a volume, durably, unless they are there."""
+    for name in FOLDERS:
+        disk.make_folder(folder / name)
+
+
+def holds_blocks(disk: Disk, folder: Path) -> bool:
+    """True if something below `folder` looks like a replica's file."""
+    present = disk.names(folder)
+    parts = [folder / name for name in (CURRENT, RBW) if name in present]
+    paths = [part / name for part in parts for name in disk.names(part)]
+    return bool(by_block(paths)) or bool(by_block([folder / name for name in present]))
