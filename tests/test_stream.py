@@ -189,7 +189,7 @@ async def test_a_peer_that_never_answers_is_unavailable() -> None:
     ("answer", "found"),
     [
         (b"SSH-2.0-OpenSSH_9.2\r\n", r"is no paxosblock node: it answered b'SSH-2.0-"),
-        (b"HTTP/1.1 404 Not Found\r\n\r\n", r"no paxosblock data stream: HTTP/1.1 404 Not Found"),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n", r"does not speak paxosblock-stream/1: HTTP/1.1 404"),
         (b"HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\n\r\n", r"does not speak paxosblock-stream/1"),
         (b"HTTP/1.1 101 Yes\r\nUpgrade: paxosblock-stream/1\r\n\r\nPXB1", r"sent 4 bytes before"),
         (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 4000, r"is no paxosblock node: it answered"),

@@ -12,10 +12,13 @@ from aiohttp import ClientSession, web
 from paxosblock.errors import ConfigError, ProtocolError
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.entry import Entry, EntryKind
-from paxosblock.namenode.raft.http_transport import UPGRADE, HttpTransport
+from paxosblock.namenode.raft.http_transport import RAFT_PATH, UPGRADE, HttpTransport
 from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.secure_channel import Handshake, Opener, Sealer
+from paxosblock.net import upgrade
 from paxosblock.net.admission import Caps
+from paxosblock.net.connection import tune_socket
+from paxosblock.net.control import split_address
 from paxosblock.net.guard import Guard
 from paxosblock.net.rpc import RpcRouter
 from paxosblock.net.serving import listen
@@ -134,18 +137,44 @@ async def test_n3_who_does_not_know_the_secret_is_refused_by_both_ends_and_count
 @pytest.mark.parametrize(
     "answer",
     [
-        "HTTP/1.1 403 Forbidden",
-        "HTTP/1.1 101 Switching Protocols\r\nX-Raft-Proof: 00",
-        "HTTP/1.1 101 Switching Protocols\r\nX-Raft-Nonce: caf\u00e9\r\nX-Raft-Proof: 00",
-        f"HTTP/1.1 101 Switching Protocols\r\nX-Raft-Nonce: {'00' * 16}",
-        f"HTTP/1.1 101 Switching Protocols\r\nX-Raft-Nonce: {'00' * 16}\r\nX-Raft-Proof: \u00e9",
-        "\u00ff\r\n: ",
+        {"X-Raft-Proof": "00"},
+        {"X-Raft-Nonce": "caf\u00e9", "X-Raft-Proof": "00"},
+        {"X-Raft-Nonce": "00" * 16},
+        {"X-Raft-Nonce": "00" * 16, "X-Raft-Proof": "\u00e9"},
     ],
 )
-def test_n3_an_answer_without_the_proof_is_refused(answer: str) -> None:
+def test_n3_an_answer_without_the_proof_is_refused(answer: dict[str, str]) -> None:
     transport = HttpTransport("n1:1", ["n1:1", "n2:1"], SECRET)
     with pytest.raises(ProtocolError):
-        transport.check_answer("n2:1", bytes(16), answer.encode("latin-1"))
+        transport.check_answer("n2:1", bytes(16), answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"HTTP/1.1 403 Forbidden\r\n\r\n", f"does not speak {UPGRADE}: HTTP/1.1 403 Forb"),
+        (f"HTTP/1.1 101 Yes\r\nUpgrade: {UPGRADE}\r\n\r\n".encode(), "does not take messages"),
+        (b"\xff\r\n: \r\n\r\n", "is no paxosblock node"),
+    ],
+)
+async def test_n3_whoever_answers_otherwise_is_refused_counted_and_called_again(
+    answer: bytes, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(stranger, "127.0.0.1", 0) as server:
+        peer = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        transport = HttpTransport("127.0.0.1:1", ["127.0.0.1:1", peer], SECRET)
+        transport.start(lambda sender, message: None)
+        try:
+            await wait_until_async(lambda: transport.counters.connections_refused > 1)
+        finally:
+            await transport.close()
+    assert told in caplog.text
 
 
 @pytest.mark.parametrize("host", ["localhost", "[::1]"])
@@ -202,9 +231,12 @@ async def test_l22_one_that_only_claims_to_be_a_member_is_refused_at_its_first_f
     async with members(SECRET, SECRET) as ((one, _), addresses):
         assert one.transport is not None
         caller = HttpTransport(addresses[1], addresses, SECRET)
-        reader, writer = await asyncio.open_connection(*addresses[0].split(":"))
-        writer.write(caller.call(addresses[0])[0])
-        await reader.readuntil(b"\r\n\r\n")
+        headers = caller.introduction(addresses[0], bytes(16))
+        host, port = split_address(addresses[0])
+        sock, _ = await upgrade.call(
+            host, port, RAFT_PATH, UPGRADE, headers, timeout_s=10, tune=tune_socket
+        )
+        reader, writer = await asyncio.open_connection(sock=sock)
         writer.write(Sealer(b"not the key").seal(b""))
         assert await reader.read() == b""
         assert one.transport.counters.connections_refused == 1

@@ -12,18 +12,19 @@ import hmac
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
 
-from paxosblock.errors import ConfigError, ProtocolError
+from paxosblock.errors import ConfigError, PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.messages import Deliver, Message
 from paxosblock.namenode.raft.secure_channel import NONCE_BYTES, Handshake, Opener, Sealer
+from paxosblock.net import upgrade
 from paxosblock.net.admission import Slot
-from paxosblock.net.stream import take_over
+from paxosblock.net.control import split_address
 from paxosblock.units import MIB
 
 RAFT_PATH: Final = "/raft"
@@ -101,11 +102,11 @@ class HttpTransport:
         caller, called = request.headers.get(_FROM, ""), request.headers.get(_TO, "")
         nonce = _nonce(request.headers.get(_NONCE, ""))
         known = caller in self._links and called == self._address and nonce is not None
-        upgrade = request.headers.get("Upgrade", "").lower() == UPGRADE
+        meant = request.headers.get("Upgrade", "").lower() == UPGRADE
         transport = request.transport
         if self._deliver is None or transport is None:
-            return web.Response(status=503, text="not open yet\n")
-        if not known or not upgrade:
+            return upgrade.refusal(UnavailableError(f"{self._address} is not open yet"))
+        if not known or not meant:
             self.refuse_connection(f"{caller or request.remote} is no other member")
             return web.Response(status=403, text="only NameNodes of this cluster speak here\n")
         assert nonce is not None, "checked with the names"
@@ -117,39 +118,24 @@ class HttpTransport:
             _NONCE: handshake.called_nonce.hex(),
             _PROOF: handshake.proof(self._secret).hex(),
         }
-        receiver.slot = take_over(request, transport, receiver, answer)
+        receiver.slot = upgrade.take_over(request, transport, receiver, answer)
         return web.Response(status=101)  # for the access log; it finds the connection gone
 
     # -- for links and receivers ------------------------------------------------------------------
 
-    def call(self, peer: str) -> tuple[bytes, bytes]:
-        """Return the request that begins a connection to `peer`, and the nonce in it."""
-        nonce = os.urandom(NONCE_BYTES)
-        lines = (
-            f"GET {RAFT_PATH} HTTP/1.1",
-            f"Host: {peer}",
-            f"Upgrade: {UPGRADE}",
-            "Connection: Upgrade",
-            f"{_FROM}: {self._address}",
-            f"{_TO}: {peer}",
-            f"{_NONCE}: {nonce.hex()}",
-        )
-        return "\r\n".join((*lines, "", "")).encode(), nonce
+    def introduction(self, peer: str, nonce: bytes) -> dict[str, str]:
+        """Return the headers with which a connection to `peer` is asked for."""
+        return {_FROM: self._address, _TO: peer, _NONCE: nonce.hex()}
 
-    def check_answer(self, peer: str, nonce: bytes, answer: bytes) -> Sealer:
+    def check_answer(self, peer: str, nonce: bytes, headers: Mapping[str, str]) -> Sealer:
         """Return what seals frames for `peer`, which has proven that it knows the secret.
 
         Raises:
             ProtocolError: it has not.
-            ConnectionRefusedError: it is only starting.
         """
-        status, *lines = answer.decode("latin-1").split("\r\n")
-        headers = dict(line.split(": ", 1) for line in lines if ": " in line)
         called_nonce = _nonce(headers.get(_NONCE, ""))
-        if " 503 " in status:
-            raise ConnectionRefusedError(f"{peer} is not open yet")
-        if " 101 " not in status or called_nonce is None:
-            raise ProtocolError(f"{peer} does not take messages of {self._address}: {status}")
+        if called_nonce is None:
+            raise ProtocolError(f"{peer} does not take messages of {self._address}")
         handshake = Handshake(self._address, peer, nonce, called_nonce)
         proof = headers.get(_PROOF, "").encode()  # of text it takes ASCII only
         if not hmac.compare_digest(proof, handshake.proof(self._secret).hex().encode()):
@@ -268,36 +254,28 @@ class _Link:
         while True:
             try:
                 await self._connected()
-            except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            except OSError as error:  # nobody is there, or not yet
                 _log.debug("no connection to %s: %s", self._peer, error)
-            except (ProtocolError, asyncio.LimitOverrunError) as error:
+            except PaxosBlockError as error:
                 self._owner.refuse_connection(str(error))
             await asyncio.sleep(CALL_AGAIN_S)
 
     async def _connected(self) -> None:
         """Connect, and return when the connection is lost."""
-        host, _, port = self._peer.rpartition(":")
-        async with asyncio.timeout(HANDSHAKE_S):
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        owner, peer, nonce = self._owner, self._peer, os.urandom(NONCE_BYTES)
+        asked = owner.introduction(peer, nonce)
+        sock, headers = await upgrade.call(
+            *split_address(peer), RAFT_PATH, UPGRADE, asked, timeout_s=HANDSHAKE_S, tune=_tune
+        )
+        reader, writer = await asyncio.open_connection(sock=sock)
         try:
-            async with asyncio.timeout(HANDSHAKE_S):
-                sealer = await self._introduce(reader, writer)
+            sealer = owner.check_answer(peer, nonce, headers)
+            writer.write(sealer.seal(b""))
             self._writer, self._sealer = writer, sealer
             await reader.read()  # nothing comes on this connection but its end
         finally:
             self._writer = self._sealer = None
             writer.transport.abort()
-
-    async def _introduce(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> Sealer:
-        _tune(writer.get_extra_info("socket"))
-        request, nonce = self._owner.call(self._peer)
-        writer.write(request)
-        answer = await reader.readuntil(b"\r\n\r\n")
-        sealer = self._owner.check_answer(self._peer, nonce, answer)
-        writer.write(sealer.seal(b""))
-        return sealer
 
 
 def _tune(sock: socket.socket) -> None:
