@@ -299,7 +299,7 @@ class AsyncFileWriter:
                 settled = True
             except BlockFailed as failure:
                 await self._recover(failure)
-        invariant(self.acknowledged == self._cut_bytes, "W3 all that was written is acknowledged")
+        invariant(self.acknowledged == self._cut_bytes, "W3 what is written is acknowledged", self)
 
     async def _block_with_room(self, size_bytes: int) -> BlockWriter:
         if self._block is not None and self._is_full(self._block, size_bytes):

@@ -148,7 +148,7 @@ def _contradiction(replica: Replica) -> str:
     try:
         replica.check()
     except InvariantError as error:
-        return f"its metadata contradicts itself: {error}"
+        return f"its metadata contradicts itself: {error.rule}"
     if replica.registers.state is ReplicaState.TEMPORARY:
         return "its metadata calls it temporary"
     return ""

@@ -224,9 +224,9 @@ class ControlSteps:
         before, after = block.replica, step.replica
         if after is not None:
             if before is None or block.corrupt:
-                after.check()
+                after.check(request)
             else:
-                after.check_follows(before)
+                after.check_follows(before, request)
         if isinstance(request, Create) and step.effect is not None:
             block.volume.check_room(self._reserved_bytes)
         if block.unsynced and not isinstance(step.effect, AdoptLog | DropReplica):

@@ -12,7 +12,7 @@ import enum
 import msgspec
 from msgspec.structs import replace
 
-from paxosblock.protocol.invariants import invariant
+from paxosblock.protocol.invariants import invariant, invariants
 from paxosblock.protocol.messages import Finalize, Grant
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
@@ -56,15 +56,14 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
 
     def check_follows(self, before: BlockRecord) -> None:
         """I8: what holds between two successive versions of a record."""
-        invariant(self.finalized_generation <= self.generation, "I8 fgs <= gs")
-        invariant(self.writer_generation <= self.generation, "I8 wgs <= gs")
-        invariant(self.generation >= before.generation, "I8 gs is monotone")
+        holds = invariants(self, before)
+        holds(self.finalized_generation <= self.generation, "I8 fgs <= gs")
+        holds(self.writer_generation <= self.generation, "I8 wgs <= gs")
+        holds(self.generation >= before.generation, "I8 gs is monotone")
         if self.members != before.members and not (before.finalized and self.finalized):
-            invariant(
-                self.writer_generation > before.writer_generation, "I8 R changes only with wgs"
-            )
+            holds(self.writer_generation > before.writer_generation, "I8 R changes only with wgs")
         if before.finalized and self.finalized and self.length != before.length:
-            invariant(
+            holds(
                 self.finalized_generation > before.finalized_generation, "I8 L changes only by K8"
             )
 
@@ -257,7 +256,7 @@ def finalize_message(record: BlockRecord, holders: tuple[StorageId, ...] = ()) -
 
     `holders` are storages that are known to hold the whole version.
     """
-    invariant(record.finalized, "P5 Finalize follows the decision")
+    invariant(record.finalized, "P5 Finalize follows the decision", record)
     return Finalize(
         block=record.block,
         finalized_generation=record.finalized_generation,

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.invariants import invariant
+from paxosblock.protocol.invariants import invariant, invariants
 from paxosblock.protocol.log import acknowledged_before
 from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, RecoveryWrite
 from paxosblock.protocol.quorum import recovery_quorum
@@ -102,9 +102,10 @@ def seal(record: BlockRecord, given_up: tuple[StorageId, ...] = ()) -> Proposer:
     only the others hold: chunks that weak members lost, and chunks that were read, but never
     acknowledged. So the others are not written to, and the writer ends the block no more (K6).
     """
-    invariant(record.forced or not given_up, "K2 who gives members up says so in the record")
+    holds = invariants(record, given_up)
+    holds(record.forced or not given_up, "K2 who gives members up says so in the record")
     left = tuple(member for member in record.members if member not in given_up)
-    invariant(bool(left), "P2 not every member is given up")
+    holds(bool(left), "P2 not every member is given up")
     gone = tuple(member for member in record.members if member in given_up)
     return replace(_proposer(record, RecoveryKind.SEAL, left), given_up=gone)
 
@@ -199,7 +200,7 @@ def on_last_vote(proposer: Proposer, reply: LastVote) -> Proposer:
     proposer = replace(proposer, replies=(*proposer.replies, reply))
     if not acceptable(proposer):
         return proposer
-    invariant(proposer.choice is None, "I4 one choice per generation")
+    invariant(proposer.choice is None, "I4 one choice per generation", proposer, reply)
     return replace(proposer, choice=choose(proposer), phase=Phase.WRITING)
 
 
@@ -232,9 +233,11 @@ def choose(proposer: Proposer) -> Choice:
         invariant(
             reply.registers.weak or reply.length >= known,
             "I4 a strong replica is at most a window behind",
+            proposer,
+            reply,
         )
     acknowledged = max(reply.acknowledged_count for reply in proposer.replies)
-    invariant(best.length >= acknowledged, "I4 L >= every acknowledged count")
+    invariant(best.length >= acknowledged, "I4 L >= every acknowledged count", proposer, best)
     return Choice(
         accepted_generation=highest,
         length=best.length,

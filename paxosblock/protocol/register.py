@@ -21,7 +21,7 @@ from paxosblock.protocol.effects import (
     StoreMetadata,
     SyncChunks,
 )
-from paxosblock.protocol.invariants import invariant
+from paxosblock.protocol.invariants import invariants
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import (
     Create,
@@ -78,24 +78,26 @@ class Replica(msgspec.Struct, frozen=True, gc=False):
         """Return this replica with other values in the registers that are named."""
         return replace(self, registers=replace(self.registers, **registers))
 
-    def check(self) -> None:
-        """I1: what holds of every replica at any time."""
+    def check(self, *led_by: object) -> None:
+        """I1: what holds of every replica at any time; `led_by` is what it came from."""
+        holds = invariants(self, *led_by)
         now = self.registers
-        invariant(now.max_generation >= now.accepted_generation, "I1 MaxGS >= accepted")
-        invariant(now.accepted_generation >= now.epoch, "I1 accepted >= epoch")
-        invariant(now.base_length <= self.length, "I1 base_length <= length")
+        holds(now.max_generation >= now.accepted_generation, "I1 MaxGS >= accepted")
+        holds(now.accepted_generation >= now.epoch, "I1 accepted >= epoch")
+        holds(now.base_length <= self.length, "I1 base_length <= length")
         if now.state is ReplicaState.FINALIZED:
-            invariant(now.accepted_generation == now.finalized_generation, "I1 FINALIZED")
-            invariant(self.length == now.finalized_length, "I1 FINALIZED length")
+            holds(now.accepted_generation == now.finalized_generation, "I1 FINALIZED")
+            holds(self.length == now.finalized_length, "I1 FINALIZED length")
 
-    def check_follows(self, earlier: Replica) -> None:
-        """I1, I2: what holds between two successive states of a replica."""
-        self.check()
+    def check_follows(self, earlier: Replica, *led_by: object) -> None:
+        """I1, I2: what holds of this replica, which earlier became by `led_by`."""
+        self.check(earlier, *led_by)
+        holds = invariants(self, earlier, *led_by)
         now, before = self.registers, earlier.registers
-        invariant(now.max_generation >= before.max_generation, "I1 MaxGS never falls")
-        invariant(now.accepted_generation >= before.accepted_generation, "I1 accepted never falls")
+        holds(now.max_generation >= before.max_generation, "I1 MaxGS never falls")
+        holds(now.accepted_generation >= before.accepted_generation, "I1 accepted never falls")
         if now.accepted_generation == before.accepted_generation:
-            invariant(self.log.starts_with(earlier.log), "I2 a register is written once")
+            holds(self.log.starts_with(earlier.log), "I2 a register is written once")
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):

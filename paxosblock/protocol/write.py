@@ -114,7 +114,7 @@ def on_created(writer: Writer, message: Created) -> Writer:
 
 def send(writer: Writer, size_bytes: int, crc: int, *, sync: bool = False) -> tuple[Writer, Write]:
     """W2: propose the next chunk. The same Write goes to all members."""
-    invariant(writer.can_send, "W2 a chunk is sent only when the window has room")
+    invariant(writer.can_send, "W2 a chunk is sent only when the window has room", writer)
     message = write_message(writer, writer.sent, size_bytes, crc, sync=sync)
     return replace(writer, sent=writer.sent + 1), message
 
@@ -156,7 +156,7 @@ def on_vote(writer: Writer, vote: Vote) -> Writer:
     synced = _raised(writer.synced, at, vote.index + 1) if vote.synced else writer.synced
     acknowledged = max(writer.acknowledged, min(voted))
     after = replace(writer, voted=voted, synced=synced, acknowledged=acknowledged)
-    invariant(after.acknowledged <= after.sent, "I5 acknowledged <= sent")
+    invariant(after.acknowledged <= after.sent, "I5 acknowledged <= sent", after, writer, vote)
     return after
 
 
@@ -184,7 +184,12 @@ def on_grant(writer: Writer, grant: Grant) -> Writer:
     asked = writer.state in (WriterState.REBUILDING, WriterState.OPEN, WriterState.CLOSING)
     if grant.block != writer.block or grant.generation <= writer.generation or not asked:
         return writer
-    invariant(writer.acknowledged <= grant.length <= writer.sent, "I5 acknowledged <= L <= sent")
+    invariant(
+        writer.acknowledged <= grant.length <= writer.sent,
+        "I5 acknowledged <= L <= sent",
+        writer,
+        grant,
+    )
     count = len(grant.members)
     return replace(
         writer,
@@ -218,7 +223,7 @@ def granted_writer(grant: Grant, window: int) -> Writer:
 
 def close(writer: Writer) -> Writer:
     """W6: the shell sends FinalizeBlock(b, generation, length=sent)."""
-    invariant(writer.can_close, "W6 close only when every chunk sent is acknowledged")
+    invariant(writer.can_close, "W6 close only when every chunk sent is acknowledged", writer)
     return replace(writer, state=WriterState.CLOSING)
 
 
@@ -230,7 +235,9 @@ def on_finalized(writer: Writer, length: int, *, ours: bool = True) -> Writer:
     """
     if not ours:
         return replace(writer, state=WriterState.FENCED)
-    invariant(writer.acknowledged <= length <= writer.sent, "I5 acknowledged <= L <= sent")
+    invariant(
+        writer.acknowledged <= length <= writer.sent, "I5 acknowledged <= L <= sent", writer, length
+    )
     closed = writer.state is WriterState.CLOSING and length == writer.sent
     state = WriterState.CLOSED if closed else WriterState.SEALED
     return replace(writer, state=state, acknowledged=length)

@@ -391,8 +391,13 @@ def test_d9_only_a_decision_heals_a_replica_whose_promise_nobody_knows() -> None
 
 
 def test_i1_a_promise_that_falls_is_an_error_of_our_own() -> None:
-    with pytest.raises(InvariantError, match="I1"):
-        replica(0).check_follows(replica(0, max_generation=gs(1)))
+    before, after, request = replica(0, max_generation=gs(1)), replica(0), Read(BLOCK)
+    with pytest.raises(InvariantError) as caught:
+        after.check_follows(before, request)
+    error = caught.value
+    assert (error.number, error.rule) == ("I1", "I1 MaxGS never falls")
+    assert (error.state, error.led_by) == (after, (before, request))
+    assert str(error) == f"{error.rule}; state: {after!r}; after: {before!r}; after: {request!r}"
 
 
 def test_i2_a_register_that_changes_is_an_error_of_our_own() -> None:
