@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from paxosblock import AsyncClient, LocalCluster
+from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NotFoundError
 from paxosblock.local.node_process import Node
@@ -85,13 +86,31 @@ async def losing(
     cluster: LocalCluster, leader: Node, loss: Loss
 ) -> AsyncIterator[tuple[AsyncClient, LosingProxy]]:
     """A client that reaches the leader through a `LosingProxy` first, the others directly."""
+    async with (
+        proxied(leader, loss) as (address, proxy),
+        AsyncClient([address, *cluster.addresses], CONFIG) as fs,
+    ):
+        yield fs, proxy
+
+
+@asynccontextmanager
+async def proxied(leader: Node, loss: Loss) -> AsyncIterator[tuple[str, LosingProxy]]:
+    """A `LosingProxy` in front of the leader, and its address."""
     proxy = LosingProxy(leader.address, loss)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    async with AsyncClient([f"127.0.0.1:{port}", *cluster.addresses], CONFIG) as fs:
-        yield fs, proxy
-    server.close()
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", proxy
     await wait_until_async(lambda: not proxy.connections, what="the connections to end")
+
+
+async def test_a_command_sends_what_may_not_happen_twice_again_and_it_happens_once(
+    cluster: LocalCluster,
+) -> None:
+    async with proxied(cluster.wait_leader(), nothing_else) as (address, proxy):
+        namenodes = ",".join([address, *cluster.addresses])
+        command = ["fs", "mkdir", "--namenodes", namenodes, "/made-by-a-command"]
+        assert await asyncio.to_thread(run, command) == 0
+        assert proxy.lost == ["mkdirs"]
 
 
 async def test_what_may_not_happen_twice_is_sent_again_and_happens_once(
