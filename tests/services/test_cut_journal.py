@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.checksum import crc32c
 from paxosblock.errors import UnavailableError
 from paxosblock.local.node_process import Node
 from tests.services.conftest import QUICK
@@ -44,3 +45,19 @@ def test_a_namenode_whose_journal_was_cut_in_half_does_not_start(
         if namenodes > 1:
             listed = {entry.path for entry in fs.list("/")}
             assert {f"/folder-{number}" for number in range(FOLDERS)} <= listed
+
+
+def test_a_namenode_whose_journal_is_of_an_earlier_version_says_so_and_leaves_it(
+    tmp_path: Path,
+) -> None:
+    with LocalCluster(1, path=tmp_path) as cluster:
+        victim = cluster.namenode
+        victim.kill()
+        (segment,) = victim.volumes[0].glob("*/journal-*")
+        header = b"PBKJRNL1" + segment.read_bytes()[8:24]
+        earlier = header + crc32c(header).to_bytes(4, "big")
+        segment.write_bytes(earlier)
+        with pytest.raises(UnavailableError, match=f"{segment} was written by another version"):
+            victim.start()
+        assert "Traceback" not in victim.log.read_text()
+        assert segment.read_bytes() == earlier
