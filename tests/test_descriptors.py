@@ -17,7 +17,7 @@ from paxosblock.descriptors import RESERVE, Reserve, opening, raise_limit, scarc
 from paxosblock.disk import OsDisk
 from paxosblock.errors import NoSpaceError
 from paxosblock.namenode.kv.journal import Journal
-from paxosblock.namenode.raft.spare import SPARE_BYTES, STEP_BYTES
+from paxosblock.namenode.raft.kept_room import SPARE_BYTES, STEP_BYTES
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 
 LIMIT = 256

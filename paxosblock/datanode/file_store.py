@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from paxosblock.checksum import Buffer
-from paxosblock.datanode.draft import Draft
+from paxosblock.datanode.fetched import FetchedFile
+from paxosblock.datanode.kept_room import KeptRoom
 from paxosblock.datanode.layout import (
     CURRENT,
     FOLDERS,
@@ -31,7 +32,6 @@ from paxosblock.datanode.load import load
 from paxosblock.datanode.meta import describe
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import check_records, record_start
-from paxosblock.datanode.spare import Spare
 from paxosblock.datanode.store import FetchedChunks, Loaded, Stored
 from paxosblock.disk import Disk, Room, opened, publish
 from paxosblock.errors import NoSpaceError
@@ -52,7 +52,7 @@ class FileStore:
         self.disk = disk
         self.folder = folder
         self.boot = boot
-        self.spare = Spare(disk, folder)
+        self.spare = KeptRoom(disk, folder)
 
     def load(self) -> list[Loaded]:
         """Load every replica; see `load.py`."""
@@ -69,8 +69,8 @@ class FileStore:
     def size_bytes(self, log: ChunkLog) -> int:
         return log.size_bytes + len(log) * HEADER_BYTES
 
-    def draft(self, block: BlockId, first: int) -> Draft:
-        return Draft(self.disk, self.folder / TEMPORARY, block, first)
+    def draft(self, block: BlockId, first: int) -> FetchedFile:
+        return FetchedFile(self.disk, self.folder / TEMPORARY, block, first)
 
     def create(self, replica: Replica) -> ReplicaFiles:
         """Make the files of an empty replica, durably: a new one (D1), or a promise (D3)."""
@@ -113,7 +113,7 @@ class FileStore:
     def adopt(
         self, files: Stored | None, after: Replica, effect: AdoptLog, draft: FetchedChunks | None
     ) -> ReplicaFiles:
-        assert draft is None or isinstance(draft, Draft), "it is one of this store"
+        assert draft is None or isinstance(draft, FetchedFile), "it is one of this store"
         if files is None or (effect.keep == 0 and effect.append):
             return self._adopt_copy(None if files is None else _ours(files), after, draft)
         ours = _ours(files)
@@ -163,7 +163,7 @@ class FileStore:
     # -- adopting -------------------------------------------------------------------------------
 
     def _adopt_copy(
-        self, files: ReplicaFiles | None, after: Replica, draft: Draft | None
+        self, files: ReplicaFiles | None, after: Replica, draft: FetchedFile | None
     ) -> ReplicaFiles:
         """A full copy: a new block file beside the old one, until the metadata names it."""
         copy = 0 if files is None else files.copy + 1
@@ -182,7 +182,7 @@ class FileStore:
         return ReplicaFiles(self._kept_open(after, OpenFile(self.disk, handle)), path, copy)
 
     def _adopt_in_place(
-        self, files: ReplicaFiles, after: Replica, effect: AdoptLog, draft: Draft | None
+        self, files: ReplicaFiles, after: Replica, effect: AdoptLog, draft: FetchedFile | None
     ) -> ReplicaFiles:
         file = files.file or OpenFile(self.disk, self.disk.open(files.path))
         own = file is not files.file
@@ -207,7 +207,7 @@ class FileStore:
         return ReplicaFiles(kept, path, files.copy)
 
     def _extend(
-        self, file: OpenFile, after: Replica, effect: AdoptLog, draft: Draft | None
+        self, file: OpenFile, after: Replica, effect: AdoptLog, draft: FetchedFile | None
     ) -> None:
         """Append the draft's chunks from `keep` on, at most a window of them unsynced.
 

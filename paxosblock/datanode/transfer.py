@@ -165,7 +165,7 @@ class _Piece:
         return memoryview(self.records)[begin:end]
 
     def chunk_received(self, header: Header, payload: memoryview) -> None:
-        """Put the header before its payload. `Draft.append` checks both."""
+        """Put the header before its payload. `FetchedChunks.append` checks both."""
         begin = self._end + HEADER_BYTES
         self.records[self._end : begin] = header.pack()
         self._end = begin + header.payload_length

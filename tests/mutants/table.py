@@ -198,10 +198,10 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "fetched chunks are not compared with their names",
-        "datanode/draft.py",
+        "datanode/fetched.py",
         "        check_records(self.block, names, records)\n",
         "",
-        "tests/datanode/test_draft.py",
+        "tests/datanode/test_fetched.py",
     ),
     _store(
         "weakness is not on the disk before it is told",

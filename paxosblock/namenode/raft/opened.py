@@ -2,7 +2,7 @@
 
 folder/lock                     locked while a process has it open
 folder/vote                     term and vote (vote_file.py)
-folder/spare                    room for the next votes on a full disk (spare.py)
+folder/spare                    room for the next votes on a full disk (kept_room.py)
 folder/snapshot-<index>         the machine after that entry (snapshot_file.py)
 folder/journal-<position>       records of the log from that one on (log.py)
 """

@@ -3,7 +3,7 @@
     vote = "PBKVOTE1", term u64, candidate length u16, candidate, crc32c of all this u32
 
 A length of 0 means that no vote was given in this term. The file is replaced as a whole; on a full
-disk the new one takes room that is kept for it (spare.py).
+disk the new one takes room that is kept for it (kept_room.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from paxosblock.checksum import crc32c
 from paxosblock.disk import Disk, read_file
 from paxosblock.errors import CorruptionError, NoSpaceError
 from paxosblock.namenode.kv.files import publish
-from paxosblock.namenode.raft.spare import Spare
+from paxosblock.namenode.raft.kept_room import KeptRoom
 
 _MAGIC = b"PBKVOTE1"
 _HEAD = struct.Struct(">8sQH")
@@ -50,7 +50,7 @@ class VoteFile:
         """
         self._disk = disk
         self._path = folder / NAME
-        self.spare = Spare(disk, folder)
+        self.spare = KeptRoom(disk, folder)
         there = NAME in disk.names(folder)
         self.vote = _decode(self._path, read_file(disk, self._path)) if there else Vote(0, None)
 

@@ -27,7 +27,7 @@ SMALLEST_PART: Final = 32
 _PIECE: Final = bytes(256 * KIB)
 
 
-class Spare:
+class KeptRoom:
     """A file of zeros that is emptied when somebody needs its room. All methods block."""
 
     def __init__(self, disk: Disk, folder: Path) -> None:

@@ -14,7 +14,7 @@ from paxosblock.protocol.types import BlockId, ChunkName
 _numbers = itertools.count()
 
 
-class Draft:
+class FetchedFile:
     """Records of successive chunks from `first` on. All methods block."""
 
     def __init__(self, disk: Disk, folder: Path, block: BlockId, first: int) -> None:
@@ -30,7 +30,7 @@ class Draft:
     @property
     def handle(self) -> FileHandle:
         """The open file."""
-        assert self._file is not None, "the draft was adopted or discarded"
+        assert self._file is not None, "it was adopted or discarded"
         return self._file
 
     @property

@@ -23,7 +23,7 @@ Somebody else may be faster to take what was given, so there are some more."""
 _ZEROS: Final = bytes(STEP_BYTES)
 
 
-class Spare:
+class KeptRoom:
     """A file of zeros that is shortened when a vote needs room. All methods block."""
 
     def __init__(self, disk: Disk, folder: Path) -> None:

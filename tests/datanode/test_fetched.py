@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paxosblock.datanode.draft import Draft
+from paxosblock.datanode.fetched import FetchedFile
 from paxosblock.datanode.store import FetchedChunks
 from paxosblock.datanode.volume import Volume
 from paxosblock.disk import OsDisk
@@ -25,7 +25,7 @@ def flipped(data: bytes, position: int) -> bytes:
 
 @pytest.mark.parametrize("position", [0, 47, 48, 147, 148, len(RECORDS) - 1])
 def test_a_draft_takes_no_record_that_is_not_the_one_named(tmp_path: Path, position: int) -> None:
-    draft = Draft(OsDisk(), tmp_path, BLOCK, 0)
+    draft = FetchedFile(OsDisk(), tmp_path, BLOCK, 0)
     with pytest.raises(CorruptionError, match="does not match its checksum"):
         draft.append(NAMES, flipped(RECORDS, position))
     assert draft.names == ()
@@ -36,7 +36,7 @@ def test_a_draft_takes_no_record_that_is_not_the_one_named(tmp_path: Path, posit
 
 @pytest.mark.parametrize("names", [(name(1), name(0)), (name(0), name(1, salt=1)), NAMES[:1] * 2])
 def test_a_draft_takes_no_records_under_other_names(tmp_path: Path, names: tuple[Any, ...]) -> None:
-    draft = Draft(OsDisk(), tmp_path, BLOCK, 0)
+    draft = FetchedFile(OsDisk(), tmp_path, BLOCK, 0)
     with pytest.raises(CorruptionError):
         draft.append(names, RECORDS)
     assert draft.names == ()
