@@ -17,7 +17,7 @@ SECONDS ?= 60
 NAMENODES ?= 3
 SEEDS ?= 2000
 
-.PHONY: help bootstrap demo test test-pythons test-all lint pyright format generate explore simulate mutants chaos bench clean
+.PHONY: help bootstrap demo test coverage test-pythons test-all lint pyright format generate explore simulate mutants chaos bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -42,6 +42,12 @@ demo: $(if $(wildcard $(STAMP)),$(STAMP),$(PRODUCT)) ## a throw-away cluster: wr
 # busy with other things is no fault of the code. Fifteen minutes on a quiet one are the target.
 test: $(STAMP) ## the fast tests, in JOBS=2 processes
 	$(BIN)/pytest -q -m 'not slow' -n $(JOBS) --max-worker-restart=0
+
+# Without what takes minutes or runs in processes of its own; `make test` runs those, unmeasured.
+COVERED := tests/protocol tests/scripts tests/format tests/datanode tests/namenode
+coverage: $(STAMP) ## how much of protocol, DataNode and NameNode the quick tests of these reach, with a floor
+	$(BIN)/python -m coverage run -m pytest -q -k 'not (slow or crash or runTest or process or explor or planted or full_disk)' $(COVERED)
+	$(BIN)/python -m coverage report --skip-covered --sort=cover
 
 # The whole suite on another Python: make test PYTHON=python3.13 VENV=.venv-3.13
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14
