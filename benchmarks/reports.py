@@ -64,6 +64,16 @@ CHUNK = ChunkName(ChunkIndex(0), 100, 7)
 DECIDED = Generation(1)
 
 
+class Nobody:
+    """A `Listener` that does nothing: no replica ever changes."""
+
+    def replica_changed(self, block: BlockId, storage: StorageId) -> None:
+        """Never called."""
+
+    def replica_corrupt(self, block: BlockId, storage: StorageId, reason: str) -> None:
+        """Never called."""
+
+
 @dataclass(slots=True)
 class Many:
     """The holdings of a DataNode: a replica of each block, made when somebody looks at it."""
@@ -105,7 +115,7 @@ class Many:
         await self.volume.enter(cluster)
 
     def _made(self, number: BlockId) -> Block:
-        block = Block(number, self.volume)
+        block = Block(number, self.volume, Nobody())
         registers = Registers(
             max_generation=DECIDED,
             accepted_generation=DECIDED,

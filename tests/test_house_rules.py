@@ -130,6 +130,18 @@ def test_the_protocol_imports_only_what_a_pure_function_needs() -> None:
     ] == []
 
 
+def test_nobody_but_a_block_assigns_to_its_fields() -> None:
+    """What a replica is, and what of it is durable, changes in one order (datanode/block.py)."""
+    assert [
+        f"{source.at(node)} {ast.unparse(node)}"
+        for source in sources("paxosblock/datanode")
+        if source.name != "paxosblock/datanode/block.py"
+        for node in source.nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        if ast.unparse(node.value) in ("block", "self._block")
+    ] == []
+
+
 def test_shared_modules_do_not_know_the_roles() -> None:
     shared = [
         source

@@ -1,40 +1,80 @@
-"""One block at this node: its registers, its files, and who waits for it to change.
+"""One block at this node: the owner of its replica, its files, and who waits for it to change.
 
-Changed by one control step at a time (`lock`), and by writes on the event loop in between.
+`vote`, `read` and `step` are the ways in, and they keep one order: `answer` says what would be, the
+effect is carried out, the new replica is adopted, the reply leaves. Nobody else assigns to a
+block's fields.
+
+A chunk takes the short way, all of it on the event loop: a `pwrite` to the page cache, then the
+adoption. In disk mode the vote waits for the volume's group commit, and so does whoever asks for
+the registers (`unsynced`): the replica may be ahead of its disk, what is said of it is not. A
+control step checks, makes durable and adopts in one blocking function in a thread of the volume:
+no `await` is between the check of a generation and its being durable (PROTOCOL.md 5). Writes are
+fenced meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
 
+from paxosblock.api.datanode import Answer, Control
+from paxosblock.checksum import crc32c
+from paxosblock.datanode.group_commit import Done
 from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.store import Stored
+from paxosblock.datanode.store import FetchedChunks, Loaded, Stored, carry_out
 from paxosblock.datanode.volume import Volume
+from paxosblock.datanode.wording import brief
+from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError
+from paxosblock.logs import facts
+from paxosblock.net.wire import HEADER_BYTES, Flags, Header
+from paxosblock.protocol.effects import (
+    AdoptLog,
+    AppendChunk,
+    DropReplica,
+    Effect,
+    StoreMetadata,
+    SyncChunks,
+)
 from paxosblock.protocol.messages import (
+    Create,
+    Delete,
+    Deleted,
     Finalize,
     Nack,
     Read,
     ReadReply,
     RecoveryWrite,
-    Request,
+    Vote,
+    Write,
 )
-from paxosblock.protocol.register import Replica, answer, heals, nack
+from paxosblock.protocol.register import Replica, Step, answer, generation_of, heals, nack, wanted
 from paxosblock.protocol.types import (
+    NO_GENERATION,
     BlockId,
     Durability,
     Generation,
     Reason,
     ReplicaState,
+    StorageId,
 )
+from paxosblock.units import MIB
+
+_log = logging.getLogger(__name__)
+_SYNC: Final = int(Flags.SYNC)
+WRITE_BEHIND_BYTES: Final = 8 * MIB
+"""In memory mode, how much is left to the page cache before the disk is told to begin."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenForReaders:
-    """The file of `files`, which have none open themselves."""
+class Listener(Protocol):
+    """Who is told about replicas (the reporter). Called on the event loop."""
 
-    files: Stored
-    file: OpenFile
+    def replica_changed(self, block: BlockId, storage: StorageId) -> None:
+        """A replica was made, finalized, deleted, or changed by a recovery."""
+
+    def replica_corrupt(self, block: BlockId, storage: StorageId, reason: str) -> None:
+        """A replica is dead."""
 
 
 class Block:
@@ -43,49 +83,63 @@ class Block:
     __slots__ = (
         "_counted_bytes",
         "_counted_open",
+        "_listener",
+        "_lock",
+        "_reading",
+        "_started_bytes",
         "_watchers",
-        "behind_bytes",
         "copying",
         "corrupt",
         "files",
         "id",
-        "lock",
-        "reading",
         "replica",
         "stepping",
         "synced",
-        "users",
         "volume",
     )
 
-    def __init__(self, block: BlockId, volume: Volume) -> None:
+    def __init__(self, block: BlockId, volume: Volume, listener: Listener) -> None:
+        """Nothing is here yet; `load` says what the disk holds."""
         self.id = block
         self.volume = volume
         self.replica: Replica | None = None
         self.files: Stored | None = None
-        self.reading: OpenForReaders | None = None
-        """Closed with the next change. It is good for its own `files` and no others."""
+        self._reading: tuple[Stored, OpenFile] | None = None
+        """Of files that have none open themselves; closed with the next change."""
         self.corrupt = ""
         """Why the replica is dead, "" when it is not. `replica` then only tells the promise."""
         self.synced = 0
         """Chunks that are known to be on stable storage."""
-        self.behind_bytes = 0
-        """User bytes whose way to stable storage was begun without anybody waiting for it."""
-        self.lock = asyncio.Lock()
         self.copying = asyncio.Lock()
         """Held from the fetch of chunks for a recovery or finalization until it is answered."""
         self.stepping = False
         """A control step is under way in a thread; it fences the writer in any case."""
-        self.users = 0
-        """Control requests under way."""
+        self._lock = asyncio.Lock()
+        self._listener = listener
+        self._started_bytes = 0
+        """User bytes whose way to stable storage was begun without anybody waiting for it."""
         self._watchers: list[asyncio.Future[None]] = []
         self._counted_bytes = 0
         self._counted_open = False
 
+    def load(self, loaded: Loaded) -> None:
+        """Begin with what the volume found when it was loaded."""
+        self.replica, self.files, self.corrupt = loaded.replica, loaded.files, loaded.corrupt
+        self.changed()
+
+    def close(self) -> None:
+        """Close its files, as soon as their last users are done; no step is under way."""
+        self.close_for_readers()
+        if self.files is not None and self.files.file is not None:
+            self.files.file.retire()
+            self.files = None
+
+    # -- what it is -----------------------------------------------------------------------------
+
     @property
     def vacant(self) -> bool:
         """True if there is nothing to remember."""
-        return self.replica is None and not self.corrupt and self.users == 0
+        return self.replica is None and not self.corrupt
 
     @property
     def unsynced(self) -> bool:
@@ -102,26 +156,6 @@ class Block:
             and self.synced < replica.length
         )
 
-    def registers(self, request: Request) -> Replica | None:
-        """Return what the acceptor is to see: a dead replica is none to who brings a full copy."""
-        dead = bool(self.corrupt) and isinstance(request, RecoveryWrite | Finalize)
-        return None if dead else self.replica
-
-    def refusal(self, request: Request, generation: Generation) -> Nack | None:
-        """Return why a dead replica does not answer (D9); None when the acceptor is to be asked."""
-        if not self.corrupt or heals(self.replica, request):
-            return None
-        return self.nack(generation, Reason.CORRUPT)
-
-    def adopt(self, files: Stored | None, replica: Replica | None, synced: int) -> None:
-        """Become `replica`, of which `synced` chunks are on stable storage.
-
-        Called in a thread of the volume while the event loop looks on: what is said of the new
-        replica must not be seen beside the old one, of which it may not be true.
-        """
-        self.files, self.replica = files, replica
-        self.synced, self.corrupt = synced, ""
-
     def nack(self, generation: Generation, reason: Reason) -> Nack:
         """A refusal with the facts of this replica."""
         return nack(self.volume.storage, self.id, generation, reason, self.replica)
@@ -132,6 +166,306 @@ class Block:
             return None
         reply = answer(self.volume.storage, self.replica, Read(self.id)).reply
         return reply if isinstance(reply, ReadReply) else None
+
+    # -- chunks ---------------------------------------------------------------------------------
+
+    def vote(self, header: Header, frame: memoryview, reply: Callable[[Vote | Nack], None]) -> None:
+        """D2: vote for the chunk in `frame`, whose header is `header`.
+
+        Args:
+            frame: header and payload as they came; used during this call only.
+            reply: gets the vote or the refusal, at once or when the chunk is durable.
+        """
+        refused = self._refuses_chunk(header, frame)
+        if refused is not None:
+            reply(self.nack(header.generation, refused))
+            return
+        sync = bool(header.flags & _SYNC)
+        chunk = (header.index, header.payload_length, header.payload_crc)
+        request = Write(header.block, header.generation, *chunk, header.acknowledged, sync)
+        step = answer(self.volume.storage, self.replica, request)
+        appends = isinstance(step.effect, AppendChunk)
+        if appends and (refused := self._append(step, frame)):
+            reply(self.nack(header.generation, refused))
+            return
+        self.replica = step.replica
+        if appends:
+            self.changed()
+        vote = step.reply
+        assert isinstance(vote, Vote | Nack)
+        if isinstance(vote, Vote) and self._must_wait(vote, step.effect):
+
+            def durable(error: PaxosBlockError | None) -> None:
+                failed = error is not None
+                reply(self.nack(vote.generation, Reason.NO_REPLICA) if failed else vote)
+
+            self._sync(vote.generation, vote.index + 1, durable)
+        else:
+            reply(vote)
+            if appends:
+                self._write_behind()
+
+    def _refuses_chunk(self, header: Header, frame: memoryview) -> Reason | None:
+        """Reasons of this node, beside those of the acceptor."""
+        if self.volume.failed:
+            return Reason.NO_REPLICA
+        if self.corrupt:
+            return Reason.CORRUPT
+        if self.stepping:
+            return Reason.FENCED
+        # Every DataNode checks the client's own checksum, so that the wrong one is never blamed.
+        if crc32c(frame[HEADER_BYTES:]) != header.payload_crc:
+            return Reason.CORRUPT
+        return None
+
+    def _must_wait(self, vote: Vote, effect: Effect | None) -> bool:
+        """True if the vote may only leave once its chunk is on stable storage (D2, W3)."""
+        asked = isinstance(effect, SyncChunks) or (isinstance(effect, AppendChunk) and effect.sync)
+        return asked and self.synced <= vote.index
+
+    def _append(self, step: Step, frame: memoryview) -> Reason | None:
+        before, after, files = self.replica, step.replica, self.files
+        assert before is not None
+        assert after is not None
+        assert files is not None
+        assert files.file is not None, "a replica that takes writes has its file open"
+        # I1, I2 in short; `check_follows` compares whole logs, which no chunk can wait for.
+        assert len(after.log) == len(before.log) + 1
+        try:
+            self.volume.store.append(files.file, before.log, frame)
+        except NoSpaceError as error:
+            _log.warning("chunk refused", extra=facts(block=self.id, reason=error))
+            return Reason.NO_SPACE
+        except StorageError as error:
+            self.volume.fail(error)
+            return Reason.NO_REPLICA
+        return None
+
+    def _write_behind(self) -> None:
+        """In memory mode the disk follows the writer: finalizing a block then has little to sync.
+
+        Without it every block ends with its whole length in the page cache, and the creation of
+        the next one waits behind that in the file system's journal.
+        """
+        replica = self.replica
+        assert replica is not None
+        if replica.log.size_bytes - self._started_bytes >= WRITE_BEHIND_BYTES:
+            self._started_bytes = replica.log.size_bytes
+            self._sync(replica.registers.accepted_generation, replica.length, lambda _: None)
+
+    def _sync(self, generation: Generation, count: int, done: Done) -> None:
+        """Call `done` when `count` chunks of the log accepted in `generation` are durable."""
+        files = self.files
+        assert files is not None
+        assert files.file is not None
+
+        def synced(error: PaxosBlockError | None) -> None:
+            # A control step's sync may have failed before, and dropped what this one did not see.
+            error = error or self.volume.failure
+            if error is None:
+                self._synced(files, generation, count)
+            else:
+                self.volume.fail(error)
+            done(error)
+
+        self.volume.commit.wait(files.file, synced)
+
+    def _synced(self, files: Stored, generation: Generation, count: int) -> None:
+        """Note that `count` chunks of the log accepted in `generation` are durable in `files`."""
+        replica, now = self.replica, self.files
+        same_file = now is not None and now.file is files.file  # not deleted and made anew
+        same_log = replica is not None and replica.registers.accepted_generation == generation
+        if same_log and same_file:
+            self.synced = max(self.synced, count)
+
+    # -- the registers --------------------------------------------------------------------------
+
+    async def read(self, request: Read) -> ReadReply | Nack:
+        """D6: the registers; what they tell of is durable, in disk mode or when asked to be.
+
+        Raises:
+            StorageError: the volume has failed.
+        """
+        if self.replica is not None and self.corrupt:
+            return self.nack(NO_GENERATION, Reason.CORRUPT)
+        step = answer(self.volume.storage, self.replica, request)
+        if self.replica is not None and (step.effect is not None or self.unsynced):
+            await self._make_durable(self.replica)
+        assert isinstance(step.reply, ReadReply | Nack)
+        return step.reply
+
+    async def _make_durable(self, replica: Replica) -> None:
+        """Wait until every chunk of `replica`, which is the one here now, is on stable storage.
+
+        Raises:
+            StorageError: the volume has failed.
+        """
+        files = self.files
+        if self.synced >= replica.length or files is None:
+            return
+        if files.file is None:
+            await self.volume.run(self.volume.store.sync, files)
+            self._synced(files, replica.registers.accepted_generation, replica.length)
+            return
+        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(_: PaxosBlockError | None) -> None:
+            if not durable.done():
+                durable.set_result(None)
+
+        self._sync(replica.registers.accepted_generation, replica.length, done)
+        await durable
+        self.volume.check()
+
+    # -- control steps --------------------------------------------------------------------------
+
+    async def settled(self) -> None:
+        """Wait for the control step that is under way."""
+        async with self._lock:
+            pass
+
+    def missing(self, request: RecoveryWrite | Finalize) -> range:
+        """The chunks that must be fetched for `request`."""
+        if self._refusal(request) is not None:
+            return range(0)
+        return wanted(self.volume.storage, self._seen(request), request)
+
+    async def step(
+        self, request: Control, draft: FetchedChunks | None, reserved_bytes: int
+    ) -> Answer:
+        """Answer a control request, with the chunks in `draft` if some were fetched for it.
+
+        `reserved_bytes` are kept free on the volume when it makes a replica.
+
+        Raises:
+            NoSpaceError: the volume is full; nothing was changed.
+            StorageError: the volume has failed.
+        """
+        async with self._lock:
+            return await self._step(request, draft, reserved_bytes)
+
+    async def replace_log(self, request: Finalize, draft: FetchedChunks) -> Answer | None:
+        """D9 for a log that is not the one that was decided, which is in `draft`; None when it may
+        not be taken any more."""
+        async with self._lock:
+            if not heals(self.replica, request):
+                return None
+            self.mark_corrupt("its log is not the one that was decided")
+            return await self._step(request, draft, 0)
+
+    async def _step(
+        self, request: Control, draft: FetchedChunks | None, reserved_bytes: int
+    ) -> Answer:
+        if self.corrupt and isinstance(request, Delete):
+            return await self._bury(request)
+        refused = self._refusal(request)
+        if refused is not None:
+            return refused
+        before, old_files = self.replica, self.files
+        step = self._consult(request, draft)
+        if step.effect is not None or self.unsynced:
+            self.stepping = True
+            try:
+                step = await self.volume.run(self._perform, request, draft, reserved_bytes)
+            finally:
+                self.stepping = False
+                old = old_files.file if old_files is not None else None
+                new = self.files.file if self.files is not None else None
+                if old is not None and old is not new:
+                    old.retire()
+                self.changed()
+        told = {"request": request, "reply": step.reply, "before": before, "after": self.replica}
+        _log.info("answered", extra=facts(block=self.id, **{k: brief(v) for k, v in told.items()}))
+        if step.effect is not None:
+            self._listener.replica_changed(self.id, self.volume.storage)
+        assert not isinstance(step.reply, Vote), "only a Write is voted for"
+        return step.reply
+
+    def _seen(self, request: Control) -> Replica | None:
+        """What the acceptor is to see: a dead replica is none to who brings a full copy."""
+        return None if self.corrupt and heals(self.replica, request) else self.replica
+
+    def _refusal(self, request: Control) -> Nack | None:
+        """Why a dead replica does not answer (D9); None when the acceptor is to be asked."""
+        if not self.corrupt or heals(self.replica, request):
+            return None
+        return self.nack(generation_of(request), Reason.CORRUPT)
+
+    def _consult(self, request: Control, draft: FetchedChunks | None) -> Step:
+        supplied = () if draft is None else draft.names
+        return answer(self.volume.storage, self._seen(request), request, supplied)
+
+    def _perform(self, request: Control, draft: FetchedChunks | None, reserved_bytes: int) -> Step:
+        """Check, make durable, adopt: one blocking function in a thread of the volume."""
+        step = self._consult(request, draft)
+        before, after = self.replica, step.replica
+        if after is not None:
+            if before is None or self.corrupt:
+                after.check(request)
+            else:
+                after.check_follows(before, request)
+        if isinstance(request, Create) and step.effect is not None:
+            self.volume.check_room(reserved_bytes)
+        if self.unsynced and not isinstance(step.effect, AdoptLog | DropReplica):
+            assert self.files is not None
+            self.volume.store.sync(self.files)
+            self.synced = before.length if before is not None else 0
+        if step.effect is not None:
+            self._carry_out(step, draft)
+        return step
+
+    def _carry_out(self, step: Step, draft: FetchedChunks | None) -> None:
+        store, dead, effect, after = self.volume.store, self.corrupt, step.effect, step.replica
+        assert not dead or isinstance(effect, AdoptLog), "a dead replica promises nothing"
+        files = carry_out(store, step, self.replica, self.files, draft)
+        if dead:
+            store.purge(self.id, kept=files)
+        length = 0 if after is None else after.length
+        self._adopt(files, after, self.synced if isinstance(effect, StoreMetadata) else length)
+
+    def _adopt(self, files: Stored | None, replica: Replica | None, synced: int) -> None:
+        """Become `replica`, of which `synced` chunks are on stable storage.
+
+        Called in a thread of the volume while the event loop looks on: what is said of the new
+        replica must not be seen beside the old one, of which it may not be true.
+        """
+        self.files, self.replica = files, replica
+        self.synced, self.corrupt = synced, ""
+
+    async def _bury(self, request: Delete) -> Answer:
+        """D7 for a dead replica: whatever it promised is void, for it is no member any more."""
+        replica = self.replica
+        if replica is not None and replica.registers.max_generation > request.up_to_generation:
+            return self.nack(request.up_to_generation, Reason.FENCED)
+        await self.volume.run(self.volume.store.purge, self.id)
+        if self.files is not None and self.files.file is not None:
+            self.files.file.retire()
+        self._adopt(None, None, 0)
+        self.changed()
+        self._listener.replica_changed(self.id, self.volume.storage)
+        return Deleted(self.id, self.volume.storage)
+
+    # -- who looks on ---------------------------------------------------------------------------
+
+    def mark_corrupt(self, reason: str) -> None:
+        """The replica's bytes are not what was voted for: it is dead from here on."""
+        if not self.corrupt:
+            self.corrupt = reason
+            _log.error("replica is dead", extra=facts(block=self.id, reason=reason))
+            self._listener.replica_corrupt(self.id, self.volume.storage, reason)
+            self.changed()
+
+    def opened(self, files: Stored) -> OpenFile | None:
+        """The file of `files` that is open for readers, if there is one."""
+        return self._reading[1] if self._reading and self._reading[0] is files else None
+
+    def open_for_readers(self, files: Stored, file: OpenFile) -> bool:
+        """Keep `file`, that of `files`, open until the next change; False when it came before."""
+        if self.files is not files or self._reading is not None:
+            file.retire()
+            return False
+        self._reading = files, file
+        return True
 
     def changed(self) -> None:
         """Count it and its bytes on the volume, and wake everyone who waits in `wait_changed`."""
@@ -151,9 +485,9 @@ class Block:
 
     def close_for_readers(self) -> None:
         """Close the file that is open for them, as soon as its last user is done."""
-        if self.reading is not None:
-            self.reading.file.retire()
-            self.reading = None
+        if self._reading is not None:
+            self._reading[1].retire()
+            self._reading = None
 
     async def wait_changed(self) -> None:
         """Wait for the next append or control step."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paxosblock.datanode.registers import Registers
+from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.volume import Volume
 from paxosblock.metrics import NodeMetrics
 from paxosblock.protocol.messages import Nack, Vote
@@ -13,14 +13,14 @@ from paxosblock.protocol.messages import Nack, Vote
 class Counters:
     """The instruments that the parts of a DataNode share."""
 
-    def __init__(self, registers: Registers, volumes: Sequence[Volume]) -> None:
-        """What is known anyway is asked of `registers` and `volumes` when somebody looks."""
+    def __init__(self, acceptor: Acceptor, volumes: Sequence[Volume]) -> None:
+        """What is known anyway is asked of `acceptor` and `volumes` when somebody looks."""
         self.metrics = NodeMetrics("datanode")
         self.streams = self.metrics.gauge("streams", "Open data streams.")
         self._votes = self.metrics.counter("votes", "Votes for chunks.")
         self._nacks = self.metrics.counter("nacks", "Chunks that were refused.", ["reason"])
         observe = self.metrics.observe
-        observe("blocks", "Replicas, the dead ones too.", lambda: registers.count)
+        observe("blocks", "Replicas, the dead ones too.", lambda: acceptor.count)
         observe("volumes", "Folders.", lambda: len(volumes))
         observe("volumes_failed", "Failed.", lambda: sum(bool(v.failed) for v in volumes))
         observe("syncs", "Group commits.", lambda: sum(v.commit.sync_count for v in volumes))

@@ -1,4 +1,4 @@
-"""A DataNode put together: volumes, registers, reader, reporter."""
+"""A DataNode put together: volumes, acceptor, reader, reporter."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from paxosblock.api.datanode import Answer, Envelope, FindReplica, ListReplicas, Replicas
 from paxosblock.api.reports import StorageReport
 from paxosblock.config import DataNodeConfig
+from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.counters import Counters
 from paxosblock.datanode.reads import Reader
-from paxosblock.datanode.registers import Registers
 from paxosblock.datanode.reporter import Reporter, summarize
 from paxosblock.datanode.session import StreamSession
 from paxosblock.datanode.transfer import Transfer
@@ -46,19 +46,19 @@ class DataNode:
         self._entering = asyncio.Lock()
         self._reserved_bytes = config.reserved_space_bytes
         self._reporter = Reporter(node, namenodes, self, client, config)
-        self.registers = Registers(
+        self.acceptor = Acceptor(
             self.volumes,
             Transfer(),
             self._reporter,
             reserved_bytes=config.reserved_space_bytes,
         )
-        self.reader = Reader(self.registers, max_read_bytes=config.max_read_bytes)
-        self.counters = Counters(self.registers, self.volumes)
+        self.reader = Reader(self.acceptor, max_read_bytes=config.max_read_bytes)
+        self.counters = Counters(self.acceptor, self.volumes)
 
     async def load(self) -> None:
         """Load every replica."""
-        await self.registers.load()
-        _log.info("replicas loaded", extra=facts(blocks=self.registers.count))
+        await self.acceptor.load()
+        _log.info("replicas loaded", extra=facts(blocks=self.acceptor.count))
 
     def start(self, address: str) -> None:
         """Begin to report to the NameNodes; `address` is where this node is reached."""
@@ -67,7 +67,7 @@ class DataNode:
     async def close(self) -> None:
         """Stop reporting, let steps under way end, give the volumes free."""
         await self._reporter.close()
-        await self.registers.close()
+        await self.acceptor.close()
         for volume in self.volumes:
             await asyncio.to_thread(volume.close)
 
@@ -115,20 +115,20 @@ class DataNode:
 
     def blocks(self) -> Iterator[Block]:
         """Every block."""
-        return self.registers.blocks()
+        return self.acceptor.blocks()
 
     def behind(self, block: BlockId) -> Iterator[Block]:
         """The blocks with greater ids than `block`, in order."""
-        return self.registers.behind(block)
+        return self.acceptor.behind(block)
 
     @property
     def open_count(self) -> int:
         """Number of replicas that are being written."""
-        return self.registers.open_count
+        return self.acceptor.open_count
 
     def find(self, block: BlockId, storage: StorageId) -> Block | None:
         """The block, if its replica is at `storage`."""
-        return self.registers.find(block, storage)
+        return self.acceptor.find(block, storage)
 
     def storages(self) -> tuple[StorageReport, ...]:
         """The volumes and their room."""
@@ -139,7 +139,7 @@ class DataNode:
 
     async def accept(self, envelope: Envelope) -> Answer:
         """`ACCEPT`: one protocol message."""
-        return await self.registers.take(envelope)
+        return await self.acceptor.take(envelope)
 
     async def list_replicas(self, _: ListReplicas) -> Replicas:
         """`LIST_REPLICAS`: everything this node holds."""
@@ -154,7 +154,7 @@ class DataNode:
 
     def new_session(self) -> StreamSession:
         """The handler of a new data stream."""
-        return StreamSession(self.registers, self.reader, self.counters)
+        return StreamSession(self.acceptor, self.reader, self.counters)
 
 
 def open_volumes(

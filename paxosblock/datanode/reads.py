@@ -12,9 +12,9 @@ from typing import Final
 
 from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Watch
 from paxosblock.checksum import Buffer
-from paxosblock.datanode.block import Block, OpenForReaders
+from paxosblock.datanode.acceptor import Acceptor
+from paxosblock.datanode.block import Block
 from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.registers import Registers
 from paxosblock.datanode.store import Stored
 from paxosblock.errors import CorruptionError, NotReadyError, StorageError
 from paxosblock.net.buffers import BufferPool
@@ -40,9 +40,9 @@ _ATTEMPTS: Final = 5
 class Reader:
     """Answers the calls of a data stream that read."""
 
-    def __init__(self, registers: Registers, *, max_read_bytes: int) -> None:
+    def __init__(self, acceptor: Acceptor, *, max_read_bytes: int) -> None:
         """`max_read_bytes` of user data go into one reply, or one chunk if that is longer."""
-        self._registers = registers
+        self._acceptor = acceptor
         self._max_read_bytes = max_read_bytes
         self._loads = asyncio.Semaphore(MAX_LOADS)
         self._buffers = BufferPool(MAX_BUFFERS)
@@ -57,11 +57,11 @@ class Reader:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.wait_ms / 1000
         while True:
-            reply = await self._registers.read(request.read, request.storage)
+            reply = await self._acceptor.read(request.read, request.storage)
             if isinstance(reply, Nack):
                 return reply
             news = reply.length > request.known_length or not is_good(reply, request.generation)
-            block = self._registers.find(request.read.block, request.storage)
+            block = self._acceptor.find(request.read.block, request.storage)
             if news or block is None or loop.time() >= deadline:
                 return reply
             # The state may have changed while `read` waited for the disk.
@@ -76,7 +76,7 @@ class Reader:
             StorageError: the volume has failed.
         """
         for _ in range(_ATTEMPTS):
-            block = self._registers.find(request.block, request.storage)
+            block = self._acceptor.find(request.block, request.storage)
             state = block.state() if block is not None else None
             if block is None or state is None:
                 return self._refusal(block, request, NO_GENERATION)
@@ -97,7 +97,7 @@ class Reader:
     async def fetch_chunks(self, request: FetchChunks) -> Nack | Bulk:
         """Chunks for a DataNode that completes a recovery. Raises as `read_bytes`."""
         for _ in range(_ATTEMPTS):
-            block = self._registers.find(request.block, request.storage)
+            block = self._acceptor.find(request.block, request.storage)
             wanted = max(request.generations, default=NO_GENERATION)
             if block is None or block.replica is None or block.corrupt:
                 return self._refusal(block, request, wanted)
@@ -129,8 +129,8 @@ class Reader:
         stop = max(first + 1, min(stop, limit))
         files = block.files
         if files is None:  # it is being deleted at this moment
-            async with block.lock:
-                return None
+            await block.settled()
+            return None
         try:
             async with self._loads:
                 if block.files is not files:  # closed, or moved, while this waited for its turn
@@ -142,7 +142,7 @@ class Reader:
             block.volume.check()
             if await self._has_changed(block, replica, files):
                 return None
-            self._registers.mark_corrupt(block, str(error))
+            block.mark_corrupt(str(error))
             raise
         size = log.start_of(stop) - log.start_of(first)
         return Bulk(
@@ -169,34 +169,26 @@ class Reader:
 
     async def _opened(self, block: Block, files: Stored) -> OpenFile | None:
         """The file of a replica that takes no writes; None when the replica changed meanwhile."""
-        if not _is_open(block, files):
+        if block.opened(files) is None:
             file = await block.volume.look(block.volume.store.open, files)
-            if block.files is not files or block.reading is not None:
-                file.retire()
-            else:
-                block.reading = OpenForReaders(files, file)
+            if block.open_for_readers(files, file):
                 self._open[block.id] = block
-        if not _is_open(block, files):
-            return None
-        self._open.move_to_end(block.id)
-        if len(self._open) > MAX_OPEN_FILES:
-            self._open.popitem(last=False)[1].close_for_readers()
-        assert block.reading is not None
-        return block.reading.file
+        opened = block.opened(files)
+        if opened is not None:
+            self._open.move_to_end(block.id)
+            if len(self._open) > MAX_OPEN_FILES:
+                self._open.popitem(last=False)[1].close_for_readers()
+        return opened
 
     @staticmethod
     async def _has_changed(block: Block, replica: Replica, files: Stored) -> bool:
-        async with block.lock:
-            now = block.replica
+        await block.settled()
+        now = block.replica
         same_log = (
             now is not None
             and now.registers.accepted_generation == replica.registers.accepted_generation
         )
         return block.files != files or not same_log
-
-
-def _is_open(block: Block, files: Stored) -> bool:
-    return block.reading is not None and block.reading.files is files
 
 
 async def _changed_before(block: Block, deadline: float) -> None:

@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 
 
 class Holdings(Protocol):
-    """What there is to report (the registers and volumes of this node)."""
+    """What there is to report (the acceptor and volumes of this node)."""
 
     def blocks(self) -> Iterable[Block]:
         """Every block."""
@@ -97,7 +97,7 @@ def summarize(block: Block) -> ReplicaSummary | None:
 
 
 class Reporter:
-    """Reports to all NameNodes; the `Listener` of the registers."""
+    """Reports to all NameNodes; the `Listener` of the blocks."""
 
     def __init__(
         self,

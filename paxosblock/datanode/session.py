@@ -22,9 +22,9 @@ from paxosblock.api.datanode import (
     StreamCall,
     Watch,
 )
+from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.counters import Counters
 from paxosblock.datanode.reads import Reader
-from paxosblock.datanode.registers import Registers
 from paxosblock.errors import PaxosBlockError, ProtocolError
 from paxosblock.net.beats import BeatSender
 from paxosblock.net.calls import CallServer
@@ -44,9 +44,9 @@ _ENCODER = msgspec.msgpack.Encoder()
 class StreamSession:
     """The `FrameHandler` of one connection."""
 
-    def __init__(self, registers: Registers, reader: Reader, counters: Counters) -> None:
+    def __init__(self, acceptor: Acceptor, reader: Reader, counters: Counters) -> None:
         """One for each connection; the others are shared."""
-        self._registers = registers
+        self._acceptor = acceptor
         self._reader = reader
         self._counters = counters
         self._calls = CallServer(_CALLS, _REPLIES, self._answer)
@@ -72,7 +72,7 @@ class StreamSession:
         match header.kind:
             case FrameKind.CHUNK:
                 self._waiting_votes += 1
-                self._registers.write(header, frame, self._reply)
+                self._acceptor.write(header, frame, self._reply)
             case FrameKind.CALL:
                 self._calls.call_received(connection, header, frame)
                 self._running_calls += 1
@@ -144,7 +144,7 @@ class StreamSession:
     async def _answer_call(self, request: StreamCall) -> object:
         match request:
             case Envelope():
-                return await self._registers.take(request)
+                return await self._acceptor.take(request)
             case Watch():
                 wait_ms = min(request.wait_ms, MAX_WATCH_MS)
                 return await self._reader.watch(replace(request, wait_ms=wait_ms))

@@ -13,9 +13,9 @@ from typing import Protocol, TypeVar
 from paxosblock.checksum import Buffer
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.disk import Room
-from paxosblock.protocol.effects import AdoptLog
+from paxosblock.protocol.effects import AdoptLog, DropReplica, StoreMetadata
 from paxosblock.protocol.log import ChunkLog
-from paxosblock.protocol.register import Replica
+from paxosblock.protocol.register import Replica, Step
 from paxosblock.protocol.types import BlockId, ChunkName
 
 T = TypeVar("T")
@@ -140,3 +140,26 @@ class ReplicaStore(Protocol):
 
     def size_of(self, log: ChunkLog, chunks: range) -> int:
         """Return how long the records of `chunks` are."""
+
+
+def carry_out(
+    store: ReplicaStore,
+    step: Step,
+    before: Replica | None,
+    files: Stored | None,
+    draft: FetchedChunks | None,
+) -> Stored | None:
+    """Make the effect of a control request durable; return where the replica is then."""
+    effect, after = step.effect, step.replica
+    match effect:
+        case StoreMetadata() if after is not None and files is None:
+            return store.create(after)
+        case StoreMetadata() if after is not None and files is not None:
+            store.store_metadata(files, after)
+            return files
+        case AdoptLog() if after is not None:
+            return store.adopt(files, after, effect, draft)
+        case DropReplica() if before is not None and files is not None:
+            store.drop(files, before)
+            return None
+    raise AssertionError(f"{effect} is no effect of a control request")

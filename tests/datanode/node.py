@@ -1,4 +1,4 @@
-"""A DataNode's registers on real folders, and short words for what they are asked."""
+"""A DataNode's acceptor on real folders, and short words for what they are asked."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from paxosblock.api.datanode import Control, Envelope, StorageAddress
 from paxosblock.checksum import crc32c
+from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.reads import Reader
-from paxosblock.datanode.registers import Registers
 from paxosblock.datanode.store import FetchedChunks
 from paxosblock.datanode.volume import Volume, open_volume
 from paxosblock.disk import Disk, OsDisk
@@ -127,10 +127,10 @@ class Notes:
 
 @dataclass
 class Node:
-    """Registers with their volumes, on a running loop."""
+    """An acceptor with its volumes, on a running loop."""
 
     volumes: list[Volume]
-    registers: Registers
+    acceptor: Acceptor
     reader: Reader
     notes: Notes
     holder: Holder
@@ -146,7 +146,7 @@ class Node:
         storage: StorageId | None = None,
     ) -> Reply:
         """Send one message to a storage (default: the first) and return the answer."""
-        return await self.registers.take(Envelope(storage or self.storage, request))
+        return await self.acceptor.take(Envelope(storage or self.storage, request))
 
     async def create(
         self,
@@ -228,7 +228,7 @@ class Node:
     def send(self, sent: tuple[Header, bytes]) -> asyncio.Future[Vote | Nack]:
         """Hand over a chunk frame; the future gets the vote."""
         future: asyncio.Future[Vote | Nack] = asyncio.get_running_loop().create_future()
-        self.registers.write(sent[0], memoryview(sent[1]), future.set_result)
+        self.acceptor.write(sent[0], memoryview(sent[1]), future.set_result)
         return future
 
     async def write(self, count: int, start: int = 0, generation: int = 0) -> list[Vote | Nack]:
@@ -250,13 +250,13 @@ async def running(
     disk = disk or OsDisk()
     volumes = [open_volume(disk, folder, "node-1", boot=boot, sync_threads=2) for folder in folders]
     notes, holder = Notes(), holder or Holder()
-    registers = Registers(volumes, holder, notes, reserved_bytes=reserved_bytes)
-    await registers.load()
+    acceptor = Acceptor(volumes, holder, notes, reserved_bytes=reserved_bytes)
+    await acceptor.load()
     try:
-        reader = Reader(registers, max_read_bytes=max_read_bytes)
-        yield Node(volumes, registers, reader, notes, holder)
+        reader = Reader(acceptor, max_read_bytes=max_read_bytes)
+        yield Node(volumes, acceptor, reader, notes, holder)
     finally:
-        await registers.close()
+        await acceptor.close()
         for volume in volumes:
             volume.close()
 

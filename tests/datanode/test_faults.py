@@ -69,7 +69,7 @@ async def test_no_replica_is_made_in_the_reserve(tmp_path: Path) -> None:
         disk.capacity_bytes = disk.used_bytes() + 1000
         with pytest.raises(NoSpaceError):
             await node.create()
-        assert node.registers.count == 0
+        assert node.acceptor.count == 0
         disk.capacity_bytes += 1
         assert isinstance(await node.create(), Created)
 

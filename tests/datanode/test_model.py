@@ -1,4 +1,4 @@
-"""The registers on a disk answer as the pure acceptor does, whatever is asked and in any order.
+"""The acceptor on a disk answers as the pure one does, whatever is asked and in any order.
 
 Each step goes to both: to a node on a real folder, which is started anew now and then, and to
 `protocol.register` alone. Their answers and their replicas must be equal after every step, and at
@@ -139,7 +139,7 @@ class Both:
         return step.reply
 
     def check(self) -> None:
-        found = self.node.registers.find(BLOCK, self.node.storage)
+        found = self.node.acceptor.find(BLOCK, self.node.storage)
         assert (None if found is None else found.replica) == self.replica
 
     async def check_bytes(self) -> None:

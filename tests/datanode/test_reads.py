@@ -278,7 +278,7 @@ async def test_a_member_that_holds_another_log_than_was_decided_takes_a_copy(
     async with running(tmp_path, holder=Holder()) as node:
         await node.create()
         await node.write(3)
-        before = node.registers.find(BLOCK, node.storage)
+        before = node.acceptor.find(BLOCK, node.storage)
         assert before is not None
         assert refusal(await node.finalize(4, decided)) is Reason.CORRUPT, "nobody sends a copy"
         assert (before.corrupt, (tmp_path / "rbw" / "blk_7").exists()) == ("", True)

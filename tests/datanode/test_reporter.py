@@ -172,7 +172,7 @@ async def write(node: DataNode, count: int) -> None:
     votes = [loop.create_future() for _ in range(count)]
     for index, vote in enumerate(votes):
         header, sent = frame(index)
-        node.registers.write(header, memoryview(sent), vote.set_result)
+        node.acceptor.write(header, memoryview(sent), vote.set_result)
     await asyncio.gather(*votes)
 
 
@@ -278,7 +278,7 @@ async def test_damage_is_reported_and_the_replica_no_more(tmp_path: Path) -> Non
         await create(node)
         block = node.find(BLOCK, node.volumes[0].storage)
         assert block is not None
-        node.registers.mark_corrupt(block, str(CorruptionError("a bit has flipped")))
+        block.mark_corrupt(str(CorruptionError("a bit has flipped")))
         bad = await listener.hears(BadReplica)
         assert (bad.block, bad.storage) == (BLOCK, node.volumes[0].storage)
         assert "bit has flipped" in bad.reason

@@ -26,7 +26,7 @@ async def test_an_rbw_replica_comes_back_as_rwr_and_takes_no_writes(tmp_path: Pa
         await node.create()
         await node.write(2)
     async with running(tmp_path) as node:
-        block = node.registers.find(BLOCK, node.storage)
+        block = node.acceptor.find(BLOCK, node.storage)
         assert block is not None
         assert block.replica is not None
         assert hdfs_state(block.replica) is HdfsReplicaState.RWR
@@ -61,7 +61,7 @@ async def test_a_crash_of_the_machine_makes_a_memory_replica_weak_for_good(tmp_p
         await node.write(3)
     for boot in ("boot-2", "boot-2", "boot-3"):
         async with running(tmp_path, boot=boot) as node:
-            block = node.registers.find(BLOCK, node.storage)
+            block = node.acceptor.find(BLOCK, node.storage)
             assert block is not None
             assert block.replica is not None
             assert block.replica.registers.weak, "it must not look strong after two restarts"

@@ -24,10 +24,10 @@ from tests.waiting import wait_until_async
 
 @asynccontextmanager
 async def stream_to(node: Node) -> AsyncIterator[tuple[CallChannel, Votes, Counters]]:
-    """A data stream to these registers."""
-    counters = Counters(node.registers, node.volumes)
+    """A data stream to this acceptor."""
+    counters = Counters(node.acceptor, node.volumes)
     app = web.Application()
-    handler = upgrade_handler(app, lambda _: StreamSession(node.registers, node.reader, counters))
+    handler = upgrade_handler(app, lambda _: StreamSession(node.acceptor, node.reader, counters))
     app.router.add_get(STREAM_PATH, handler)
     runner = web.AppRunner(app)
     await runner.setup()
@@ -51,7 +51,7 @@ async def test_a_connection_is_not_read_while_too_many_votes_wait_for_the_disk(
     total = MAX_WAITING_VOTES * 4
     async with running(tmp_path, disk=disk) as node, stream_to(node) as (channel, votes, _):
         await node.create()
-        block = next(node.registers.blocks())
+        block = next(node.acceptor.blocks())
         disk.breaks(Fault(SYNCS, delay_s=HELD))
         for index in range(total):
             channel.connection.send(frame(index, chunk(index, size))[1])

@@ -1,6 +1,6 @@
 """Every state that a power cut can leave of a replica's files, loaded again.
 
-A scenario runs the real registers on a recording disk. Then, for each point of its journal and each
+A scenario runs the real acceptor on a recording disk. Then, for each point of its journal and each
 state the disk may be in there, the volume is loaded under another boot id, and what comes back is
 compared with what had been promised and voted at that point (PROTOCOL.md 5).
 """
@@ -75,7 +75,7 @@ class Scenario:
         self.claim()
 
     def claim(self) -> None:
-        block = self.node.registers.find(BLOCK, self.node.storage)
+        block = self.node.acceptor.find(BLOCK, self.node.storage)
         replica = block.replica if block is not None else None
         synced = block.synced if block is not None else 0
         if replica is not None and replica.registers.durability is Durability.DISK:
@@ -181,9 +181,9 @@ async def full_copy_over_damaged_bytes(scenario: Scenario) -> None:
     await scenario.does(node.create())
     await scenario.write(range(2))
     await scenario.does(node.finalize(1, [name(0), name(1)]))
-    block = node.registers.find(BLOCK, node.storage)
+    block = node.acceptor.find(BLOCK, node.storage)
     assert block is not None
-    node.registers.mark_corrupt(block, "a bit has flipped")
+    block.mark_corrupt("a bit has flipped")
     await scenario.does(node.finalize(1, [name(0), name(1)]))
     assert isinstance(block.files, ReplicaFiles)
     assert (block.files.copy, block.corrupt) == (1, "")

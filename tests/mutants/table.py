@@ -104,7 +104,7 @@ def _client(name: str, file: str, before: str, after: str, *suite: str) -> Mutan
 
 CRASH_STATES = "tests/format/test_crash_states.py"
 HOSTILE_FILES = "tests/format/test_hostile_files.py"
-REGISTERS = "tests/datanode/test_registers.py"
+ACCEPTOR = "tests/datanode/test_acceptor.py"
 FILE_WRITER = "tests/client/test_file_writer.py"
 FILE_READER = "tests/client/test_file_reader.py"
 RANDOM_WRITES = "tests/client/test_random_writes.py"
@@ -191,8 +191,8 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "chunks are taken for synced without a sync",
-        "datanode/steps.py",
-        "            block.volume.store.sync(block.files)\n",
+        "datanode/block.py",
+        "            self.volume.store.sync(self.files)\n",
         "",
         "tests/datanode/test_faults.py",
     ),
@@ -258,25 +258,25 @@ SOURCE: tuple[Mutant, ...] = (
     ),
     _store(
         "a chunk's checksum is not compared on arrival",
-        "datanode/registers.py",
+        "datanode/block.py",
         "        if crc32c(frame[HEADER_BYTES:]) != header.payload_crc:\n",
         "        if not frame:\n",
-        REGISTERS,
+        ACCEPTOR,
         "tests/datanode/test_session.py",
     ),
     _store(
         "a writer is not fenced while a control step is under way",
-        "datanode/registers.py",
-        "        if block.stepping:\n            return Reason.FENCED\n",
+        "datanode/block.py",
+        "        if self.stepping:\n            return Reason.FENCED\n",
         "",
-        REGISTERS,
+        ACCEPTOR,
         "tests/datanode/test_model.py",
     ),
     _store(
         "a vote does not wait for the disk",
-        "datanode/registers.py",
-        "    return asked and block.synced <= vote.index",
-        "    return asked and block.synced < vote.index",
+        "datanode/block.py",
+        "    return asked and self.synced <= vote.index",
+        "    return asked and self.synced < vote.index",
         "tests/datanode/test_faults.py",
     ),
     _store(

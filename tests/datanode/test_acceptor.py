@@ -1,4 +1,4 @@
-"""The registers against a real disk: what is asked, what is answered, what is there afterwards."""
+"""The acceptor against a real disk: what is asked, what is answered, what is there afterwards."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paxosblock.datanode import registers
-from paxosblock.datanode.block import Block
+from paxosblock.datanode import acceptor
+from paxosblock.datanode.block import Block, Listener
 from paxosblock.datanode.volume import Volume
 from paxosblock.protocol.messages import (
     Created,
@@ -141,7 +141,7 @@ async def test_a_write_is_fenced_while_a_promise_is_under_way(tmp_path: Path) ->
         await node.create()
         disk.breaks(Fault(SYNCS, delay_s=HELD))
         promise = asyncio.ensure_future(node.next_gs(1))
-        block = next(node.registers.blocks())
+        block = next(node.acceptor.blocks())
         await wait_until_async(lambda: block.stepping)
         assert refusal(await node.send(frame(0))) is Reason.FENCED
         disk.mend()
@@ -175,9 +175,9 @@ class Watched(Block):
 
     __slots__ = ("seen",)
 
-    def __init__(self, block: BlockId, volume: Volume) -> None:
+    def __init__(self, block: BlockId, volume: Volume, listener: Listener) -> None:
         self.seen: list[tuple[int, int, bool]] = []
-        super().__init__(block, volume)
+        super().__init__(block, volume, listener)
 
     def __setattr__(self, field: str, value: object) -> None:
         super().__setattr__(field, value)
@@ -191,15 +191,15 @@ async def test_what_is_said_of_a_new_replica_is_never_seen_beside_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old log is not synced, and then it is dead: neither may look otherwise for an instant."""
-    monkeypatch.setattr(registers, "Block", Watched)
+    monkeypatch.setattr(acceptor, "Block", Watched)
     names = [name(i, size=90) for i in range(3)]
     async with running(tmp_path, holder=Holder([chunk(i, size=90) for i in range(3)])) as node:
         await node.create(durability=Durability.MEMORY)
         await node.write(3)
-        block = node.registers.find(BLOCK, node.storage)
+        block = node.acceptor.find(BLOCK, node.storage)
         assert isinstance(block, Watched)
         assert block.synced == 0
-        node.registers.mark_corrupt(block, "a bit has flipped")
+        block.mark_corrupt("a bit has flipped")
         block.seen.clear()
         assert isinstance(await node.finalize(1, names), Finalized)
         assert {(g, count, dead) for g, count, dead in block.seen if g == 0} == {(0, 0, True)}

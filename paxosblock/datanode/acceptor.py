@@ -1,0 +1,152 @@
+"""Step 2 of a chunk's way: the acceptor of this node, which runs `protocol.register` on its disks.
+
+It knows every block and takes each request to the one that it is about (`block.py`): chunks at
+once, on the event loop, control requests by way of `steps.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from sortedcontainers import SortedDict
+
+from paxosblock.api.datanode import Answer, Envelope
+from paxosblock.datanode.block import Block, Listener
+from paxosblock.datanode.steps import ControlSteps, Fetcher
+from paxosblock.datanode.volume import Volume
+from paxosblock.logs import facts
+from paxosblock.net.wire import Header
+from paxosblock.protocol import register
+from paxosblock.protocol.messages import Nack, Read, ReadReply, Vote
+from paxosblock.protocol.types import NO_GENERATION, BlockId, StorageId
+
+_log = logging.getLogger(__name__)
+_NOWHERE: Final = StorageId("")
+
+
+class Acceptor:
+    """Every block of this node."""
+
+    def __init__(
+        self,
+        volumes: Sequence[Volume],
+        fetcher: Fetcher,
+        listener: Listener,
+        *,
+        reserved_bytes: int = 0,
+    ) -> None:
+        """`reserved_bytes` are kept free on each volume when new replicas ask for room."""
+        self._volumes = {volume.storage: volume for volume in volumes}
+        self._listener = listener
+        self._steps = ControlSteps(fetcher, self._forget_if_vacant, reserved_bytes)
+        self._blocks: dict[BlockId, Block] = SortedDict()  # block reports go by their order
+        for volume in volumes:
+            volume.on_failure = self._volume_failed
+
+    async def load(self) -> None:
+        """Load the replicas of all volumes; before this nobody may be answered."""
+        volumes = tuple(self._volumes.values())
+        for volume, found in zip(
+            volumes, await asyncio.gather(*(volume.load() for volume in volumes)), strict=True
+        ):
+            for loaded in found:
+                block = Block(loaded.block, volume, self._listener)
+                block.load(loaded)
+                other = self._blocks.setdefault(loaded.block, block)
+                if other is not block:
+                    _log.error(
+                        "two volumes hold the same block",
+                        extra=facts(block=block.id, used=other.volume, ignored=volume),
+                    )
+
+    async def close(self) -> None:
+        """Let the control steps that are under way come to their end, then close every file."""
+        await self._steps.close()
+        for block in self._blocks.values():
+            block.close()
+
+    # -- looking --------------------------------------------------------------------------------
+
+    def blocks(self) -> Iterator[Block]:
+        """Every block that this node knows, the dead ones too."""
+        return iter(tuple(self._blocks.values()))
+
+    def behind(self, block: BlockId) -> Iterator[Block]:
+        """The blocks with greater ids than `block`, in order; to be used before the next await."""
+        ordered: SortedDict = self._blocks
+        return map(self._blocks.__getitem__, ordered.irange(block, inclusive=(False, True)))
+
+    @property
+    def open_count(self) -> int:
+        """Number of replicas that are being written."""
+        return sum(volume.open_count for volume in self._volumes.values())
+
+    @property
+    def count(self) -> int:
+        """Number of blocks."""
+        return len(self._blocks)
+
+    def find(self, block: BlockId, storage: StorageId) -> Block | None:
+        """The block, if its replica is at `storage`."""
+        found = self._blocks.get(block)
+        return found if found is not None and found.volume.storage == storage else None
+
+    # -- votes ----------------------------------------------------------------------------------
+
+    def write(
+        self, header: Header, frame: memoryview, reply: Callable[[Vote | Nack], None]
+    ) -> None:
+        """D2: `Block.vote` for the chunk in `frame`; without its block there is no vote."""
+        block = self._blocks.get(header.block)
+        if block is None:
+            reply(register.nack(_NOWHERE, header.block, header.generation))
+        else:
+            block.vote(header, frame, reply)
+
+    # -- control requests -----------------------------------------------------------------------
+
+    async def take(self, envelope: Envelope) -> Answer:
+        """Answer one protocol message.
+
+        Raises:
+            NoSpaceError, StorageError: the volume is full or has failed.
+        """
+        storage, request = envelope.storage, envelope.message
+        volume = self._volumes.get(storage)
+        block = self._blocks.get(request.block)
+        if volume is None or (block is not None and block.volume is not volume):
+            # A storage that is not here is lost; nobody else answers in its name (PROTOCOL.md 1).
+            return register.nack(storage, request.block, register.generation_of(request))
+        volume.check()
+        if isinstance(request, Read):
+            return await self.read(request, storage)
+        if block is None:
+            block = self._blocks[request.block] = Block(request.block, volume, self._listener)
+        return await self._steps.take(block, request, envelope.peers)
+
+    def _forget_if_vacant(self, block: Block) -> None:
+        if block.vacant:
+            self._blocks.pop(block.id, None)
+
+    # -- reading the registers ------------------------------------------------------------------
+
+    async def read(self, request: Read, storage: StorageId) -> ReadReply | Nack:
+        """D6: the registers; what they tell of is durable, in disk mode or when asked to be.
+
+        Raises:
+            StorageError: the volume has failed.
+        """
+        block = self.find(request.block, storage)
+        if block is None:
+            return register.nack(storage, request.block, NO_GENERATION)
+        return await block.read(request)
+
+    # -- what goes wrong ------------------------------------------------------------------------
+
+    def _volume_failed(self, volume: Volume) -> None:
+        for block in self._blocks.values():
+            if block.volume is volume:
+                block.changed()
