@@ -34,7 +34,7 @@ TIMEOUT_S: Final = 10.0
 MAX_TRANSFERS: Final = 4
 """Blocks that are fetched at a time by one DataNode."""
 MAX_PIECE_BYTES: Final = 64 * MIB
-"""Most bytes of user data that a holder may put into one piece."""
+"""Most bytes of user data that a holder may put into one piece, and most bytes of headers."""
 
 _CALLS = MessageTable(STREAM_CALLS)
 _REPLIES = MessageTable(STREAM_REPLIES)
@@ -122,10 +122,10 @@ class Transfer:
 
 
 def _generations(request: RecoveryWrite | Finalize) -> tuple[Generation, ...]:
-    """Accepted generations whose log begins like the decided one (log matching, I7)."""
+    """The accepted generations in which a holder has the log that was chosen, or decided."""
     if isinstance(request, RecoveryWrite):
         return request.chosen_generation, request.generation
-    return tuple(map(Generation, range(request.epoch, request.finalized_generation + 1)))
+    return (request.finalized_generation,)
 
 
 async def _fetch_piece(
@@ -152,9 +152,13 @@ class _Piece:
     def reply_received(self, reply: Any, count: int) -> None:
         """Make room for exactly what was announced."""
         if isinstance(reply, Chunks):
-            if not 0 <= reply.size_bytes <= MAX_PIECE_BYTES or count > self._call.stop:
-                raise ProtocolError(f"a holder announces {reply.size_bytes} bytes in one piece")
-            self.records = bytearray(reply.size_bytes + count * HEADER_BYTES)
+            asked = self._call.stop - self._call.start
+            headers_bytes = count * HEADER_BYTES
+            if count > asked or not 0 <= reply.size_bytes <= MAX_PIECE_BYTES >= headers_bytes:
+                raise ProtocolError(
+                    f"a holder announces {count} chunks with {reply.size_bytes} bytes in one piece"
+                )
+            self.records = bytearray(reply.size_bytes + headers_bytes)
 
     def payload_buffer(self, header: Header) -> memoryview | None:
         """The payload's place, after its header's."""

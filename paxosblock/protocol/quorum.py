@@ -1,4 +1,7 @@
-"""The only place that counts (PROTOCOL.md 4).
+"""How many answers are enough (PROTOCOL.md 4): written here and nowhere else.
+
+Whose answers count, and for what, is said where they are collected: all members for a write (W3,
+`write.py`), promises and votes (P2, P4, `recovery.py`), good answers (R2, `read.py`).
 
 A writer generation needs ALL members, so a recovery must meet only every write quorum (any one
 member) and every quorum of an R2 read: recovery_quorum(n) + read_quorum(n) > n.

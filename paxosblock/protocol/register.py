@@ -1,8 +1,8 @@
 """Step 2 of a chunk's way: a DataNode answers. One write-once register per chunk and generation.
 
 `answer(storage, replica, request)` is the whole acceptor. It changes nothing: it returns the
-replica as it would be, the effect that must be on disk first, and the reply. The shell makes the
-effect durable, adopts the new replica, and only then sends the reply, in this order; between
+replica as it would be, the effect, and the reply. The shell carries the effect out, adopts the new
+replica, and sends the reply when what it says is on stable storage (PROTOCOL.md 5); between
 `answer` and the adoption it lets nothing else touch the replica.
 """
 
@@ -101,7 +101,7 @@ class Replica(msgspec.Struct, frozen=True, gc=False):
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
-    """What one request does: the replica afterwards, the effect to make durable, the reply."""
+    """What one request does: the replica afterwards, the effect, the reply."""
 
     replica: Replica | None
     reply: Reply
@@ -368,7 +368,9 @@ def _merged(
     """The log `request` decides: what is kept of ours and what was supplied; or why not."""
     keep = _kept(storage, replica, request)
     missing = tuple(name for name in supplied if keep <= name.index < request.length)
-    if tuple(name.index for name in missing) != tuple(range(keep, request.length)):
+    if [name.index for name in missing] != list(range(keep, keep + len(missing))):
+        return Reason.GAP
+    if keep + len(missing) < request.length:
         return Reason.GAP
     own = ChunkLog() if replica is None else replica.log.truncate(keep) if keep else ChunkLog()
     log = own.extend(missing)

@@ -410,6 +410,15 @@ def test_strangers_answer_nothing() -> None:
     assert reason(answer(C, None, Read(BLOCK)).reply) is Reason.NO_REPLICA
 
 
+def test_d4_a_length_that_nobody_could_have_takes_no_memory() -> None:
+    """The length is a peer's word: it is compared, and nothing of that size is made."""
+    absurd = replace(recovery_write(2), length=1 << 60)
+    assert reason(answer(A, replica(2), absurd, chunks(2)).reply) is Reason.GAP
+    assert isinstance(
+        answer(A, replica(2), replace(finalize_of(2, 5), length=1 << 60)).reply, Short
+    )
+
+
 class Wider(Replica, frozen=True):
     """A replica of a later version, with a field that no rule knows yet."""
 
