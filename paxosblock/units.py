@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Final
 
@@ -13,21 +13,22 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
 
-_BINARY_SIZES: Final[Mapping[str, int]] = {
+SIZES: Final[Mapping[str, int]] = {
     "B": 1,
     "KiB": KIB,
     "MiB": MIB,
     "GiB": GIB,
     "TiB": 1024 * GIB,
 }
-SIZES: Final[Mapping[str, int]] = {
-    **_BINARY_SIZES,
-    "kB": 1000,
-    "MB": 1000**2,
-    "GB": 1000**3,
-    "TB": 1000**4,
-}
 """Bytes per unit."""
+
+_SIZE_SPELLINGS: Final[Mapping[str, int]] = {
+    spelling.lower(): factor
+    for unit, factor in SIZES.items()
+    for spelling in (unit, unit.replace("i", ""), unit[0])
+}
+"""Also as Spark, Hadoop and the JVM spell them, in any case. To all of these "64k", "128m" and
+"40KB" are powers of 1024: a unit of 1000 bytes beside them would be told apart by nobody."""
 
 DURATIONS: Final[Mapping[str, int]] = {
     "us": 1,
@@ -43,11 +44,11 @@ _QUANTITY: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", re.A
 
 
 def parse_size(text: str) -> int:
-    """Bytes in `text`, such as "512KiB", "1.5GiB" or "0B".
+    """Bytes in `text`, such as "512KiB", "1.5GiB" or "0B"; "128MB" and "128m" are 128MiB.
 
     Raises ConfigError for a missing or unknown unit and for a part of a byte.
     """
-    return _whole("size", "bytes", text, SIZES)
+    return _whole("size", "bytes", text, SIZES, _of_size)
 
 
 def parse_duration(text: str) -> float:
@@ -55,7 +56,7 @@ def parse_duration(text: str) -> float:
 
     Raises ConfigError for a missing or unknown unit and for a part of a microsecond.
     """
-    return _whole("duration", "microseconds", text, DURATIONS) / DURATIONS["s"]
+    return _whole("duration", "microseconds", text, DURATIONS, DURATIONS.get) / DURATIONS["s"]
 
 
 def format_size(size_bytes: int) -> str:
@@ -63,7 +64,7 @@ def format_size(size_bytes: int) -> str:
 
     `parse_size` gives the same number back.
     """
-    return _in_largest_unit(size_bytes, _BINARY_SIZES, zero="0B")
+    return _in_largest_unit(size_bytes, SIZES, zero="0B")
 
 
 def format_duration(duration_s: float) -> str:
@@ -74,15 +75,17 @@ def format_duration(duration_s: float) -> str:
     return _in_largest_unit(round(duration_s * DURATIONS["s"]), DURATIONS, zero="0s")
 
 
-def _whole(kind: str, smallest: str, text: str, units: Mapping[str, int]) -> int:
-    number, unit = _split(kind, text, units)
-    quantity = number * units[unit]
-    if quantity.denominator != 1:
-        raise ConfigError(f"{kind} {text!r} is not a whole number of {smallest}")
-    return quantity.numerator
+def _of_size(unit: str) -> int | None:
+    return _SIZE_SPELLINGS.get(unit.lower())
 
 
-def _split(kind: str, text: str, units: Mapping[str, int]) -> tuple[Fraction, str]:
+def _whole(
+    kind: str,
+    smallest: str,
+    text: str,
+    units: Iterable[str],
+    factor_of: Callable[[str], int | None],
+) -> int:
     match = _QUANTITY.fullmatch(text)
     known = ", ".join(units)
     if match is None:
@@ -90,9 +93,13 @@ def _split(kind: str, text: str, units: Mapping[str, int]) -> tuple[Fraction, st
     number, unit = match.groups()
     if not unit:
         raise ConfigError(f"{kind} {text!r} has no unit: add one of {known}")
-    if unit not in units:
+    factor = factor_of(unit)
+    if factor is None:
         raise ConfigError(f"{kind} {text!r} has an unknown unit {unit!r}: use one of {known}")
-    return Fraction(number), unit
+    quantity = Fraction(number) * factor
+    if quantity.denominator != 1:
+        raise ConfigError(f"{kind} {text!r} is not a whole number of {smallest}")
+    return quantity.numerator
 
 
 def _in_largest_unit(quantity: int, units: Mapping[str, int], *, zero: str) -> str:

@@ -19,8 +19,17 @@ from paxosblock.units import format_duration, format_size, parse_duration, parse
         ("128MiB", 134_217_728),
         ("0.5KiB", 512),
         (" 1 GiB ", 1_073_741_824),
-        ("1kB", 1000),
-        ("2TB", 2_000_000_000_000),
+        ("64k", 65_536),
+        ("128m", 134_217_728),
+        ("128M", 134_217_728),
+        ("1.5g", 1_610_612_736),
+        ("2t", 2_199_023_255_552),
+        ("40KB", 40_960),
+        ("40kb", 40_960),
+        ("1kB", 1024),
+        ("2TB", 2_199_023_255_552),
+        ("512kib", 524_288),
+        ("7b", 7),
     ],
 )
 def test_a_size_is_a_number_and_a_unit(text: str, size_bytes: int) -> None:
@@ -54,10 +63,16 @@ def test_a_duration_without_a_unit_is_refused_with_the_units_there_are() -> None
         parse_duration("60")
 
 
-@pytest.mark.parametrize("text", ["512kib", "512K", "512 bytes", "5m"])
-def test_a_unit_that_could_mean_two_things_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="unknown unit"):
+@pytest.mark.parametrize("text", ["512 bytes", "5min", "1ki", "1p"])
+def test_an_unknown_unit_of_a_size_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"unknown unit .*: use one of B, KiB, MiB, GiB, TiB$"):
         parse_size(text)
+
+
+@pytest.mark.parametrize("text", ["128m", "5M", "1S", "2H", "64k"])
+def test_a_duration_has_no_unit_that_could_mean_a_size_or_a_month(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"unknown unit .*: use one of us, ms, s, min, h, d$"):
+        parse_duration(text)
 
 
 @pytest.mark.parametrize("text", ["", "B", "-1B", "1e3B", "1,5KiB", "KiB 1", "٣B", "1B 2B"])

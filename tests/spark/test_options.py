@@ -10,6 +10,7 @@ import pytest
 from paxosblock.client.spark.options import OPTIONS, FileFormat, Layout, Options, Use, parse_options
 from paxosblock.errors import ConfigError
 from paxosblock.protocol.types import Durability
+from paxosblock.units import MIB
 
 HERE = {"path": "/a", "namenodes": "nn:1"}
 CSV = HERE | {"fileFormat": "csv"}
@@ -62,7 +63,15 @@ def test_every_option_is_read() -> None:
         durability=Durability.MEMORY,
         retry_for_s=1.5,
     )
-    assert parse_options(HERE | {"rowGroupBytes": "1000"}, Use.WRITE).row_group_bytes == 1000
+
+
+@pytest.mark.parametrize(
+    ("written", "size_bytes"),
+    [("1000", 1000), ("40KB", 40_960), ("128m", 128 * MIB), ("64K", 65_536)],
+)
+def test_sizes_are_written_as_in_spark(written: str, size_bytes: int) -> None:
+    options = parse_options(HERE | {"rowGroupBytes": written}, Use.WRITE)
+    assert options.row_group_bytes == size_bytes
 
 
 def test_options_reach_the_client_and_the_rest_stays_as_configured(
