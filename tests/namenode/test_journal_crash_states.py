@@ -59,7 +59,7 @@ class Workload:
         for entry in range(1 + batch % 2):
             key = b"k%d" % ((batch + entry) % 3)
             value = b"%d/%d/%d" % (round_number, batch, entry)
-            payloads.append(encode_transaction(Transaction(puts=((key, value),)))[0])
+            payloads.append(encode_transaction(Transaction(puts=((key, value),))))
             index = len(self.models)
             self.models.append({**self.models[-1], key: Versioned(value, index)})
         storage.append(payloads)
@@ -68,7 +68,7 @@ class Workload:
 
     def _find_no_room(self, storage: StoreFolder) -> None:
         """What is refused leaves nothing behind that a later start could take for an entry."""
-        payload = encode_transaction(Transaction(puts=((b"refused", bytes(50)),)))[0]
+        payload = encode_transaction(Transaction(puts=((b"refused", bytes(50)),)))
         self.disk.full = True
         try:
             with pytest.raises(NoSpaceError):
@@ -102,7 +102,7 @@ class Workload:
         revision = self._found(disk)
         assert self.acknowledged <= revision < len(self.models)
         again = open_store(disk, FOLDER, LIMITS)
-        again.append([encode_transaction(Transaction(puts=((b"new", b""),)))[0]])
+        again.append([encode_transaction(Transaction(puts=((b"new", b""),)))])
         again.close()
         last = open_store(disk, FOLDER, LIMITS).machine
         expected = {**self.models[revision], b"new": Versioned(b"", revision + 1)}
@@ -234,7 +234,7 @@ def test_a_missing_segment_is_refused(position: str) -> None:
     disk = SimulatedDisk()
     for _ in range(3):
         storage = open_store(disk, FOLDER, Limits(1, 1 << 30))
-        storage.append([encode_transaction(Transaction(puts=((b"k", b"v"),)))[0]])
+        storage.append([encode_transaction(Transaction(puts=((b"k", b"v"),)))])
         storage.close()
     files = disk.files()
     segments = sorted(path for path in files if path.name.startswith("journal"))
@@ -248,7 +248,7 @@ def test_damage_behind_a_segment_s_last_entry_is_not_called_missing_entries() ->
     disk = SimulatedDisk()
     for _ in range(2):
         storage = open_store(disk, FOLDER, Limits(1, 1 << 30))
-        storage.append([encode_transaction(Transaction(puts=((b"k", b"v"),)))[0]])
+        storage.append([encode_transaction(Transaction(puts=((b"k", b"v"),)))])
         storage.close()
     files = disk.files()
     first = min(path for path in files if path.name.startswith("journal"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import msgspec
@@ -10,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paxosblock.errors import CorruptionError, InvalidRequestError
-from paxosblock.namenode.kv.codec import decode_items, decode_transaction, encode_transaction
+from paxosblock.namenode.kv.codec import (
+    LONG_BYTES,
+    decode_items,
+    decode_transaction,
+    encode_transaction,
+    prepare,
+)
 from paxosblock.namenode.kv.interface import (
     TRANSACTION_BYTES_MAX,
     Expect,
@@ -49,7 +56,7 @@ hostile = st.binary(max_size=64) | plausible
 
 @given(transactions)
 def test_a_transaction_comes_back_as_it_was(transaction: Transaction) -> None:
-    assert decode_transaction(encode_transaction(transaction)[0]) == transaction
+    assert decode_transaction(encode_transaction(transaction)) == transaction
 
 
 @given(hostile)
@@ -58,14 +65,14 @@ def test_bytes_that_are_no_transaction_are_a_corruption_error(data: bytes) -> No
         decoded = decode_transaction(data)
     except CorruptionError:
         return
-    assert decode_transaction(encode_transaction(decoded)[0]) == decoded
+    assert decode_transaction(encode_transaction(decoded)) == decoded
 
 
 @given(transactions, st.data())
 def test_a_transaction_cut_short_is_a_corruption_error(
     transaction: Transaction, data: st.DataObject
 ) -> None:
-    payload = encode_transaction(transaction)[0]
+    payload = encode_transaction(transaction)
     size = data.draw(st.integers(0, len(payload) - 1))
     with pytest.raises(CorruptionError):
         decode_transaction(payload[:size])
@@ -82,14 +89,33 @@ def test_a_transaction_cut_short_is_a_corruption_error(
         Transaction(deletes=(cast(Any, object()),)),
     ],
 )
-def test_a_transaction_that_could_not_be_read_again_is_refused(wrong: Transaction) -> None:
+async def test_a_transaction_that_could_not_be_read_again_is_refused(wrong: Transaction) -> None:
     with pytest.raises(InvalidRequestError, match="not a transaction"):
-        encode_transaction(wrong)[0]
+        await prepare(wrong)
+
+
+async def test_others_have_a_turn_while_a_long_transaction_is_prepared() -> None:
+    async def turns_of(size_bytes: int) -> int:
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.create_task(others())
+        await prepare(Transaction(puts=((b"a", bytes(size_bytes)),)))
+        beside.cancel()
+        return turns
+
+    assert await turns_of(LONG_BYTES) == 1
+    assert await turns_of(100) == 0
 
 
 def test_a_transaction_that_is_too_long_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="longer than"):
-        encode_transaction(Transaction(puts=((b"a", bytes(TRANSACTION_BYTES_MAX)),)))[0]
+        encode_transaction(Transaction(puts=((b"a", bytes(TRANSACTION_BYTES_MAX)),)))
 
 
 @given(hostile)

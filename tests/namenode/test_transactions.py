@@ -470,7 +470,7 @@ class MeasuredStore(MemoryStore):
     size_bytes = 0
 
     async def commit(self, transaction: Transaction) -> Committed | Conflict:
-        self.size_bytes = len(encode_transaction(transaction)[0])
+        self.size_bytes = len(encode_transaction(transaction))
         return await super().commit(transaction)
 
 

@@ -34,7 +34,7 @@ def put(key: bytes, value: bytes = b"v") -> Transaction:
 
 
 def entry(term: int, value: bytes = b"v") -> Entry:
-    return Entry(term, EntryKind.TRANSACTION, encode_transaction(put(b"k", value))[0])
+    return Entry(term, EntryKind.TRANSACTION, encode_transaction(put(b"k", value)))
 
 
 class Wire:

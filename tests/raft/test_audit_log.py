@@ -434,7 +434,7 @@ def test_a_follower_that_gets_a_snapshot_lets_go_of_its_state_a_little_in_each_t
         made.apply(index, Transaction())
     data = b"".join(snapshot_file.encode(made.snapshot_after(1)))
     with rig() as member:
-        member.append([Entry(1, EntryKind.TRANSACTION, encode_transaction(large)[0])], commit=1)
+        member.append([Entry(1, EntryKind.TRANSACTION, encode_transaction(large))], commit=1)
         before = member.node.machine._items
         leaves = [len(before._leaves)]
         assert leaves[0] > 20
@@ -480,7 +480,7 @@ def test_an_entry_that_is_being_applied_when_a_snapshot_comes_is_part_of_it() ->
     for index in range(1, 10):
         snapshot.apply(index, Transaction())
     with rig() as member:
-        member.append([Entry(1, EntryKind.TRANSACTION, encode_transaction(large)[0])])
+        member.append([Entry(1, EntryKind.TRANSACTION, encode_transaction(large))])
         node = member.node
         node.commit(1)
         assert node.machine.revision == 0, "it takes several turns"

@@ -36,7 +36,7 @@ def entry(term: int, text: str = "") -> Entry:
 
 
 def put(key: bytes, value: bytes) -> bytes:
-    return encode_transaction(Transaction(puts=((key, value),)))[0]
+    return encode_transaction(Transaction(puts=((key, value),)))
 
 
 class OpenLog:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Generator, Iterator
 from heapq import merge
 from itertools import chain, islice
 from operator import itemgetter
 from typing import ParamSpec, Protocol, TypeVar
-
-from sortedcontainers import SortedSet
 
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.records import BlockEntry, Inode, decode_entry, encode
@@ -69,7 +68,7 @@ class Draft:
         self._expect: dict[bytes, Expect] = {}
         self._empty: list[ExpectEmpty] = []
         self._changes: dict[bytes, bytes | None] = {}  # None: the key is removed
-        self._sorted: SortedSet | None = None  # its keys, once somebody asks for a range
+        self._sorted: list[bytes] | None = None  # its keys, once somebody asks for a range
 
     def get(self, key: bytes) -> Versioned:
         """Return the value of `key`, and expect that nobody changes it before we commit."""
@@ -172,14 +171,15 @@ class Draft:
     def _changed_keys(self, start: bytes, end: bytes, reverse: bool = False) -> Iterator[bytes]:
         if not self._changes:
             return iter(())
-        keys = self._sorted
-        if keys is None:
-            keys = self._sorted = SortedSet(self._changes)
-        changed: Iterator[bytes] = keys.irange(start, end or None, (True, False), reverse)
-        return changed
+        ordered = self._sorted
+        if ordered is None:
+            ordered = self._sorted = sorted(self._changes)
+        last = bisect_left(ordered, end) if end else len(ordered)
+        changed = ordered[bisect_left(ordered, start) : last]
+        return reversed(changed) if reverse else iter(changed)
 
     def _change(self, key: bytes, value: bytes | None) -> None:
         self.work += 1
+        if self._sorted is not None and key not in self._changes:
+            insort(self._sorted, key)
         self._changes[key] = value
-        if self._sorted is not None:
-            self._sorted.add(key)

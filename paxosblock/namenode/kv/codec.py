@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from paxosblock.errors import CorruptionError, InvalidRequestError
 from paxosblock.namenode.kv.interface import TRANSACTION_BYTES_MAX, Transaction, Versioned
+from paxosblock.units import KIB
+
+LONG_BYTES = 512 * KIB
+"""To encode or decode so much takes some milliseconds."""
 
 Items = list[tuple[bytes, Versioned]]
 
@@ -14,25 +20,39 @@ _TRANSACTION = msgspec.msgpack.Decoder(Transaction)
 _ITEMS = msgspec.msgpack.Decoder(Items)
 
 
-def encode_transaction(transaction: Transaction) -> tuple[bytes, Transaction]:
-    """Return the transaction as a log entry's payload, and as whoever reads the entry will have it:
-    where it was encoded it is applied without being decoded again.
+def encode_transaction(transaction: Transaction) -> bytes:
+    """Return the transaction as a log entry's payload.
 
     Raises:
         InvalidRequestError: a field has the wrong type, or the whole is too long.
     """
     try:
         payload = _ENCODER.encode(transaction)
-        # An entry that cannot be decoded would be durable before anybody noticed, and stop every
-        # later start; annotations alone do not keep a str out of a bytes field.
-        decoded = _TRANSACTION.decode(payload)
     except (msgspec.MsgspecError, TypeError, OverflowError) as error:
         raise InvalidRequestError(f"not a transaction: {error}") from error
     if len(payload) > TRANSACTION_BYTES_MAX:
         raise InvalidRequestError(
             f"a transaction of {len(payload)} bytes is longer than {TRANSACTION_BYTES_MAX}"
         )
-    return payload, decoded
+    return payload
+
+
+async def prepare(transaction: Transaction) -> tuple[bytes, Transaction]:
+    """Return the payload, and the transaction as whoever reads the entry will have it: where it was
+    encoded it is applied without being decoded again. What takes long is done in two turns.
+
+    Raises:
+        InvalidRequestError: a field has the wrong type, or the whole is too long.
+    """
+    payload = encode_transaction(transaction)
+    if len(payload) > LONG_BYTES:
+        await asyncio.sleep(0)
+    # An entry that cannot be decoded would be durable before anybody noticed, and stop every later
+    # start; annotations alone do not keep a str out of a bytes field.
+    try:
+        return payload, _TRANSACTION.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise InvalidRequestError(f"not a transaction: {error}") from error
 
 
 def decode_transaction(payload: bytes | memoryview) -> Transaction:

@@ -25,7 +25,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.codec import prepare
 from paxosblock.namenode.kv.folder import Limits, StoreFolder, open_store
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
 from paxosblock.namenode.kv.snapshot import Pace
@@ -108,10 +108,10 @@ class SingleMemberStore:
         self._thread.shutdown()
 
     async def commit(self, transaction: Transaction) -> Committed | Conflict:
+        payload, decoded = await prepare(transaction)
         self._check()
         if self._full is not None:
             raise NoSpaceError(self._full.message, **self._full.details)
-        payload, decoded = encode_transaction(transaction)
         answer: asyncio.Future[Committed | Conflict] = asyncio.get_running_loop().create_future()
         self._queue.append(_Pending(payload, decoded, answer))
         self._arrived.set()

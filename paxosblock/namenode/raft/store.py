@@ -21,7 +21,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
-from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.codec import prepare
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.machine import ReplicatedMachine
@@ -134,7 +134,8 @@ class ReplicatedStore:
                     await node.wait_until(lambda: not role.pending)
 
     async def commit(self, transaction: Transaction) -> Committed | Conflict:
-        return await self._leader().propose(*encode_transaction(transaction))
+        payload, decoded = await prepare(transaction)
+        return await self._leader().propose(payload, decoded)
 
     async def barrier(self) -> View:
         node = self._open()
