@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -115,12 +117,6 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_inode: msgspec.msgpack.Decoder[Inode] = msgspec.msgpack.Decoder(Inode)
-_entry = msgspec.msgpack.Decoder(BlockEntry)
-_place = msgspec.msgpack.Decoder(Place)
-_cluster = msgspec.msgpack.Decoder(ClusterRecord)
-_application = msgspec.msgpack.Decoder(Application)
-_answered = msgspec.msgpack.Decoder(Answered)
 
 
 def encode(value: Inode | BlockEntry | Place | ClusterRecord | Application | Answered) -> bytes:
@@ -128,20 +124,32 @@ def encode(value: Inode | BlockEntry | Place | ClusterRecord | Application | Ans
     return _encode(value)
 
 
-def decode_inode(value: bytes) -> Inode:
-    """Decode a file or directory."""
-    try:
-        return _inode.decode(value)
-    except msgspec.MsgspecError as error:
-        raise _damaged("file or directory", error) from error
+def _decoder(record: Any, kind: str) -> Callable[[bytes], Any]:
+    """Return what decodes a value as a `record`; a CorruptionError of it names the `kind`."""
+    decode = msgspec.msgpack.Decoder(record).decode
+
+    def checked(value: bytes) -> Any:
+        try:
+            return decode(value)
+        except msgspec.MsgspecError as error:
+            raise CorruptionError(
+                f"a {kind} record of the catalog cannot be read: {error}"
+            ) from error
+
+    return checked
 
 
-def decode_entry(value: bytes) -> BlockEntry:
-    """Decode a block's entry."""
-    try:
-        return _entry.decode(value)
-    except msgspec.MsgspecError as error:
-        raise _damaged("block", error) from error
+decode_inode: Callable[[bytes], Inode] = _decoder(Inode, "file or directory")
+"""Decode a file or directory."""
+decode_entry: Callable[[bytes], BlockEntry] = _decoder(BlockEntry, "block")
+"""Decode a block's entry."""
+decode_cluster: Callable[[bytes], ClusterRecord] = _decoder(ClusterRecord, "cluster")
+"""Decode the cluster's record."""
+decode_application: Callable[[bytes], Application] = _decoder(Application, "application")
+"""Decode what is known of an application."""
+decode_answered: Callable[[bytes], Answered] = _decoder(Answered, "session")
+"""Decode what is known of a session."""
+_decode_place: Callable[[bytes], Place] = _decoder(Place, "place")
 
 
 def decode_place(value: bytes) -> Place:
@@ -151,35 +159,4 @@ def decode_place(value: bytes) -> Place:
             "the catalog is of an earlier version, which did not keep where the blocks of a file "
             "begin: copy its files with that version into a new cluster"
         )
-    try:
-        return _place.decode(value)
-    except msgspec.MsgspecError as error:
-        raise _damaged("place", error) from error
-
-
-def decode_cluster(value: bytes) -> ClusterRecord:
-    """Decode the cluster's record."""
-    try:
-        return _cluster.decode(value)
-    except msgspec.MsgspecError as error:
-        raise _damaged("cluster", error) from error
-
-
-def decode_application(value: bytes) -> Application:
-    """Decode what is known of an application."""
-    try:
-        return _application.decode(value)
-    except msgspec.MsgspecError as error:
-        raise _damaged("application", error) from error
-
-
-def decode_answered(value: bytes) -> Answered:
-    """Decode what is known of a session."""
-    try:
-        return _answered.decode(value)
-    except msgspec.MsgspecError as error:
-        raise _damaged("session", error) from error
-
-
-def _damaged(kind: str, error: msgspec.MsgspecError) -> CorruptionError:
-    return CorruptionError(f"a {kind} record of the catalog cannot be read: {error}")
+    return _decode_place(value)
