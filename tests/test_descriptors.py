@@ -17,8 +17,7 @@ from paxosblock.descriptors import RESERVE, Reserve, opening, raise_limit, scarc
 from paxosblock.disk import OsDisk
 from paxosblock.errors import NoSpaceError
 from paxosblock.namenode.kv.journal import Journal
-from paxosblock.namenode.raft.kept_room import SPARE_BYTES, STEP_BYTES
-from paxosblock.namenode.raft.vote_file import Vote, VoteFile
+from paxosblock.namenode.raft.vote_file import SPARE_BYTES, STEP_BYTES, Vote, VoteFile
 
 LIMIT = 256
 
@@ -192,7 +191,7 @@ async def test_room_kept_for_votes_is_no_reason_to_stop_when_no_descriptor_is_le
     tmp_path: Path, descriptors: Descriptors
 ) -> None:
     votes = VoteFile(OsDisk(), tmp_path)
-    votes.spare.keep()
+    votes.keep_room()
     descriptors.take_all()
     assert not votes.spare.give()
     descriptors.give(LIMIT)

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from paxosblock.checksum import Buffer
 from paxosblock.datanode.fetched import FetchedFile
-from paxosblock.datanode.kept_room import KeptRoom
 from paxosblock.datanode.layout import (
     CURRENT,
     FOLDERS,
     RBW,
+    SPARE,
     TEMPORARY,
     ReplicaFiles,
     by_block,
@@ -35,13 +35,19 @@ from paxosblock.datanode.records import check_records, record_start
 from paxosblock.datanode.store import FetchedChunks, Loaded, Stored
 from paxosblock.disk import Disk, Room, opened, publish
 from paxosblock.errors import NoSpaceError
+from paxosblock.kept_room import KeptRoom
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.effects import AdoptLog
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId
+from paxosblock.units import KIB, MIB
 
 T = TypeVar("T")
+
+SPARE_BYTES: Final = 8 * MIB
+"""Enough for a window of chunks of the default size, twice: as a draft, and in its block file."""
+SPARE_PIECE_BYTES: Final = 256 * KIB
 
 
 class FileStore:
@@ -52,7 +58,7 @@ class FileStore:
         self.disk = disk
         self.folder = folder
         self.boot = boot
-        self.spare = KeptRoom(disk, folder)
+        self.spare = KeptRoom(disk, folder / SPARE, SPARE_BYTES, SPARE_PIECE_BYTES)
 
     def load(self) -> list[Loaded]:
         """Load every replica; see `load.py`."""

@@ -1,7 +1,7 @@
 """What a DataNode asks of a disk format: replicas as records of chunks, and never as files.
 
 `file_store.py` is the format that there is (FORMAT.md), with `load.py`, `records.py`, `meta.py`,
-`fetched.py`, `kept_room.py` and `layout.py`. Another one is another `ReplicaStore` for `volume.py`.
+`fetched.py` and `layout.py`. Another one is another `ReplicaStore` for `volume.py`.
 """
 
 from __future__ import annotations

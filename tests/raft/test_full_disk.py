@@ -9,10 +9,10 @@ import pytest
 from paxosblock.errors import NoSpaceError, OutcomeUnknownError, UnavailableError
 from paxosblock.namenode.kv.interface import Committed, Transaction
 from paxosblock.namenode.raft import snapshot_file
-from paxosblock.namenode.raft.kept_room import SPARE_BYTES, STEP_BYTES
 from paxosblock.namenode.raft.log import ROOM_POLL_S
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.store import GIVE_WAY_S
+from paxosblock.namenode.raft.vote_file import SPARE_BYTES, STEP_BYTES
 from tests.raft.rig import ELECTION_S, Rig, entry, put, rig
 
 

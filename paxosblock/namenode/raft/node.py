@@ -353,7 +353,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         if error is None:
             _log.info("%s has room again", self.address)
             self.full = self.refusal = None
-            self.loop.run_in_executor(self._executor, self._opened.votes.spare.keep)
+            self.loop.run_in_executor(self._executor, self._opened.votes.keep_room)
         elif self.full is None:
             self.full = disk_full(self.address, self._opened.folder, error)
             _log.error("%s takes no changes: %s", self.address, self.full)

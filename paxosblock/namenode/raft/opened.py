@@ -2,7 +2,7 @@
 
 folder/lock                     locked while a process has it open
 folder/vote                     term and vote (vote_file.py)
-folder/spare                    room for the next votes on a full disk (kept_room.py)
+folder/spare                    room for the next votes on a full disk (vote_file.py)
 folder/snapshot-<index>         the machine after that entry (snapshot_file.py)
 folder/journal-<position>       records of the log from that one on (log.py)
 """
@@ -116,7 +116,7 @@ def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int) -> Ope
     remove_older(disk, folder, snapshot.index)
     journal.remove_through((tail.positions[0] if tail.positions else journal.next_index) - 1)
     machine = ReplicatedMachine(snapshot.state)
-    votes.spare.keep()
+    votes.keep_room()
     return Opened(disk, folder, lock, votes, machine, tail, journal, snapshot_bytes)
 
 

@@ -3,25 +3,33 @@
     vote = "PBKVOTE1", term u64, candidate length u16, candidate, crc32c of all this u32
 
 A length of 0 means that no vote was given in this term. The file is replaced as a whole; on a full
-disk the new one takes room that is kept for it (kept_room.py).
+disk the new one takes room that is kept for it, in the file `spare`.
 """
 
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from paxosblock.checksum import crc32c
 from paxosblock.disk import Disk, read_file
-from paxosblock.errors import CorruptionError, NoSpaceError
+from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
+from paxosblock.kept_room import KeptRoom
 from paxosblock.namenode.kv.files import publish
-from paxosblock.namenode.raft.kept_room import KeptRoom
+from paxosblock.units import KIB, MIB
 
 _MAGIC = b"PBKVOTE1"
 _HEAD = struct.Struct(">8sQH")
 _CRC = struct.Struct(">I")
 NAME = "vote"
+
+SPARE_BYTES: Final = MIB
+STEP_BYTES: Final = 64 * KIB
+"""So much is given at a time: a vote takes a file of one block, and frees that of the one before.
+Somebody else may be faster to take what was given, so there are some more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +58,17 @@ class VoteFile:
         """
         self._disk = disk
         self._path = folder / NAME
-        self.spare = KeptRoom(disk, folder)
+        self.spare = KeptRoom(disk, folder / "spare", SPARE_BYTES, STEP_BYTES, synced=True)
         there = NAME in disk.names(folder)
         self.vote = _decode(self._path, read_file(disk, self._path)) if there else Vote(0, None)
 
     def __repr__(self) -> str:
         return f"VoteFile({str(self._path)!r}, {self.vote})"
+
+    def keep_room(self) -> None:
+        """Take the room for votes, as far as there is any: who finds too little says so then."""
+        with suppress(StorageError):
+            self.spare.keep()
 
     def write(self, vote: Vote) -> None:
         """Return once `vote`, which follows the one before, is durable.

@@ -1,0 +1,111 @@
+"""Room that a node keeps for itself, so that a full disk can still make promises.
+
+What ends a block at a DataNode (a promise, a recovered log, a finalization) writes a little, and so
+does a vote of a NameNode. If a full disk refused that too, chunks that everybody acknowledged could
+be read by nobody until somebody made room; and a member of the cluster would stay in its old term:
+it could not follow the leader that the others elect, nor help to elect one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from paxosblock.disk import Disk, FileHandle, cut_file, is_shortage
+from paxosblock.errors import NoSpaceError, StorageError
+
+T = TypeVar("T")
+
+SMALLEST_PART: Final = 32
+"""A small disk gives at most one part in so many."""
+
+
+class KeptRoom:
+    """A file of zeros that is shortened or emptied when somebody needs its room. All methods
+    block."""
+
+    def __init__(
+        self, disk: Disk, path: Path, size_bytes: int, piece_bytes: int, *, synced: bool = False
+    ) -> None:
+        """Nothing is taken before `keep`.
+
+        Args:
+            disk: where the file is.
+            path: the file.
+            size_bytes: how much is kept.
+            piece_bytes: how much is taken, and given, at a time.
+            synced: what was taken is synced: some file systems find out only then whether there is
+                room.
+        """
+        self._disk = disk
+        self._path = path
+        self._wanted_bytes = size_bytes
+        self._piece = bytes(piece_bytes)
+        self._synced = synced
+        self._lock = threading.Lock()
+        self._size_bytes = 0
+
+    def keep(self) -> None:
+        """Take what is missing of the room, as far as there is any. Raises StorageError."""
+        with self._lock:
+            self._take()
+
+    def give_back(self) -> None:
+        """Give up what an earlier process took; who starts on a full disk needs some room too."""
+        with self._lock:
+            if self._path.name in self._disk.names(self._path.parent):
+                self._disk.close(self._emptied())
+
+    def give(self) -> bool:
+        """Free a piece of it; False when nothing is left, or no descriptor to do it with."""
+        with self._lock:
+            if not self._size_bytes:
+                return False
+            try:
+                cut_file(self._disk, self._path, self._size_bytes - len(self._piece))
+            except StorageError as error:
+                if not is_shortage(error):
+                    raise
+                return False
+            self._size_bytes -= len(self._piece)
+            return True
+
+    def retried(self, step: Callable[[], T]) -> T:
+        """Do `step`, which changes nothing when it finds no room; then once more, with this room.
+
+        Raises:
+            NoSpaceError: even that was not enough.
+            Whatever else `step` raises.
+        """
+        try:
+            return step()
+        except NoSpaceError:
+            with self._lock:
+                self._disk.close(self._emptied())
+                try:
+                    return step()
+                finally:
+                    self._take()
+
+    def _emptied(self) -> FileHandle:
+        self._size_bytes = 0
+        return self._disk.create(self._path)
+
+    def _take(self) -> None:
+        room = self._disk.room(self._path.parent)
+        wanted = min(self._wanted_bytes, room.capacity_bytes // SMALLEST_PART)
+        if self._size_bytes >= wanted:
+            return
+        with contextlib.suppress(NoSpaceError):
+            file = self._disk.open(self._path) if self._size_bytes else self._emptied()
+            try:
+                while self._size_bytes < wanted:
+                    self._disk.write(file, self._piece, self._size_bytes)
+                    self._size_bytes += len(self._piece)
+                if self._synced:
+                    self._disk.sync(file)
+            finally:
+                self._disk.close(file)
