@@ -215,13 +215,13 @@ def test_the_next_address_is_asked_when_nobody_is_at_the_first(closed: str) -> N
         assert not ask([closed, address]).existed
 
 
-def test_where_nobody_listens_that_is_said_at_once(closed: str) -> None:
+def test_where_nobody_listens_it_is_tried_until_the_time_is_up(closed: str) -> None:
     begun = time.monotonic()
     with pytest.raises(
         UnavailableError, match=rf"^cannot connect to {closed}: connection refused$"
     ):
-        ask([closed, closed], retry_for_s=60.0)
-    assert time.monotonic() - begun < 30.0
+        ask([closed, closed], retry_for_s=1.5)
+    assert time.monotonic() - begun >= 1.0
 
 
 def test_what_may_have_been_done_is_asked_again_under_the_same_name() -> None:

@@ -340,6 +340,7 @@ def tail(session: Session, *, follow: bool, path: str) -> None:
             if not follow:
                 _copy_decided(file, out)
                 return
+        client.while_waiting(None)  # its writer may take any time
         for piece in client.follow(name, start):
             out.write(piece)
             out.flush()

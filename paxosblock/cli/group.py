@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from paxosblock.cli.session import Session
-from paxosblock.errors import PaxosBlockError
+from paxosblock.errors import ConfigError, PaxosBlockError
+from paxosblock.units import parse_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,21 @@ def common_options() -> list[click.Parameter]:
         callback=_keep("namenodes"),
         help="Where the cluster is; else PAXOSBLOCK_NAMENODES, else 127.0.0.1:9870.",
     )
-    return [namenodes, *output_options()]
+    timeout = click.Option(
+        ["--timeout"],
+        metavar="DURATION",
+        expose_value=False,
+        callback=_keep("timeout", _seconds),
+        help="How long to wait without progress, as 500ms or 1min.  [default: 10s]",
+    )
+    return [namenodes, timeout, *output_options()]
+
+
+def _seconds(written: str) -> float:
+    try:
+        return parse_duration(written)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def output_options() -> list[click.Parameter]:
@@ -140,10 +155,10 @@ def output_options() -> list[click.Parameter]:
     ]
 
 
-def _keep(attribute: str) -> Any:
+def _keep(attribute: str, read: Callable[[Any], Any] = lambda value: value) -> Any:
     def callback(ctx: click.Context, option: click.Parameter, value: Any) -> Any:
         if value is not None:
-            setattr(ctx.ensure_object(Session), attribute, value)
+            setattr(ctx.ensure_object(Session), attribute, read(value))
         return value
 
     return callback

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from threading import Timer
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
@@ -23,6 +24,7 @@ from paxosblock.client.url import (
     parse_url,
 )
 from paxosblock.errors import Outcome, PaxosBlockError
+from paxosblock.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from paxosblock.api.namenode import BlockView
@@ -33,7 +35,11 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 T = TypeVar("T")
 
+RETRY_FOR_VARIABLE: Final = "PAXOSBLOCK_CLIENT_RETRY_FOR"
 DEFAULT_NAMENODES = f"127.0.0.1:{DEFAULT_PORT}"
+DEFAULT_TIMEOUT_S: Final = 10.0
+SILENT_FOR_S: Final = 2.0
+"""After so long it is told what a command waits for."""
 
 
 class UserError(PaxosBlockError):
@@ -50,12 +56,14 @@ class Session:
     """Settings of this run, and the cluster it talks to."""
 
     namenodes: str | None = None
+    timeout: float | None = None
     json: bool = False
     debug: bool = False
     verb: str = ""
     failures: int = 0
     _by_url: bool = False
     _begun: bool = False
+    _told_waiting: bool = False
     serves: bool = False
     """This process is a node: its log must tell where an unexpected error came from."""
 
@@ -64,6 +72,15 @@ class Session:
         """host:port of the NameNodes: the flag, else the environment, else the default."""
         chosen = self.namenodes or os.environ.get(NAMENODES_VARIABLE) or DEFAULT_NAMENODES
         return cluster_addresses(chosen)
+
+    @property
+    def timeout_s(self) -> float:
+        """How long to wait without progress: the flag, else the client's setting in the
+        environment, else ten seconds. 0: nothing is asked twice."""
+        if self.timeout is not None:
+            return self.timeout
+        written = os.environ.get(RETRY_FOR_VARIABLE)
+        return parse_duration(written) if written else DEFAULT_TIMEOUT_S
 
     def path(self, written: str) -> str:
         """The absolute path that a user wrote, plain or as a URL (which then names the cluster).
@@ -116,25 +133,52 @@ class Session:
 
     def call(self, method: Method[Q, A], request: Q) -> A:
         """Ask the NameNodes, without the weight of the whole client."""
-        return self._namenodes.call(method, request)
+        with self._told_when_slow():
+            return self._namenodes.call(method, request)
 
     def call_once(self, method: Method[Q, A], request: Q) -> A:
         """Ask for a change that is made once, however often it is sent: one with a `once`."""
         unnamed: Any = request
-        return self._namenodes.call_once(method, lambda once: replace(unnamed, once=once))
+        with self._told_when_slow():
+            return self._namenodes.call_once(method, lambda once: replace(unnamed, once=once))
+
+    @contextmanager
+    def _told_when_slow(self) -> Iterator[None]:
+        timer = Timer(SILENT_FOR_S, self.tell_waiting, (SILENT_FOR_S,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def tell_waiting(self, waited_s: float) -> None:
+        """Tell on standard error, once, what is waited for, if that took two seconds already."""
+        if waited_s >= SILENT_FOR_S and not self._told_waiting:
+            self._told_waiting = True
+            text = f"waiting for the cluster at {','.join(self.addresses)}"
+            fact = {"verb": self.verb, "waiting": text, "timeout_s": self.timeout_s}
+            line = f"{self.verb}: {text} (--timeout {format_duration(self.timeout_s)})"
+            click.echo(msgspec.json.encode(fact) if self.json else line, err=True)
 
     @cached_property
     def _namenodes(self) -> NameNodes:
         from paxosblock.net.control import NameNodes
 
-        return NameNodes(self.addresses)
+        retry_for_s = self.timeout_s
+        return NameNodes(self.addresses, retry_for_s or DEFAULT_TIMEOUT_S, retry_for_s)
 
     @contextmanager
     def client(self, cluster: str | None = None) -> Iterator[Client]:
         """A client of the cluster, for bytes. What it logs is shown with --debug only."""
         from paxosblock.client import Client
+        from paxosblock.config import ClientConfig, load_config
 
-        with _logs_shown(self.debug), Client(cluster or self.addresses) as client:
+        usual, retry_for_s = load_config(ClientConfig), self.timeout_s
+        rpc_timeout_s = min(usual.rpc_timeout_s, retry_for_s or usual.rpc_timeout_s)
+        config = replace(usual, retry_for_s=retry_for_s, rpc_timeout_s=rpc_timeout_s)
+        with _logs_shown(self.debug), Client(cluster or self.addresses, config) as client:
+            client.while_waiting(self.tell_waiting)
             yield client
 
     def say(self, text: str, fact: object = None) -> None:

@@ -28,6 +28,9 @@ class OtherLoop:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._process = os.getpid()
         self._loop = loop
+        self.while_waiting: Callable[[float], None] | None = None
+        """Called now and then on a thread that waits for a result, with how long that took so far,
+        in seconds."""
 
     @property
     def forked(self) -> bool:
@@ -226,8 +229,11 @@ class Running(Generic[T]):
         if timeout_s is not None:
             self._under_way.acquire(timeout=timeout_s)
             return
+        waited_s = 0.0
         while not self._under_way.acquire(timeout=LOOK_UP_EVERY_S):
-            pass
+            waited_s += LOOK_UP_EVERY_S
+            if self._owner.while_waiting is not None:
+                self._owner.while_waiting(waited_s)
 
     def result(self) -> T:
         """Wait for the result, or raise what the work raised."""

@@ -49,6 +49,11 @@ class ClientBase:
         _stop(self._background, self._client)
         self._end.detach()  # not before: an interrupt must not leave what nobody ends any more
 
+    def while_waiting(self, tell: Callable[[float], None] | None) -> None:
+        """Have `tell` called now and then while a call of this client or of its files waits, on the
+        thread that waits, with how long this call took so far, in seconds. None: no more."""
+        self._background.while_waiting = tell
+
     @property
     def _fs(self) -> AsyncClient:
         """The client behind this one, a new one after a fork."""

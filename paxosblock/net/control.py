@@ -57,10 +57,9 @@ class NameNodes:
     ) -> None:
         """Know at least one of them by its address.
 
-        A single call may take `timeout_s`, all tries of a request together `retry_for_s`. Where
-        nobody listens nothing is tried again.
+        A single call may take `timeout_s`, all tries of a request together `retry_for_s`.
         """
-        self._search = LeaderSearch(addresses, _Shell(), timeout_s, retry_for_s, in_vain=False)
+        self._search = LeaderSearch(addresses, _Shell(), timeout_s, retry_for_s)
         self._sessions = Sessions()
 
     def call(self, method: Method[Q, A], request: Q) -> A:
@@ -150,7 +149,7 @@ def _exchange(
             response = connection.getresponse()
             return response.status, response.read()
         except TimeoutError as error:
-            raise DeadlineError(f"{address} did not answer in {timeout_s:g} s") from error
+            raise DeadlineError(f"{address} did not answer in {timeout_s:.3g} s") from error
         except (OSError, http.client.IncompleteRead) as error:
             raise OutcomeUnknownError(f"{address} hung up before it answered") from error
         except http.client.HTTPException as error:

@@ -89,19 +89,16 @@ class LeaderSearch:
         shell: Shell,
         timeout_s: float,
         retry_for_s: float,
-        *,
-        in_vain: bool = True,
     ) -> None:
         """Know at least one of them by its address.
 
-        A single call may take `timeout_s`, all tries of a request together `retry_for_s`. With
-        `in_vain` that is also tried where nobody listens: a NameNode may be starting.
+        A single call may take `timeout_s`, all tries of a request together `retry_for_s`, also
+        where nobody listens: a NameNode may be starting.
         """
         self._addresses = tuple(addresses)
         self._shell = shell
         self._timeout_s = timeout_s
         self._retry_for_s = retry_for_s
-        self._in_vain = in_vain
         self._current = self._addresses[0]
         self.closed = False
         """Set it to refuse every further try."""
@@ -136,10 +133,10 @@ class LeaderSearch:
                     raise
                 gravest = _graver(gravest, error)
             left_s = until_s - shell.now_s()
-            if patience_s and not self._is_hopeless(gravest):
+            if patience_s:
                 _log.debug("%s: %s; trying again", method.name, gravest)
                 await shell.pause(max(0.0, min(next(pauses), left_s)))
-            if not patience_s or self._is_hopeless(gravest) or until_s - shell.now_s() < LEAST_S:
+            if not patience_s or until_s - shell.now_s() < LEAST_S:
                 raise gravest from gravest.__cause__
         if gravest is not None and gravest.outcome is Outcome.UNKNOWN:
             raise gravest from gravest.__cause__
@@ -192,11 +189,6 @@ class LeaderSearch:
         place = known.index(self._current) + 1 if self._current in known else 0
         leader = str(error.details.get("leader", ""))
         return (*([leader] if leader else []), *known[place:], *known[:place])
-
-    def _is_hopeless(self, gravest: PaxosBlockError) -> bool:
-        """True if nobody listens at any of the addresses, and nobody did before."""
-        nobody = isinstance(gravest, UnavailableError) and isinstance(gravest.__cause__, OSError)
-        return nobody and not self._in_vain
 
 
 async def _leader_instead_of(

@@ -157,7 +157,7 @@ def test_a_job_on_a_cluster_that_does_not_answer_is_refused_at_once(
     paxosblock: Paxosblock, words: list[str]
 ) -> None:
     begun = time.monotonic()
-    result = paxosblock("--namenodes", "127.0.0.1:1", "spark", *words)
+    result = paxosblock("--namenodes", "127.0.0.1:1", "--timeout", "0s", "spark", *words)
     assert_one_line(result, "127.0.0.1:1", "connection refused")
     assert time.monotonic() - begun < ClientConfig().retry_for_s / 2
 

@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,6 +123,21 @@ def test_put_reads_standard_input(cluster: LocalCluster, client: Client, folder:
         out, err = process.communicate(DATA, timeout=60)
     assert (process.returncode, out, err) == (0, b"", b"")
     assert read(client, f"{folder}/a") == DATA
+
+
+def test_what_goes_on_is_not_cut_and_who_feeds_it_may_take_his_time(
+    cluster: LocalCluster, client: Client, folder: str
+) -> None:
+    with started(cluster, "put", "-d", "--timeout", "1s", "-", f"{folder}/a") as process:
+        assert process.stdin is not None
+        process.stdin.write(DATA)
+        process.stdin.flush()
+        wait_until(lambda: client.exists(f"{folder}/a"), what="the file to appear")
+        later = time.monotonic() + 2.5
+        wait_until(lambda: time.monotonic() > later, what="more than its patience to go by")
+        out, err = process.communicate(b"the end", timeout=60)
+    assert (process.returncode, out, err) == (0, b"", b"")
+    assert read(client, f"{folder}/a") == DATA + b"the end"
 
 
 def test_put_directly_can_be_followed_while_it_grows(

@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,7 @@ def test_no_command_shows_the_help_as_wrong_usage(paxosblock: Paxosblock) -> Non
             ("fs", "recover-lease", "/x", "--yes"),
             "recover-lease: --yes goes with --force. Try 'paxosblock fs recover-lease --help'.\n",
         ),
+        (("--timeout", "5"), "paxosblock: Invalid value for '--timeout': duration '5' has no unit"),
         (("fs", "stat", "%b"), "stat: Missing argument 'PATH...'."),
         (("fs", "put", "only-one"), "put: Missing argument 'LOCAL...'."),
         (("cluster", "up", "--datanodes", "0"), "up: Invalid value for '--datanodes':"),
@@ -132,6 +134,36 @@ def test_a_cluster_that_is_not_there_is_one_line(
     assert result.err.startswith(f"{verb.removeprefix('-')}: '/x': ")
     assert closed_port in result.err
     assert result.err.count("\n") == 1
+
+
+@pytest.fixture
+def silent_port() -> Iterator[str]:
+    """An address where connections are taken and nothing is ever said."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield "{}:{}".format(*server.getsockname())
+
+
+@pytest.mark.parametrize("verb", ["ls", "cat"])
+@pytest.mark.parametrize("port", ["closed_port", "silent_port"])
+def test_every_verb_has_the_same_patience(
+    paxosblock: Paxosblock, request: pytest.FixtureRequest, port: str, verb: str
+) -> None:
+    """One of them asks through the client, and one without it."""
+    address = request.getfixturevalue(port)
+    begun = time.monotonic()
+    result = paxosblock("--timeout", "3s", "--namenodes", address, "fs", verb, "/x")
+    assert 2.0 < time.monotonic() - begun < 9.0
+    assert (result.code, result.out) == (1, "")
+    waiting, failed = result.err.splitlines()
+    assert waiting == f"{verb}: waiting for the cluster at {address} (--timeout 3s)"
+    assert failed.startswith(f"{verb}: '/x': ")
+    assert address in failed
+
+
+def test_without_patience_nothing_is_asked_twice(paxosblock: Paxosblock, closed_port: str) -> None:
+    result = paxosblock("fs", "ls", "/x", "--namenodes", closed_port, "--timeout", "0s", "--json")
+    assert result.code == 1
+    assert [json.loads(line)["error"] for line in result.err.splitlines()] == ["UnavailableError"]
 
 
 @pytest.mark.parametrize(

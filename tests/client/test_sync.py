@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.background import BackgroundLoop
 from paxosblock.client.sync import Client
 from paxosblock.client.sync_files import FileWriter
 from paxosblock.errors import (
@@ -389,6 +390,28 @@ with Client([sys.argv[1]]) as fs, fs.create("/a") as out:
 """
     code, printed = await run_script(script, interrupt_at="b'hello'\n")
     assert (code, printed) == (0, "b'hello'\ninterrupted\nb'hello again'\n")
+
+
+def test_who_waits_is_told_how_long_it_takes() -> None:
+    told: list[float] = []
+    enough = asyncio.Event()
+    background = BackgroundLoop()
+
+    def tell(waited_s: float) -> None:
+        told.append(waited_s)
+        if len(told) == 2:
+            background._loop.call_soon_threadsafe(enough.set)
+
+    background.while_waiting = tell
+    try:
+        assert background.run(enough.wait)
+    finally:
+        background.stop(noop)
+    assert 0 < told[0] < told[1]
+
+
+async def noop() -> None:
+    """Nothing is left to be done."""
 
 
 def test_an_interrupt_that_another_thread_gets_is_heard_while_work_goes_on() -> None:
