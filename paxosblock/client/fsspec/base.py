@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import functools
 import os
+import sys
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,20 +15,53 @@ from fsspec.asyn import AsyncFileSystem, sync_wrapper
 from fsspec.spec import make_instance
 
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.client.background import OtherLoop
-from paxosblock.client.fsspec.connection import Connection
-from paxosblock.client.fsspec.options import (
-    addresses_of,
-    config_of,
-    options_of_url,
-    path_of_url,
-)
+from paxosblock.client.background import STOP_WITHIN_S, OtherLoop
+from paxosblock.client.fsspec.options import config_of, options_of_url, path_of_url
 from paxosblock.client.fsspec.staging import StagingArea
 from paxosblock.client.fsspec.transaction import PaxosBlockTransaction
 from paxosblock.client.own_hosts import OwnHosts, is_url
-from paxosblock.client.url import NAMENODES_VARIABLE, SCHEME
+from paxosblock.client.url import NAMENODES_VARIABLE, SCHEME, cluster_addresses
+from paxosblock.config import ClientConfig
 from paxosblock.errors import InvalidRequestError
 from paxosblock.units import parse_duration
+
+_INHERITED: list[object] = []
+"""What a forked process must not clean up."""
+
+
+class Connection:
+    """A client and its staging area, on the event loop that made it; closed when it is done."""
+
+    def __init__(self, addresses: tuple[str, ...], config: ClientConfig, ttl_s: float) -> None:
+        """Made inside the running loop. `ttl_s`: see `StagingArea`."""
+        self.loop = asyncio.get_running_loop()
+        self.client = AsyncClient(addresses, config)
+        self.staging = StagingArea(self.client, ttl_s)
+        self._process = os.getpid()
+        self._closed = False
+
+    async def close(self) -> None:
+        """Remove what was not published, and close all connections; once."""
+        if self._closed:
+            return
+        self._closed = True
+        await self.staging.close()
+        await self.client.close()
+
+    def close_at_end_of(self, owner: object) -> None:
+        """Close when `owner` is gone or the program ends, if the loop still runs then."""
+        weakref.finalize(owner, self._end)
+
+    def _end(self) -> None:
+        if self._process != os.getpid():
+            # Sockets and loop are shared with the parent: leave them alone, for ever.
+            _INHERITED.append(self)
+            return
+        if self._closed or not self.loop.is_running() or sys.is_finalizing():
+            return
+        closing = asyncio.run_coroutine_threadsafe(self.close(), self.loop)
+        if OtherLoop(self.loop).usable:  # the owner may be collected on the loop's own thread
+            concurrent.futures.wait([closing], STOP_WITHIN_S)
 
 
 class _Environment:
@@ -84,7 +120,7 @@ class ClusterFileSystem(AsyncFileSystem):
         Raises:
             ConfigError: no cluster is told, an option is unknown, or a value makes no sense.
         """
-        self.namenodes = addresses_of(namenodes)
+        self.namenodes = cluster_addresses(namenodes)
         self._own_hosts = OwnHosts(self.namenodes)
         self._config = config_of(settings)
         self._ttl_s = parse_duration(str(staging_ttl))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from paxosblock.client.url import SCHEME, cluster_addresses, parse_url
+from paxosblock.client.url import SCHEME, parse_url
 from paxosblock.config import ClientConfig, load_config
 from paxosblock.errors import ConfigError
 from paxosblock.settings import settings_of
@@ -35,15 +35,6 @@ def path_of_url(url: str) -> str:
     if url.startswith(SCHEME):
         url = url.removeprefix(SCHEME).partition("/")[2]
     return "/" + url.strip("/")
-
-
-def addresses_of(namenodes: str | Iterable[str] | None) -> tuple[str, ...]:
-    """The NameNodes' addresses; None takes PAXOSBLOCK_NAMENODES.
-
-    Raises:
-        ConfigError: there are none, or one of them is no `host:port`.
-    """
-    return cluster_addresses(namenodes)
 
 
 def config_of(options: Mapping[str, Any]) -> ClientConfig:
