@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -85,6 +86,10 @@ class Log:
             await self.changed.wait_for(condition)
 
 
+TROUBLE_HERE: ContextVar[list[PaxosBlockError]] = ContextVar("TROUBLE_HERE")
+"""What the next reads fail with that the test itself leads to, and no background work."""
+
+
 class MemberStore(MemoryStore):
     """One member's store. What it submits after the next `passing` ones stays on the way until
     `released` is set.
@@ -119,8 +124,9 @@ class MemberStore(MemoryStore):
 
     async def barrier(self) -> View:
         self._check()
-        if self.trouble:
-            raise self.trouble.pop(0)
+        for trouble in (self.trouble, TROUBLE_HERE.get(None)):
+            if trouble:
+                raise trouble.pop(0)
         await self.readable.wait()
         return await super().barrier()
 
@@ -326,7 +332,7 @@ async def test_a_call_whose_later_step_failed_does_not_claim_that_nothing_was_do
     pair: Pair, trouble: PaxosBlockError, told: str
 ) -> None:
     file = await pair.a.create("/f")
-    pair.a.members.trouble = [trouble]
+    TROUBLE_HERE.set([trouble])
     with pytest.raises(OutcomeUnknownError, match=told):
         await pair.a.service.call(TAKE_OVER, TakeOver("/f"))
     with pytest.raises(FencedError):
@@ -335,7 +341,7 @@ async def test_a_call_whose_later_step_failed_does_not_claim_that_nothing_was_do
 
 async def test_a_call_of_several_steps_that_is_not_ready_may_have_done_some(pair: Pair) -> None:
     file = await pair.a.create("/f")
-    pair.a.members.trouble = [NotReadyError("not yet")]
+    TROUBLE_HERE.set([NotReadyError("not yet")])
     with pytest.raises(NotReadyError) as caught:
         await pair.a.service.call(TAKE_OVER, TakeOver("/f"))
     assert caught.value.outcome is Outcome.UNKNOWN
@@ -344,7 +350,7 @@ async def test_a_call_of_several_steps_that_is_not_ready_may_have_done_some(pair
 
 
 async def test_a_call_that_failed_before_its_first_change_did_nothing(pair: Pair) -> None:
-    pair.a.members.trouble = [UnavailableError("this member does not lead any more")]
+    TROUBLE_HERE.set([UnavailableError("this member does not lead any more")])
     made = asyncio.create_task(pair.a.service.call(MKDIRS, MakeDirectories("/made")))
     pair.log.leader = "b"
     with pytest.raises((NotLeaderError, UnavailableError)) as caught:
