@@ -16,7 +16,6 @@ import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar
 
@@ -30,6 +29,7 @@ from paxosblock.settings import (
     Seconds,
     SecondsOrZero,
     choice,
+    did_you_mean,
     settings_of,
 )
 from paxosblock.units import KIB, MIB, format_duration, format_size
@@ -301,8 +301,7 @@ def _from_text(written: object) -> object:
 
 
 def _refuse(where: str, what: str, name: str, known: Iterable[str]) -> NoReturn:
-    nearest = get_close_matches(name, known, n=1, cutoff=0.0)
-    raise ConfigError(f"{where}: unknown {what} {name!r}; did you mean {nearest[0]!r}?")
+    raise ConfigError(f"{where}: unknown {what} {name!r}{did_you_mean(name, known)}")
 
 
 def _in_order(config: Config, low: str, high: str) -> None:

@@ -7,12 +7,23 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Annotated, Any, Final, cast, get_args, get_type_hints
 
 from paxosblock.errors import ConfigError
 from paxosblock.units import parse_duration, parse_size
+
+
+def did_you_mean(name: str, known: Iterable[str], **meant: str) -> str:
+    """Return the end of an error line about a name that is unknown: the nearest of those that are
+    known, or of the keys of `meant` what that stands for, if one is near; "" if none is.
+    """
+    by_lower = {each.lower(): each for each in known}
+    by_lower |= {each.lower(): stands_for for each, stands_for in meant.items()}
+    nearest = get_close_matches(name.lower(), by_lower, n=1)
+    return f"; did you mean {by_lower[nearest[0]]!r}?" if nearest else ""
 
 
 @dataclass(frozen=True, slots=True)

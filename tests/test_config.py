@@ -68,6 +68,7 @@ def test_every_field_can_be_set(kind: type[Config]) -> None:
             '[client]\nchunk_sise = "1MiB"\n',
             "[client] chunk_sise: unknown setting 'chunk_sise'; did you mean 'chunk_size'?",
         ),
+        ("[client]\nfoo = 1\n", "[client] foo: unknown setting 'foo'"),
         (
             "[cleint]\nwindow = 4\n",
             "[cleint]: unknown section 'cleint'; did you mean 'client'?",

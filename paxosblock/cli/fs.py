@@ -20,6 +20,18 @@ fs = DashGroup(
 Paths are absolute, or URLs that name their cluster: paxosblock://host:9870/logs. What goes wrong
 is one line on standard error, "ls: '/x': no such file or directory", and exit code 1.
 """,
+    elsewhere={
+        "copyFromLocal": "put",
+        "moveFromLocal": "put",
+        "copyToLocal": "get",
+        "moveToLocal": "get",
+        "appendToFile": "append",
+        "df": "admin report",
+        "lsr": "ls -R",
+        "rmr": "rm -r",
+        "rmdir": "rm -r",
+        "text": "cat",
+    },
     entries={
         "ls": Entry(_NAMES, "List a directory."),
         "mkdir": Entry(_NAMES, "Make directories."),

@@ -11,6 +11,7 @@ import click
 
 from paxosblock.cli.session import Session
 from paxosblock.errors import ConfigError, PaxosBlockError
+from paxosblock.settings import did_you_mean
 from paxosblock.units import parse_duration
 
 
@@ -28,9 +29,17 @@ class Entry:
 class LazyGroup(click.Group):
     """Imports the module of a command when the command is used."""
 
-    def __init__(self, *args: Any, entries: Mapping[str, Entry], **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        entries: Mapping[str, Entry],
+        elsewhere: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """`elsewhere` tells what commands of other programs are called here."""
         super().__init__(*args, **kwargs)
         self.entries = entries
+        self._elsewhere = elsewhere or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names, in the order of the table."""
@@ -45,6 +54,15 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Raises click.UsageError: there is no such command; it names the nearest one."""
+        if args[0] not in self.entries:
+            near = did_you_mean(args[0], self.entries, **self._elsewhere)
+            raise click.UsageError(f"No such command '{args[0]}'{near}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table, without importing anything."""
         with formatter.section("Commands"):
@@ -55,13 +73,9 @@ class DashGroup(LazyGroup):
     """Takes its commands with a leading dash too, as `hdfs dfs -ls` writes them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Strip the dash of the first word that is a command."""
-        for index, word in enumerate(args):
-            if word.startswith("-") and word[1:] in self.entries:
-                args = [*args[:index], word[1:], *args[index + 1 :]]
-                break
-            if not word.startswith("-"):
-                break
+        """Strip the dash of the command; such a group has no options but --help."""
+        if args and args[0].startswith("-") and args[0][1:2].isalpha():
+            args = [args[0][1:], *args[1:]]
         return super().parse_args(ctx, args)
 
 

@@ -15,6 +15,7 @@ import click
 
 from paxosblock.cli.group import Entry, LazyGroup, ReaderLeftError, common_options
 from paxosblock.cli.session import Session
+from paxosblock.settings import did_you_mean
 
 ENTRIES = {
     "cluster": Entry("paxosblock.cli.cluster", "Run a cluster on this machine: up, down, status."),
@@ -110,8 +111,15 @@ def run(arguments: Sequence[str]) -> int:
 
 def _usage_line(error: click.UsageError) -> str:
     where = error.ctx.command_path if error.ctx else "paxosblock"
-    message = " ".join(error.format_message().split()).removesuffix(".")
-    return f"{where.rpartition(' ')[2]}: {message}. Try '{where} --help'."
+    if isinstance(error, click.NoSuchOption):  # click finds any two near that begin with dashes
+        name, near = error.option_name, error.possibilities or ()
+        meant = {each.lstrip("-"): each for each in near}
+        text = f"No such option '{name}'{did_you_mean(name.lstrip('-'), (), **meant)}"
+    else:
+        text = error.format_message()
+    message = " ".join(text.split()).removesuffix(".")
+    stop = "" if message.endswith("?") else "."
+    return f"{where.rpartition(' ')[2]}: {message}{stop} Try '{where} --help'."
 
 
 def _tell_bug(session: Session, error: Exception) -> int:

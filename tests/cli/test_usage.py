@@ -99,8 +99,14 @@ def test_no_command_shows_the_help_as_wrong_usage(paxosblock: Paxosblock) -> Non
     ("words", "line"),
     [
         (("nonsense",), "paxosblock: No such command 'nonsense'. Try 'paxosblock --help'.\n"),
-        (("fs", "lss"), "fs: No such command 'lss'."),
-        (("fs", "ls", "--wrong"), "ls: No such option '--wrong'."),
+        (("foo",), "paxosblock: No such command 'foo'. Try 'paxosblock --help'.\n"),
+        (("fs", "lss"), "fs: No such command 'lss'; did you mean 'ls'? Try 'paxosblock fs --h"),
+        (("fs", "-lss"), "fs: No such command 'lss'; did you mean 'ls'?"),
+        (("fs", "-df", "/"), "fs: No such command 'df'; did you mean 'admin report'?"),
+        (("fs", "-copyFromLocal", "a", "/b"), "fs: No such command 'copyFromLocal'; did you mean "),
+        (("cluster", "ups"), "cluster: No such command 'ups'; did you mean 'up'?"),
+        (("fs", "ls", "--wrong"), "ls: No such option '--wrong'. Try"),
+        (("fs", "ls", "--jsn"), "ls: No such option '--jsn'; did you mean '--json'? Try"),
         (("fs", "rm"), "rm: Missing argument 'PATHS...'. Try 'paxosblock fs rm --help'.\n"),
         (
             ("fs", "recover-lease", "/x", "--yes"),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from typing import Any, Final
 
 from paxosblock.client.url import SCHEME, parse_url
 from paxosblock.config import ClientConfig, load_config
 from paxosblock.errors import ConfigError
-from paxosblock.settings import settings_of
+from paxosblock.settings import did_you_mean, settings_of
 
 NAMENODES: Final = "namenodes"
 STAGING_TTL: Final = "staging_ttl"
@@ -53,7 +52,6 @@ def config_of(options: Mapping[str, Any]) -> ClientConfig:
             continue
         if name not in settings:
             known = [NAMENODES, STAGING_TTL, *settings]
-            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-            raise ConfigError(f"unknown storage option {name!r}; did you mean {nearest!r}?")
+            raise ConfigError(f"unknown storage option {name!r}{did_you_mean(name, known)}")
         values[settings[name].attribute] = settings[name].read(written, f"storage option {name}")
     return dataclasses.replace(load_config(ClientConfig), **values)

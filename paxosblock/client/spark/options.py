@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Final, NoReturn, TypeVar
 
 from paxosblock.client.own_hosts import same_hosts
@@ -17,6 +16,7 @@ from paxosblock.client.url import SCHEME, cluster_addresses, parse_url
 from paxosblock.config import ClientConfig, load_config
 from paxosblock.errors import ConfigError
 from paxosblock.protocol.types import Durability
+from paxosblock.settings import did_you_mean
 from paxosblock.units import DURATIONS, MIB, parse_duration, parse_size
 
 
@@ -252,9 +252,8 @@ def _known(written: Mapping[str, str], use: Use) -> Iterable[tuple[Option, str]]
 
 
 def _refuse_unknown(name: str, use: Use) -> NoReturn:
-    usable = {option.name.lower(): option.name for option in OPTIONS if use & option.uses}
-    nearest = get_close_matches(name.lower(), usable, n=1, cutoff=0.0)[0]
-    raise ConfigError(f"unknown option {name!r}; did you mean {usable[nearest]!r}?")
+    usable = [option.name for option in OPTIONS if use & option.uses]
+    raise ConfigError(f"unknown option {name!r}{did_you_mean(name, usable)}")
 
 
 def _parsed(option: Option, text: str) -> Any:
