@@ -37,7 +37,7 @@ from benchmarks.stats import machine, median, resident_mib, say
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.kv.interface import Committed, Expect, Transaction
 from paxosblock.namenode.raft.http_transport import HttpTransport
-from paxosblock.namenode.raft.opened import Limits
+from paxosblock.namenode.raft.member_folder import Limits
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.store import ReplicatedStore
 from paxosblock.units import MIB

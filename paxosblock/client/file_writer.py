@@ -31,9 +31,8 @@ from paxosblock.client.core import ClientCore
 from paxosblock.client.durable import finalized_on_disk
 from paxosblock.client.exclusions import Exclusions
 from paxosblock.client.fence import Fence
-from paxosblock.client.progress import Progress, Unopened
+from paxosblock.client.progress import Progress, Shortfall, Unopened
 from paxosblock.client.receipt import BlockReceipt, FlushReceipt, Ledger, Place
-from paxosblock.client.shortfall import Shortfall
 from paxosblock.client.tender import Tender
 from paxosblock.errors import (
     CorruptionError,

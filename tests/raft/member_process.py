@@ -21,7 +21,7 @@ from aiohttp.typedefs import Handler
 from paxosblock.errors import NotReadyError, PaxosBlockError
 from paxosblock.namenode.kv.interface import Conflict, Expect, Transaction
 from paxosblock.namenode.raft.http_transport import HttpTransport
-from paxosblock.namenode.raft.opened import Limits
+from paxosblock.namenode.raft.member_folder import Limits
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.store import ReplicatedStore
 

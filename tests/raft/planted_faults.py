@@ -26,8 +26,8 @@ from paxosblock.namenode.raft.contract import HardState
 from paxosblock.namenode.raft.leader import RaftLeader, _ReadRound
 from paxosblock.namenode.raft.log import RaftLog, _Removal
 from paxosblock.namenode.raft.machine import ReplicatedMachine
+from paxosblock.namenode.raft.member_folder import Opened
 from paxosblock.namenode.raft.node import RaftNode
-from paxosblock.namenode.raft.opened import Opened
 from paxosblock.namenode.raft.roles import Elector, RaftCandidate, RaftFollower
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 from tests.raft import test_audit_log, test_audit_votes, test_storage

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.kv.interface import Transaction
-from paxosblock.namenode.raft.opened import Limits
+from paxosblock.namenode.raft.member_folder import Limits
 from paxosblock.namenode.raft.options import Options
 from tests.raft.checks import Checker
 from tests.raft.clients import Client, History

@@ -14,7 +14,7 @@ from paxosblock.namenode.kv.interface import Committed, Transaction
 from paxosblock.namenode.raft import machine, snapshot_file
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.machine import ReplicatedMachine
-from paxosblock.namenode.raft.opened import Limits
+from paxosblock.namenode.raft.member_folder import Limits
 from tests.raft.rig import ELECTION_S, OPTIONS, Rig, entry, rig
 
 

@@ -19,7 +19,7 @@ from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
-from paxosblock.namenode.raft.opened import Opened, open_folder
+from paxosblock.namenode.raft.member_folder import Opened, open_folder
 from paxosblock.namenode.raft.vote_file import Vote
 from tests.disks.simulated import Burns, SimulatedDisk
 from tests.raft.simulation import virtual_loop

@@ -22,7 +22,7 @@ from paxosblock.namenode.raft import snapshot_file
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.machine import ReplicatedMachine
-from paxosblock.namenode.raft.opened import Opened, open_folder
+from paxosblock.namenode.raft.member_folder import Opened, open_folder
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async

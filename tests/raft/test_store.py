@@ -28,7 +28,7 @@ from paxosblock.namenode.kv.interface import (
     Transaction,
 )
 from paxosblock.namenode.raft.http_transport import HttpTransport
-from paxosblock.namenode.raft.opened import Limits
+from paxosblock.namenode.raft.member_folder import Limits
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.store import ReplicatedStore
 from tests.disks.faults import HELD, Fault

@@ -1,25 +1,146 @@
-"""Whether a folder may take part in the cluster, before anything in it is opened.
+"""The folder of one member: lock, vote, newest snapshot, log after it. All of this blocks.
 
-    members = the addresses of all members, one in each line
+folder/lock                     locked while a process has it open
+folder/members                  the addresses of all members, one in each line
+folder/vote                     term and vote (vote_file.py)
+folder/spare                    room for the next votes on a full disk (vote_file.py)
+folder/snapshot-<index>         the machine after that entry (snapshot_file.py)
+folder/journal-<position>       records of the log from that one on (log.py)
 
-A member whose folder was emptied has forgotten whom it voted for and what it confirmed. One that
-was told of other members would count another majority, which need not overlap with that of those
-who still go by the old list. Both look like a member; so both are asked for here.
+Before anything in it is opened, `check_member` asks whether it may take part in the cluster. A
+member whose folder was emptied has forgotten whom it voted for and what it confirmed. One that was
+told of other members would count another majority, which need not overlap with that of those who
+still go by the old list. Both look like a member; so both are asked for here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from paxosblock.disk import Disk, OsDisk, read_file
-from paxosblock.errors import ConfigError, NoSpaceError, StorageError
+from paxosblock.disk import Disk, FileHandle, OsDisk, read_file
+from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.namenode.kv import mark
-from paxosblock.namenode.kv.files import publish
-from paxosblock.namenode.raft import vote_file
+from paxosblock.namenode.kv.files import publish, remove_drafts
+from paxosblock.namenode.kv.folder import opening
+from paxosblock.namenode.kv.journal import Journal
+from paxosblock.namenode.kv.snapshot import Pace, let_go, remove_older
+from paxosblock.namenode.raft import snapshot_file, vote_file
+from paxosblock.namenode.raft.log import Tail, has_journal, load_tail
+from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
+from paxosblock.units import MIB
 
+WHEN_DAMAGED = "replace the folder as docs/operations.md says, never by an older copy"
 _MEMBERS = "members"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long files may grow, in bytes; `trailing_entries` stay in memory after a snapshot, so
+    that a member that is a little behind needs none.
+
+    A snapshot is due when the log has grown by `snapshot_bytes` since the last one, in this process
+    and those before it, or by the size of that snapshot if that is more.
+    """
+
+    segment_bytes: int = 16 * MIB
+    snapshot_bytes: int = 64 * MIB
+    trailing_entries: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An open folder and what it held. The methods block. `snapshot_bytes` is the size of the
+    newest snapshot, 0 without one."""
+
+    disk: Disk
+    folder: Path
+    lock: FileHandle
+    votes: VoteFile
+    machine: ReplicatedMachine
+    tail: Tail
+    journal: Journal
+    snapshot_bytes: int
+
+    @property
+    def snapshot_index(self) -> int:
+        return self.machine.revision
+
+    def write_snapshot(self, snapshot: MachineSnapshot, pace: Pace) -> int:
+        """Write the snapshot durably; return its size in bytes."""
+        return snapshot_file.write(self.disk, self.folder, snapshot, pace)
+
+    def read_snapshot(self, index: int) -> bytes:
+        """Return the bytes of a snapshot that was written here."""
+        return snapshot_file.read(self.disk, self.folder, index)
+
+    def receive_snapshot(self, data: bytearray) -> tuple[int, ReplicatedMachine]:
+        """Check a snapshot that another member sent, and write it durably.
+
+        Returns:
+            The term of the last entry in it, and the machine after that entry.
+
+        Raises:
+            CorruptionError: it was damaged on its way; nothing was written.
+        """
+        snapshot = snapshot_file.decode("a received snapshot", memoryview(data))
+        machine = ReplicatedMachine(snapshot.state)
+        snapshot_file.keep(self.disk, self.folder, snapshot.index, memoryview(data))
+        let_go(snapshot.state)
+        return snapshot.term, machine
+
+    def remove_older_snapshots(self, index: int) -> None:
+        """Remove those before entry `index`, whose snapshot is durable."""
+        remove_older(self.disk, self.folder, index)
+
+    def close(self) -> None:
+        """Close the files and release the folder."""
+        self.journal.close()
+        self.disk.close(self.lock)
+
+
+def open_folder(disk: Disk, folder: Path, segment_bytes: int) -> Opened:
+    """Lock and load the folder of a member, or create it.
+
+    Raises:
+        ConfigError: the folder is in use, or of another version.
+        CorruptionError: a file is damaged where it had been durable.
+        StorageError: the disk refuses.
+    """
+    with opening(disk, folder, WHEN_DAMAGED) as lock:
+        return _load(disk, folder, lock, segment_bytes)
+
+
+def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int) -> Opened:
+    remove_drafts(disk, folder)
+    votes = VoteFile(disk, folder)
+    votes.spare.give_back()
+    _check_journal(disk, folder, votes)
+    snapshot, snapshot_bytes = snapshot_file.load(disk, folder)
+    tail, journal = load_tail(disk, folder, snapshot.index, snapshot.term, segment_bytes)
+    _check_terms(folder, votes, tail)
+    # What a crash may have left between a snapshot and the removal of what it covers.
+    remove_older(disk, folder, snapshot.index)
+    journal.remove_through((tail.positions[0] if tail.positions else journal.next_index) - 1)
+    machine = ReplicatedMachine(snapshot.state)
+    votes.keep_room()
+    return Opened(disk, folder, lock, votes, machine, tail, journal, snapshot_bytes)
+
+
+def _check_journal(disk: Disk, folder: Path, votes: VoteFile) -> None:
+    """A member has a journal before it hears of any term, and from then on."""
+    if votes.vote.term > 0 and not has_journal(disk, folder):
+        raise CorruptionError(f"{folder}: the journal is missing, and with it what was promised")
+
+
+def _check_terms(folder: Path, votes: VoteFile, tail: Tail) -> None:
+    """The log cannot know a later term than the vote file, which was written first."""
+    last = tail.term_at(tail.last_index) or 0
+    if last > votes.vote.term:
+        known = f"the log knows term {last}, the vote only {votes.vote.term}"
+        raise CorruptionError(f"{folder}: {known}: a vote may be lost")
 
 
 def check_member(folder: Path, members: Sequence[str], *, new_cluster: bool) -> None:

@@ -22,8 +22,8 @@ from paxosblock.namenode.raft.contract import HardState, MemberLog, NotNowError,
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.log import ROOM_POLL_S
 from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
+from paxosblock.namenode.raft.member_folder import Opened
 from paxosblock.namenode.raft.messages import FIELDS, Message, Transport
-from paxosblock.namenode.raft.opened import Opened
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.roles import RaftCandidate, RaftFollower
 

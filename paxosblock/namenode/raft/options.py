@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import ConfigError
 from paxosblock.namenode.kv.snapshot import PAUSE_S
-from paxosblock.namenode.raft.opened import Limits
+from paxosblock.namenode.raft.member_folder import Limits
 from paxosblock.units import MIB
 
 RAFTOS = "0.2.6"

@@ -25,9 +25,9 @@ from paxosblock.namenode.kv.codec import prepare
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.machine import ReplicatedMachine
+from paxosblock.namenode.raft.member_folder import Opened, open_folder
 from paxosblock.namenode.raft.messages import Transport
 from paxosblock.namenode.raft.node import Counters, RaftNode
-from paxosblock.namenode.raft.opened import Opened, open_folder
 from paxosblock.namenode.raft.options import Options
 
 CLOSE_S = 1.0
