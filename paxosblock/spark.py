@@ -19,12 +19,17 @@ __all__ = ["PaxosBlockDataSource", "published_batch", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `paxosblock` known to a session.
+    """Make the format `paxosblock` known to a session, and to writes from the calling thread.
 
     An installed `paxosblock` is found by PySpark without this; where it is only on PYTHONPATH, this
-    is needed.
+    is needed. So it is in each thread that writes and has not made the session: there Spark 4 looks
+    for Python data sources in the thread's active session, of which there is none, and says
+    DATA_SOURCE_NOT_FOUND.
     """
+    from pyspark.sql.types import StructType
+
     spark.dataSource.register(PaxosBlockDataSource)
+    spark.createDataFrame([], StructType())  # makes the session the thread's active one
 
 
 def published_batch(fs: Client, query: StreamingQuery | str) -> int:

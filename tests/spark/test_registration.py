@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -68,4 +69,15 @@ def test_the_source_found_and_the_source_registered_are_one() -> None:
 def test_registering_it_once_more_changes_nothing(spark: SparkSession, table: Place) -> None:
     register(spark)
     spark.range(3).write.format("paxosblock").mode("append").save(table.url)
+    assert sum(table.ids().values()) == 3
+
+
+@pytest.mark.slow
+def test_a_thread_that_registers_it_can_write(spark: SparkSession, table: Place) -> None:
+    def write() -> None:
+        register(spark)
+        spark.range(3).write.format("paxosblock").mode("append").save(table.url)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(write).result()
     assert sum(table.ids().values()) == 3
