@@ -74,6 +74,11 @@ def test_sizes_are_written_as_in_spark(written: str, size_bytes: int) -> None:
     assert options.row_group_bytes == size_bytes
 
 
+def test_a_list_of_paths_is_read_from_the_cluster_that_one_of_them_names() -> None:
+    options = parse_options({"paths": '["paxosblock://a:1/x", "/y/"]'}, Use.READ)
+    assert (options.roots, options.namenodes) == (("/x", "/y"), ("a:1",))
+
+
 def test_options_reach_the_client_and_the_rest_stays_as_configured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -105,7 +110,7 @@ def test_a_url_names_the_cluster_of_the_option_by_any_of_its_nodes() -> None:
         (
             {"path": "paxosblock://a:1/x", "namenodes": "b:1"},
             Use.READ,
-            "option 'namenodes' and the path 'paxosblock://a:1/x' name different clusters",
+            "the path 'paxosblock://a:1/x' and b:1 (option 'namenodes', or another path) name diff",
         ),
         ({"path": "hdfs://a:1/x"}, Use.READ, "expected an absolute path"),
         (HERE | {"rowGroupByte": "1"}, Use.WRITE, "did you mean 'rowGroupBytes'?"),
@@ -116,7 +121,21 @@ def test_a_url_names_the_cluster_of_the_option_by_any_of_its_nodes() -> None:
             Use.WRITE,
             "option 'rowGroupBytes' has no effect on csv files",
         ),
-        ({"paths": '["/a","/b"]', "namenodes": "nn:1"}, Use.READS, "several paths: name one dir"),
+        ({"paths": '["paxosblock://a:1/x","paxosblock://b:1/x"]'}, Use.READ, "different clusters"),
+        (HERE | {"paths": '["/a","/b"]'}, Use.READ, "options 'path' and 'paths': name one"),
+        ({"paths": "/a,/b", "namenodes": "nn:1"}, Use.READ, "expected a JSON list of paths"),
+        ({"paths": "[]", "namenodes": "nn:1"}, Use.READ, "expected at least one path"),
+        (
+            {"paths": '["/a","/b"]', "namenodes": "nn:1"},
+            Use.STREAM_READ,
+            "option 'paths' has no effect on a streaming read",
+        ),
+        (
+            HERE | {"path": "/x/{a/b,c}"},
+            Use.READ,
+            "'/x/{a/b,c}': {a/b,c} spans directories; give a list of paths instead",
+        ),
+        (CSV | {"mergeSchema": "true"}, Use.READ, "'mergeSchema' has no effect on csv files"),
         (HERE | {"jobTtl": "1d"}, Use.READS, "'jobTtl' has no effect on a read"),
         (HERE | {"fileFormat": "orc"}, Use.WRITE, "expected one of parquet, arrow, csv"),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
@@ -130,6 +131,8 @@ def test_a_directory_means_all_files_below_it_but_hidden_ones(fs: Client, folder
         ("x/[!y]*", ["x/2.txt"]),
         ("**/y", ["x/y/3.txt"]),
         ("xx/_5/?", ["xx/_5/6"]),
+        ("{1,2,3}.txt", ["1.txt"]),
+        ("{x,nothing}/{2,{3,y}}*", ["x/2.txt", "x/y/3.txt"]),
     ],
 )
 def test_a_pattern_means_the_files_and_directories_it_matches(
@@ -138,6 +141,73 @@ def test_a_pattern_means_the_files_and_directories_it_matches(
     for name in ("1.txt", "x/2.txt", "x/y/3.txt", "x/y/_4.txt", "xx/_5/6"):
         put(fs, f"{folder}/{name}", f"{name}\n")
     assert lines(f"{folder}/{pattern}") == found
+
+
+def test_a_list_of_paths_is_read_together_and_each_file_once(fs: Client, folder: str) -> None:
+    for name in ("a", "x/b", "x/c", "y"):
+        put(fs, f"{folder}/{name}", f"{name}\n")
+    urls = [f"{folder}/{name}" for name in ("x", "a", "x/c", "{a,z}")]
+    several = PaxosBlockDataSource({"paths": json.dumps(urls), "fileFormat": "text"})
+    rows = pa.Table.from_batches(batches_of(several.reader(several.schema())))
+    assert rows["value"].to_pylist() == ["a", "x/b", "x/c"]
+    lacking = PaxosBlockDataSource({"paths": json.dumps([*urls, f"{folder}/*z"])})
+    with pytest.raises(NotFoundError, match=r"/\*z': matches no file$"):
+        lacking.schema()
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "arrow"])
+def test_merge_schema_takes_the_columns_of_all_files_and_fills_in_nulls(
+    fs: Client, folder: str, file_format: str
+) -> None:
+    write = {"parquet": parquet, "arrow": arrow}[file_format]
+    put(fs, f"{folder}/1", write(pa.table({"id": [1, 2]})))
+    put(fs, f"{folder}/2", write(pa.table({"name": ["c"], "id": [3]})))
+    put(fs, f"{folder}/3", write(pa.table({"other": [4.0]})))
+    rows = read(folder, file_format, mergeSchema="true")
+    assert rows.to_pylist() == [
+        {"id": 1, "name": None, "other": None},
+        {"id": 2, "name": None, "other": None},
+        {"id": 3, "name": "c", "other": None},
+        {"id": None, "name": None, "other": 4.0},
+    ]
+    chosen = read(folder, file_format, "name string", mergeSchema="true")
+    assert chosen["name"].to_pylist() == [None, None, "c", None]
+    with pytest.raises(InvalidRequestError, match=r"/3': has no column 'id'"):
+        read(folder, file_format, "id bigint")
+
+
+def test_merge_schema_refuses_two_types_of_one_column(fs: Client, folder: str) -> None:
+    put(fs, f"{folder}/1", parquet(pa.table({"id": [1]})))
+    put(fs, f"{folder}/2", parquet(pa.table({"id": ["x"]})))
+    with pytest.raises(
+        InvalidRequestError, match=r"/2': column 'id' is string, in other files bigint$"
+    ):
+        read(folder, "parquet", mergeSchema="true")
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "arrow", "csv", "text"])
+def test_the_path_of_a_rows_file_is_a_column_on_demand(
+    fs: Client, folder: str, file_format: str
+) -> None:
+    for name, ids in (("1", [1, 2]), ("2", [3])):
+        columnar = {"parquet": parquet, "arrow": arrow}.get(file_format)
+        plain = "".join(f"{each}\n" for each in ids)
+        put(fs, f"{folder}/{name}", columnar(pa.table({"id": ids})) if columnar else plain)
+    expected = [path_of(f"{folder}/{name}") for name in ("1", "1", "2")]
+    rows = read(folder, file_format, pathColumn="file")
+    assert (rows.num_columns, rows["file"].to_pylist()) == (2, expected)
+    if columnar:
+        assert read(folder, file_format, "file string", pathColumn="file").to_pydict() == {
+            "file": expected
+        }
+
+
+def test_a_path_column_that_cannot_be_is_an_error_of_the_driver(fs: Client, folder: str) -> None:
+    put(fs, folder, parquet(pa.table({"id": [1]})))
+    with pytest.raises(InvalidRequestError, match="the files have a column 'id' themselves"):
+        read(folder, "parquet", pathColumn="id")
+    with pytest.raises(InvalidRequestError, match="the schema has no string column 'file'"):
+        read(folder, "parquet", "id bigint", pathColumn="file")
 
 
 def test_nothing_at_the_path_is_an_error_and_an_empty_directory_has_no_rows(

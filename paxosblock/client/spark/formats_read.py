@@ -44,7 +44,13 @@ from paxosblock.client.spark.lines import (
     whole_lines,
 )
 from paxosblock.client.spark.options import FileFormat, Options
-from paxosblock.client.spark.read_types import check_readable, conform, spark_schema
+from paxosblock.client.spark.read_types import (
+    check_readable,
+    conform,
+    spark_schema,
+    with_path,
+    without_path,
+)
 from paxosblock.client.spark.splits import Split, cut
 from paxosblock.client.sync import Client
 from paxosblock.client.sync_files import FileReader
@@ -135,9 +141,11 @@ def first_fields_of(file: FileReader, options: Options) -> list[str] | None:
 
 def check_file(file: FileReader, target: pa.Schema, options: Options) -> None:
     """Raise InvalidRequestError when a file, as far as its beginning tells, has another schema."""
+    target = without_path(target, options)
     match options.file_format:
         case FileFormat.PARQUET | FileFormat.ARROW:
-            check_readable(arrow_schema_of(file, options), target, file.name)
+            found = arrow_schema_of(file, options)
+            check_readable(found, target, file.name, missing_is_null=options.merge_schema)
         case FileFormat.CSV:
             with _errors_named(file.name, options):
                 check_csv(_sample(file, options), target, options)
@@ -195,14 +203,15 @@ def read_split(
         InvalidRequestError: the file is not of the format, or does not fit the schema.
     """
     with _errors_named(file.name, options):
-        batches = _batches(file, split, target, options, keeps)
+        batches = _batches(file, split, without_path(target, options), options, keeps)
     while True:
         with _errors_named(file.name, options):
             batch = next(batches, None)
         if batch is None:
             return
         if batch.num_rows:
-            yield conform(batch, target, file.name)
+            batch = with_path(batch, file.name, options)
+            yield conform(batch, target, file.name, missing_is_null=options.merge_schema)
 
 
 def _batches(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
+import itertools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,7 +16,8 @@ from paxosblock.errors import NotFoundError
 
 HIDDEN: Final = ("_", ".")
 """Names that begin so are skipped, like everywhere in Spark: `_SUCCESS`, `_temporary`."""
-_WILDCARDS: Final = "*?["
+_WILDCARDS: Final = "*?[{"
+_BRACES: Final = re.compile(r"\{([^{}]*)\}")
 _ANY_DEPTH: Final = "**"
 
 Names = tuple[str, ...]
@@ -74,7 +78,7 @@ class _Walk:
             self._match(entry, names[1:], since)
             if entry.kind is Kind.DIRECTORY:
                 self._enter(entry, names, since)
-        elif not names or fnmatch.fnmatchcase(entry.name, names[0]):
+        elif not names or _matches(entry.name, names[0]):
             if entry.kind is Kind.DIRECTORY:
                 self._enter(entry, names[1:], since)
             elif not names[1:]:
@@ -95,6 +99,21 @@ class _Walk:
             for entry, linked in zip(page.entries, page.linked, strict=True):
                 if not self.one_state or linked <= pages[0].revision:
                     yield entry, linked
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, each) for each in _alternatives(pattern))
+
+
+@functools.lru_cache
+def _alternatives(pattern: str) -> tuple[str, ...]:
+    """What `pattern` stands for, without its `{a,b}`, innermost first. A lone brace is a letter."""
+    braces = _BRACES.search(pattern)
+    if braces is None:
+        return (pattern,)
+    head, tail = pattern[: braces.start()], pattern[braces.end() :]
+    chosen = (_alternatives(f"{head}{each}{tail}") for each in braces[1].split(","))
+    return tuple(itertools.chain.from_iterable(chosen))
 
 
 def base_of(path: str) -> tuple[str, Names]:

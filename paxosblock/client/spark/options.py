@@ -7,9 +7,12 @@ docs/spark.md lists the same names, which a test compares.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeVar
+
+import msgspec
 
 from paxosblock.client.own_hosts import same_hosts
 from paxosblock.client.url import SCHEME, cluster_addresses, parse_url
@@ -90,6 +93,12 @@ class Options:
     """csv: quoted values may hold line ends; each file is read by one task."""
     split_bytes: int = 128 * MIB
     """About the most that one task reads of a file."""
+    paths: tuple[str, ...] = ()
+    """All that a batch reads, when `load` got a list; `path` is the first of them."""
+    path_column: str = ""
+    """The column that holds the path of the file that a row is from; "": none."""
+    merge_schema: bool = False
+    """parquet, arrow: the columns are those of all files; a column that a file lacks is null."""
     pushdown: bool = False
     """parquet: leave out row groups whose statistics do not meet the query's filters."""
     max_bytes_per_trigger: int = 0
@@ -105,6 +114,11 @@ class Options:
     """What is safe when a task ends; None: as the client is configured."""
     retry_for_s: float = -1.0
     """How long a call is repeated while nobody answers; negative: as the client is configured."""
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """What a batch reads: every path or pattern that was named."""
+        return self.paths or (self.path,)
 
     @property
     def client_config(self) -> ClientConfig:
@@ -142,6 +156,17 @@ def _flag(text: str) -> bool:
         case "false":
             return False
     raise ConfigError("expected true or false")
+
+
+def _list(text: str) -> tuple[str, ...]:
+    """A JSON list, which is what Spark makes of `load` with a list."""
+    try:
+        paths = msgspec.json.decode(text, type=tuple[str, ...])
+    except msgspec.DecodeError as error:
+        raise ConfigError('expected a JSON list of paths, such as ["/a", "/b"]') from error
+    if not paths:
+        raise ConfigError("expected at least one path")
+    return paths
 
 
 def _count(text: str) -> int:
@@ -186,10 +211,12 @@ class Option:
 
 
 _PARQUET: Final = frozenset({FileFormat.PARQUET})
+_COLUMNAR: Final = frozenset({FileFormat.PARQUET, FileFormat.ARROW})
 _CSV: Final = frozenset({FileFormat.CSV})
 
 OPTIONS: Final = (
     Option("path", "path", Use.ALL, str),
+    Option("paths", "paths", Use.READ, _list),
     Option("namenodes", "namenodes", Use.ALL, cluster_addresses),
     Option("fileFormat", "file_format", Use.ALL, _member(FileFormat)),
     Option("compression", "compression", Use.WRITES, lambda text: text.strip().lower()),
@@ -198,6 +225,10 @@ OPTIONS: Final = (
     Option("sep", "sep", Use.ALL, _separator, _CSV),
     Option("multiLine", "multi_line", Use.READS, _flag, _CSV),
     Option("splitBytes", "split_bytes", Use.READS, _size),
+    Option("mergeSchema", "merge_schema", Use.READS, _flag, _COLUMNAR),
+    Option(
+        "pathColumn", "path_column", Use.READS, str, frozenset(FileFormat) - {FileFormat.BINARY}
+    ),
     Option("pushdown", "pushdown", Use.READ, _flag, _PARQUET),
     Option("maxBytesPerTrigger", "max_bytes_per_trigger", Use.STREAM_READ, _size),
     Option("maxFilesPerTrigger", "max_files_per_trigger", Use.STREAM_READ, _count),
@@ -212,8 +243,7 @@ _BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}
 
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 """Options that Spark itself takes and hands on."""
-_SEVERAL_PATHS: Final = "paths"
-"""What Spark makes of `load` with a list."""
+_BRACES_ACROSS_NAMES: Final = re.compile(r"\{[^{}]*/[^{}]*\}")
 
 
 def parse_options(written: Mapping[str, str], use: Use) -> Options:
@@ -228,8 +258,11 @@ def parse_options(written: Mapping[str, str], use: Use) -> Options:
     """
     known = list(_known(written, use))
     values = {option.attribute: _parsed(option, text) for option, text in known}
-    path, namenodes = _target(str(values.pop("path", "")), values.pop("namenodes", None))
-    options = Options(path=path, namenodes=namenodes, **values)
+    paths, namenodes = _targets(values)
+    if use & Use.READS:
+        _refuse_braces_across_names(paths)
+    more = paths if len(paths) > 1 else ()
+    options = Options(path=paths[0], paths=more, namenodes=namenodes, **values)
     for option, _ in known:
         if options.file_format not in option.formats:
             found = options.file_format.value
@@ -242,8 +275,6 @@ def _known(written: Mapping[str, str], use: Use) -> Iterable[tuple[Option, str]]
         if name.lower() in OF_SPARK:
             continue
         option = _BY_NAME.get(name.lower())
-        if name.lower() == _SEVERAL_PATHS:
-            raise ConfigError("several paths: name one directory, or a pattern such as '/logs/*'")
         if option is None:
             _refuse_unknown(name, use)
         if not use & option.uses:
@@ -263,12 +294,37 @@ def _parsed(option: Option, text: str) -> Any:
         raise ConfigError(f"option {option.name!r} = {text!r}: {error}") from error
 
 
+def _targets(values: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The paths in the cluster, at least one, and the NameNodes; takes them out of `values`."""
+    path, several = str(values.pop("path", "")), values.pop("paths", ())
+    if path and several:
+        raise ConfigError("options 'path' and 'paths': name one of them")
+    namenodes: tuple[str, ...] | None = values.pop("namenodes", None)
+    found = []
+    for each in several or (path,):
+        target, namenodes = _target(each, namenodes)
+        found.append(target)
+    assert namenodes is not None, "one path, be it empty, was looked at"
+    return tuple(found), namenodes
+
+
+def _refuse_braces_across_names(paths: Iterable[str]) -> None:
+    for path in paths:
+        if found := _BRACES_ACROSS_NAMES.search(path):
+            raise ConfigError(
+                f"'{path}': {found[0]} spans directories; give a list of paths instead"
+            )
+
+
 def _target(path: str, namenodes: tuple[str, ...] | None) -> tuple[str, tuple[str, ...]]:
     """The path in the cluster and the NameNodes, each from wherever it was told."""
     if path.startswith(SCHEME):
         url = parse_url(path)
         if namenodes is not None and not same_hosts(url.namenodes, namenodes):
-            raise ConfigError(f"option 'namenodes' and the path {path!r} name different clusters")
+            raise ConfigError(
+                f"the path {path!r} and {', '.join(namenodes)} (option 'namenodes', or another "
+                "path) name different clusters"
+            )
         path, namenodes = url.path, namenodes or url.namenodes
     if not path:
         raise ConfigError("option 'path' is missing: the path of a directory in the cluster")

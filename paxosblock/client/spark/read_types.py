@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.types as kinds
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from paxosblock.client.spark.arrow_types import TIME_ZONE
+from paxosblock.client.spark.options import Options
 from paxosblock.errors import InvalidRequestError
 
 _WIDER = {
@@ -90,10 +91,64 @@ def batch_schema(schema: StructType) -> pa.Schema:
         raise InvalidRequestError(f"the schema cannot be read: {error}") from error
 
 
-def check_readable(found: pa.Schema, target: pa.Schema, path: str) -> None:
+def merge(known: StructType, found: StructType, path: str) -> StructType:
+    """The columns of `known`, and behind them those that only the file at `path` has.
+
+    Raises InvalidRequestError when a column has another type there.
+    """
+    for field in found:
+        if field.name in known.names and known[field.name].dataType != field.dataType:
+            raise InvalidRequestError(
+                f"'{path}': column {field.name!r} is {field.dataType.simpleString()}, in other "
+                f"files {known[field.name].dataType.simpleString()}",
+                path=path,
+            )
+    return StructType([*known, *(field for field in found if field.name not in known.names)])
+
+
+def with_path_field(schema: StructType, options: Options) -> StructType:
+    """`schema` and the column `pathColumn`. Raises InvalidRequestError when it is there already."""
+    if not options.path_column:
+        return schema
+    if options.path_column in schema.names:
+        raise InvalidRequestError(
+            f"option 'pathColumn': the files have a column {options.path_column!r} themselves"
+        )
+    return StructType([*schema, StructField(options.path_column, StringType())])
+
+
+def check_path_field(schema: StructType, options: Options) -> None:
+    """Raise InvalidRequestError when `pathColumn` is not a string column of the schema."""
+    name = options.path_column
+    if name and (name not in schema.names or schema[name].dataType != StringType()):
+        raise InvalidRequestError(f"option 'pathColumn': the schema has no string column {name!r}")
+
+
+def without_path(target: pa.Schema, options: Options) -> pa.Schema:
+    """What is read from the files themselves."""
+    at = target.get_field_index(options.path_column)
+    return target if at < 0 else target.remove(at)
+
+
+def with_path(batch: pa.RecordBatch, path: str, options: Options) -> pa.RecordBatch:
+    """A batch of the file at `path`, with the column `pathColumn`."""
+    name = options.path_column
+    if not name:
+        return batch
+    if name in batch.schema.names:
+        raise InvalidRequestError(
+            f"'{path}': has a column {name!r} itself, which option 'pathColumn' names", path=path
+        )
+    return batch.append_column(name, pa.repeat(pa.scalar(path), batch.num_rows))
+
+
+def check_readable(
+    found: pa.Schema, target: pa.Schema, path: str, *, missing_is_null: bool
+) -> None:
     """Raise what `conform` would for every batch of a file with the schema `found`."""
-    _check_columns(found.names, target.names, path)
-    for column in target:
+    if not missing_is_null:
+        _check_columns(found.names, target.names, path)
+    for column in (each for each in target if each.name in found.names):
         before = found.field(column.name).type
         try:
             pa.array([], before).cast(column.type)
@@ -105,8 +160,13 @@ def check_readable(found: pa.Schema, target: pa.Schema, path: str) -> None:
             ) from error
 
 
-def conform(batch: pa.RecordBatch, target: pa.Schema, path: str) -> pa.RecordBatch:
+def conform(
+    batch: pa.RecordBatch, target: pa.Schema, path: str, *, missing_is_null: bool
+) -> pa.RecordBatch:
     """The columns of `target` in its order and types; never changes a value to make it fit.
+
+    Args:
+        missing_is_null: a column that is missing holds nulls instead of being an error.
 
     Raises:
         InvalidRequestError: a column is missing, a value does not fit its type, or a null is where
@@ -114,6 +174,8 @@ def conform(batch: pa.RecordBatch, target: pa.Schema, path: str) -> pa.RecordBat
     """
     if batch.schema.equals(target):
         return batch
+    if missing_is_null:
+        batch = _with_missing(batch, target)
     _check_columns(batch.schema.names, target.names, path)
     chosen = batch.select(target.names)
     try:
@@ -122,6 +184,14 @@ def conform(batch: pa.RecordBatch, target: pa.Schema, path: str) -> pa.RecordBat
         raise InvalidRequestError(
             f"'{path}': column {_unfit(chosen, target)!r}: {error}", path=path
         ) from error
+
+
+def _with_missing(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    for column in target:
+        if column.name not in batch.schema.names:
+            nulls = pa.nulls(batch.num_rows, column.type)
+            batch = batch.append_column(column.name, nulls)
+    return batch
 
 
 def _unfit(batch: pa.RecordBatch, target: pa.Schema) -> str:

@@ -24,7 +24,12 @@ from paxosblock.client.spark.formats_read import (
 from paxosblock.client.spark.listing import find
 from paxosblock.client.spark.options import FileFormat, Options
 from paxosblock.client.spark.pruning import may_match
-from paxosblock.client.spark.read_types import batch_schema
+from paxosblock.client.spark.read_types import (
+    batch_schema,
+    check_path_field,
+    merge,
+    with_path_field,
+)
 from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.splits import Split, pack
 from paxosblock.client.spark.target import client_of
@@ -34,37 +39,51 @@ from paxosblock.errors import InvalidRequestError, NotFoundError
 
 
 def infer_schema(options: Options) -> StructType:
-    """The schema of the first file that has any bytes; fixed for text and binary.
+    """The schema of the first file that has any bytes, or with `mergeSchema` of all; fixed for text
+    and binary. The column `pathColumn` follows.
 
     Raises:
         NotFoundError: there is nothing at the path.
-        InvalidRequestError: no file tells a schema, or it is not of the format.
+        InvalidRequestError: no file tells a schema, it is not of the format, or two files differ in
+            the type of a column.
     """
     with client_of(options) as fs:
         files = files_at(fs, options)
-        fixed = FIXED_SCHEMAS.get(options.file_format)
-        if fixed is not None:
-            return fixed
-        for status in files:
-            with fs.open(status.path) as file:
-                if file.size:
-                    return file_schema(file, options)
-    raise InvalidRequestError(
-        f"'{options.path}': no file tells a schema yet; name one with .schema(...)",
-        path=options.path,
-    )
+        found = FIXED_SCHEMAS.get(options.file_format) or _schema_of(fs, files, options)
+    return with_path_field(found, options)
+
+
+def _schema_of(fs: Client, files: Iterable[FileStatus], options: Options) -> StructType:
+    merged: StructType | None = None
+    for status in files:
+        with fs.open(status.path) as file:
+            if not file.size:
+                continue
+            found = file_schema(file, options)
+        merged = found if merged is None else merge(merged, found, status.path)
+        if not options.merge_schema:
+            break
+    if merged is None:
+        raise InvalidRequestError(
+            f"'{options.path}': no file tells a schema yet; name one with .schema(...)",
+            path=options.path,
+        )
+    return merged
 
 
 def files_at(fs: Client, options: Options) -> list[FileStatus]:
-    """The files that are read, in order of path.
+    """The files that are read, in order of path; each once, though several paths mean it.
 
     Raises:
-        NotFoundError: there is nothing at the path, or nothing matches the pattern.
+        NotFoundError: there is nothing at a path, or nothing matches a pattern.
     """
-    found = find(fs, options.path, one_state=True)
-    if not found.files and found.is_pattern:
-        raise NotFoundError(f"'{options.path}': matches no file", path=options.path)
-    return [found.files[path].status for path in sorted(found.files)]
+    files: dict[str, FileStatus] = {}
+    for root in options.roots:
+        found = find(fs, root, one_state=True)
+        if not found.files and found.is_pattern:
+            raise NotFoundError(f"'{root}': matches no file", path=root)
+        files |= {path: each.status for path, each in found.files.items()}
+    return [files[path] for path in sorted(files)]
 
 
 def make_reader(schema: StructType, options: Options) -> DataSourceReader:
@@ -78,9 +97,10 @@ def make_reader(schema: StructType, options: Options) -> DataSourceReader:
 def check_schema(schema: StructType, options: Options) -> None:
     """Raise InvalidRequestError when no file of the format can have this schema."""
     batch_schema(schema)
+    check_path_field(schema, options)
     match options.file_format:
         case FileFormat.TEXT:
-            kinds = [type(field.dataType) for field in schema]
+            kinds = [type(each.dataType) for each in schema if each.name != options.path_column]
             if kinds not in ([StringType], [BinaryType]):
                 raise InvalidRequestError(
                     f"text has one column of strings, not {schema.simpleString()}"
