@@ -10,16 +10,18 @@ from paxosblock.api.status import ClusterStatus, NameNodeStatus, NodeStatus
 from paxosblock.cli.group import DashGroup, Entry, LocalVerb
 from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.words import cluster_words, datanode_words
+from paxosblock.client.url import NAMENODES_VARIABLE
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.cluster_folder import ClusterFolder, Role
 from paxosblock.local.node_process import Node
 
 _HERE = "paxosblock.cli.cluster"
 DEFAULT_FOLDER = "paxosblock-cluster"
+NAMENODES = ("1", "3", "5")
 
 cluster = DashGroup(
     "cluster",
-    short_help="Run a cluster on this machine: up, down, status.",
+    short_help="Run a cluster on this machine: up, down, status, restart, env.",
     help="""Run a cluster on this machine: one process for each node.
 
 \b
@@ -31,9 +33,11 @@ With --namenodes 3 any one node may be lost.
 Logs are in PATH/logs. For a cluster that vanishes with your program use paxosblock.LocalCluster.
 """,
     entries={
-        "up": Entry(_HERE, "Start a cluster, or start it again."),
+        "up": Entry(_HERE, "Start a cluster, or what of it is down."),
         "down": Entry(_HERE, "Stop its nodes; the files stay."),
         "status": Entry(_HERE, "Show its nodes."),
+        "restart": Entry(_HERE, "Stop and start some of its nodes."),
+        "env": Entry(_HERE, "Print what makes other commands find it."),
     },
 )
 
@@ -48,7 +52,7 @@ _folder = click.option(
 
 @click.command(cls=LocalVerb)
 @click.option("--datanodes", type=click.IntRange(1), help="How many.  [default: 3]")
-@click.option("--namenodes", type=click.Choice(("1", "3", "5")), help="How many.  [default: 1]")
+@click.option("--namenodes", type=click.Choice(NAMENODES), help="How many.  [default: 1]")
 @click.option("--volumes", type=click.IntRange(1), default=1, help="Per DataNode.  [default: 1]")
 @click.option(
     "--base-port",
@@ -78,8 +82,11 @@ def up(
       export PAXOSBLOCK_NAMENODES=127.0.0.1:9870
 
     With --namenodes 3 the cluster goes on when any one node is lost, a NameNode too. A folder
-    remembers its nodes and their ports. Returns when every node is ready.
+    remembers its nodes and their ports. Of a cluster that runs, the nodes that are down are
+    started, and the others left alone. Returns when every node is ready.
     """
+    if session.namenodes is not None:
+        raise click.UsageError(_misplaced(session.namenodes))
     known = ClusterFolder(Path(path)).read()
     local = LocalCluster(
         datanodes or (known.count(Role.DATANODE) if known else 3),
@@ -89,10 +96,71 @@ def up(
         volumes=volumes,
         die_with_parent=False,
     )
-    local.start()
+    if local.alive:
+        local.start_missing()
+    else:
+        local.start()
     for node in local.nodes:
         _tell(session, node)
-    session.say(f"export PAXOSBLOCK_NAMENODES={','.join(local.addresses)}")
+    session.say(_export(local))
+
+
+def _misplaced(namenodes: str) -> str:
+    """--namenodes before the verb says where a cluster is, and `up` makes one."""
+    wanted = f"--namenodes {namenodes}" if namenodes in NAMENODES else "--namenodes 1|3|5"
+    return (
+        f"'--namenodes {namenodes}' before 'cluster' says where a cluster is, not how many "
+        f"NameNodes to start: type 'paxosblock cluster up {wanted}'"
+    )
+
+
+def _export(local: LocalCluster) -> str:
+    return f"export {NAMENODES_VARIABLE}={','.join(local.addresses)}"
+
+
+@click.command(cls=LocalVerb)
+@_folder
+@click.pass_obj
+def env(session: Session, path: str) -> None:
+    """Print the line that makes a shell's other commands find a cluster.
+
+    \b
+      $ eval "$(paxosblock cluster env)"
+      $ paxosblock cluster env
+      export PAXOSBLOCK_NAMENODES=127.0.0.1:9870
+    """
+    local = LocalCluster.at(path)
+    if not any(node.alive for node in local.namenodes):
+        raise UserError(path, "its cluster is not running: start it with 'paxosblock cluster up'")
+    session.say(_export(local), {"namenodes": local.addresses})
+
+
+@click.command(cls=LocalVerb)
+@_folder
+@click.argument("names", nargs=-1, required=True, metavar="NODE...")
+@click.pass_obj
+def restart(session: Session, path: str, names: tuple[str, ...]) -> None:
+    """Stop nodes and start them again, one after the other; one that is down is started.
+
+    \b
+      $ paxosblock cluster restart datanode-1
+      datanode-1    up   127.0.0.1:9872    process 4720
+
+    Returns when every NameNode that runs counts the DataNodes that run as live.
+    """
+    local = LocalCluster.at(path)
+    nodes = {node.name: node for node in local.nodes}
+
+    def again(name: str) -> None:
+        if (node := nodes.get(name)) is None:
+            raise UserError(name, f"no such node: there are {', '.join(nodes)}")
+        if node.alive:
+            node.stop()
+        node.start()
+        local.wait_registered()
+        _tell(session, node)
+
+    session.for_each(names, again)
 
 
 @click.command(cls=LocalVerb)

@@ -18,7 +18,7 @@ from paxosblock.cli.session import Session
 from paxosblock.settings import did_you_mean
 
 ENTRIES = {
-    "cluster": Entry("paxosblock.cli.cluster", "Run a cluster on this machine: up, down, status."),
+    "cluster": Entry("paxosblock.cli.cluster", "Run a cluster: up, down, status, restart, env."),
     "admin": Entry("paxosblock.cli.admin", "Look after a cluster: report."),
     "fs": Entry("paxosblock.cli.fs", "Files, with the verbs and flags of `hdfs dfs`."),
     "spark": Entry("paxosblock.cli.spark", "Jobs on Spark: distcp, fsck, compact."),

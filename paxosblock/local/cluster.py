@@ -171,17 +171,25 @@ class LocalCluster:
         if self.alive:
             raise ExistsError(f"'{self.path}': its cluster is running already", path=str(self.path))
         try:
-            self._hold_ports()
-            self._folder.prepare(self._membership)
-            self._start_together(self.namenodes, timeout_s)
-            self._folder.mark_started()
-            self._start_together(self.datanodes, timeout_s)
-            self.wait_registered(timeout_s=timeout_s)
-            if not self._die_with_parent:
-                self._ports.release()
+            self.start_missing(timeout_s)
         except BaseException:
             self.close()
             raise
+
+    def start_missing(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start the nodes that do not run, and leave alone those that do; returns as `start`.
+
+        Raises:
+            UnavailableError, DeadlineError: as `start`; what was started stays.
+        """
+        self._hold_ports()
+        self._folder.prepare(self._membership)
+        self._start_together(self.namenodes, timeout_s)
+        self._folder.mark_started()
+        self._start_together(self.datanodes, timeout_s)
+        self.wait_registered(timeout_s=timeout_s)
+        if not self._die_with_parent:
+            self._ports.release()
 
     def close(self) -> bool:
         """Stop all nodes and remove a temporary folder; False when one had to be killed."""
@@ -271,9 +279,11 @@ class LocalCluster:
             self._membership = self._membership.replacing(node.member)
 
     def _start_together(self, nodes: tuple[Node, ...], timeout_s: float) -> None:
-        for node in nodes:
+        """Start those of them that do not run."""
+        down = [node for node in nodes if not node.alive]
+        for node in down:
             node.launch()
-        for node in nodes:
+        for node in down:
             node.wait_ready(timeout_s)
             self._membership = self._membership.replacing(node.member)
         self._folder.write(self._membership)

@@ -97,12 +97,59 @@ def test_what_is_wrong_with_a_cluster_is_one_line(paxosblock: Paxosblock, home: 
         assert (result.code, result.out, result.err) == (1, "", line)
     up = ("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "1")
     assert paxosblock(*up).code == 0
-    result = paxosblock(*up)
-    assert (result.code, result.out) == (1, "")
-    assert result.err == f"up: '{home}': its cluster is running already\n"
+    result = paxosblock("cluster", "restart", "--path", home, "nothing")
+    line = "restart: 'nothing': no such node: there are namenode-0, datanode-0\n"
+    assert (result.code, result.out, result.err) == (1, "", line)
     assert paxosblock("cluster", "down", "--path", home).code == 0
     result = paxosblock("cluster", "down", "--path", home)
     assert (result.code, result.err) == (1, f"down: '{home}': its cluster is not running\n")
+    result = paxosblock("cluster", "env", "--path", home)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith(f"env: '{home}': its cluster is not running: start it with ")
+
+
+def test_up_starts_what_is_down_and_leaves_alone_what_runs(
+    paxosblock: Paxosblock, home: Path
+) -> None:
+    up = ("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "2")
+    first = paxosblock(*up)
+    assert first.code == 0
+    assert paxosblock(*up) == first
+    LocalCluster.at(home).datanodes[1].kill()
+    again = paxosblock(*up)
+    assert (again.code, again.err) == (0, "")
+    *same, _, export = first.out.splitlines()
+    *unchanged, started, last = again.out.splitlines()
+    assert (unchanged, last) == (same, export)
+    assert started.split()[:2] == ["datanode-1", "up"]
+    assert paxosblock("cluster", "status", "--path", home).code == 0
+    env = paxosblock("cluster", "env", "--path", home)
+    assert (env.code, env.out) == (0, f"{export}\n")
+
+
+def test_restart_stops_nodes_and_starts_them_where_they_were(
+    paxosblock: Paxosblock, home: Path
+) -> None:
+    paxosblock("cluster", "up", "--path", home, "--base-port", "0", "--datanodes", "2")
+    before = {node.name: (node.address, node.pid) for node in LocalCluster.at(home).nodes}
+    LocalCluster.at(home).datanodes[1].kill()
+    restart = paxosblock("cluster", "restart", "--path", home, "namenode-0", "datanode-1")
+    assert (restart.code, restart.err) == (0, "")
+    assert [line.split()[0] for line in restart.out.splitlines()] == ["namenode-0", "datanode-1"]
+    after = {node.name: (node.address, node.pid) for node in LocalCluster.at(home).nodes}
+    assert {name: address for name, (address, _) in after.items()} == {
+        name: address for name, (address, _) in before.items()
+    }
+    assert [name for name in before if before[name] == after[name]] == ["datanode-0"]
+    assert paxosblock("cluster", "status", "--path", home).code == 0
+
+
+def test_the_global_option_meant_as_a_number_is_refused(paxosblock: Paxosblock, home: Path) -> None:
+    result = paxosblock("--namenodes", "3", "cluster", "up", "--path", home)
+    assert (result.code, result.out) == (2, "")
+    assert "type 'paxosblock cluster up --namenodes 3'. Try" in result.err
+    assert result.err.count("\n") == 1
+    assert not home.exists()
 
 
 def test_a_port_in_use_is_one_line(paxosblock: Paxosblock, home: Path) -> None:
