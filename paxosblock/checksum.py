@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import crc32c as _crc32c
 
 Buffer = bytes | bytearray | memoryview
-"""Whatever bytes come in."""
+"""Types in which bytes come in."""
 
 
 class _Checksum(Protocol):

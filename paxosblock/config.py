@@ -41,7 +41,7 @@ HEARTBEATS_PER_ELECTION: Final = 3
 
 
 BEATS_PER_SILENCE: Final = 4
-"""So many beats of a DataNode are due in the shortest silence after which it counts as hung."""
+"""Beats of a DataNode that are due in the shortest silence after which it counts as hung."""
 SHORTEST_BEAT_S: Final = 0.01
 """A DataNode beats no faster than this, whatever it is asked for."""
 
@@ -67,7 +67,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig(Config):
-    """What both kinds of nodes bear on their port."""
+    """Limits that both kinds of nodes put on their port."""
 
     max_connections: Count = 8192
     """Connections at a time, as far as the process has descriptors (see `ulimit -n`): a NameNode
@@ -76,10 +76,10 @@ class NodeConfig(Config):
     max_connections_per_address: Count = 4096
     """The same for those from one address, and never more than three quarters of all."""
     request_head_timeout_s: Seconds = 10.0
-    """How long a connection may take to send the head of its first request, or the rest of one."""
+    """Seconds a connection may take to send the head of its first request, or the rest of one."""
     request_stall_timeout_s: Seconds = 10.0
-    """How long the body of a request may bring less than 64 KiB, unless it ends; how long a data
-    stream may bring no first frame, or nothing of a frame's rest (it is closed within twice that).
+    """Seconds in which the body of a request may bring less than 64 KiB, unless it ends, and a data
+    stream no first frame, or nothing of a frame's rest (it is closed within twice that).
     """
     request_memory_bytes: Bytes = 128 * MIB
     """Bytes of long requests (above 16 KiB) that may be under way; one more is told to try again.
@@ -96,12 +96,12 @@ class NodeConfig(Config):
 
 @dataclass(frozen=True, slots=True)
 class NameNodeConfig(NodeConfig):
-    """How a NameNode behaves, and what new files and writers are told."""
+    """Settings of a NameNode, and those it gives to new files and writers."""
 
     section = "namenode"
 
     heartbeat_interval_s: Seconds = 1.0
-    """How often DataNodes are asked to report that they live."""
+    """Seconds between reports of DataNodes that they live, as they are asked for."""
     datanode_stale_after_s: Seconds = 3.0
     """Silence after which a DataNode is chosen last for new replicas and reads."""
     datanode_dead_after_s: Seconds = 15.0
@@ -123,10 +123,10 @@ class NameNodeConfig(NodeConfig):
     max_chunks_per_block: Count = 16384
     """Chunks after which a block is full, however small they are."""
     recovery_timeout_s: Seconds = 5.0
-    """How long the recovery of a block may take, all its attempts together; also how long closing a
-    file waits for its replicas, and one question to a DataNode for the answer."""
+    """Seconds the recovery of a block may take, all its attempts together; closing a file waits as
+    long for its replicas, and one question to a DataNode for the answer."""
     leader_heartbeat_s: Seconds = 0.1
-    """How often the NameNode that leads tells the others so."""
+    """Seconds after which the NameNode that leads tells the others so again."""
     election_min_s: Seconds = 0.4
     """Silence of the leader after which another one may be elected, and the leader of a minority
     gives up."""
@@ -158,14 +158,14 @@ class NameNodeConfig(NodeConfig):
 
 @dataclass(frozen=True, slots=True)
 class DataNodeConfig(NodeConfig):
-    """How a DataNode keeps and serves its replicas."""
+    """Settings of a DataNode: how it keeps and serves its replicas."""
 
     section = "datanode"
 
     heartbeat_interval_s: Seconds = 1.0
-    """How often the NameNodes hear that this node lives."""
+    """Seconds after which the NameNodes hear again that this node lives."""
     block_report_interval_s: Seconds = 10 * 60.0
-    """How often the NameNodes get the whole list of replicas."""
+    """Seconds after which the NameNodes get the whole list of replicas again."""
     block_report_page: Count = 1000
     """Replicas in one message of a block report."""
     sync_threads_per_volume: Count = 2
@@ -178,7 +178,7 @@ class DataNodeConfig(NodeConfig):
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig(Config):
-    """How a client writes and reads, and how long it waits."""
+    """Settings of a client: how it writes and reads, and how long it waits."""
 
     section = "client"
 
@@ -193,21 +193,21 @@ class ClientConfig(Config):
     replication: Count = 3
     """Replicas of each block."""
     durability: Annotated[Durability, choice(Durability)] = Durability.DISK
-    """What a vote for a chunk means."""
+    """The meaning of a vote for a chunk."""
     connect_timeout_s: Seconds = 2.0
-    """How long connecting to a node may take."""
+    """Seconds that connecting to a node may take."""
     hung_after_s: Seconds = 0.6
     """Silence on the stream to a DataNode, which beats several times as often, after which it
     counts as hung, and blocks are recovered without it; longer while its beats come irregularly."""
     vote_timeout_s: Seconds = 10.0
-    """How long a DataNode that is not silent may take to vote, its disk being slow, before the
+    """Seconds a DataNode that is not silent may take to vote, its disk being slow, before the
     block is recovered without it; half of that while votes come fast."""
     rpc_timeout_s: Seconds = 10.0
-    """How long one control call may take."""
+    """Seconds that one control call may take."""
     retry_for_s: SecondsOrZero = 30.0
-    """How long a verb repeats a request that may succeed later; 0 never repeats."""
+    """Seconds for which a verb repeats a request that may succeed later; 0 never repeats."""
     lease_interval_s: Seconds = 1.0
-    """How often the leases of files being written are renewed; far below the soft limit."""
+    """Seconds between renewals of the leases of files being written; far below the soft limit."""
     prefetch_bytes: BytesOrZero = 8 * MIB
     """Bytes a sequential reader fetches ahead."""
 
@@ -254,7 +254,7 @@ def load_config(
 
 
 _Written = tuple[str, str, object]
-"""Where a setting was written, its name, and what was written."""
+"""The place where a setting was written, its name, and what was written."""
 
 
 def _from_file(kind: type[Config], file: Path | None) -> Iterator[_Written]:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 RESERVE_COUNT: Final = 32
 """A vote takes two at a time, and so does a new piece of a log; some threads do such things."""
 PATIENCE_S: Final = 5.0
-"""How long a thread waits for a descriptor when those in reserve are used up."""
+"""Seconds a thread waits for a descriptor when those in reserve are used up."""
 
 _NONE_LEFT: Final = (errno.EMFILE, errno.ENFILE)
 _LOOK_AGAIN_S: Final = 0.01
@@ -68,7 +68,7 @@ class Reserve:
 
     @property
     def count(self) -> int:
-        """How many are held now."""
+        """Return the number of descriptors held now."""
         return len(self._held)
 
     def keep(self, count: int) -> None:
@@ -104,7 +104,7 @@ class Reserve:
 
 
 RESERVE: Final = Reserve()
-"""Of this process."""
+"""The reserve of this process."""
 
 
 def opening(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

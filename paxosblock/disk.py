@@ -24,10 +24,10 @@ FileHandle = NewType("FileHandle", int)
 
 OF_A_NAMENODE: Final = ("kv", "raft")
 OF_A_VOLUME: Final = ("VERSION", "current", "rbw")
-"""What tells whose a folder is: the other role must not write into it."""
+"""Names that tell whose a folder is: the other role must not write into it."""
 
 _BROKEN = (errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.EUCLEAN, errno.ESTALE)
-"""What a disk answers that is dead, gone, damaged, or set read-only by the system for that."""
+"""Answers of a disk that is dead, gone, damaged, or set read-only by the system for that."""
 _NO_WAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)  # Linux has it
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree. Each class says what the caller may conclude.
+"""The errors, as one tree. Each class says what the caller may conclude.
 
 ::
 
@@ -41,7 +41,7 @@ from typing import Any, ClassVar, Final, Self
 
 
 class Outcome(enum.Enum):
-    """What a failed request may have done."""
+    """The possible effect of a failed request."""
 
     NEVER = "never"
     UNKNOWN = "unknown"

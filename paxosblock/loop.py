@@ -1,4 +1,4 @@
-"""Which event loop the processes of this package run on."""
+"""The event loop that the processes of this package run on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node counts, for `GET /metrics` in Prometheus' text format.
+"""The counts of a node, for `GET /metrics` in Prometheus' text format.
 
 Only servers import this module: `prometheus_client` takes longer to import than a short command
 runs. The instruments are prometheus_client's own; asking one to count costs less than 1 us.
@@ -22,7 +22,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
-"""Of what `NodeMetrics.render` returns."""
+"""The content type of what `NodeMetrics.render` returns."""
 
 
 Values = Callable[[], Iterable[tuple[Sequence[str], float]]]

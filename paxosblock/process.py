@@ -110,7 +110,7 @@ class Child:
         self._code: int | None = None
 
     def exit_code(self, *, wait: bool = False) -> int | None:
-        """How it ended, negative for a signal; None while it runs, unless that is waited for."""
+        """Return its exit code, negative for a signal; None while it runs and `wait` is False."""
         if self._code is None:
             pid, status = os.waitpid(self.pid, 0 if wait else os.WNOHANG)
             self._code = os.waitstatus_to_exitcode(status) if pid else None

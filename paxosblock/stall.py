@@ -1,4 +1,4 @@
-"""How long a node's event loop was busy with one thing, while everything else waited."""
+"""The time a node's event loop was busy with one thing, while everything else waited."""
 
 from __future__ import annotations
 

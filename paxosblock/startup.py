@@ -1,4 +1,4 @@
-"""What a server does before everything else: how it starts, and what it refuses."""
+"""The first steps of a server: how it starts, and what it refuses."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ Operation = AssertAbsent | AssertFile | MakeDirectory | Rename | Concat | Delete
 
 @dataclass(frozen=True, slots=True)
 class TransactionOutcome:
-    """What became of a transaction that was not refused.
+    """The outcome of a transaction that was not refused.
 
     `applied` is False when this version of the application, or a later one, had been applied
     before: then nothing was done. `version` is the last one applied; 0 where the transaction has

@@ -1,4 +1,4 @@
-"""Who runs this program: the owner of what it creates."""
+"""The user who runs this program: the owner of what it creates."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is said between roles: requests, answers and the values in them."""
+"""Messages between roles: requests, answers and the values in them."""

@@ -1,4 +1,4 @@
-"""What a DataNode is asked: protocol messages, states and bytes of replicas.
+"""Calls to a DataNode: protocol messages, states and bytes of replicas.
 
 Chunks to write, and these calls, travel on the data stream (`stream.py`); the NameNode's protocol
 messages come as control calls (`ACCEPT`).
@@ -34,16 +34,16 @@ from paxosblock.protocol.types import BlockId, ChunkName, Generation, StorageId
 
 @dataclass(frozen=True, slots=True)
 class StorageAddress:
-    """Where a storage is reached: `address` is host:port of its DataNode."""
+    """The place where a storage is reached: `address` is host:port of its DataNode."""
 
     storage: StorageId
     address: str
 
 
 Control = Create | NextGS | RecoveryWrite | Finalize | Delete
-"""What changes a replica, chunks apart."""
+"""Requests that change a replica, chunks apart."""
 Answer = Created | LastVote | RecoveryVote | Finalized | Short | ReadReply | Deleted | Nack
-"""What an acceptor answers; a vote is none of them, it travels as a frame."""
+"""Answers of an acceptor; a vote is none of them, it travels as a frame."""
 
 
 class Envelope(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -1,4 +1,4 @@
-"""How the NameNode is asked for the blocks of a file: a page at a time."""
+"""The call that asks the NameNode for the blocks of a file: a page at a time."""
 
 from __future__ import annotations
 

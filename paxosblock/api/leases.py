@@ -29,7 +29,7 @@ class RecoverLease:
 
 
 class MemberAnswer(enum.Enum):
-    """What a member said when a recovery asked for its last vote."""
+    """A member's answer to a recovery that asked for its last vote."""
 
     STRONG = "strong"
     """It knows all its votes."""

@@ -1,4 +1,4 @@
-"""What the NameNode is asked about files, blocks and leases (`api/reports.py`: what it is told).
+"""Calls to the NameNode about files, blocks and leases (`api/reports.py`: what it is told).
 
 Each call is a request data class, an answer data class and a `Method` that names them.
 """
@@ -25,7 +25,7 @@ NO_FILE = 0
 
 
 class Kind(enum.Enum):
-    """What a path names."""
+    """The kind of thing that a path names."""
 
     FILE = "file"
     DIRECTORY = "directory"

@@ -1,4 +1,4 @@
-"""What every DataNode tells every NameNode: that it lives, and which replicas it holds.
+"""Calls by which every DataNode tells every NameNode that it lives, and which replicas it holds.
 
 All that a storage holds is told page by page in order of the block ids. Each page speaks for a
 range of ids and for nothing else, so it may be judged by itself: whichever page is lost, comes
@@ -85,7 +85,7 @@ ALL_BLOCKS: Final = BlockRange(BlockId(0), LAST_BLOCK)
 
 @dataclass(frozen=True, slots=True)
 class BlockReport:
-    """What one storage holds of the blocks in the range `covers`: `replicas`, and nothing else.
+    """All that one storage holds of the blocks in the range `covers`: `replicas`, nothing else.
 
     Where `covers` is None: replicas that changed, and blocks whose replicas were `deleted`.
     `number` grows with every report of a process; one that comes behind a later one was given up by

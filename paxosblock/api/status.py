@@ -1,4 +1,4 @@
-"""What people ask a NameNode: how the cluster, its nodes and a block stand."""
+"""Calls of people to a NameNode: how the cluster, its nodes and a block stand."""
 
 from __future__ import annotations
 

@@ -31,5 +31,5 @@ TABLE: dict[tuple[BlockState, bool], HdfsBlockState] = {
 
 
 def hdfs_state(record: BlockRecord, finalized_count: int, min_replication: int) -> HdfsBlockState:
-    """What HDFS would call this block; `finalized_count` members reported its final version."""
+    """Return HDFS's name for this state; `finalized_count` members reported the final version."""
     return TABLE[record.state, finalized_count >= min_replication]

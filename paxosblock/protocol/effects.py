@@ -1,4 +1,4 @@
-"""What an acceptor's answer must have made durable before it is given; the shell carries it out."""
+"""Effects that must be durable before an acceptor's answer is given; the shell carries them out."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class Why(enum.Enum):
-    """Why a compare-and-set did not apply."""
+    """The reason why a compare-and-set did not apply."""
 
     FINALIZED = "finalized"
     """The length is decided already; adopt it."""

@@ -219,7 +219,7 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
 
 
 Request = Create | Write | NextGS | RecoveryWrite | Finalize | Read | Delete
-"""What a DataNode is asked."""
+"""Requests to a DataNode."""
 
 Reply = Created | Vote | LastVote | RecoveryVote | Finalized | Short | ReadReply | Deleted | Nack
-"""What a DataNode answers."""
+"""Answers of a DataNode."""

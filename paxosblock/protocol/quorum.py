@@ -1,4 +1,4 @@
-"""How many answers are enough (PROTOCOL.md 4): written here and nowhere else.
+"""The sizes of quorums (PROTOCOL.md 4): written here and nowhere else.
 
 Whose answers count, and for what, is said where they are collected: all members for a write (W3,
 `write.py`), promises and votes (P2, P4, `recovery.py`), good answers (R2, `read.py`).

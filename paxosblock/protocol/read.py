@@ -25,7 +25,7 @@ from paxosblock.protocol.types import (
 
 
 class Progress(enum.Enum):
-    """What a quorum read needs next."""
+    """The next thing that a quorum read needs."""
 
     WAITING = "waiting"
     """More answers; ask the members that have not said enough again."""
@@ -87,7 +87,7 @@ def on_read_reply(read: QuorumRead, reply: ReadReply) -> QuorumRead:
 
 
 def _heard(read: QuorumRead, reply: ReadReply) -> QuorumRead:
-    """With what one member says now; what it has shown before still counts."""
+    """Return `read` with what one member says now; what it has shown before still counts."""
     storage = reply.storage
     if not is_good(reply, read.writer_generation):
         return read if storage in read.bad else replace(read, bad=(*read.bad, storage))
@@ -156,7 +156,7 @@ def relaxed_length(record: BlockRecord, reply: ReadReply, seen: int = 0) -> int 
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
-    """What a reader may fetch: chunks [0, length) of a writer epoch.
+    """The part of a block that a reader may fetch: chunks [0, length) of a writer epoch.
 
     `finalized_generation` is NO_GENERATION while the block is not finalized.
     """

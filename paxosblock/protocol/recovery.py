@@ -29,7 +29,7 @@ from paxosblock.protocol.types import (
 
 
 class RecoveryKind(enum.Enum):
-    """What a recovery generation is for."""
+    """The purpose of a recovery generation."""
 
     SEAL = "seal"
     """End the block: votes of a quorum of the config, then the KV records the length (K5)."""
@@ -40,7 +40,7 @@ class RecoveryKind(enum.Enum):
 
 
 class Phase(enum.Enum):
-    """Where the proposer stands."""
+    """The step that the proposer is at."""
 
     PROMISING = "promising"
     WRITING = "writing"

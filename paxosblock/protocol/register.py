@@ -101,7 +101,7 @@ class Replica(msgspec.Struct, frozen=True, gc=False):
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
-    """What one request does: the replica afterwards, the effect, the reply."""
+    """The result of one request: the replica afterwards, the effect, the reply."""
 
     replica: Replica | None
     reply: Reply
@@ -139,7 +139,7 @@ def answer(
 
 
 def wanted(storage: StorageId, replica: Replica | None, request: RecoveryWrite | Finalize) -> range:
-    """Which chunks the shell must fetch from a holder before it lets `answer` take `request`.
+    """Return the chunks the shell must fetch from a holder before it lets `answer` take `request`.
 
     Empty when the replica can answer with what it has, be it a refusal.
     """

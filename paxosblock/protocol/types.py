@@ -25,7 +25,7 @@ NO_GENERATION = Generation(-1)
 
 
 class Durability(enum.Enum):
-    """What a vote means: on stable storage, or handed to the operating system."""
+    """The meaning of a vote: on stable storage, or handed to the operating system."""
 
     DISK = "disk"
     MEMORY = "memory"
@@ -48,7 +48,7 @@ class BlockState(enum.Enum):
 
 
 class Reason(enum.Enum):
-    """Why an acceptor refused."""
+    """The reason for which an acceptor refused."""
 
     FENCED = "fenced"
     """A higher generation was promised, or the replica no longer takes writes."""
@@ -65,7 +65,7 @@ class Reason(enum.Enum):
 
 
 class Registers(msgspec.Struct, frozen=True, gc=False):
-    """What a replica never forgets (PROTOCOL.md 1): it votes and is read with them, and its
+    """Values that a replica never forgets (PROTOCOL.md 1): it votes and is read with them, and its
     metadata file keeps them (datanode/FORMAT.md 3).
 
     `accepted_generation` is the vote for every chunk of its log at once: accepting a recovery's log
@@ -87,7 +87,7 @@ class Registers(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChunkName(msgspec.Struct, frozen=True, gc=False):
-    """What a chunk is called in votes: its place, its length in bytes and its CRC32C.
+    """The name of a chunk in votes: its place, its length in bytes and its CRC32C.
 
     Recovery never carries user data; a DataNode that lacks a chunk fetches the bytes of this name
     from a holder.

@@ -27,7 +27,7 @@ from paxosblock.protocol.types import (
 
 
 class WriterState(enum.Enum):
-    """Where the writer of a block stands."""
+    """The step that the writer of a block is at."""
 
     OPENING = "opening"
     """Create is on its way to the members."""
@@ -65,7 +65,7 @@ class Writer(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def acknowledged_synced(self) -> int:
-        """How many chunks are on stable storage at all members (hsync, W3)."""
+        """Return the number of chunks on stable storage at all members (hsync, W3)."""
         return min(self.synced)
 
     @property
