@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import click
 
 from paxosblock.api.namenode import Kind
-from paxosblock.cli.fs_names import status_of, target_is_directory
+from paxosblock.cli.fs_names import (
+    for_each_path,
+    matching,
+    status_of,
+    target_is_directory,
+    the_one,
+)
 from paxosblock.cli.group import Verb
 from paxosblock.cli.progress import Advance, progress_bar
 from paxosblock.cli.session import Session, UserError, reason_of
@@ -237,14 +243,14 @@ def get(session: Session, *, force: bool, words: tuple[str, ...]) -> None:
 
     A local file appears under its name when it is complete. Prints nothing when it is done.
     """
-    sources, destination = (words[:-1], words[-1]) if len(words) > 1 else (words, ".")
+    written, destination = (words[:-1], words[-1]) if len(words) > 1 else (words, ".")
+    sources = [path for each in written for path in matching(session, each)]
     inside = destination != STREAM and os.path.isdir(destination)
     if not inside and len(sources) > 1 and destination != STREAM:
         raise UserError(destination, "no such directory")
     with session.client() as client:
 
-        def copy(written: str) -> None:
-            path = session.path(written)
+        def copy(path: str) -> None:
             local = os.path.join(destination, base_name(path)) if inside else destination
             with client.open(path) as file, _local_target(local, force) as out:
                 quiet = session.json or local == STREAM
@@ -298,11 +304,11 @@ def cat(session: Session, paths: tuple[str, ...]) -> None:
     """
     with session.client() as client, _standard_output() as out:
 
-        def copy(written: str) -> None:
-            with client.open(session.path(written)) as file:
+        def copy(path: str) -> None:
+            with client.open(path) as file:
                 _copy_decided(file, out)
 
-        session.for_each(paths, copy)
+        for_each_path(session, paths, copy)
 
 
 @click.command(cls=Verb)
@@ -314,7 +320,7 @@ def head(session: Session, path: str) -> None:
     \b
       $ paxosblock fs head /logs/a.log
     """
-    name = session.path(path)
+    name = the_one(session, path)
     with session.client() as client, client.open(name) as file, _standard_output() as out:
         left = END_BYTES
         while data := file.read(left):
@@ -333,7 +339,7 @@ def tail(session: Session, *, follow: bool, path: str) -> None:
 
     With -f every byte follows as soon as it is decided; ends when the writer closes the file.
     """
-    name = session.path(path)
+    name = the_one(session, path)
     with session.client() as client, _standard_output() as out:
         with client.open(name) as file:
             start = file.seek(max(0, file.decided_size - END_BYTES))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import stat as unix
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import click
@@ -22,6 +23,8 @@ from paxosblock.api.namenode import (
     DeletePath,
     FileStatus,
     Kind,
+    ListDirectory,
+    Listing,
     MakeDirectories,
     PathRequest,
     Rename,
@@ -29,7 +32,7 @@ from paxosblock.api.namenode import (
 from paxosblock.cli.group import Verb
 from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.text import human_size
-from paxosblock.client.walk import DirectoryPages, base_name, join
+from paxosblock.client.walk import DirectoryPages, base_name, glob, join
 from paxosblock.errors import NotFoundError
 from paxosblock.user import current_user
 
@@ -45,6 +48,52 @@ def is_directory(session: Session, path: str) -> bool:
         return status_of(session, path).kind is Kind.DIRECTORY
     except NotFoundError:
         return False
+
+
+class _Names:
+    """The names of a cluster as `glob` asks for them; nothing here suspends."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def stat(self, path: str) -> FileStatus:
+        return status_of(self._session, path)
+
+    async def list(self, path: str) -> list[FileStatus]:
+        return list_all(self._session, path)
+
+    async def page(self, path: str, after: str = "") -> Listing:
+        return self._session.call(LIST, ListDirectory(path, after))
+
+
+def matching(session: Session, written: str) -> list[str]:
+    """What a path or pattern names, in order of path: the path itself if there is such a file, or
+    if nothing matches."""
+    from paxosblock.net.control import run_through
+
+    path = session.path(written)
+    if not any(sign in path for sign in "*?["):
+        return [path]
+    with suppress(NotFoundError):
+        return [status_of(session, path).path]
+
+    async def find() -> list[str]:
+        return [entry.path async for entry in glob(_Names(session), path)]
+
+    return run_through(find()) or [path]
+
+
+def the_one(session: Session, written: str) -> str:
+    """What a path or pattern names. Raises UserError: several."""
+    found = matching(session, written)
+    if len(found) > 1:
+        raise UserError(written, f"matches {len(found)} files; name one")
+    return found[0]
+
+
+def for_each_path(session: Session, written: Iterable[str], action: Callable[[str], None]) -> None:
+    """As `Session.for_each`, with the paths that were written, and all that patterns match."""
+    session.for_each(written, lambda each: session.for_each(matching(session, each), action))
 
 
 # --- ls ------------------------------------------------------------------------------------------
@@ -84,8 +133,7 @@ def ls(
     """
     order = _order(by_time, by_size)
 
-    def show(written: str) -> None:
-        path = session.path(written)
+    def show(path: str) -> None:
         status = status_of(session, path)
         if status.kind is Kind.FILE or itself:
             return _print_entries(session, [status], human, only_paths)
@@ -95,7 +143,7 @@ def ls(
             _print_entries(session, entries, human, only_paths)
         return None
 
-    session.for_each(paths or ("/",), show)
+    for_each_path(session, paths or ("/",), show)
 
 
 def _order(by_time: bool, by_size: bool) -> Callable[[FileStatus], tuple[int, str]]:
@@ -124,12 +172,12 @@ def _pages(
             yield from _pages(session, entry.path, recursive, order, reverse)
 
 
-def list_all(session: Session, path: str) -> Iterator[FileStatus]:
-    """Yield every entry of a directory, as it was at one time."""
+def list_all(session: Session, path: str) -> list[FileStatus]:
+    """Return every entry of a directory, as it was at one time."""
     listing = DirectoryPages(path)
     while (request := listing.request) is not None:
         listing.receive(session.call(LIST, request))
-    return (entry for page in listing.pages for entry in page.entries)
+    return [entry for page in listing.pages for entry in page.entries]
 
 
 def _print_entries(
@@ -213,8 +261,7 @@ def rm(
       Deleted /logs/2024
     """
 
-    def remove(written: str) -> None:
-        path = session.path(written)
+    def remove(path: str) -> None:
         try:
             _check_deletable(session, path, recursive)
         except NotFoundError:
@@ -224,7 +271,7 @@ def rm(
         session.call_once(DELETE, DeletePath(path, recursive=recursive))
         session.say(f"Deleted {path}", {"deleted": path})
 
-    session.for_each(paths, remove)
+    for_each_path(session, paths, remove)
 
 
 def _check_deletable(session: Session, path: str, recursive: bool) -> None:
@@ -246,14 +293,14 @@ def mv(session: Session, sources: tuple[str, ...], destination: str) -> None:
     Never replaces an existing file. Prints nothing when it is done.
     """
     target = session.path(destination)
-    inside = target_is_directory(session, target, destination, len(sources))
+    found = [path for source in sources for path in matching(session, source)]
+    inside = target_is_directory(session, target, destination, len(found))
 
-    def move(written: str) -> None:
-        source = session.path(written)
+    def move(source: str) -> None:
         wanted = join(target, base_name(source)) if inside else target
         session.tell(session.call_once(RENAME, Rename(source, wanted)))
 
-    session.for_each(sources, move)
+    session.for_each(found, move)
 
 
 def target_is_directory(session: Session, target: str, written: str, count: int) -> bool:
@@ -285,7 +332,9 @@ def concat(session: Session, target: str, sources: tuple[str, ...]) -> None:
     No byte is copied. All files are there before and none is being written; the sources are gone
     afterwards. Prints nothing when it is done.
     """
-    request = ConcatFiles(session.path(target), tuple(map(session.path, sources)))
+    into = session.path(target)
+    found = tuple(path for source in sources for path in matching(session, source))
+    request = ConcatFiles(into, found)
     session.tell(session.call_once(CONCAT, request))
 
 
@@ -315,13 +364,13 @@ def stat(session: Session, words: tuple[str, ...]) -> None:
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.")
 
-    def show(written: str) -> None:
-        status = status_of(session, session.path(written))
+    def show(path: str) -> None:
+        status = status_of(session, path)
         has = _fewest_replicas(session, status) if session.json or "%m" in template else 0
         fact = msgspec.to_builtins(status) | {"fewest_replicas": has}
         session.say(formatted(template, status, has), fact)
 
-    session.for_each(paths, show)
+    for_each_path(session, paths, show)
 
 
 def _fewest_replicas(session: Session, status: FileStatus) -> int:

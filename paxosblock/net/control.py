@@ -10,7 +10,7 @@ import contextlib
 import http.client
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent import futures
 from typing import Any, TypeVar
 
@@ -49,6 +49,16 @@ def call(address: str, method: Method[Q, A], request: Q, timeout_s: float = 60.0
         raise ProtocolError(f"{address} does not answer like a paxosblock node: {error}") from error
 
 
+def run_through(coroutine: Coroutine[Any, Any, A]) -> A:
+    """Return the result of a coroutine in which nothing suspends, without an event loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        result: A = ended.value
+        return result
+    raise AssertionError("nothing that is awaited here suspends")
+
+
 class NameNodes:
     """The NameNodes of a cluster, for a command. `LeaderSearch` says whom a call goes to."""
 
@@ -64,13 +74,7 @@ class NameNodes:
 
     def call(self, method: Method[Q, A], request: Q) -> A:
         """Ask until a NameNode answers: as `LeaderSearch.run`, which tells what may be asked."""
-        search = self._search.run(method, lambda: request)
-        try:
-            search.send(None)
-        except StopIteration as answered:
-            answer: A = answered.value
-            return answer
-        raise AssertionError("nothing that this shell awaits suspends")
+        return run_through(self._search.run(method, lambda: request))
 
     def call_once(self, method: Method[Q, A], make: Callable[[Once], Q]) -> A:
         """Ask for a change; `make` gets the name under which it is made once, however often it is

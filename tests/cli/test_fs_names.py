@@ -162,6 +162,63 @@ def test_sizes_are_shown_as_hdfs_shows_them(size_bytes: int, shown: str) -> None
     assert human_size(size_bytes) == shown
 
 
+# --- patterns ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def logs(client: Client, folder: str) -> str:
+    """A directory with files and a directory in it."""
+    for name in ("a1", "a2", "b1", "sub/a3"):
+        with client.create(f"{folder}/{name}") as out:
+            out.write(name.encode())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "out"),
+    [
+        (("ls", "-C", "{}/a?"), "{0}/a1\n{0}/a2\n"),
+        (("ls", "-C", "-d", "{}/[bs]*"), "{0}/b1\n{0}/sub\n"),
+        (("stat", "%n", "{}/**/a*"), "a1\na2\na3\n"),
+        (("cat", "{}/a*"), "a1a2"),
+        (("head", "{}/b*"), "b1"),
+        (("tail", "{}/b*"), "b1"),
+        (("get", "{}/b*", "-"), "b1"),
+        (("rm", "{}/a*"), "Deleted {0}/a1\nDeleted {0}/a2\n"),
+        (("mv", "{}/a*", "{}/sub"), ""),
+        (("concat", "{}/b1", "{}/a*"), ""),
+    ],
+)
+def test_every_verb_takes_patterns(
+    fs: Paxosblock, client: Client, logs: str, words: tuple[str, ...], out: str
+) -> None:
+    result = fs(*(word.format(logs) for word in words))
+    assert (result.code, result.out, result.err) == (0, out.format(logs), "")
+    left = {entry.path.removeprefix(f"{logs}/") for entry in client.walk(logs)}
+    if words[0] in ("rm", "concat"):
+        assert left == {"b1", "sub", "sub/a3"}
+    elif words[0] == "mv":
+        assert left == {"b1", "sub", "sub/a1", "sub/a2", "sub/a3"}
+
+
+def test_a_file_that_is_called_like_a_pattern_is_meant_alone(
+    fs: Paxosblock, client: Client, logs: str
+) -> None:
+    client.create(f"{logs}/a*").close()
+    assert fs("rm", f"{logs}/a*").out == f"Deleted {logs}/a*\n"
+    assert client.exists(f"{logs}/a1")
+
+
+def test_a_pattern_without_a_match_or_with_several_is_told(fs: Paxosblock, logs: str) -> None:
+    for words in (("ls",), ("cat",), ("rm",), ("rm", "-r"), ("stat",)):
+        result = fs(*words, f"{logs}/x*")
+        line = f"{words[0]}: '{logs}/x*': no such file or directory\n"
+        assert (result.code, result.out, result.err) == (1, "", line)
+    assert fs("rm", "-f", f"{logs}/x*").code == 0
+    result = fs("tail", f"{logs}/a*")
+    assert (result.code, result.err) == (1, f"tail: '{logs}/a*': matches 2 files; name one\n")
+
+
 # --- mkdir ---------------------------------------------------------------------------------------
 
 
