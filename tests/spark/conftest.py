@@ -9,6 +9,7 @@ import itertools
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -46,6 +47,7 @@ def session_builder(name: str, repository: Path) -> SparkSession.Builder:
         .config("spark.driver.memory", DRIVER_MEMORY)
         .config("spark.driver.extraJavaOptions", QUICK_START)
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", os.path.join(tempfile.gettempdir(), "spark-warehouse"))
     )
 
 

@@ -104,7 +104,7 @@ def test_a_url_names_the_cluster_of_the_option_by_any_of_its_nodes() -> None:
 @pytest.mark.parametrize(
     ("written", "use", "message"),
     [
-        ({"namenodes": "nn:1"}, Use.WRITE, "option 'path' is missing"),
+        ({"namenodes": "nn:1"}, Use.WRITE, "option 'path' is missing, a path in the"),
         ({"path": "a", "namenodes": "nn:1"}, Use.WRITE, "'path' = 'a': expected an absolute path"),
         ({"path": "/a"}, Use.WRITE, "no cluster given"),
         (
@@ -114,6 +114,11 @@ def test_a_url_names_the_cluster_of_the_option_by_any_of_its_nodes() -> None:
         ),
         ({"path": "hdfs://a:1/x"}, Use.READ, "expected an absolute path"),
         (HERE | {"rowGroupByte": "1"}, Use.WRITE, "did you mean 'rowGroupBytes'?"),
+        (
+            HERE | {"owner": "me", "provider": "paxosblock", "location": "/a", "option.path": "/a"},
+            Use.READS,
+            "no tables: a table of Spark's catalog does not tell a Python source its path",
+        ),
         (HERE | {"layout": "files"}, Use.WRITE, "'layout' has no effect on a batch write"),
         (HERE | {"header": "true"}, Use.READ, "option 'header' has no effect on parquet files"),
         (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -17,7 +19,7 @@ from pyspark.sql import functions as F
 
 from paxosblock import Client, LocalCluster
 from paxosblock.client.url import parse_url
-from tests.spark.reading import MOST_LINES
+from tests.spark.reading import MOST_LINES, Place
 
 ROWS = 5_000
 
@@ -192,6 +194,35 @@ def test_filters_are_pushed_down_when_the_option_and_spark_allow_it(
         assert load(spark, folder, "parquet").where("id >= 4990").count() == 10
     finally:
         spark.conf.unset(setting)
+
+
+def test_a_table_of_the_catalog_is_refused_in_a_line_that_tells_what_to_do(
+    spark: SparkSession, table: Place
+) -> None:
+    writing = spark.range(3).write.format("paxosblock").mode("append")
+    rows = table / "rows"
+    writing.save(rows.url)
+    advice = "CREATE TEMPORARY VIEW ... USING paxosblock OPTIONS (path '...')"
+    with pytest.raises(AnalysisException, match=re.escape(advice)):
+        spark.sql(f"CREATE TABLE made USING paxosblock OPTIONS (path '{rows.url}')")
+    with pytest.raises(AnalysisException, match=re.escape(advice)):
+        writing.saveAsTable("managed")
+    assert not spark.catalog.listTables("default")
+    # Spark asks nothing when it is told the columns, and on a write it tells no table from a path.
+    spark.sql(f"CREATE TABLE made (id bigint) USING paxosblock OPTIONS (path '{rows.url}')")
+    writing.option("path", (table / "saved").url).saveAsTable("saved")
+    try:
+        for name in ("made", "saved"):
+            with pytest.raises(AnalysisException, match=re.escape(advice)):
+                spark.table(name).count()
+    finally:
+        spark.sql("DROP TABLE made")
+        spark.sql("DROP TABLE saved")
+    assert rows.ids() == (table / "saved").ids() == Counter([0, 1, 2])
+    spark.sql(f"CREATE TEMPORARY VIEW v USING paxosblock OPTIONS (path '{rows.url}')")
+    spark.sql("INSERT INTO v VALUES (7)")
+    assert spark.table("v").count() == 4
+    spark.catalog.dropTempView("v")
 
 
 def test_a_datanode_that_is_killed_while_it_serves_costs_no_row(

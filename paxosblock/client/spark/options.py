@@ -243,6 +243,12 @@ _BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}
 
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 """Options that Spark itself takes and hands on."""
+_OF_TABLES: Final = frozenset({"owner", "provider"})
+"""Among the properties of a table that Spark asks the schema of; nothing else brings them."""
+_NO_TABLES: Final = (
+    "a table of Spark's catalog does not tell a Python source its path when it is read; "
+    "CREATE TEMPORARY VIEW ... USING paxosblock OPTIONS (path '...') does"
+)
 _BRACES_ACROSS_NAMES: Final = re.compile(r"\{[^{}]*/[^{}]*\}")
 
 
@@ -255,7 +261,10 @@ def parse_options(written: Mapping[str, str], use: Use) -> Options:
     Raises:
         ConfigError: an option is unknown, has no effect for this use or on files of this format, or
             its value is wrong; no path; no NameNodes. The message starts with the option's name.
+            Or Spark is about to make a table.
     """
+    if {name.lower() for name in written} >= _OF_TABLES:
+        raise ConfigError(f"no tables: {_NO_TABLES}")
     known = list(_known(written, use))
     values = {option.attribute: _parsed(option, text) for option, text in known}
     paths, namenodes = _targets(values)
@@ -327,7 +336,7 @@ def _target(path: str, namenodes: tuple[str, ...] | None) -> tuple[str, tuple[st
             )
         path, namenodes = url.path, namenodes or url.namenodes
     if not path:
-        raise ConfigError("option 'path' is missing: the path of a directory in the cluster")
+        raise ConfigError(f"option 'path' is missing, a path in the cluster; {_NO_TABLES}")
     if not path.startswith("/"):
         raise ConfigError(f"option 'path' = {path!r}: expected an absolute path")
     path = "/" + "/".join(name for name in path.split("/") if name)
