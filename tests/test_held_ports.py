@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from paxosblock.local import held_ports
-from paxosblock.local.held_ports import HeldPorts
+from paxosblock.local import cluster
+from paxosblock.local.cluster import HeldPorts
 
 ANY = "127.0.0.1:0"
 
@@ -44,7 +44,7 @@ def test_what_is_held_is_not_chosen_again(
     ports: HeldPorts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, first = place(ports.hold(ANY))
-    monkeypatch.setattr(held_ports, "_FREE", (first, first + 200))
+    monkeypatch.setattr(cluster, "_FREE", (first, first + 200))
     others = HeldPorts()
     chosen = [others.hold(ANY) for _ in range(50)]
     others.release()

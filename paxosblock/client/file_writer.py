@@ -30,7 +30,7 @@ from paxosblock.client.chunks import Chunk, ChunkBuffer, chunk_of
 from paxosblock.client.core import ClientCore
 from paxosblock.client.durable import finalized_on_disk
 from paxosblock.client.exclusions import Exclusions
-from paxosblock.client.fence import Fence
+from paxosblock.client.leases import Fence
 from paxosblock.client.progress import Progress, Shortfall, Unopened
 from paxosblock.client.receipt import BlockReceipt, FlushReceipt, Ledger, Place
 from paxosblock.client.tender import Tender

@@ -1,23 +1,25 @@
-"""Keeping the leases of the files that this client writes."""
+"""Keeping the leases of the files that this client writes, and noticing that one is lost."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, TypeVar
 from weakref import WeakMethod
 
 from paxosblock.api.namenode import RENEW_LEASES, RenewLeases, ShortBlock
 from paxosblock.client.namenode import NameNodes
-from paxosblock.errors import PaxosBlockError
+from paxosblock.errors import FencedError, LeaseError, NotFoundError, PaxosBlockError
 from paxosblock.protocol.types import WriterId
 
 WARN_AGAIN_S: Final = 60.0
 """How long leases may go on failing until that is told again; then twice as long, and so on."""
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class _Kept(NamedTuple):
@@ -132,3 +134,50 @@ class _Trouble:
         if self._began_s is not None:
             _log.info("leases are renewed again, after %.1f s", time.monotonic() - self._began_s)
             self._began_s = None
+
+
+class Fence:
+    """Up once a writer was told that its file has another writer now, or none; it never comes
+    down."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._error: FencedError | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """True once somebody told so."""
+        return self._error is not None
+
+    def check(self) -> None:
+        """Raises FencedError once the file is not ours any more."""
+        if self._error is not None:
+            raise self._error.with_traceback(None)  # else each raise would add to the one before
+
+    def lease_lost(self) -> None:
+        """The NameNode knows no lease of the writer."""
+        if self._error is None:
+            self._error = self._fenced("its lease is gone: somebody took it over")
+
+    async def guard(self, request: Awaitable[T]) -> T:
+        """The result of `request`; what tells that the file has another writer is remembered.
+
+        Raises:
+            FencedError: it said so, in whatever words.
+            Others: as `request`.
+        """
+        try:
+            return await request
+        except (FencedError, LeaseError) as error:
+            self._error = self._fenced(str(error))
+            raise self._error from error
+        except NotFoundError as error:
+            self._error = self._fenced("was deleted")
+            raise self._error from error
+
+    def _fenced(self, why: str) -> FencedError:
+        ours = f"'{self._path}': "  # which what the NameNode says begins with, too
+        return FencedError(
+            f"{ours}{why.removeprefix(ours)}; what was not flushed has an unknown outcome",
+            path=self._path,
+        )

@@ -16,9 +16,9 @@ from fsspec.spec import make_instance
 
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.background import STOP_WITHIN_S, OtherLoop
+from paxosblock.client.fsspec.files import PaxosBlockTransaction
 from paxosblock.client.fsspec.options import config_of, options_of_url, path_of_url
 from paxosblock.client.fsspec.staging import StagingArea
-from paxosblock.client.fsspec.transaction import PaxosBlockTransaction
 from paxosblock.client.own_hosts import OwnHosts, is_url
 from paxosblock.client.url import NAMENODES_VARIABLE, SCHEME, cluster_addresses
 from paxosblock.config import ClientConfig

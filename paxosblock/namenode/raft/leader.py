@@ -18,7 +18,7 @@ from paxosblock.errors import (
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.messages import Message
-from paxosblock.namenode.raft.roles import prepare
+from paxosblock.namenode.raft.roles import AnyRole, prepare
 
 ROUNDS_KEPT = 64
 """A heartbeat round without a majority is forgotten after so many later ones (L16)."""
@@ -69,7 +69,7 @@ class _ReadRound:
     answers: list[asyncio.Future[int]]
 
 
-class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
+class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
     """raftos' leader."""
 
     def __init__(self, state: Any) -> None:
@@ -458,16 +458,6 @@ class RaftLeader(Leader):  # type: ignore[misc]  # raftos has no types
     def on_receive_pre_vote(self, data: Message) -> None:
         """There is a leader."""
         self.state.answer_pre_vote(data, False)
-
-    def on_receive_pre_vote_response(self, data: Message) -> None:
-        """Only a follower asks."""
-
-    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
-    def on_receive_install_snapshot(self, data: Message) -> None:
-        """There is no other leader in this term; raftos refuses that of an older one."""
-
-    def on_receive_timeout_now(self, data: Message) -> None:
-        """Only a follower is chosen."""
 
 
 def majority_full(addresses: list[str]) -> NoSpaceError:

@@ -30,7 +30,22 @@ def prepare(timer: Timer, interval: Any = None, callback: Any = None) -> None:
     timer.callback = callback or timer.callback
 
 
-class Elector:
+class AnyRole:
+    """What no role heeds but the one that says so."""
+
+    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    def on_receive_install_snapshot(self, data: Message) -> None:
+        """Only a follower takes one: a leader is the only one of its term, and raftos refuses that
+        of an older one."""
+
+    def on_receive_pre_vote_response(self, data: Message) -> None:
+        """Only a follower asks."""
+
+    def on_receive_timeout_now(self, data: Message) -> None:
+        """Only a follower is chosen."""
+
+
+class Elector(AnyRole):
     """What followers and candidates have in common: answering pre-votes."""
 
     state: Any
@@ -61,18 +76,8 @@ class Elector:
         theirs: tuple[int, int] = (data["last_log_term"], data["last_log_index"])
         return theirs >= (self.log.last_log_term, self.log.last_log_index)
 
-    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
-    def on_receive_install_snapshot(self, data: Message) -> None:
-        """Only a follower takes one; raftos refuses that of an older leader."""
-
-    def on_receive_pre_vote_response(self, data: Message) -> None:
-        """Only a follower asks."""
-
     def on_receive_install_snapshot_response(self, data: Message) -> None:
         """Only a leader asks."""
-
-    def on_receive_timeout_now(self, data: Message) -> None:
-        """Only a follower is chosen."""
 
     def on_durable(self) -> None:
         """The log has become durable further."""

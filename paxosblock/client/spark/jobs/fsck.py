@@ -29,9 +29,8 @@ LEAST_WEIGHT: Final = MIB
 
 
 class Verdict(enum.Enum):
-    """How a block stands."""
+    """How a block stands that is not healthy."""
 
-    HEALTHY = "healthy"
     SHORT = "short of replicas"
     """Every replica that is there is sound, and there are fewer than the file asks for."""
     IMPAIRED = "impaired"
