@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncClient", "Client", "LocalCluster", "PaxosBlockError", "__version__"]
 
-_lazy = lazy_names(
+__getattr__, __dir__ = lazy_names(
     __name__,
     {
         "AsyncClient": "paxosblock.client",
@@ -36,11 +36,3 @@ _lazy = lazy_names(
         "__version__": "paxosblock.version",
     },
 )
-
-
-def __getattr__(name: str) -> object:
-    return _lazy(name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
-    """A module-level `__getattr__` for `package`.
+def lazy_names(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """A module-level `__getattr__` and `__dir__` for `package`.
 
     `homes` maps each public name to the full name of the module that defines it. Asking for any
     other name raises AttributeError, as a plain module would.
@@ -22,4 +25,4 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], object
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(home), name)
 
-    return get
+    return get, lambda: sorted({*vars(sys.modules[package]), *homes})

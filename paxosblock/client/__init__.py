@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncClient", "Client", "FlushReceipt"]
 
-_lazy = lazy_names(
+__getattr__, __dir__ = lazy_names(
     __name__,
     {
         "AsyncClient": "paxosblock.client.async_client",
@@ -21,11 +21,3 @@ _lazy = lazy_names(
         "FlushReceipt": "paxosblock.client.receipt",
     },
 )
-
-
-def __getattr__(name: str) -> object:
-    return _lazy(name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

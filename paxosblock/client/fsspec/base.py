@@ -1,4 +1,4 @@
-"""The frame of the file system: which cluster it is, and the connection to it."""
+"""The frame of the file system: which cluster it is, the connection to it, its transactions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from typing import Any
 
 from fsspec.asyn import AsyncFileSystem, sync_wrapper
 from fsspec.spec import make_instance
+from fsspec.transaction import Transaction
 
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.background import STOP_WITHIN_S, OtherLoop
-from paxosblock.client.fsspec.files import PaxosBlockTransaction
+from paxosblock.client.fsspec.files import AsyncWriteFile, WriteFile
 from paxosblock.client.fsspec.options import config_of, options_of_url, path_of_url
-from paxosblock.client.fsspec.staging import StagingArea
+from paxosblock.client.fsspec.staging import StagedFile, StagingArea, discard, publish
 from paxosblock.client.own_hosts import OwnHosts, is_url
 from paxosblock.client.url import NAMENODES_VARIABLE, SCHEME, cluster_addresses
 from paxosblock.config import ClientConfig
@@ -62,6 +63,47 @@ class Connection:
         closing = asyncio.run_coroutine_threadsafe(self.close(), self.loop)
         if OtherLoop(self.loop).usable:  # the owner may be collected on the loop's own thread
             concurrent.futures.wait([closing], STOP_WITHIN_S)
+
+
+class PaxosBlockTransaction(Transaction):
+    """`with fs.transaction`: all files that were written in it appear at once, or none.
+
+    It publishes by one replicated transaction, where fsspec's own goes file by file.
+    """
+
+    fs: Any
+
+    def complete(self, commit: bool = True) -> None:
+        """End the transaction.
+
+        Args:
+            commit: publish; otherwise give all files up.
+
+        Raises:
+            InvalidRequestError: a file is still open; nothing was published.
+            PaxosBlockError: what stands at one of the targets forbids it; nothing was published.
+                An unknown outcome is of all files together.
+        """
+        fs = self.fs
+        staged = [_staged(file) for file in self.files]
+        staged = [file for file in staged if not file.discarded]
+        self.files.clear()
+        # In any case: instances are shared by the whole process.
+        fs._intrans, fs._transaction, self.fs = False, None, None
+        if not commit:
+            fs.runner.run(discard, staged)
+            return
+        unfinished = [file.target for file in staged if not file.writer.closed]
+        if unfinished:
+            fs.runner.run(discard, staged)
+            raise InvalidRequestError(
+                f"nothing was published: '{unfinished[0]}' is open at the end of the transaction"
+            )
+        fs.runner.run(publish, staged)
+
+
+def _staged(file: StagedFile | WriteFile | AsyncWriteFile) -> StagedFile:
+    return file if isinstance(file, StagedFile) else file.staged
 
 
 class _Environment:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fsspec.asyn import AbstractAsyncStreamedFile
 from fsspec.spec import AbstractBufferedFile
-from fsspec.transaction import Transaction
 
 from paxosblock.checksum import Buffer
 from paxosblock.client.background import OtherLoop
@@ -30,9 +29,8 @@ from paxosblock.client.fsspec.dropping import (
     watch,
 )
 from paxosblock.client.fsspec.info import Info, info_of
-from paxosblock.client.fsspec.staging import StagedFile, discard, publish
+from paxosblock.client.fsspec.staging import StagedFile, publish
 from paxosblock.client.sync_files import FileReader, FileWriter
-from paxosblock.errors import InvalidRequestError
 from paxosblock.units import KIB
 
 if TYPE_CHECKING:
@@ -477,44 +475,3 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
 def details_of(reader: AsyncFileReader) -> Info:
     """`info` of a file as it was when it was opened: its size counts what is being written."""
     return {**info_of(reader.status), "size": reader.size}
-
-
-class PaxosBlockTransaction(Transaction):
-    """`with fs.transaction`: all files that were written in it appear at once, or none.
-
-    It publishes by one replicated transaction, where fsspec's own goes file by file.
-    """
-
-    fs: Any
-
-    def complete(self, commit: bool = True) -> None:
-        """End the transaction.
-
-        Args:
-            commit: publish; otherwise give all files up.
-
-        Raises:
-            InvalidRequestError: a file is still open; nothing was published.
-            PaxosBlockError: what stands at one of the targets forbids it; nothing was published.
-                An unknown outcome is of all files together.
-        """
-        fs = self.fs
-        staged = [_staged(file) for file in self.files]
-        staged = [file for file in staged if not file.discarded]
-        self.files.clear()
-        # In any case: instances are shared by the whole process.
-        fs._intrans, fs._transaction, self.fs = False, None, None
-        if not commit:
-            fs.runner.run(discard, staged)
-            return
-        unfinished = [file.target for file in staged if not file.writer.closed]
-        if unfinished:
-            fs.runner.run(discard, staged)
-            raise InvalidRequestError(
-                f"nothing was published: '{unfinished[0]}' is open at the end of the transaction"
-            )
-        fs.runner.run(publish, staged)
-
-
-def _staged(file: StagedFile | WriteFile | AsyncWriteFile) -> StagedFile:
-    return file if isinstance(file, StagedFile) else file.staged
