@@ -151,7 +151,7 @@ async def bench_hflush(run: Run) -> None:
 
 
 async def bench_recovery(run: Run) -> None:
-    """From SIGKILL of a DataNode in mid-write to the next acknowledged chunk.
+    """Measure from SIGKILL of a DataNode in mid-write to the next acknowledged chunk.
 
     The writer flushes 1 KiB after 1 KiB; the gap is the longest time between two acknowledgements
     around the kill. It holds detection (by connection loss), recovery, a new block and the chunk.

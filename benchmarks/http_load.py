@@ -93,7 +93,7 @@ async def connect(address: str) -> Connection:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What clients measured: the seconds of each call, and of all of them together."""
+    """The measurements of clients: the seconds of each call, and of all of them together."""
 
     seconds: float
     latencies: list[float] = field(repr=False)

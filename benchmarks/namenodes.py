@@ -131,7 +131,7 @@ async def measure_speed(cluster: LocalCluster, options: argparse.Namespace) -> N
 
 
 async def measure_fail_over(cluster: LocalCluster, options: argparse.Namespace) -> None:
-    """From SIGKILL of the leader to the next change that a client is told of."""
+    """Measure from SIGKILL of the leader to the next change that a client is told of."""
     durations = []
     async with AsyncClient(cluster.url) as fs:
         for number in range(options.kills):
@@ -189,7 +189,7 @@ def back_and_forth(one: str) -> Iterator[Rename]:
 
 
 def metrics(node: Node) -> dict[str, float]:
-    """What a node's /metrics shows, by name. Each look begins the longest stalls anew."""
+    """Return what a node's /metrics shows, by name. Each look begins the longest stalls anew."""
     prefix = "paxosblock_namenode_"
     with urlopen(f"http://{node.address}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()

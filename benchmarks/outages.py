@@ -53,7 +53,7 @@ GIVE_UP_S = 120.0
 
 @dataclass
 class Results:
-    """Of one kind of failure."""
+    """The results of one kind of failure."""
 
     outages_s: list[float] = field(default_factory=list)
     blocks_ended: int = 0
@@ -203,7 +203,7 @@ async def measure_names(
 
 @dataclass(frozen=True)
 class Kind:
-    """What fails, and who waits for it."""
+    """The thing that fails, and who waits for it."""
 
     failure: Failure
     cluster: Callable[..., AbstractContextManager[LocalCluster]]

@@ -87,7 +87,7 @@ async def fill(store: ReplicatedStore, keys: int) -> None:
 def handlers(
     store: ReplicatedStore,
 ) -> dict[str, Callable[[web.Request], Coroutine[Any, Any, Any]]]:
-    """What a member does when it is asked for `GET /<name>`."""
+    """Return what a member does when it is asked for `GET /<name>`."""
 
     async def status(_request: web.Request) -> object:
         return {**asdict(store.status()), "keys": len(store._machine)}
@@ -228,7 +228,7 @@ def throughput(cluster: Cluster, options: argparse.Namespace) -> None:
 
 
 def fail_over(cluster: Cluster, kills: int) -> None:
-    """How long nobody commits when the leader is killed."""
+    """Measure how long nobody commits when the leader is killed."""
     durations = []
     for _ in range(kills):
         cluster.wait_equal()

@@ -163,7 +163,7 @@ async def fill(folder: Path, address: str, storage: StorageId, count: int) -> li
 
 
 class Watch:
-    """What a NameNode says of the DataNode while something goes on."""
+    """A watch on what a NameNode says of the DataNode while something goes on."""
 
     def __init__(self, namenode: str, client: RpcClient) -> None:
         self._namenode = namenode

@@ -78,7 +78,7 @@ class Discard(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """Return the name that `format` takes."""
         return "discard"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -94,7 +94,7 @@ class _DiscardWriter(DataSourceArrowWriter):
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """How long `work` takes."""
+    """Return the seconds that `work` takes."""
     begun = time.perf_counter()
     work()
     return time.perf_counter() - begun
@@ -248,7 +248,7 @@ def bench_batch(run: Run) -> None:
 
 
 def bench_tail(run: Run) -> None:
-    """From a line's hflush to the moment when a query that tails the file has processed it."""
+    """Measure from a line's hflush to the moment a query that tails the file has processed it."""
     flushed: dict[int, float] = {}
     arrived: dict[int, float] = {}
 

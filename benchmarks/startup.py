@@ -1,4 +1,4 @@
-"""How long a command takes to start: `python -m benchmarks.startup`.
+"""The time a command takes to start: `python -m benchmarks.startup`.
 
 The goals: `paxosblock --help` in 150 ms, `paxosblock fs ls` in 300 ms, both as a user waits for
 them: a new process, from its start to its end. The bare interpreter is measured in the same run.
@@ -30,7 +30,7 @@ class Question:
 
 
 def questions(namenodes: str) -> tuple[Question, ...]:
-    """What is measured, against a cluster at `namenodes`."""
+    """Return what is measured, against a cluster at `namenodes`."""
     python = sys.executable
     cli = (python, "-m", "paxosblock")
     return (

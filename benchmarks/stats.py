@@ -1,4 +1,4 @@
-"""What every benchmark says about itself, and how it counts."""
+"""The parts that all benchmarks share: what they say about themselves, and how they count."""
 
 from __future__ import annotations
 

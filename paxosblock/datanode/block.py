@@ -22,10 +22,10 @@ from typing import Final, Protocol
 from paxosblock.api.datanode import Answer, Control
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.group_commit import Done
+from paxosblock.datanode.log_texts import log_texts
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.store import FetchedChunks, Loaded, Stored, carry_out
 from paxosblock.datanode.volume import Volume
-from paxosblock.datanode.wording import brief
 from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.logs import facts
 from paxosblock.net.wire import HEADER_BYTES, Flags, Header
@@ -64,11 +64,11 @@ from paxosblock.units import MIB
 _log = logging.getLogger(__name__)
 _SYNC: Final = int(Flags.SYNC)
 WRITE_BEHIND_BYTES: Final = 8 * MIB
-"""In memory mode, how much is left to the page cache before the disk is told to begin."""
+"""Bytes left to the page cache in memory mode before the disk is told to begin."""
 
 
 class Listener(Protocol):
-    """Who is told about replicas (the reporter). Called on the event loop."""
+    """The one who is told about replicas (the reporter). Called on the event loop."""
 
     def replica_changed(self, block: BlockId, storage: StorageId) -> None:
         """A replica was made, finalized, deleted, or changed by a recovery."""
@@ -78,7 +78,7 @@ class Listener(Protocol):
 
 
 class Block:
-    """Who owns the one replica of a block that this node may have."""
+    """The owner of the one replica of a block that this node may have."""
 
     __slots__ = (
         "_counted_bytes",
@@ -105,9 +105,9 @@ class Block:
         self.replica: Replica | None = None
         self.files: Stored | None = None
         self._reading: tuple[Stored, OpenFile] | None = None
-        """Of files that have none open themselves; closed with the next change."""
+        """An open file of `files` that have none open themselves; closed with the next change."""
         self.corrupt = ""
-        """Why the replica is dead, "" when it is not. `replica` then only tells the promise."""
+        """The reason why the replica is dead, or "". `replica` then only tells the promise."""
         self.synced = 0
         """Chunks that are known to be on stable storage."""
         self.copying = asyncio.Lock()
@@ -242,7 +242,7 @@ class Block:
         return None
 
     def _write_behind(self) -> None:
-        """In memory mode the disk follows the writer: finalizing a block then has little to sync.
+        """Let the disk follow the writer in memory mode: finalizing then has little to sync.
 
         Without it every block ends with its whole length in the page cache, and the creation of
         the next one waits behind that in the file system's journal.
@@ -374,19 +374,19 @@ class Block:
                 if old is not None and old is not new:
                     old.retire()
                 self.changed()
-        told = {"request": request, "reply": step.reply, "before": before, "after": self.replica}
-        _log.info("answered", extra=facts(block=self.id, **{k: brief(v) for k, v in told.items()}))
+        told = log_texts(request=request, reply=step.reply, before=before, after=self.replica)
+        _log.info("answered", extra=facts(block=self.id, **told))
         if step.effect is not None:
             self._listener.replica_changed(self.id, self.volume.storage)
         assert not isinstance(step.reply, Vote), "only a Write is voted for"
         return step.reply
 
     def _seen(self, request: Control) -> Replica | None:
-        """What the acceptor is to see: a dead replica is none to who brings a full copy."""
+        """Return what the acceptor is to see: a dead replica is none to who brings a full copy."""
         return None if self.corrupt and heals(self.replica, request) else self.replica
 
     def _refusal(self, request: Control) -> Nack | None:
-        """Why a dead replica does not answer (D9); None when the acceptor is to be asked."""
+        """Return why a dead replica does not answer (D9); None when the acceptor is to be asked."""
         if not self.corrupt or heals(self.replica, request):
             return None
         return self.nack(generation_of(request), Reason.CORRUPT)

@@ -1,4 +1,4 @@
-"""What a DataNode counts, for `GET /metrics`."""
+"""The counts of a DataNode, for `GET /metrics`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Counters:
     """The instruments that the parts of a DataNode share."""
 
     def __init__(self, acceptor: Acceptor, volumes: Sequence[Volume]) -> None:
-        """What is known anyway is asked of `acceptor` and `volumes` when somebody looks."""
+        """Ask `acceptor` and `volumes` for what they know anyway, when somebody looks."""
         self.metrics = NodeMetrics("datanode")
         self.streams = self.metrics.gauge("streams", "Open data streams.")
         self._votes = self.metrics.counter("votes", "Votes for chunks.")

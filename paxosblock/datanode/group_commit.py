@@ -22,7 +22,7 @@ class GroupCommit:
     """The syncs of one volume."""
 
     def __init__(self, executor: Executor, threads: int) -> None:
-        """At most `threads` files are synced at a time, in threads of `executor`."""
+        """Sync at most `threads` files at a time, in threads of `executor`."""
         self._executor = executor
         self._idle_threads = threads
         self._loop = asyncio.get_running_loop()
@@ -59,7 +59,7 @@ class GroupCommit:
             self._executor.submit(self._sync, file, waiters)
 
     def _sync(self, file: OpenFile, waiters: list[Done]) -> None:
-        """In a thread."""
+        """Sync `file`, in a thread, and tell `waiters`."""
         error: PaxosBlockError | None = None
         try:
             file.sync()

@@ -1,4 +1,4 @@
-"""Who a volume is: its `VERSION` file (FORMAT.md 2).
+"""The identity of a volume: its `VERSION` file (FORMAT.md 2).
 
 A storage id is a promise: whoever answers under it has everything it ever promised or voted. So
 a folder gets its id once, when it is empty, and a folder with blocks but no id is refused.

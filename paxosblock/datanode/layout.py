@@ -61,11 +61,11 @@ class BlockFiles:
     datas: tuple[DataFile, ...] = ()
 
     def meta_added(self, path: Path) -> BlockFiles:
-        """With one more meta file."""
+        """Return these with one more meta file."""
         return BlockFiles(self.block, (*self.metas, path), self.datas)
 
     def data_added(self, data: DataFile) -> BlockFiles:
-        """With one more block file."""
+        """Return these with one more block file."""
         return BlockFiles(self.block, self.metas, (*self.datas, data))
 
 

@@ -1,4 +1,4 @@
-"""What a volume holds when its process starts (FORMAT.md 5, rule D8).
+"""The replicas that a volume holds when its process starts (FORMAT.md 5, rule D8).
 
 Whatever was interrupted is finished or undone here, and a replica that may have lost votes is
 marked weak on disk before anybody can ask it. No content of a file makes this raise: a replica

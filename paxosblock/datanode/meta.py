@@ -25,7 +25,7 @@ _FIELDS: msgspec.msgpack.Decoder[dict[str, Any]] = msgspec.msgpack.Decoder(dict[
 
 
 class Metadata(msgspec.Struct, frozen=True, gc=False):
-    """What a meta file says.
+    """The content of a meta file.
 
     `registers.base_length` chunks, `base_bytes` of user data, were on stable storage before this
     file was. `boot` is the boot of the machine in which votes of this replica may be in memory

@@ -73,14 +73,14 @@ class DataNode:
 
     @property
     def failure(self) -> str:
-        """Why this node is of no use at all: every volume has failed. "" when it is of use."""
+        """Return why this node is of no use at all: every volume has failed. "" if it is of use."""
         if all(volume.failed for volume in self.volumes):
             return "no volume is left: " + "; ".join(volume.failed for volume in self.volumes)
         return ""
 
     @property
     def standing(self) -> dict[str, str]:
-        """Of each volume "ok", or why it is not used; its folder names one that is not known."""
+        """Return "ok" or why it is not used, by volume; its folder names one that is not known."""
         lost = {str(each.folder): each.reason for each in self._lost}
         return {each.storage: each.failed or "ok" for each in self.volumes} | lost
 

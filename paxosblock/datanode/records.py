@@ -62,10 +62,10 @@ def _is_record(block: BlockId, name: ChunkName, record: memoryview) -> bool:
 
 
 class _Fault(enum.Enum):
-    """Why the log ends where it ends."""
+    """The reason why the log ends where it ends."""
 
     END = "end"
-    """So does the file."""
+    """The file ends there too."""
     CUT = "cut"
     """The file ends inside the record."""
     OTHER = "other"
@@ -76,7 +76,7 @@ class _Fault(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What is in the block file of an rbw replica; `corrupt` says why it is dead, or is ""."""
+    """The log in the block file of an rbw replica; `corrupt` says why it is dead, or is ""."""
 
     log: ChunkLog
     corrupt: str = ""

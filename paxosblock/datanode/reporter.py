@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 
 
 class Holdings(Protocol):
-    """What there is to report (the acceptor and volumes of this node)."""
+    """The replicas there are to report (the acceptor and volumes of this node)."""
 
     def blocks(self) -> Iterable[Block]:
         """Every block."""
@@ -141,7 +141,7 @@ class Reporter:
 
 @dataclass(frozen=True, slots=True)
 class _Sender:
-    """What all links share: who reports, what, and how."""
+    """The parts that all links share: who reports, what, and how."""
 
     node: str
     incarnation: str
@@ -151,7 +151,7 @@ class _Sender:
 
 
 class _Link:
-    """What one NameNode was told and has yet to be told."""
+    """All that one NameNode was told and has yet to be told."""
 
     def __init__(self, address: str, sender: _Sender) -> None:
         self._address = address

@@ -1,4 +1,4 @@
-"""What a DataNode asks of a disk format: replicas as records of chunks, and never as files.
+"""The interface of a disk format to a DataNode: replicas as records of chunks, never as files.
 
 `file_store.py` is the format that there is (FORMAT.md), with `load.py`, `records.py`, `meta.py`,
 `fetched.py` and `layout.py`. Another one is another `ReplicaStore` for `volume.py`.
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Where the records of a replica are: the store's own subclass knows. `file` is open while the
+    """The place of a replica's records: the store's own subclass knows. `file` is open while the
     replica may take writes."""
 
     file: OpenFile | None
@@ -48,7 +48,7 @@ class FetchedChunks(Protocol):
 
     @property
     def block(self) -> BlockId:
-        """Whose they are."""
+        """Return the block whose they are."""
 
     @property
     def names(self) -> tuple[ChunkName, ...]:

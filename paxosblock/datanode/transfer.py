@@ -30,7 +30,7 @@ from paxosblock.protocol.types import ChunkName, Generation
 from paxosblock.units import MIB
 
 TIMEOUT_S: Final = 10.0
-"""How long a holder may take to send one piece."""
+"""Seconds that a holder may take to send one piece."""
 MAX_TRANSFERS: Final = 4
 """Blocks that are fetched at a time by one DataNode."""
 MAX_PIECE_BYTES: Final = 64 * MIB

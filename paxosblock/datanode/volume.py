@@ -61,11 +61,11 @@ class Volume:
         self.storage: StorageId = identity.storage
         self.store: ReplicaStore = FileStore(disk, folder, boot)
         self.failed = ""
-        """Why it is not used any more, with its folder; "" while it is."""
+        """The reason why it is not used any more, with its folder; "" while it is."""
         self.over = asyncio.Event()
         """It has failed."""
         self.used_bytes = 0
-        """What the block files take; the blocks keep it right (`Block.changed`)."""
+        """Bytes that the block files take; the blocks keep it right (`Block.changed`)."""
         self.open_count = 0
         """Replicas that are being written; kept right in the same place."""
         self.on_failure: Callable[[Volume], None] = lambda _: None

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Alarms:
-    """What somebody has to look at, by rule (I6, I7, I9 of PROTOCOL.md).
+    """Things that somebody has to look at, by rule (I6, I7, I9 of PROTOCOL.md).
 
     What is found again by the next report of the same replica is the same alarm.
     """

@@ -35,7 +35,7 @@ LIST_LIMIT: Final = 1000
 _log = logging.getLogger(__name__)
 
 Facts = dict[str, dict[str, object]]
-"""What `logs.facts` makes."""
+"""The type of what `logs.facts` makes."""
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -53,12 +53,12 @@ R = TypeVar("R", bound=Repeatable)
 
 
 class By(enum.Enum):
-    """Who answers a call."""
+    """The NameNode that answers a call, and in how many steps."""
 
     LEADER = "leader"
     """In one step: one that fails has changed nothing, unless it says that this is not known."""
     LEADER_IN_STEPS = "leader, in several steps"
-    """When a later step fails, an earlier one may have changed something."""
+    """In several: when a later step fails, an earlier one may have changed something."""
     ANYBODY = "anybody"
     """Every NameNode listens to DataNodes, so that whoever leads next knows them."""
 
@@ -71,9 +71,9 @@ class Call:
     answer: Callable[[NameNode, Any], Awaitable[Any]]
     by: By = By.LEADER
     check: Callable[[Any], None] | None = None
-    """What a request must look like before anything is done for it; raises InvalidRequestError."""
+    """The check of a request before anything is done for it; raises InvalidRequestError."""
     log: Callable[[Any, Any], Facts | None] | None = None
-    """What the log says of request and answer; None for one that changed nothing."""
+    """The facts that the log tells of request and answer; None for one that changed nothing."""
 
 
 def decided(
@@ -109,7 +109,7 @@ def shown(
     *,
     check: Callable[[Q], None] | None = None,
 ) -> Call:
-    """What a linearizable view shows."""
+    """Return the row of a call that is answered with what a linearizable view shows."""
 
     async def answer(node: NameNode, request: Q) -> A:
         return show(await node.catalog.view(), request)
@@ -125,7 +125,7 @@ def handled(
     check: Callable[[Q], None] | None = None,
     log: Callable[[Q, A], Facts | None] | None = None,
 ) -> Call:
-    """What takes more than one change or look, or concerns this process only."""
+    """Return the row of a call that takes several changes or looks, or is of this process only."""
     return Call(method, answer, by, check, log)
 
 

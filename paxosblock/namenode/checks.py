@@ -1,4 +1,4 @@
-"""What a request must look like before anything is done for it; the types are checked already."""
+"""Checks of requests before anything is done for them; the types are checked already."""
 
 from __future__ import annotations
 

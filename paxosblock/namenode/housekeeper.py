@@ -1,4 +1,4 @@
-"""What a NameNode does unasked: expired leases and directories, deleted trees, members that lag."""
+"""A NameNode's unasked work: expired leases and directories, deleted trees, members that lag."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Housekeeper:
         self._clock_s = clock_s
         self._garbage = asyncio.Event()
         self._expiring: dict[str, float] = {}
-        """What is being ended (infinity), or could not be: from when on it is tried again."""
+        """Things being ended (infinity), or that could not be: the time to try them again."""
         self._over_since: dict[bytes, float] = {}
         self._lanes = asyncio.Semaphore(EXPIRIES_AT_ONCE)
 

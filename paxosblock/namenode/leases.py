@@ -1,4 +1,4 @@
-"""Who is still writing: soft state, so that safety never depends on it (K11).
+"""Leases, which tell who is still writing: soft state, so that safety never depends on it (K11).
 
 A writer that renews keeps its files. After the soft limit others may replace them; after the hard
 limit the NameNode itself recovers and closes them. Files are kept in the catalog; a NameNode that

@@ -17,7 +17,7 @@ from paxosblock.namenode.kv.folder import Limits
 from paxosblock.namenode.kv.interface import KeyValueStore
 
 RESIGN_S = 1.0
-"""How long a successor may take to lead, before the next one is tried."""
+"""Seconds that a successor may take to lead, before the next one is tried."""
 
 _ALONE, _REPLICATED = "kv", "raft"
 """Folders of the two engines inside a NameNode's own."""
@@ -38,7 +38,7 @@ class Peers:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a member stands in its cluster's log; `lag`, in entries by address, is the leader's."""
+    """The place of a member in its cluster's log; `lag`, in entries by address, is the leader's."""
 
     role: str
     term: int = 0

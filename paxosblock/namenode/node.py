@@ -77,13 +77,13 @@ class NameNode:
 
     @property
     def failure(self) -> str:
-        """Why the node does not work any more; "" while it does."""
+        """Return why the node does not work any more; "" while it does."""
         failure = self._store.failure()
         return "" if failure is None else str(failure)
 
     @property
     def trouble(self) -> str:
-        """Why the node cannot do all that it should, for now or for good; "" while it can."""
+        """Return why the node cannot do all that it should, for now or for good; "" if it can."""
         full = self._store.lack_of_room()
         return self.failure or ("" if full is None else str(full))
 

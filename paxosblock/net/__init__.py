@@ -1,1 +1,1 @@
-"""How it is said: frames, streams, control calls, and the port of a node."""
+"""The ways in which roles talk: frames, streams, control calls, and the port of a node."""

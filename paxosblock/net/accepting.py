@@ -52,7 +52,7 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """Where it listens; of several sockets the first one's."""
+        """Return the port it listens on; of several sockets the first one's."""
         port: int = self._sockets[0].getsockname()[1]
         return port
 

@@ -1,4 +1,4 @@
-"""How many connections a node bears, and which of them go when more come.
+"""The number of connections that a node bears, and the choice of those that go when more come.
 
 Every connection has a slot, counted for the node and for the address it comes from. When there is
 no free one, the connections give theirs that wait for a next request: of the address that has the
@@ -25,8 +25,8 @@ SPARE_COUNT: Final = 32
 CLOSED_TOGETHER: Final = 16
 """Idle connections that make room at a time, so that they are not searched for each new one."""
 SEARCH_AGAIN_S: Final = 0.1
-"""When none was idle, nobody looks again for so long. A flood of new connections while all are in
-use would otherwise keep the event loop busy with looking, and cost a NameNode its leadership."""
+"""Seconds in which nobody looks again when none was idle. A flood of new connections while all are
+in use would otherwise keep the event loop busy with looking, and cost a NameNode its leadership."""
 _ANYWHERE: Final = ""
 
 
@@ -48,7 +48,7 @@ class Caps:
 
 
 class Holder(Protocol):
-    """Who has a slot and may be asked for it."""
+    """The holder of a slot, which may be asked for it."""
 
     @property
     def idle(self) -> bool:
@@ -92,7 +92,7 @@ class Admission:
         self._refusals = refusals
         self._clock_s = clock_s
         self._none_idle_s: dict[str, float] = {}
-        """When the connections of an address, or of all, were searched in vain."""
+        """The times at which the connections of an address, or of all, were searched in vain."""
         self._slots: dict[str, dict[Slot, None]] = {}
         self._count = 0
         self._spare_count = 0
@@ -125,7 +125,7 @@ class Admission:
             self._make_room_anywhere()
 
     def released(self, slot: Slot) -> None:
-        """For `Slot.release`."""
+        """Take the slot back: only `Slot.release` calls this."""
         if slot.spare:
             self._spare_count -= 1
             return

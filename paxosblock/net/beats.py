@@ -33,7 +33,7 @@ def beat_wish(every_s: float) -> bytes:
 
 
 def arrived_bytes(beat: Header, sent_bytes: int) -> int:
-    """How many of the `sent_bytes` on this connection had arrived when the peer sent `beat`."""
+    """Return how many of this connection's `sent_bytes` had arrived when the peer sent `beat`."""
     return sent_bytes - ((sent_bytes - beat.acknowledged) & _BYTES_MASK)
 
 

@@ -23,13 +23,13 @@ from paxosblock.units import KIB, MIB
 SMALL_BODY_BYTES: Final = 16 * KIB
 """A body of so many bytes is always taken; the cap on connections bounds them."""
 PROGRESS_BYTES: Final = 64 * KIB
-"""So much of a body, or its end, must come in each `stall_s`: a byte now and then is not enough."""
+"""Bytes of a body, or its end, that must come in each `stall_s`: one now and then is not enough."""
 STALL_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """How many bytes all bodies under way may have, and how long one may make no progress."""
+    """Bytes that all bodies under way may have, and seconds in which one may make no progress."""
 
     memory_bytes: int = 128 * MIB
     stall_s: float = STALL_S

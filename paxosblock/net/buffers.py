@@ -11,7 +11,7 @@ class BufferPool:
     """Lends buffers. One comes back by itself when nobody has a view of it any more."""
 
     def __init__(self, most: int) -> None:
-        """At most `most` buffers are remembered; those lent beyond that are used once."""
+        """Remember at most `most` buffers; those lent beyond that are used once."""
         self._most = most
         self._buffers: list[bytearray] = []
 

@@ -39,26 +39,26 @@ _NO_BLOCK = BlockId(0)
 
 
 class ChunkSink(Protocol):
-    """Where the chunks that follow a reply go. An error raised here fails the call."""
+    """The receiver of the chunks that follow a reply. An error raised here fails the call."""
 
     def reply_received(self, reply: Any, count: int) -> None:
-        """`count` chunks follow."""
+        """Take `reply`; `count` chunks follow."""
 
     def payload_buffer(self, header: Header) -> memoryview | None:
-        """Where the next chunk's payload shall land; None for a buffer that is lent briefly."""
+        """Return where the next chunk's payload shall land; None for a buffer lent briefly."""
 
     def chunk_received(self, header: Header, payload: memoryview) -> None:
-        """The next chunk: in its place, or in a view that is valid during this call only.
+        """Take the next chunk: in its place, or in a view that is valid during this call only.
 
         Its checksum was not checked (`wire.verify_payload`).
         """
 
 
 class VoteHandler(Protocol):
-    """Who gets the frames of a client's connection that answer no call."""
+    """The receiver of those frames of a client's connection that answer no call."""
 
     def vote_received(self, header: Header, payload: memoryview) -> None:
-        """A VOTE or NACK frame; `payload` is valid during this call only, and not checked."""
+        """Take a VOTE or NACK frame; `payload` is valid during this call only, and not checked."""
 
     def beat_received(self, header: Header) -> None:
         """A BEAT frame: the peer lives (`beats.py`)."""

@@ -34,10 +34,10 @@ _log = logging.getLogger(__name__)
 
 
 class FrameHandler(Protocol):
-    """Who gets the frames of a connection. All methods are called from the event loop."""
+    """The receiver of a connection's frames. All methods are called from the event loop."""
 
     def payload_buffer(self, header: Header) -> memoryview | None:
-        """Where the payload of this frame shall land, or None for the connection's own buffer.
+        """Return where the payload of this frame shall land; None for the connection's own buffer.
 
         A buffer must hold `header.payload_length` bytes. The frame then comes to
         `payload_received`, otherwise to `frame_received`. Not asked for empty payloads.
@@ -155,7 +155,7 @@ class FrameConnection(asyncio.BufferedProtocol):
 
     @property
     def error(self) -> PaxosBlockError | None:
-        """Why the connection is closed; None while it is open."""
+        """Return why the connection is closed; None while it is open."""
         return self._error
 
     @property

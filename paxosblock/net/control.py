@@ -85,7 +85,7 @@ class NameNodes:
 
 
 class _Shell:
-    """What a search awaits here has happened when it returns."""
+    """The shell of a search that blocks: what is awaited has happened when its call returns."""
 
     def now_s(self) -> float:
         return time.monotonic()

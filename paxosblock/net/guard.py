@@ -1,4 +1,4 @@
-"""What keeps a flood of connections and requests from a node's port, as its settings say."""
+"""The guard that keeps floods of connections and requests from a node's port, by its settings."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from paxosblock.net.admission import Slot
 from paxosblock.net.refusals import Refusal, Refusals
 
 _STRANGE: Final = (HttpProcessingError, RequestPayloadError, ConnectionResetError)
-"""What peers cause: no mistake of ours, so no traceback."""
+"""Errors that peers cause: no mistake of ours, so no traceback."""
 
 
 class HeadWatch:

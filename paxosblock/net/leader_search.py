@@ -1,4 +1,4 @@
-"""Which NameNode to ask, whom next, how long to wait, when to give up: one search for all callers.
+"""The search for the NameNode that leads: which to ask, whom next, how long, when to give up.
 
 It does no I/O. It awaits what a `Shell` does and nothing of an event loop, so that a command runs
 the same search without one: there nothing that is awaited suspends it (`control.py`).
@@ -49,10 +49,10 @@ LOOKS_EVERY_S: Final = 0.15
 """Pause before the others are asked again while none of them leads."""
 
 ALIVE_FOR_S: Final = 1.0
-"""For so long a NameNode that said how it is may take its time, as may the others to say so."""
+"""Seconds a NameNode that said how it is may take, as may the others to say so."""
 
 LEAST_S: Final = 0.5
-"""What every try gets: with less its failure would tell nothing but that the time was up."""
+"""Seconds of every try: with less its failure would tell nothing but that the time was up."""
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ _DISK = (StorageError, NoSpaceError)
 
 
 class Shell(Protocol):
-    """Who asks and waits for a search. A call is a future of whichever kind."""
+    """The shell that asks and waits for a search. A call is a future of whichever kind."""
 
     def now_s(self) -> float:
         """Return the time of a clock that runs evenly."""
@@ -184,7 +184,7 @@ class LeaderSearch:
             call.cancel()
 
     def _after(self, error: PaxosBlockError) -> tuple[str, ...]:
-        """Whom to ask after this answer: the leader it names, then those next in line."""
+        """Return whom to ask after this answer: the leader it names, then those next in line."""
         known = self._addresses
         place = known.index(self._current) + 1 if self._current in known else 0
         leader = str(error.details.get("leader", ""))
@@ -194,7 +194,7 @@ class LeaderSearch:
 async def _leader_instead_of(
     shell: Shell, address: str, others: Sequence[str], call: Call[A], timeout_s: float
 ) -> str:
-    """Who serves while the NameNode at `address` does not even say how it is.
+    """Return who serves while the NameNode at `address` does not even say how it is.
 
     "" once it does, or once its `call` is over, if nobody did until then.
     """
@@ -275,7 +275,7 @@ def _may_succeed_later(error: PaxosBlockError) -> bool:
 
 
 def _graver(before: PaxosBlockError | None, now: PaxosBlockError) -> PaxosBlockError:
-    """What to report of tries that failed: what tells most about the cause.
+    """Return the error to report of tries that failed: the one that tells most about the cause.
 
     A later refusal does not undo what an earlier try may have done, but it may tell why there is
     no answer; a later silence tells nothing new.
@@ -295,7 +295,7 @@ def _graver(before: PaxosBlockError | None, now: PaxosBlockError) -> PaxosBlockE
 
 
 def _tells(error: PaxosBlockError) -> int:
-    """How much an error says about why nobody serves: what is broken, who leads, who is gone."""
+    """Rank what an error says about why nobody serves: what is broken, who leads, who is gone."""
     if isinstance(error, _DISK) or isinstance(error.__cause__, _DISK):
         return 3
     silent = isinstance(error, DeadlineError)

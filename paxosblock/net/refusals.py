@@ -1,4 +1,4 @@
-"""What a node refuses to bear: counted each time, logged at most once in some seconds."""
+"""The refusals of a node: counted each time, logged at most once in some seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class Refusal(enum.Enum):
-    """Why; the value is the label in `/metrics`."""
+    """The reason for a refusal; the value is the label in `/metrics`."""
 
     NODE_FULL = "node_full"
     ADDRESS_FULL = "address_full"

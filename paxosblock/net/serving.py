@@ -1,4 +1,4 @@
-"""How a node opens its port, tells where it is reached, and ends."""
+"""The life of a node's port: it is opened, it is told where the node is reached, it is closed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DISK_FAILED: Final = 74
 """Exit code of a node whose disk failed, at its start or later: `EX_IOERR` of sysexits(3)."""
 ADDRESS_FILE: Final = "address"
 SHUTDOWN_S: Final = 2.0
-"""How long calls under way may take to end when the node closes."""
+"""Seconds that calls under way may take to end when the node closes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ assert _HEADER.size == HEADER_BYTES
 
 
 class FrameKind(enum.IntEnum):
-    """What a frame says."""
+    """The meaning of a frame."""
 
     CHUNK = 1
     """A `Write` from a client, or a chunk read back."""

@@ -1,1 +1,1 @@
-"""What happens to the replicas of blocks: recovery, finalization, reports, placement."""
+"""Work on the replicas of blocks: recovery, finalization, reports, placement."""

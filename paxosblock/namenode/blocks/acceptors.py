@@ -27,7 +27,7 @@ Answer = LastVote | RecoveryVote | Finalized | Short | Deleted | Nack
 
 
 class Acceptors(Protocol):
-    """What the recoverer and the finalizer need of the network."""
+    """The calls that the recoverer and the finalizer need of the network."""
 
     async def ask(self, storage: StorageId, question: Question) -> Answer:
         """Ask one storage.

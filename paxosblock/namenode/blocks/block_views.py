@@ -1,4 +1,4 @@
-"""How clients see blocks: the record from the catalog, addresses and completeness from reports."""
+"""Clients' views of blocks: records from the catalog, addresses and completeness from reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which DataNodes there are, where, how alive and how full: soft state from their own reports.
+"""The DataNodes there are, where, how alive and how full: soft state from their own reports.
 
 Time is an argument: seconds on a clock that does not go back.
 """
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Liveness(enum.Enum):
-    """How recently a DataNode was heard of."""
+    """The time since a DataNode was heard of, in three classes."""
 
     LIVE = "live"
     STALE = "stale"
@@ -32,7 +32,7 @@ class Liveness(enum.Enum):
 
 @dataclass(slots=True)
 class Reported:
-    """How far a storage has told what it holds, in order of the block ids, without a gap."""
+    """The point to which a storage has told what it holds, in order of block ids, without a gap."""
 
     up_to: BlockId = NO_BLOCK
 
@@ -171,7 +171,7 @@ class DataNodes:
         return Reported() if home is None else home.reported.setdefault(storage, Reported())
 
     def ask_for_reports(self) -> None:
-        """What was reported up to now does not count: ask for full reports again."""
+        """Ask for full reports again: what was reported up to now does not count."""
         for node in self._nodes.values():
             node.reported.clear()
 
@@ -284,7 +284,7 @@ class DataNodes:
         )
 
     def _rivals_of(self, request: Register, now_s: float) -> frozenset[str]:
-        """Whom a process keeps out that registers: others of its name, should they live too.
+        """Return whom a process that registers keeps out: others of its name, should they live too.
 
         A process that was killed is soon followed by the next one, with the same storages or at the
         same address: it takes the place of the one before, however alive that still looks. If the

@@ -1,4 +1,4 @@
-"""What happened to a block, step by step, for `explain`: in memory and bounded."""
+"""The history of a block, step by step, for `explain`: in memory and bounded."""
 
 from __future__ import annotations
 

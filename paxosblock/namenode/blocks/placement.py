@@ -1,4 +1,4 @@
-"""Where a new block goes: a pure choice among what the DataNodes last said.
+"""The placement of a new block: a pure choice among what the DataNodes last said.
 
 Each member is on another node; live nodes come before stale ones, those that did not fail the
 writer before those that did, idle before busy ones, and ties are broken by a hash of the block's
@@ -22,11 +22,11 @@ from paxosblock.errors import NoSpaceError
 from paxosblock.protocol.types import StorageId
 
 NODES_NAMED_MAX: Final = 3
-"""So many DataNodes are named when somebody is told why a block has no more members."""
+"""DataNodes that are named when somebody is told why a block has no more members."""
 
 
 class Blame(enum.IntEnum):
-    """What a DataNode's failure of one writer still means for the writer's next block."""
+    """The meaning of a DataNode's failure of one writer for that writer's next block."""
 
     NONE = 0
     """It did not fail, or has registered again since: what failed was another process."""
@@ -56,13 +56,13 @@ class Candidate:
 
     @property
     def room_bytes(self) -> int:
-        """What is left for another block."""
+        """Return the bytes left for another block."""
         return self.free_bytes - self.pending_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is to be placed."""
+    """The block that is to be placed."""
 
     replication: int
     min_replication: int
@@ -97,7 +97,7 @@ def place(wish: Wish, candidates: tuple[Candidate, ...]) -> tuple[StorageId, ...
 
 
 def shortfall(wish: Wish, candidates: tuple[Candidate, ...], chosen: tuple[StorageId, ...]) -> str:
-    """Why a block gets fewer members than were asked for, for people; "" when it does not."""
+    """Return for people why a block gets fewer members than were asked for; "" when it does not."""
     if len(chosen) >= wish.replication:
         return ""
     used = {candidate.node for candidate in candidates if candidate.storage in chosen}

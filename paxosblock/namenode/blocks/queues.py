@@ -29,7 +29,7 @@ STARTED_AT_ONCE: Final = 8
 
 @dataclass(slots=True, eq=False)
 class Question:
-    """What a storage is to be asked.
+    """A question that a storage is to be asked.
 
     `ask` returns True when there is nothing more to ask, and raises UnavailableError when the
     storage cannot be reached. `ended` is called once, whatever came of it.
@@ -48,12 +48,12 @@ class _Queue:
     waiting: list[tuple[float, int, Question]] = field(default_factory=list)
     under_way: int = 0
     failures: int = 0
-    """How often in a row it could not be reached."""
+    """Times in a row that it could not be reached."""
     failed_s: float = 0.0
 
     @property
     def due_s(self) -> float:
-        """When the next question may be asked; infinite: not before an answer to another one."""
+        """Return when the next question may be asked; infinite: not before another is answered."""
         if not self.waiting or self.under_way >= (1 if self.failures else ASKED_AT_ONCE):
             return float("inf")
         due_s = self.waiting[0][0]
@@ -81,7 +81,7 @@ class Queues:
         self._asking: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
-        """How many questions wait or are under way."""
+        """Return the number of questions that wait or are under way."""
         return self._count
 
     def add(self, storage: StorageId, question: Question) -> None:

@@ -30,7 +30,7 @@ from paxosblock.protocol.types import BlockId, StorageId
 RESEND_S = 0.2
 """Pause before a member that did not answer, or refused, is asked again (P1, P4)."""
 PATIENCE_FIRST_S = 1.0
-"""How long the first generation of a recovery may take: the holder of what it chose may hang."""
+"""Seconds the first generation of a recovery may take: the holder of what it chose may hang."""
 BACKOFF_FIRST_S = 0.02
 BACKOFF_MAX_S = 1.0
 
@@ -66,7 +66,7 @@ class Recoverer:
 
     @property
     def running(self) -> int:
-        """How many recoveries are under way."""
+        """Return the number of recoveries under way."""
         return len(self._running)
 
     async def finalize(self, block: BlockId, given_up: tuple[StorageId, ...] = ()) -> BlockEntry:
@@ -91,7 +91,7 @@ class Recoverer:
         return await asyncio.shield(run.task)
 
     def heard(self, block: BlockId) -> dict[StorageId, Heard]:
-        """What each member of a block that is not ended said last; silent ones are left out."""
+        """Return what each member of a block that is not ended said last, silent ones left out."""
         run = self._running.get(block)
         if run is None or not run.heard:
             run = self._stuck.get(block, run)
@@ -157,7 +157,7 @@ def _now_s() -> float:
 
 
 Heard = LastVote | Nack | PaxosBlockError
-"""What a member said, or why it said nothing, when it was asked for its last vote."""
+"""A member's answer, or why it gave none, when it was asked for its last vote."""
 
 
 @dataclass(slots=True)
@@ -172,7 +172,7 @@ class _Run:
 
     @property
     def heard(self) -> dict[StorageId, Heard]:
-        """What members said in the last attempt, or in the one before: the last may be short."""
+        """Return what members said in the last attempt, or before it: the last may be short."""
         return self._before | (self._attempt.heard if self._attempt else {})
 
     async def run(self, attempt: _Attempt, patience_s: float) -> Proposer:
@@ -307,7 +307,7 @@ class _Attempt:
 def _not_recovered(
     proposer: Proposer, heard: dict[StorageId, Heard], timeout_s: float
 ) -> NotReadyError:
-    """Who answered, who refused and why: what an operator needs to know."""
+    """Return the error that says who answered, who refused and why: an operator needs to know."""
     votes = tuple(each for each in heard.values() if isinstance(each, LastVote))
     refused = ", ".join(
         f"{member} {each.reason.value}" for member, each in heard.items() if isinstance(each, Nack)

@@ -1,4 +1,4 @@
-"""Which storages reported which block finalized: soft state, rebuilt from block reports.
+"""The storages that reported a block finalized: soft state, rebuilt from block reports.
 
 `judge` is what the NameNode makes of one reported replica; it is pure. `Replicas` remembers who
 holds the decided version and wakes those who wait for a block to be complete.
@@ -30,7 +30,7 @@ from paxosblock.protocol.types import (
 
 
 class Verdict(enum.Enum):
-    """What is to be done about a reported replica."""
+    """The verdict on a reported replica: what is to be done about it."""
 
     FINE = "fine"
     HOLDS = "holds"
@@ -107,7 +107,7 @@ def _judge_stranger(state: Registers, current: Generation) -> Finding:
 
 
 class _Held(msgspec.Struct, frozen=True, gc=False):
-    """Who holds the version `generation`, and the CRC32C of its last chunk, once known.
+    """The holders of the version `generation`, and the CRC32C of its last chunk, once known.
 
     There is one for every block: a garbage collection that visited them all would stop the loop.
     """
@@ -118,7 +118,7 @@ class _Held(msgspec.Struct, frozen=True, gc=False):
 
 
 class Replicas:
-    """Who holds which finalized version, as far as it was reported to this NameNode."""
+    """The holders of each finalized version, as far as it was reported to this NameNode."""
 
     def __init__(self) -> None:
         """Start knowing nothing; DataNodes report when they register."""

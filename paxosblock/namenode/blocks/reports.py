@@ -137,7 +137,7 @@ class Reports:
             self._take_one(summary, entry)
 
     async def _note_slice(self, summaries: tuple[ReplicaSummary, ...]) -> None:
-        """Who says to hold what; the leader finds out whether it should."""
+        """Note who says to hold what; the leader finds out whether it should."""
         for summary in summaries:
             if summary.state.registers.state is ReplicaState.FINALIZED:
                 self._take_holder(summary)

@@ -1,4 +1,4 @@
-"""What the members of blocks that cannot be ended said: what an operator sees before a force."""
+"""Answers of the members of blocks that cannot be ended: an operator sees them before a force."""
 
 from __future__ import annotations
 

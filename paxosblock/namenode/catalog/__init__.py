@@ -1,1 +1,1 @@
-"""What is durable: each change is decided on a draft, and becomes one entry of the log."""
+"""The durable state: each change is decided on a draft, and becomes one entry of the log."""

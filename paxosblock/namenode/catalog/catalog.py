@@ -66,7 +66,7 @@ Request = TypeVar("Request")
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much a catalog holds."""
+    """The numbers of things that a catalog holds."""
 
     files: int
     blocks: int

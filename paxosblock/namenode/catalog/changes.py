@@ -1,4 +1,4 @@
-"""How a change comes about: decided on a draft, committed, decided again after a conflict."""
+"""The way of a change: decided on a draft, committed, decided again after a conflict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paxosblock.namenode.catalog.draft import Draft, Slices
 from paxosblock.namenode.kv.interface import Committed, KeyValueStore
 
 ATTEMPTS = 100
-"""How often an operation is decided again before the caller is asked to come back later."""
+"""Times that an operation is decided again before the caller is asked to come back later."""
 
 SLICE_WORK = 1000
 """Keys that a decision reads or changes before others get a turn."""
@@ -107,4 +107,4 @@ class _LongError(Exception):
 
 
 class _OvertakenError(Exception):
-    """What a decision has read may be old: begin anew."""
+    """The values that a decision has read may be old: begin anew."""

@@ -1,4 +1,4 @@
-"""What ends by itself: directories with a time to live, what is known of applications and sessions.
+"""Things that end by themselves: directories with a time to live, applications and sessions known.
 
 The record says when, in `expires_ms`; a key in order of time leads to it. Whoever changes the one
 changes the other in the same transaction (`Draft.move_deadline`).
@@ -25,7 +25,7 @@ from paxosblock.namenode.kv.interface import View
 
 
 class Ended(enum.Enum):
-    """What became of something whose time is over."""
+    """The fate of something whose time is over."""
 
     GONE = "gone"
     """It had ended before, or was given another time."""

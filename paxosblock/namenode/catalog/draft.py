@@ -39,7 +39,7 @@ def in_one(decide: Callable[P, T]) -> Callable[P, Slices[T]]:
 
 
 class Reads(Protocol):
-    """Where a decision reads from: a `View`, or a `Draft` that remembers what it was told."""
+    """The source that a decision reads: a `View`, or a `Draft` that remembers what it was told."""
 
     def get(self, key: bytes) -> Versioned:
         """Return the value and revision of `key`."""
@@ -151,7 +151,7 @@ class Draft:
 
     @property
     def changes(self) -> int:
-        """How many keys are to be written or removed; without any there is nothing to commit."""
+        """Return how many keys are to be written or removed; if 0, there is nothing to commit."""
         return len(self._changes)
 
     def transaction(self) -> Transaction:

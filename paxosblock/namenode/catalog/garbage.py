@@ -27,7 +27,7 @@ STEP_COUNT = 200
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What one step did: these blocks are gone; `done` says that the piece of garbage is too."""
+    """The result of a step: these blocks are gone; `done` says that the piece of garbage is too."""
 
     blocks: tuple[BlockEntry, ...] = ()
     done: bool = True

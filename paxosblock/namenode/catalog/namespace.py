@@ -36,7 +36,7 @@ DIRECTORY_PERMISSION = 0o755
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an operation needs beside the store: new ids, the time, and who holds a lease.
+    """The needs of an operation beside the store: new ids, the time, and who holds a lease.
 
     `is_held(file)` tells whether the writer of an open file still renews its lease.
     """

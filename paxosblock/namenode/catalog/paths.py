@@ -1,4 +1,4 @@
-"""What a path is: absolute, normalised, with HDFS's rules for names."""
+"""Paths: absolute, normalised, with HDFS's rules for names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAME_BYTES_MAX = 255
 NAMES_MAX = 1000
 """As in HDFS (FSLimitException, FSNamesystem): what it takes to walk a path stays bounded."""
 SPLIT_KEPT = 256
-"""So many paths are remembered with their names: a request asks for those of its own repeatedly."""
+"""Paths that are remembered with their names: a request asks for those of its own repeatedly."""
 SEPARATOR = "/"
 ROOT = "/"
 

@@ -1,4 +1,4 @@
-"""What the catalog stores: typed values, encoded as msgpack maps so that fields can be added."""
+"""The catalog's records: typed values, encoded as msgpack maps so that fields can be added."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT_ID = 1
 """The root directory's id. `NO_FILE` (0) is nobody's."""
 
 RECOVERY_WRITER = WriterId("namenode")
-"""Who holds a file whose writer was fenced: any NameNode may seal its blocks and close it."""
+"""The holder of a file whose writer was fenced: any NameNode may seal its blocks and close it."""
 
 
 class DirectoryInode(msgspec.Struct, frozen=True, tag="d", gc=False):

@@ -48,7 +48,7 @@ def decide_once(
 
 
 def answered(reads: Reads, once: Once, kind: type[T]) -> T | None:
-    """What a request was answered before, None if it was not done. Raises as `decide_once`."""
+    """Return the answer a request got before, None if it was not done. Raises as `decide_once`."""
     before = _latest(reads, once)
     if before is None or before.sequence < once.sequence:
         return None

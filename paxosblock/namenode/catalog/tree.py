@@ -42,7 +42,7 @@ _FILE = b"f"
 
 
 class Target(msgspec.Struct, frozen=True, gc=False):
-    """What an entry names."""
+    """The file or directory that an entry names."""
 
     number: int
     is_directory: bool
@@ -202,7 +202,7 @@ class Located:
 
     @property
     def end(self) -> int:
-        """Where the next block of the file begins, once the length of this one is decided."""
+        """Return where the file's next block begins, once the length of this one is decided."""
         return self.offset + self.entry.record.size_bytes
 
 

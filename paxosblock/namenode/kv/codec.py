@@ -11,7 +11,7 @@ from paxosblock.namenode.kv.interface import TRANSACTION_BYTES_MAX, Transaction,
 from paxosblock.units import KIB
 
 LONG_BYTES = 512 * KIB
-"""To encode or decode so much takes some milliseconds."""
+"""Bytes that take some milliseconds to encode or decode."""
 
 Items = list[tuple[bytes, Versioned]]
 

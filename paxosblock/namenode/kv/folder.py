@@ -25,7 +25,7 @@ from paxosblock.units import MIB
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long files may grow, in bytes.
+    """Sizes to which files may grow, in bytes.
 
     A snapshot is due when the journal has grown by `snapshot_bytes` since the last one, or by its
     size if that is more: so snapshots never cost more writing than the journal does. What a start

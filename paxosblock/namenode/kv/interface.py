@@ -1,4 +1,4 @@
-"""What the NameNode asks of its key-value store, whichever engine stands behind it.
+"""The NameNode's interface to its key-value store, whichever engine stands behind it.
 
 The store is a log of transactions and the map that comes out when they are applied in order. A
 transaction names what it expects to find; whether it finds it is decided when its log entry is

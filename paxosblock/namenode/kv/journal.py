@@ -29,7 +29,7 @@ from paxosblock.units import MIB
 _KIND = "journal"
 
 ROOM_BYTES = 8 * MIB
-"""Whoever found the disk full waits until there is so much room: for the longest transaction."""
+"""Room to wait for once the disk was found full: enough for the longest transaction."""
 
 _log = logging.getLogger(__name__)
 

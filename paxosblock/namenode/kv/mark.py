@@ -1,4 +1,4 @@
-"""How far the journal is durable, in a small file beside it.
+"""A small file beside the journal that says how far the journal is durable.
 
     durable = "PBKMARK1", index of an entry u64, crc32c of these u32        all integers big-endian
 

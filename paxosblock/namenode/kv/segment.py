@@ -38,7 +38,7 @@ HEADER_BYTES = _HEADER.size + _U32.size
 BATCH_HEADER_BYTES = _BATCH.size + _U32.size
 
 ALONE_BYTES = BATCH_HEADER_BYTES + _U32.size
-"""What an entry takes beside its payload when it has a batch of its own."""
+"""Bytes that an entry takes beside its payload when it has a batch of its own."""
 
 
 def encode_header(first_index: int, salt: bytes) -> bytes:
@@ -56,7 +56,7 @@ def encode_batch(salt: bytes, durable: int, first_index: int, entries: Sequence[
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What a segment holds: `entries[i]` has index `first_index + i`.
+    """The content of a segment: `entries[i]` has index `first_index + i`.
 
     `size_bytes` is where the last whole batch ends; what follows is a torn tail.
     """

@@ -43,7 +43,7 @@ that took it each time would make a turn in which 64 clients are answered three 
 
 
 class Pace:
-    """How fast a thread writes a snapshot beside the event loop."""
+    """The pace at which a thread writes a snapshot beside the event loop."""
 
     def __init__(self, pause_s: float = PAUSE_S) -> None:
         """Wait for `pause_s` after each piece."""

@@ -36,7 +36,7 @@ SLICE_KEYS = 1000
 """Keys that are looked at or changed before others get a turn, while a long entry is applied."""
 
 EMPTY_KEYS = 20
-"""What looking whether a range is empty counts: a leaf of the map is sorted for it."""
+"""Keys that looking whether a range is empty counts as: a leaf of the map is sorted for it."""
 
 
 class StateMachine:

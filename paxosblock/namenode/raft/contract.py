@@ -1,4 +1,4 @@
-"""What raftos' roles read and write, kept by our storage instead of raftos' files.
+"""The values that raftos' roles read and write, kept by our storage instead of raftos' files.
 
 raftos asks for `term` and `voted_for` of a `FileStorage`, and for a `Log` with four counters.
 Whatever its roles ask for, the rules of Raft hold here: a term never falls, a vote in a term is
@@ -89,7 +89,7 @@ class MemberLog(RaftLog, Log):  # type: ignore[misc]  # raftos has no types
 
     @property
     def last_applied(self) -> int:
-        """What raftos is told: everything. Entries are applied by `RaftNode`, not in its
+        """Return what raftos is told: everything. Entries are applied by `RaftNode`, not in its
         response handlers, which would do it one round trip late (L7) and fail (P5)."""
         return self.commit_index
 

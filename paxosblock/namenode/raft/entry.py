@@ -19,11 +19,11 @@ _RECORD = struct.Struct(">BQQ")
 _BASE = 255
 
 RECORD_BYTES = _RECORD.size
-"""What a record takes beside the payload."""
+"""Bytes that a record takes beside the payload."""
 
 
 class EntryKind(enum.IntEnum):
-    """What the payload of an entry is."""
+    """The kind of an entry's payload."""
 
     NOOP = 0
     """Nothing: a leader begins its term with one, because it may count only its own entries."""

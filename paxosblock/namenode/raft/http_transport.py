@@ -34,7 +34,7 @@ UNSENT_BYTES_MAX: Final = 64 * MIB
 """A message is dropped while so much is unsent; the engine sends again what matters."""
 
 REASONS_MAX: Final = 100
-"""So many reasons for refusing a connection are remembered, to tell each of them once."""
+"""Reasons for refusing a connection that are remembered, to tell each of them once."""
 
 CALL_AGAIN_S: Final = 0.1
 HANDSHAKE_S: Final = 3.0
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TransportCounters:
-    """What was refused or lost since the start."""
+    """The numbers of things refused or lost since the start."""
 
     connections_refused: int = 0
     messages_malformed: int = 0

@@ -36,7 +36,7 @@ class _Transfer:
 
 @dataclass(slots=True)
 class _Peer:
-    """What the leader knows of a member beside raftos' next_index and match_index.
+    """The leader's knowledge of a member beside raftos' next_index and match_index.
 
     `in_flight` holds, by sequence number, the last entry of each message that is not answered.
     Refusals of messages up to `outdated` are old: next_index was moved back since. `heard_at` is
@@ -94,7 +94,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
 
     @property
     def pending(self) -> int:
-        """How many writes wait for a majority."""
+        """Return the number of writes that wait for a majority."""
         return len(self._pending)
 
     @property

@@ -57,7 +57,7 @@ class Tail:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes the entries' records take."""
+        """Return the bytes that the entries' records take."""
         return sum(RECORD_BYTES + len(entry.payload) for entry in self.entries)
 
     def term_at(self, index: int) -> int | None:

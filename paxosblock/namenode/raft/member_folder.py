@@ -38,7 +38,7 @@ _MEMBERS = "members"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long files may grow, in bytes; `trailing_entries` stay in memory after a snapshot, so
+    """Sizes that files may reach, in bytes; `trailing_entries` stay in memory after a snapshot, so
     that a member that is a little behind needs none.
 
     A snapshot is due when the log has grown by `snapshot_bytes` since the last one, in this process

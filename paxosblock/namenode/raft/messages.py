@@ -1,4 +1,4 @@
-"""What members say to each other: one table of message types and their fields.
+"""Messages between members: one table of message types and their fields.
 
 The names of raftos' four messages and of their fields are raftos' own, because its roles read
 them; `pre_vote`, `install_snapshot` and `timeout_now` are added. In a process a message is a dict,

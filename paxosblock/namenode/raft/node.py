@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Counters:
-    """What happened in this member since it started."""
+    """The numbers of things that happened in this member since it started."""
 
     elections_won: int = 0
     strangers_refused: int = 0
@@ -160,9 +160,9 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         self.failure: StorageError | None = None
         self.failed = asyncio.Event()
         self.full: NoSpaceError | None = None
-        """Why its disk takes nothing for now. It still knows, answers and sends what it did."""
+        """Set while its disk takes nothing. It still knows, answers and sends what it did."""
         self.refusal: NoSpaceError | None = None
-        """What a leader answers to changes: its disk is full, and no other member took over."""
+        """The answer of a leader to changes: its disk is full, and no other member took over."""
         self.machine: ReplicatedMachine = opened.machine
         self.hard_state = HardState(opened.votes, self.fail)
         self.log = MemberLog(opened.tail, opened.journal, executor, opened.machine.revision)
@@ -173,7 +173,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         self._snapshotting: asyncio.Task[None] | None = None
         self._pace = Pace(options.snapshot_pause_s)
         self._slices: Generator[None, None, object] | None = None
-        """What is left of the entry that is being applied."""
+        """The rest of the entry that is being applied."""
         self._applying = self._stopped = False
         self._waiters: list[asyncio.Future[None]] = []
         self.state: Any = type(f"RaftState_{self.host}_{self.port}", (RaftState,), {})(self)
@@ -203,7 +203,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
 
     @property
     def role(self) -> object:
-        """What this member is now; None once it has stopped."""
+        """Return what this member is now; None once it has stopped."""
         return None if self._stopped else self.state.state
 
     async def close(self) -> None:

@@ -17,7 +17,7 @@ RAFTOS = "0.2.6"
 """The engine overrides methods of raftos and relies on the others: no other version will do."""
 
 REQUIREMENTS = (("msgpack>=1.0",), ("--no-deps", f"raftos=={RAFTOS}"))
-"""What `paxosblock setup raft` has pip install, one call after the other."""
+"""Packages that `paxosblock setup raft` has pip install, one call after the other."""
 
 HOW = "run: paxosblock setup raft"
 

@@ -1,4 +1,4 @@
-"""What a member counts, for `GET /metrics`."""
+"""The counts of a member, for `GET /metrics`."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def prepare(timer: Timer, interval: Any = None, callback: Any = None) -> None:
 
 
 class AnyRole:
-    """What no role heeds but the one that says so."""
+    """The messages that no role heeds but the one that says so."""
 
     @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
     def on_receive_install_snapshot(self, data: Message) -> None:
@@ -46,7 +46,7 @@ class AnyRole:
 
 
 class Elector(AnyRole):
-    """What followers and candidates have in common: answering pre-votes."""
+    """The common part of followers and candidates: answering pre-votes."""
 
     state: Any
     storage: Any

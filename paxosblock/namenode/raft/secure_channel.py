@@ -30,7 +30,7 @@ _NUMBER = struct.Struct(">Q")
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """What both ends know after they exchanged nonces."""
+    """The values that both ends know after they exchanged nonces."""
 
     caller: str
     called: str
@@ -42,7 +42,7 @@ class Handshake:
         return self._digest(secret, b"proof")
 
     def key(self, secret: bytes) -> bytes:
-        """The key of this connection's frames."""
+        """Return the key of this connection's frames."""
         return self._digest(secret, b"frames")
 
     def _digest(self, secret: bytes, purpose: bytes) -> bytes:

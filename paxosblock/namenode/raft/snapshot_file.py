@@ -26,7 +26,7 @@ _MAGIC, _EARLIER = b"PBKRSNP2", b"PBKRSNP1"
 _HEADER = struct.Struct(">8sQQ")
 _CRC = struct.Struct(">I")
 PIECE_BYTES = MIB
-"""To copy more at once would hold the interpreter for longer than a millisecond."""
+"""Bytes copied at once: more would hold the interpreter for longer than a millisecond."""
 
 
 def encode(snapshot: MachineSnapshot) -> Iterator[bytes]:

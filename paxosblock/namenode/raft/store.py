@@ -31,14 +31,14 @@ from paxosblock.namenode.raft.node import Counters, RaftNode
 from paxosblock.namenode.raft.options import Options
 
 CLOSE_S = 1.0
-"""How long closing waits for what is pending."""
+"""Seconds that closing waits for what is pending."""
 GIVE_WAY_S = 2.0
-"""How long a leader without room waits for another member to take over."""
+"""Seconds that a leader without room waits for another member to take over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How this member stands, for reports: `lag` is how far others are behind, by address."""
+    """The standing of this member, for reports: `lag` is how far others are behind, by address."""
 
     role: str
     term: int
@@ -214,7 +214,7 @@ class ReplicatedStore:
         return not self.is_leader()
 
     async def _give_way(self, node: RaftNode) -> None:
-        """Whenever this member leads with a full disk, let another one lead; while none can, refuse
+        """Let another member lead whenever this one leads with a full disk; while none can, refuse
         changes and go on with reads."""
         with contextlib.suppress(UnavailableError):
             while True:

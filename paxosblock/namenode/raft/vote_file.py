@@ -28,7 +28,7 @@ NAME = "vote"
 
 SPARE_BYTES: Final = MIB
 STEP_BYTES: Final = 64 * KIB
-"""So much is given at a time: a vote takes a file of one block, and frees that of the one before.
+"""Bytes given at a time: a vote takes a file of one block, and frees that of the one before.
 Somebody else may be faster to take what was given, so there are some more."""
 
 

@@ -1,4 +1,4 @@
-"""How logs tell of the acceptor's messages and replicas."""
+"""The acceptor's messages and replicas as logs tell them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from paxosblock.protocol.messages import Reply
 from paxosblock.protocol.register import Replica
 
 
-def brief(subject: Control | Reply | Replica | None) -> str:
-    """A message or replica as a log tells it: its name and the numbers that matter."""
+def log_texts(**subjects: Control | Reply | Replica | None) -> dict[str, str]:
+    """Return each message or replica as a log tells it: its name and the numbers that matter."""
+    return {key: _text(subject) for key, subject in subjects.items()}
+
+
+def _text(subject: Control | Reply | Replica | None) -> str:
     if subject is None:
         return "nothing"
     places = (subject, getattr(subject, "registers", None))
