@@ -258,7 +258,7 @@ KINDS = {
 
 
 def progress(number: int, results: Results) -> None:
-    """One line on standard error, for who waits: a run takes minutes."""
+    """Print one line on standard error, for the person who waits: a run takes minutes."""
     sys.stderr.write(f"  {number + 1}: {results.outages_s[-1] * 1e3:.0f} ms\n")
     sys.stderr.flush()
 

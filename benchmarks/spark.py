@@ -101,7 +101,7 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 def progress(text: str) -> None:
-    """A line for who waits."""
+    """Print a line for the person who waits."""
     sys.stderr.write(f"  {text}\n")
 
 

@@ -1,6 +1,6 @@
 """The operating system's files as every node uses them: the seam at which tests cut the power.
 
-What a node must find again goes through `Disk`, the one place that sees the system's own errors.
+All that a node must find again uses `Disk`, the one place that sees the system's own errors.
 Methods block: all but `write` and `read_cached` run in threads.
 """
 

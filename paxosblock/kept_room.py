@@ -1,9 +1,9 @@
 """Room that a node keeps for itself, so that a full disk can still make promises.
 
-What ends a block at a DataNode (a promise, a recovered log, a finalization) writes a little, and so
-does a vote of a NameNode. If a full disk refused that too, chunks that everybody acknowledged could
-be read by nobody until somebody made room; and a member of the cluster would stay in its old term:
-it could not follow the leader that the others elect, nor help to elect one.
+A step that ends a block at a DataNode (a promise, a recovered log, a finalization) writes a little,
+and a vote of a NameNode does too. If a full disk refused that, nobody could read chunks that
+everybody acknowledged until somebody made room; and a member of the cluster would stay in its old
+term: it could not follow the leader that the others elect, nor help to elect one.
 """
 
 from __future__ import annotations

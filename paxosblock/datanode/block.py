@@ -382,7 +382,7 @@ class Block:
         return step.reply
 
     def _seen(self, request: Control) -> Replica | None:
-        """Return what the acceptor is to see: a dead replica is none to who brings a full copy."""
+        """Return what the acceptor is to see: a dead one is none to a full copy."""
         return None if self.corrupt and heals(self.replica, request) else self.replica
 
     def _refusal(self, request: Control) -> Nack | None:

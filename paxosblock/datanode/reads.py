@@ -1,7 +1,7 @@
 """Bytes and states of replicas, for readers and for other DataNodes.
 
 Nothing leaves unchecked: every record is compared with the log and its checksum before it is sent.
-What does not match is an error, the replica is dead from then on, and the NameNode hears of it.
+A mismatch is an error, the replica is dead from then on, and the NameNode hears of it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The calls that take several steps, or concern this process only: one function for each row of
-`calls.py` that says `handled`. What each raises is documented where it is done.
+`calls.py` that says `handled`. The errors of each are documented where it is done.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parts of one NameNode, put together. Which part needs which can be read off here."""
+"""The parts of one NameNode, put together: here one reads off which part needs which."""
 
 from __future__ import annotations
 

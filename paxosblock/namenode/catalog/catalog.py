@@ -2,7 +2,7 @@
 
 Every operation is decided by a plain function (`namespace.py`, `blocks.py`, `garbage.py`) without
 awaiting, and is committed as one transaction that expects what was read. If somebody was faster it
-is decided again. What only reads, reads a linearizable view.
+is decided again. Operations that only read use a linearizable view.
 """
 
 from __future__ import annotations

@@ -46,8 +46,9 @@ class Changes:
         """Decide again until nobody was faster.
 
         The first try decides on what is applied here, which saves a round among the NameNodes: if
-        that is old, the transaction is refused when it is applied. What changes nothing, an
-        error included, nobody would refuse; so it is told from a linearizable view only.
+        that is old, the transaction is refused when it is applied. Nobody
+        would refuse a result that changes nothing, such as an error; so it is told from a
+        linearizable view only.
         """
         view, certain = await self._store.barrier() if alone else self._store.view(), alone
         for _ in range(ATTEMPTS):

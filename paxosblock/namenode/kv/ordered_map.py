@@ -2,8 +2,8 @@
 
 The keys between two *bounds* are in one *leaf*, a dict; inside it they are in no order, and a scan
 sorts the leaves that it visits. So no large table ever grows, and a frozen copy is a list of the
-same leaves, each of which is copied before its first change after that. Nor does the garbage
-collector ever visit a key: Python leaves out dicts that hold nothing which could be part of a
+same leaves, each of which is copied before its first change after that. The garbage
+collector never visits a key: Python leaves out dicts that hold nothing which could be part of a
 cycle.
 """
 

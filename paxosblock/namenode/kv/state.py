@@ -1,6 +1,6 @@
 """The state machine: what a transaction does to the map. Pure; every member gets the same map.
 
-No clock, no randomness, no I/O. What goes wrong in a transaction is a result, not an exception,
+No clock, no randomness, no I/O. A transaction's failure is a result, not an exception,
 because each member must come to the same end.
 """
 

@@ -30,7 +30,7 @@ class Transport(Protocol):
         """Begin to deliver what the other members send to this one."""
 
     def send(self, peer: str, message: Message) -> None:
-        """Send without waiting. What cannot be sent is lost: the engine sends it again."""
+        """Send without waiting. One that cannot be sent is lost; the engine sends it again."""
 
     async def close(self) -> None:
         """Deliver nothing more, and release what is open."""

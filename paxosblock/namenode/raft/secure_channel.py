@@ -5,7 +5,7 @@
 Both ends prove the secret with HMAC-SHA256 over each other's random nonce; the key of the
 connection comes from the nonces, too. A frame's tag covers its number in the connection, so a
 frame cannot be repeated, left out or moved to another connection. Nothing is encrypted: the log
-holds names and sizes of files. Who needs secrecy puts TLS in front.
+holds names and sizes of files. Those who need secrecy put TLS in front.
 """
 
 from __future__ import annotations
