@@ -30,7 +30,7 @@ TEXT = "\n".join(topics.values()).splitlines()
 FLUSH_EVERY = 500
 
 Counts = dict[str, int]
-"""How often each word occurs."""
+"""The number of times each word occurs."""
 
 
 def produce(fs: Client, path: str, half_way: threading.Event) -> None:
@@ -73,7 +73,7 @@ def stream(spark: SparkSession, cluster: LocalCluster, fs: Client) -> None:
 
 
 def counted_by_spark(spark: SparkSession, cluster: LocalCluster) -> Counts:
-    """A batch query over the same files."""
+    """Count with a batch query over the same files."""
     words = spark.read.format("paxosblock").load(f"{cluster.url}/words")
     return {row.word: row["count"] for row in words.groupBy("word").count().collect()}
 
@@ -89,13 +89,13 @@ def counted_by_duckdb(cluster: LocalCluster) -> Counts:
 
 
 def counted_by_pandas(cluster: LocalCluster) -> Counts:
-    """A data frame by URL."""
+    """Count with a data frame by URL."""
     words = pd.read_parquet(f"{cluster.url}/words")["word"]
     return {str(word): int(count) for word, count in words.value_counts().items()}
 
 
 def run(spark: SparkSession) -> dict[str, Counts]:
-    """The whole example; what each of the four counted."""
+    """Run the whole example; return what each of the four counted."""
     with LocalCluster(datanodes=4) as cluster, Client(cluster.url) as fs:
         stream(spark, cluster, fs)
         return {

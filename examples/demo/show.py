@@ -1,4 +1,4 @@
-"""How the demo is told: a timeline as it happens, the votes, and what was verified."""
+"""The telling of the demo: a timeline as it happens, the votes, and what was verified."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Show:
         self._report = Report(self._tell_event)
 
     def source(self, chosen: str | None, size_bytes: int, scratch: Path) -> Source:
-        """The file to write, and its digest."""
+        """Return the file to write, and its digest."""
         path = Path(chosen) if chosen else scratch / "source"
         if not chosen:
             with self._bar("collecting files", size_bytes) as advance:

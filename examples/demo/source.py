@@ -1,4 +1,4 @@
-"""What the demo writes: a file of the user, or one made of real files of this machine."""
+"""The file that the demo writes: one of the user, or one made of real files of this machine."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def digest_of_start(path: Path, size_bytes: int) -> str:
 
 
 def pieces(file: BinaryIO, size_bytes: int) -> Iterator[bytes]:
-    """The next `size_bytes` of a file, piece by piece; fewer when it ends before."""
+    """Yield the next `size_bytes` of a file, piece by piece; fewer when it ends before."""
     while size_bytes > 0 and (piece := file.read(min(size_bytes, PIECE_BYTES))):
         yield piece
         size_bytes -= len(piece)

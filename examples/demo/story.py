@@ -1,4 +1,4 @@
-"""What the demo does, step by step: real processes, real signals, real bytes."""
+"""The steps of the demo: real processes, real signals, real bytes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Check:
 
 @dataclass
 class Report:
-    """What happened and what is true, as it becomes known."""
+    """The events of a run and the checks of it, as they become known."""
 
     on_event: Callable[[Event], None]
     events: list[Event] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Report:
 
     @property
     def verified(self) -> bool:
-        """Whether every claim holds."""
+        """True if every claim holds."""
         return bool(self.checks) and all(check.holds for check in self.checks)
 
 
@@ -84,7 +84,7 @@ def now_ms() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where the demo plays."""
+    """The cluster and the client that the demo plays with."""
 
     cluster: LocalCluster
     client: Client
@@ -99,14 +99,14 @@ class Stage:
             self.advance(len(piece))
 
     def node_of(self, storage: StorageId) -> Node:
-        """The DataNode that owns a storage."""
+        """Return the DataNode that owns a storage."""
         for seen in self.cluster.status().datanodes:
             if any(volume.storage == storage for volume in seen.storages):
                 return next(at for at in self.cluster.datanodes if at.address == seen.address)
         raise UnavailableError(f"no DataNode owns the storage {storage}")
 
     def explain(self, block: BlockId) -> BlockExplanation:
-        """A block's record and the history of its recovery."""
+        """Return a block's record and the history of its recovery."""
         return NameNodes(self.cluster.addresses).call(EXPLAIN, BlockRequest(block))
 
 
@@ -315,7 +315,7 @@ def _words(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
 
 
 def _word(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """The next thing a process says.
+    """Return the next thing a process says.
 
     Raises:
         UnavailableError: it ended instead; the message quotes it.

@@ -71,12 +71,12 @@ def report(session: Session) -> None:
 
 
 def _alarms(standings: Iterable[NameNodeStatus | None]) -> list[str]:
-    """The latest alarms of all NameNodes: what several of them saw is one."""
+    """Return the latest alarms of all NameNodes; one that several of them saw counts once."""
     return list(dict.fromkeys(alarm for each in standings if each for alarm in each.alarms))
 
 
 def _ask_all(session: Session) -> dict[str, NameNodeStatus | None]:
-    """Every NameNode that is given or that one of these names; None for those that are silent."""
+    """Ask all NameNodes, those given and those that these name; None for those that are silent."""
     standings: dict[str, NameNodeStatus | None] = {}
     waiting = list(session.addresses)
     while waiting:

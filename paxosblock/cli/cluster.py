@@ -235,7 +235,7 @@ def _last_words(node: Node) -> str:
 
 
 def _namenode_words(standing: NameNodeStatus | None, seen: ClusterStatus | None) -> str:
-    """The role of one of several, and of the one that leads what the cluster holds."""
+    """Return the role of one of several, and of the one that leads what the cluster holds."""
     words = [standing.role] if standing and standing.members else []
     words += [standing.trouble] if standing and standing.trouble else []
     if standing and standing.serves and seen:

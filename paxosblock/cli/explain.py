@@ -166,7 +166,7 @@ def _row(line: ReplicaLine) -> tuple[str, ...]:
 
 
 def history_lines(history: tuple[VoteLine, ...]) -> list[str]:
-    """The steps of recoveries, times from the first one on."""
+    """Return the steps of recoveries, times from the first one on."""
     rows = [
         (
             f"+{step.time_ms - history[0].time_ms} ms",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PIECE_BYTES: Final = 4 * MIB
 END_BYTES: Final = 1024
-"""What head and tail show."""
+"""Number of bytes that head and tail show."""
 COPYING: Final = "._COPYING_"
 """Ends the name of a file that is not complete yet, as with hdfs."""
 STREAM: Final = "-"
@@ -126,7 +126,7 @@ def _check_free(session: Session, path: str, force: bool) -> None:
 
 @contextlib.contextmanager
 def _local_source(source: str) -> Iterator[tuple[BinaryIO, int | None]]:
-    """A local file or standard input, and its length where that is known."""
+    """Yield a local file or standard input, and its length where that is known."""
     if source == STREAM:
         yield sys.stdin.buffer, None
         return
@@ -146,7 +146,7 @@ def _published(
     replication: int | None,
     durability: str | None,
 ) -> Iterator[FileWriter]:
-    """A file to write. What was written becomes `wanted`, or vanishes when writing fails."""
+    """Yield a file to write. What was written becomes `wanted`, or vanishes when writing fails."""
     path = wanted if directly else wanted + COPYING
     out = client.create(
         path,
@@ -172,7 +172,7 @@ def _published(
 
 
 def _pieces(stream: BinaryIO) -> Iterator[bytes]:
-    """What there is to read, as it comes: of a pipe not more than it holds now."""
+    """Yield what there is to read, as it comes: of a pipe not more than it holds now."""
     read = getattr(stream, "read1", stream.read)
     while piece := read(PIECE_BYTES):
         yield piece
@@ -220,7 +220,7 @@ def append(session: Session, sources: tuple[str, ...], destination: str) -> None
 
 
 def _opened_at_end(client: Client, path: str) -> FileWriter:
-    """The file, or a new one; as hdfs."""
+    """Open the file at its end, or make a new one; as hdfs."""
     try:
         return client.append(path)
     except NotFoundError:
@@ -264,7 +264,7 @@ def get(session: Session, *, force: bool, words: tuple[str, ...]) -> None:
 
 @contextlib.contextmanager
 def _local_target(local: str, force: bool) -> Iterator[BinaryIO]:
-    """Where the bytes go; the local file appears when all of them have come."""
+    """Yield a stream for the bytes; the local file appears when all of them have come."""
     if local == STREAM:
         with _standard_output() as out:
             yield out
@@ -353,7 +353,7 @@ def tail(session: Session, *, follow: bool, path: str) -> None:
 
 
 def _copy(file: FileReader, out: BinaryIO, advance: Advance) -> None:
-    """All that is left of a file of known length, through one buffer."""
+    """Copy all that is left of a file of known length, through one buffer."""
     buffer = memoryview(bytearray(min(file.size, PIECE_BYTES)))
     while count := file.readinto(buffer):
         out.write(buffer[:count])
@@ -361,7 +361,7 @@ def _copy(file: FileReader, out: BinaryIO, advance: Advance) -> None:
 
 
 def _copy_decided(file: FileReader, out: BinaryIO) -> None:
-    """All that is left of a file. What can be read is written before the error that ends it."""
+    """Copy the rest of a file. What can be read is written before the error that ends it."""
     try:
         for piece in file.pieces():
             out.write(piece)

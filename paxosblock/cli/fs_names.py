@@ -38,7 +38,7 @@ from paxosblock.user import current_user
 
 
 def status_of(session: Session, path: str) -> FileStatus:
-    """What `path` names; raises NotFoundError."""
+    """Return the status of `path`. Raises NotFoundError."""
     return session.call(STAT, PathRequest(path))
 
 
@@ -67,8 +67,8 @@ class _Names:
 
 
 def matching(session: Session, written: str) -> list[str]:
-    """What a path or pattern names, in order of path: the path itself if there is such a file, or
-    if nothing matches."""
+    """Return what a path or pattern names, in order of path: the path itself if there is such a
+    file, or if nothing matches."""
     from paxosblock.net.control import run_through
 
     path = session.path(written)
@@ -84,7 +84,7 @@ def matching(session: Session, written: str) -> list[str]:
 
 
 def the_one(session: Session, written: str) -> str:
-    """What a path or pattern names. Raises UserError: several."""
+    """Return the one path that a path or pattern names. Raises UserError: several."""
     found = matching(session, written)
     if len(found) > 1:
         raise UserError(written, f"matches {len(found)} files; name one")
@@ -161,7 +161,7 @@ def _pages(
     order: Callable[[FileStatus], tuple[int, str]],
     reverse: bool,
 ) -> Iterator[list[FileStatus]]:
-    """The entries of a directory, then those of the directories in it, depth first as hdfs does."""
+    """Yield the entries of a directory, then those below its directories, depth first as hdfs."""
     entries = sorted(list_all(session, path), key=order, reverse=reverse)
     if not recursive:
         yield entries
@@ -275,7 +275,7 @@ def rm(
 
 
 def _check_deletable(session: Session, path: str, recursive: bool) -> None:
-    """As hdfs: without -r a directory is refused, even an empty one."""
+    """Refuse a directory without -r, even an empty one, as hdfs does."""
     if status_of(session, path).kind is Kind.DIRECTORY and not recursive:
         raise UserError(path, "is a directory (delete it with -r)")
 

@@ -42,7 +42,7 @@ class LazyGroup(click.Group):
         self._elsewhere = elsewhere or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, in the order of the table."""
+        """Return all names, in the order of the table."""
         return list(self.entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -64,7 +64,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table, without importing anything."""
+        """Write the table, without importing anything."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
 
@@ -80,7 +80,7 @@ class DashGroup(LazyGroup):
 
 
 class ReaderLeftError(Exception):
-    """Whoever read our output is gone, as in `cat | head`. (click would exit with 1 for EPIPE.)"""
+    """The reader of our output is gone, as in `cat | head`. (click would exit with 1 for EPIPE.)"""
 
 
 class Verb(click.Command):
@@ -148,7 +148,7 @@ def _seconds(written: str) -> float:
 
 
 def output_options() -> list[click.Parameter]:
-    """How to tell results and failures."""
+    """Return the options that say how results and failures are told."""
     return [
         click.Option(
             ["--json"],

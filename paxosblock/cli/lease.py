@@ -23,7 +23,7 @@ from paxosblock.cli.text import counted
 from paxosblock.errors import Outcome
 
 TRIES: Final = 3
-"""How often a force is asked for: it may join a recovery that began without it, and end with it."""
+"""Tries at a force: it may join a recovery that began without it, and end with it."""
 
 _ANSWERS = {
     MemberAnswer.STRONG: "knows its votes",
@@ -132,7 +132,7 @@ def _member_words(standing: MemberStanding) -> str:
 
 
 def _name(member: Member) -> str:
-    """The DataNode that an operator is to look at, not the storage in it."""
+    """Name the DataNode that an operator is to look at, not the storage in it."""
     return f"{member.node or member.storage} at {member.address or 'an unknown address'}"
 
 

@@ -31,7 +31,7 @@ IN_A_CHECKOUT = {
     "demo": Entry("examples.demo.command", "Write a real file, kill nodes, verify every byte."),
     "bench": Entry("paxosblock.cli.bench", "Run the benchmarks."),
 }
-"""What is beside the package in the repository, and not in a wheel."""
+"""Commands that are beside the package in the repository, and not in a wheel."""
 
 
 HELP = """Files as replicated blocks, by consensus.
@@ -81,7 +81,7 @@ root = LazyGroup(
 
 
 def main() -> NoReturn:
-    """The console script: run the command line of this process and exit."""
+    """Run the command line of this process and exit; the console script."""
     sys.exit(run(sys.argv[1:]))
 
 

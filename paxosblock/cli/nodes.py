@@ -17,7 +17,7 @@ from paxosblock.startup import quick_imports
 
 
 def _node_options(default_port: int) -> Callable[[Any], Any]:
-    """What both kinds of nodes are told."""
+    """Return the options that both kinds of nodes take."""
     options = (
         click.option(
             "--listen",
@@ -192,13 +192,13 @@ def _run(session: Session, serving: Coroutine[Any, Any, None]) -> None:
 
 
 def _default_name(listen: str, folder: Path) -> str:
-    """The same after a restart, and another for another node of this machine."""
+    """Return the same name after a restart, and another for another node of this machine."""
     port = listen.rpartition(":")[2]
     return f"{socket.gethostname()}:{folder.absolute() if port == '0' else port}"
 
 
 def _set_up(name: str, log_level: str, die_with: int | None) -> None:
-    """What comes before everything else."""
+    """Do what comes before everything else."""
     if die_with is not None:
         from paxosblock.process import die_with as end_with
 

@@ -12,7 +12,7 @@ Advance = Callable[[int], None]
 
 @contextlib.contextmanager
 def progress_bar(what: str, total_bytes: int | None, *, wanted: bool = True) -> Iterator[Advance]:
-    """A bar for `total_bytes` (None: nobody knows); silent when it is not wanted or no terminal."""
+    """Yield a bar for `total_bytes` (None: nobody knows); silent when not wanted or no terminal."""
     if not (wanted and sys.stderr.isatty()):
         yield lambda _: None
         return

@@ -1,4 +1,4 @@
-"""What one run of the command knows: where the cluster is, how to speak, what went wrong."""
+"""The state of one run of the command: where the cluster is, how to speak, what went wrong."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SILENT_FOR_S: Final = 2.0
 
 
 class UserError(PaxosBlockError):
-    """What a user asked for makes no sense; `path` is the argument that is wrong."""
+    """A request of the user that makes no sense; `path` is the argument that is wrong."""
 
     outcome = Outcome.NEVER
 
@@ -75,7 +75,7 @@ class Session:
 
     @property
     def timeout_s(self) -> float:
-        """How long to wait without progress: the flag, else the client's setting in the
+        """Return the seconds to wait without progress: the flag, else the client's setting in the
         environment, else ten seconds. 0: nothing is asked twice."""
         if self.timeout is not None:
             return self.timeout
@@ -83,7 +83,7 @@ class Session:
         return parse_duration(written) if written else DEFAULT_TIMEOUT_S
 
     def path(self, written: str) -> str:
-        """The absolute path that a user wrote, plain or as a URL (which then names the cluster).
+        """Return the absolute path in what a user wrote, plain or a URL (which names the cluster).
 
         A command works in one cluster, so that no path is taken for one of another.
 
@@ -117,7 +117,7 @@ class Session:
         OwnHosts(self.addresses).check(source, namenodes)
 
     def blocks(self, path: str) -> Iterator[BlockView]:
-        """The blocks of a file, a page at a time.
+        """Yield the blocks of a file, a page at a time.
 
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`, or no more.
@@ -170,7 +170,7 @@ class Session:
 
     @contextmanager
     def client(self, cluster: str | None = None) -> Iterator[Client]:
-        """A client of the cluster, for bytes. What it logs is shown with --debug only."""
+        """Yield a client of the cluster, for bytes. What it logs is shown with --debug only."""
         from paxosblock.client import Client
         from paxosblock.config import ClientConfig, load_config
 
@@ -228,7 +228,7 @@ class Session:
 
 
 def _printable(path: str | None) -> str | None:
-    """A path as it can be told: the name of a local file may be no Unicode text."""
+    """Return a path as it can be told: the name of a local file may be no Unicode text."""
     return None if path is None else path.encode(errors="backslashreplace").decode()
 
 
@@ -251,7 +251,7 @@ def _logs_shown(wanted: bool) -> Iterator[None]:
 
 
 def path_of(error: PaxosBlockError | OSError) -> str | None:
-    """The path an error is about, when it says so."""
+    """Return the path an error is about, when it says so."""
     named = error.details.get("path") if isinstance(error, PaxosBlockError) else error.filename
     return None if named is None else str(named)
 

@@ -246,7 +246,7 @@ def _tell(session: Session, lines: Iterator[str], report: Any) -> None:
 
 @contextmanager
 def _spark(job: str, master: str) -> Iterator[Callable[[], SparkSession]]:
-    """What starts a Spark session for one command, quiet but for errors; it takes many seconds.
+    """Yield a starter of one command's Spark session, quiet but for errors; it takes many seconds.
 
     Raises:
         ConfigError: PySpark is not installed.

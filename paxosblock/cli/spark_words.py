@@ -1,4 +1,4 @@
-"""What the jobs of `paxosblock spark` tell people."""
+"""The lines in which the jobs of `paxosblock spark` tell people what they did."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def copy_lines(report: CopyReport) -> Iterator[str]:
-    """What was copied, and a line for every file that was not."""
+    """Yield what was copied, and a line for every file that was not."""
     for failure in report.failures:
         yield f"{failure.source}: not copied: {failure.reason}"
     yield (
@@ -25,7 +25,7 @@ def copy_lines(report: CopyReport) -> Iterator[str]:
 
 
 def compact_lines(report: CompactReport) -> Iterator[str]:
-    """A line for every directory."""
+    """Yield a line for every directory."""
     for directory in report.directories:
         if directory.error:
             yield f"{directory.path}: nothing was changed: {directory.error}"
@@ -40,7 +40,7 @@ def compact_lines(report: CompactReport) -> Iterator[str]:
 
 
 def fsck_lines(report: FsckReport) -> Iterator[str]:
-    """Every block that is not healthy with what to do about it, and the sum."""
+    """Yield every block that is not healthy with what to do about it, and the sum."""
     for finding in report.findings:
         yield from _finding_lines(finding)
     for path in report.being_written:

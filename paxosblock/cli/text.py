@@ -9,7 +9,7 @@ _UNITS: Final = "KMGTPE"
 
 
 def human_size(size_bytes: int) -> str:
-    """As hdfs prints it: "512", "1.5 K", "256 M"."""
+    """Return a size as hdfs prints it: "512", "1.5 K", "256 M"."""
     if size_bytes < 1024:
         return str(size_bytes)
     power = min((size_bytes.bit_length() - 1) // 10, len(_UNITS))
@@ -18,7 +18,7 @@ def human_size(size_bytes: int) -> str:
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
-    """A number of things: "1 block", "2 blocks", "0 entries" (where the plural is not with -s)."""
+    """Count things: "1 block", "2 blocks", "0 entries" (where the plural is not with -s)."""
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 

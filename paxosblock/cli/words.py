@@ -1,4 +1,4 @@
-"""How nodes are described to people, wherever they are shown."""
+"""Descriptions of nodes for people, wherever they are shown."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def shortfall(has: int, wanted: int) -> str:
 
 
 def cluster_words(seen: ClusterStatus) -> str:
-    """How much a cluster holds."""
+    """Return how much a cluster holds."""
     files, blocks = counted(seen.files, "file"), counted(seen.blocks, "block")
     return f"{files} ({seen.open_files} being written), {blocks}"

@@ -24,7 +24,7 @@ from paxosblock.client.core import ClientCore
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.follow import follower, wait_longer
-from paxosblock.client.length import OPEN_PATIENCE_S, Consistency, consistency_of, snapshot
+from paxosblock.client.length import OPEN_PATIENCE_S, Consistency, consistency_of, readable_file
 from paxosblock.client.locations import BlockLocation, locations
 from paxosblock.client.names import AsyncNames
 from paxosblock.client.url import cluster_addresses
@@ -178,11 +178,11 @@ class AsyncClient(AsyncNames):
         """
         how = consistency_of(consistency)
         patience_s = min(OPEN_PATIENCE_S, self.config.retry_for_s)
-        found = await snapshot(self._core, path, how, patience_s)
+        found = await readable_file(self._core, path, how, patience_s)
         return AsyncFileReader(self._core, path, found, how)
 
     def follow(self, path: str, offset: int = 0) -> AsyncIterator[bytes]:
-        """The bytes of a file from `offset` on, as they are written, until it is closed.
+        """Yield the bytes of a file from `offset` on, as they are written, until it is closed.
 
         What is delivered is linearizable: it is acknowledged, or will be kept all the same. Blocks
         that follow and DataNodes that fail make no difference.
@@ -213,7 +213,7 @@ class AsyncClient(AsyncNames):
     async def locations(
         self, path: str, offset: int = 0, length: int | None = None
     ) -> builtins.list[BlockLocation]:
-        """Where the blocks of a file are that hold its bytes from `offset` on, at most `length`.
+        """Locate the blocks of a file that hold its bytes from `offset` on, at most `length`.
 
         Raises:
             InvalidRequestError: a negative offset or length.
@@ -290,12 +290,12 @@ class AsyncClient(AsyncNames):
 
 
 def new_writer() -> WriterId:
-    """The name of one instance of a writer, never reused."""
+    """Return the name of one instance of a writer, never reused."""
     return WriterId(uuid.uuid4().hex)
 
 
 def durability_of(name: Durability | str) -> Durability:
-    """The durability called `name`. Raises InvalidRequestError when there is none."""
+    """Return the durability called `name`. Raises InvalidRequestError when there is none."""
     try:
         return Durability(name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""How long to wait before the next try, and when to give up."""
+"""The wait before the next try, and when to give up."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from paxosblock.protocol.types import BlockId, StorageId
 _log = logging.getLogger(__name__)
 
 REPORT_S: Final = 1.0
-"""How long a read waits until the NameNode has heard of a bad replica."""
+"""Seconds that a read waits until the NameNode has heard of a bad replica."""
 
 SLOW_AFTER_S: Final = 2.0
 """A replica that has not served a request by then is left for another one."""
@@ -41,7 +41,7 @@ SLOW_AFTER_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What may be read of one block: `size_bytes` of `version`, from `offset` of the file on."""
+    """The readable part of one block: `size_bytes` of `version`, from `offset` of the file on."""
 
     block: BlockId
     version: Version
@@ -56,14 +56,14 @@ class Extent:
 
 
 def finalized_extent(view: BlockView) -> Extent:
-    """All of a finalized block (R-fin)."""
+    """Return all of a finalized block (R-fin)."""
     record = view.record
     version = finalized_version(record)
     return Extent(record.block, version, view.offset, record.size_bytes, view.members)
 
 
 def unfinalized_extent(view: BlockView, read: QuorumRead) -> Extent:
-    """As much of a block under construction as a quorum read found (R2)."""
+    """Return as much of a block under construction as a quorum read found (R2)."""
     version = unfinalized_version(read)
     return Extent(view.record.block, version, view.offset, read.goal_bytes, view.members)
 
@@ -211,7 +211,7 @@ class _Target:
         return self.into[offset - self.start : offset - self.start + size_bytes]
 
     def accept(self, offset: int, payload: memoryview) -> None:
-        """A verified chunk; what is not in its place yet is copied there."""
+        """Take a verified chunk; what is not in its place yet is copied there."""
         end = offset + len(payload)
         if self.place(offset, len(payload)) is None and end > self.position:
             stop = min(end, self.stop)
@@ -248,12 +248,12 @@ class _Sink:
         self._end = reply.offset + reply.size_bytes
 
     def finish(self) -> None:
-        """All chunks came. Each fits its checksum; together they must have the size announced."""
+        """Check that the chunks, each of which fits its checksum, have the size announced."""
         if self._offset != self._end:
             raise ProtocolError(f"chunks of {self._offset} bytes came for chunks of {self._end}")
 
     def take_back(self) -> None:
-        """The reply was not complete: of its chunks it is not sure where they belong."""
+        """Forget a reply that was not complete: of its chunks it is not sure where they belong."""
         self._target.position = self._begin
 
     def payload_buffer(self, header: Header) -> memoryview | None:

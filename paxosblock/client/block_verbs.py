@@ -107,7 +107,7 @@ class BlockVerbs:
         """Its blocks are all ended, or a recovery ends them: who writes on hears of it there."""
 
     def _short_block(self) -> ShortBlock | None:
-        """A block without a file stays with the members it has."""
+        """Return None: a block without a file stays with the members it has."""
 
     def _roll(self) -> None:
         """There is no next block."""
@@ -168,12 +168,12 @@ class BlockVerbs:
         return await self.core.namenodes.call(GET_BLOCK, BlockRequest(block))
 
     def datanode(self, member: Member) -> AsyncDataNode:
-        """The verbs of the DataNode that holds one member of a block."""
+        """Return the verbs of the DataNode that holds one member of a block."""
         return AsyncDataNode(self.core, member)
 
 
 class AsyncDataNode:
-    """What the seed asks of one DataNode. Made by `AsyncClient.datanode`."""
+    """The calls of the seed to one DataNode. Made by `AsyncClient.datanode`."""
 
     def __init__(self, core: ClientCore, member: Member) -> None:
         self.member = member
@@ -236,7 +236,7 @@ class AsyncDataNode:
                     connection.abort()
 
     async def state(self, block: BlockId) -> ReadReply:
-        """The registers of the replica. Raises NotFoundError when there is none here."""
+        """Return the registers of the replica. Raises NotFoundError when there is none here."""
         connection = await self._core.reading.get(self.member.address)
         question = Envelope(self.member.storage, Read(block))
         answer = await connection.ask(question, self._core.config.rpc_timeout_s)

@@ -45,7 +45,7 @@ _REFUSED: Final = {
     Reason.NO_SPACE: "its disk is full",
     Reason.NO_REPLICA: "its volume failed, or lost the replica",
 }
-"""What an operator can do something about, in words for the log."""
+"""Refusals that an operator can do something about, in words for the log."""
 
 
 class BlockFailed(Exception):
@@ -122,37 +122,37 @@ class BlockWriter:
 
     @property
     def block(self) -> BlockId:
-        """The block's id."""
+        """Return the block's id."""
         return self._writer.block
 
     @property
     def generation(self) -> Generation:
-        """The writer's generation."""
+        """Return the writer's generation."""
         return self._writer.generation
 
     @property
     def members(self) -> tuple[StorageId, ...]:
-        """The storages that vote."""
+        """Return the storages that vote."""
         return self._writer.members
 
     @property
     def sent(self) -> int:
-        """How many chunks were sent."""
+        """Return how many chunks were sent."""
         return self._writer.sent
 
     def voters(self, count: int) -> tuple[StorageId, ...]:
-        """The members that were heard to vote for the first `count` chunks."""
+        """Return the members that were heard to vote for the first `count` chunks."""
         voted = zip(self.members, self._writer.voted, strict=True)
         return tuple(storage for storage, heard in voted if heard >= count)
 
     @property
     def acknowledged_synced(self) -> int:
-        """How many chunks all members have on stable storage."""
+        """Return how many chunks all members have on stable storage."""
         return self._writer.acknowledged_synced
 
     @property
     def on_disk(self) -> int:
-        """How many members have all that was sent on stable storage, by their votes: all or 0."""
+        """Count the members with all that was sent on stable storage, by their votes: all or 0."""
         in_memory = self.view.record.durability is Durability.MEMORY
         unsynced = in_memory and self.acknowledged_synced < self.sent
         return 0 if unsynced else len(self.members)

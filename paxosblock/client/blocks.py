@@ -1,4 +1,4 @@
-"""Which blocks the bytes of a file are in, as far as a reader asks for them.
+"""The blocks that the bytes of a file are in, as far as a reader asks for them.
 
 A reader holds the file's id and its length as it was when it was opened, some pages of its blocks,
 and always the last block. Pages it does not hold are asked for by that id. They cannot contradict
@@ -19,7 +19,7 @@ from paxosblock.api.files import GET_FILE, FileView, GetFile
 from paxosblock.api.namenode import FileStatus
 from paxosblock.client.block_reader import BlockReader, Extent, finalized_extent
 from paxosblock.client.core import ClientCore
-from paxosblock.client.length import Snapshot
+from paxosblock.client.length import ReadableFile
 from paxosblock.errors import ProtocolError
 
 PAGES_KEPT: Final = 8
@@ -35,7 +35,7 @@ class _Page:
         self._ends = [extent.end for extent in self._extents]
 
     def at(self, offset: int) -> Extent | None:
-        """The extent that holds byte `offset` of the file, None when it is none of these."""
+        """Return the extent that holds byte `offset` of the file, None when it is none of these."""
         index = bisect.bisect_right(self._ends, offset)
         if index == len(self._ends) or self._extents[index].offset > offset:
             return None
@@ -62,7 +62,7 @@ class Blocks:
         self._fetching = asyncio.Lock()
 
     def known(self, offset: int) -> BlockReader | None:
-        """The reader of the block that holds byte `offset`, None when its page is not here."""
+        """Return the reader of the block with byte `offset`, None when its page is not here."""
         for page in (self._known, *self._pages):
             extent = page.at(offset)
             if extent is not None:
@@ -70,7 +70,7 @@ class Blocks:
         return None
 
     async def at(self, offset: int) -> BlockReader:
-        """The reader of the block that holds byte `offset` of the file.
+        """Return the reader of the block that holds byte `offset` of the file.
 
         Raises:
             NotFoundError: the page is not here, and the file was deleted or joined to another.
@@ -111,8 +111,10 @@ class Blocks:
         return reader
 
 
-async def all_extents(core: ClientCore, found: Snapshot, offset: int = 0) -> AsyncIterator[Extent]:
-    """The blocks of a file that was `found` whole, in order; those before `offset` may be missing.
+async def all_extents(
+    core: ClientCore, found: ReadableFile, offset: int = 0
+) -> AsyncIterator[Extent]:
+    """Yield the blocks of a file `found` whole, in order; those before `offset` may be missing.
 
     Raises:
         NotFoundError: the file was deleted or joined to another while its pages were asked for.
@@ -141,11 +143,11 @@ async def all_extents(core: ClientCore, found: Snapshot, offset: int = 0) -> Asy
 async def page_of(
     core: ClientCore, file: FileStatus, *, place: int = 0, offset: int | None = None
 ) -> FileView:
-    """A page of the blocks of a file that was looked at before, wherever it was moved since."""
+    """Fetch a page of the blocks of a file looked at before, wherever it was moved since."""
     request = GetFile(file.path, place, offset, file.file_id)
     return await core.namenodes.call(GET_FILE, request)
 
 
 def decided(view: FileView) -> list[Extent]:
-    """The finalized blocks of a page."""
+    """Return the finalized blocks of a page."""
     return [finalized_extent(each) for each in view.blocks if each.record.finalized]

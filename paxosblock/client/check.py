@@ -32,7 +32,7 @@ PIECE_BYTES: Final = 4 * MIB
 
 
 class ReplicaHealth(enum.Enum):
-    """What was found at one member of a block."""
+    """The finding at one member of a block."""
 
     SOUND = "sound"
     DAMAGED = "damaged"

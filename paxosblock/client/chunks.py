@@ -1,4 +1,4 @@
-"""How what an application writes becomes chunks."""
+"""The chunks that what an application writes becomes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Chunk:
 
 
 def chunk_of(data: Buffer, *, sync: bool = False) -> Chunk:
-    """The chunk with these bytes; its checksum is computed here, once, for all replicas."""
+    """Return the chunk with these bytes; its checksum is computed here, once, for all replicas."""
     return Chunk(data, crc32c(data), sync)
 
 

@@ -1,4 +1,4 @@
-"""What all files of one client share: connections, NameNodes, leases, settings."""
+"""The common parts of all files of one client: connections, NameNodes, leases, settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a block that was closed without a sync has reached stable storage."""
+"""The question whether a block that was closed without a sync has reached stable storage."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def finalized_on_disk(core: ClientCore, block: BlockId) -> BlockReceipt:
 
 
 async def _count_finalized(core: ClientCore, view: BlockView, enough: int) -> int:
-    """How many members say that they finalized the block. All are waited for, but no more once
+    """Count the members that say they finalized the block. All are waited for, but no more once
     `enough` said so and the others had the time of a node that is not hung."""
     asked = [asyncio.ensure_future(_is_finalized(core, view, each)) for each in view.members]
     try:

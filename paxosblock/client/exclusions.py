@@ -32,7 +32,7 @@ class _Failure:
 
 
 class Exclusions:
-    """What one writer tells the NameNode about DataNodes that failed it."""
+    """The DataNodes that failed one writer, as it tells the NameNode."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock` tells seconds and does not go back."""

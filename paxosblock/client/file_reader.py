@@ -13,7 +13,7 @@ from paxosblock.api.namenode import FileStatus
 from paxosblock.checksum import Buffer
 from paxosblock.client.blocks import Blocks
 from paxosblock.client.core import ClientCore
-from paxosblock.client.length import Consistency, Snapshot, length_undecided, snapshot
+from paxosblock.client.length import Consistency, ReadableFile, length_undecided, readable_file
 from paxosblock.client.prefetch import REQUEST_BYTES, Prefetcher
 from paxosblock.errors import InvalidRequestError, NotFoundError, UnavailableError
 
@@ -36,7 +36,7 @@ class AsyncFileReader:
     """
 
     def __init__(
-        self, core: ClientCore, path: str, found: Snapshot, consistency: Consistency
+        self, core: ClientCore, path: str, found: ReadableFile, consistency: Consistency
     ) -> None:
         """Reads what was `found`; asks for a length that is undecided as `consistency` says."""
         self.path = path
@@ -77,11 +77,11 @@ class AsyncFileReader:
 
     @property
     def decided_size(self) -> int:
-        """How many bytes can be read for sure: `size`, unless the length is `undecided`."""
+        """Return how many bytes can be read for sure: `size`, unless the length is `undecided`."""
         return self._blocks.size_bytes
 
     async def decide(self) -> int:
-        """The length of the file in bytes; waits for it if it is `undecided`.
+        """Return the length of the file in bytes; wait for it if it is `undecided`.
 
         Raises:
             UnavailableError: too few replicas of the last block answered for `retry_for`.
@@ -99,7 +99,7 @@ class AsyncFileReader:
             return
         async with self._looking:
             if self._undecided and offset >= self.decided_size:
-                self._adopt(await snapshot(self._core, self.path, self._consistency))
+                self._adopt(await readable_file(self._core, self.path, self._consistency))
         if self._undecided and offset >= self.decided_size:
             raise self._too_short()
 
@@ -148,8 +148,8 @@ class AsyncFileReader:
         return position
 
     async def read(self, size: int = -1) -> bytes:
-        """The next `size` bytes, fewer only at the end or at `decided_size`; with -1 all that is
-        left, never less.
+        """Read the next `size` bytes, fewer only at the end or at `decided_size`; with -1 all that
+        is left, never less.
 
         Raises:
             CorruptionError: all replicas of a block are damaged; nothing damaged is returned.
@@ -205,7 +205,7 @@ class AsyncFileReader:
         return bytes(into)
 
     async def next_piece(self) -> memoryview:
-        """The next bytes as they were received, without a copy; empty at the end.
+        """Return the next bytes as they were received, without a copy; empty at the end.
 
         A piece has at most 2 MiB (or one chunk, if that is more) and stays valid while it is held.
 
@@ -220,7 +220,7 @@ class AsyncFileReader:
             return piece
 
     async def __aiter__(self) -> AsyncIterator[memoryview]:
-        """The rest of the file, piece by piece (see `next_piece`)."""
+        """Yield the rest of the file, piece by piece (see `next_piece`)."""
         while piece := await self.next_piece():
             yield piece
 
@@ -229,7 +229,7 @@ class AsyncFileReader:
         await self.decide_beyond(self._position)
         return self._position >= self.decided_size
 
-    def _adopt(self, found: Snapshot) -> None:
+    def _adopt(self, found: ReadableFile) -> None:
         """Go on with a later look at the file: what was decided before is the beginning of it."""
         if found.status.file_id != self.status.file_id:
             raise NotFoundError(f"'{self.path}': was replaced by another file", path=self.path)
@@ -238,14 +238,14 @@ class AsyncFileReader:
         self._undecided = found.undecided
         self._blocks = self._blocks_of(found)
 
-    def _blocks_of(self, found: Snapshot) -> Blocks:
+    def _blocks_of(self, found: ReadableFile) -> Blocks:
         return Blocks(self._core, found.status, found.extents, found.decided_bytes)
 
     def _too_short(self) -> UnavailableError:
         return length_undecided(self.path, self._undecided, self.decided_size)
 
     def _sequential(self) -> Prefetcher:
-        """The prefetcher that stands at our position."""
+        """Return the prefetcher that stands at our position."""
         ahead = self._ahead
         if ahead is None or ahead.position != self._position or ahead.at_stop:
             self._forget_ahead()

@@ -47,7 +47,7 @@ from paxosblock.protocol.quorum import recovery_quorum
 from paxosblock.protocol.types import BlockId, Durability, StorageId, WriterId
 
 TEND_FOR_S: Final = 1.0
-"""How long one attempt in the background repeats its requests: a call may be waiting for it."""
+"""Seconds for which a background attempt repeats its requests: a call may be waiting for it."""
 
 _log = logging.getLogger(__name__)
 
@@ -241,7 +241,7 @@ class AsyncFileWriter:
         self._fence.check()
 
     def _begin(self, retry_for_s: float) -> None:
-        """A call, or an attempt between two calls, begins, and tries for so long."""
+        """Begin a call, or an attempt between two calls, that tries for so long."""
         self._retry_for_s = retry_for_s
         self._progress.begin(retry_for_s)
 
@@ -413,7 +413,7 @@ class AsyncFileWriter:
             await pause.pause()
 
     def _finish(self, block: BlockWriter) -> None:
-        """The block is closed with everything that was sent in it."""
+        """Note that the block is closed with everything that was sent in it."""
         self._note(block)
         self._finished_bytes += block.acknowledged_bytes
         self._ledger.ended(block.block, len(block.members), block.on_disk)
@@ -465,7 +465,7 @@ class AsyncFileWriter:
         await self._push()
 
     def _short_block(self) -> ShortBlock | None:
-        """The current block if it takes chunks and has fewer members than were asked for."""
+        """Return the current block if it takes chunks and has fewer members than were asked for."""
         block, wanted = self._block, self.status.replication
         if block is None or block.failure is not None or len(block.members) >= wanted:
             return None
@@ -473,7 +473,7 @@ class AsyncFileWriter:
         return ShortBlock(self._writer, count, wanted, self.status.block_size, told)
 
     def _roll(self) -> None:
-        """The NameNode has more members for a new block than the current one has (HDFS-6867)."""
+        """Leave the block: the NameNode has more members for a new one than it has (HDFS-6867)."""
         if self._block is not None and self._short_block() is not None:
             self._rolling = self._block.block
             self._wake()

@@ -26,14 +26,14 @@ from paxosblock.protocol.read import Progress
 from paxosblock.protocol.types import BlockState
 
 WAIT_MS: Final = 10_000
-"""How long members may wait for more before they answer that there is none."""
+"""Milliseconds that members may wait for more before they answer that there is none."""
 LONGEST_PAUSE_S: Final = 0.2
 """Between looks at a file whose last block is finalized and that has no next one yet."""
 
 
 @dataclass(slots=True)
 class Follower:
-    """Where the follower of a file stands: the next byte to deliver is `position`."""
+    """The place of a file's follower: the next byte to deliver is `position`."""
 
     core: ClientCore
     path: str
@@ -41,7 +41,7 @@ class Follower:
     _file_id: int | None = field(default=None, init=False)
 
     async def run(self) -> AsyncGenerator[bytes]:
-        """All bytes from `position` on, until the file is closed.
+        """Yield all bytes from `position` on, until the file is closed.
 
         Raises:
             NotFoundError: the file does not exist, or was deleted or replaced meanwhile.
@@ -69,7 +69,7 @@ class Follower:
         return Backoff(give_up_s=float("inf"), longest_s=LONGEST_PAUSE_S)
 
     async def _look(self) -> FileView:
-        """The page of blocks that begins where we stand."""
+        """Fetch the page of blocks that begins where we stand."""
         request = GetFile(self.path, offset=self.position)
         view = await self.core.namenodes.call(GET_FILE, request)
         if self._file_id not in (None, view.status.file_id):
@@ -127,7 +127,7 @@ async def wait_longer(core: ClientCore, path: str, length: int, timeout_s: float
 
 
 def follower(core: ClientCore, path: str, offset: int) -> Follower:
-    """A follower that starts at byte `offset`. Raises InvalidRequestError when it is negative."""
+    """Make a follower from byte `offset` on. Raises InvalidRequestError when it is negative."""
     if offset < 0:
         raise InvalidRequestError(f"'{path}': negative offset {offset}")
     return Follower(core, path, offset)

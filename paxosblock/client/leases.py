@@ -15,7 +15,7 @@ from paxosblock.errors import FencedError, LeaseError, NotFoundError, PaxosBlock
 from paxosblock.protocol.types import WriterId
 
 WARN_AGAIN_S: Final = 60.0
-"""How long leases may go on failing until that is told again; then twice as long, and so on."""
+"""Seconds of failing leases until that is told again; then twice as long, and so on."""
 
 _log = logging.getLogger(__name__)
 
@@ -155,12 +155,12 @@ class Fence:
             raise self._error.with_traceback(None)  # else each raise would add to the one before
 
     def lease_lost(self) -> None:
-        """The NameNode knows no lease of the writer."""
+        """Note that the NameNode knows no lease of the writer."""
         if self._error is None:
             self._error = self._fenced("its lease is gone: somebody took it over")
 
     async def guard(self, request: Awaitable[T]) -> T:
-        """The result of `request`; what tells that the file has another writer is remembered.
+        """Return the result of `request`; remember an answer that the file has another writer.
 
         Raises:
             FencedError: it said so, in whatever words.

@@ -1,4 +1,4 @@
-"""How long a file is right now: records for finalized blocks, a quorum read for the last one."""
+"""The length of a file right now: records for finalized blocks, a quorum read for the last."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from paxosblock.protocol.read import Progress, QuorumRead
 from paxosblock.protocol.types import BlockState, Durability, StorageId
 
 ASK_AGAIN_MS: Final = 1000
-"""How long a member that lags may take to reach what others have shown."""
+"""Milliseconds that a member that lags may take to reach what others have shown."""
 OPEN_PATIENCE_S: Final = 2.0
-"""How long `open` waits for the length of a last block before it gives what is finalized: longer
-than a recovery takes, shorter than a person likes to wait for bytes that are there."""
+"""Seconds that `open` waits for the length of a last block before it gives what is finalized:
+longer than a recovery takes, shorter than a person likes to wait for bytes that are there."""
 
 
 class Consistency(enum.Enum):
-    """How the length of a block under construction is read; both are linearizable."""
+    """The way to read the length of a block under construction; both are linearizable."""
 
     QUORUM = "quorum"
     """R2: a majority of the members suffices."""
@@ -36,7 +36,7 @@ class Consistency(enum.Enum):
 
 
 def consistency_of(name: str | Consistency) -> Consistency:
-    """The consistency called `name`. Raises InvalidRequestError when there is none."""
+    """Return the consistency called `name`. Raises InvalidRequestError when there is none."""
     try:
         return Consistency(name)
     except ValueError:
@@ -45,7 +45,7 @@ def consistency_of(name: str | Consistency) -> Consistency:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ReadableFile:
     """A file at one moment after the call began: what of it may be read.
 
     `decided_bytes` is its length as far as that is decided. `undecided` says why nobody can tell
@@ -61,10 +61,10 @@ class Snapshot:
     undecided: str = ""
 
 
-async def snapshot(
+async def readable_file(
     core: ClientCore, path: str, consistency: Consistency, patience_s: float | None = None
-) -> Snapshot:
-    """A linearizable look at a file (K10, R2): the records are read after the call began.
+) -> ReadableFile:
+    """Look at a file, linearizably (K10, R2): the records are read after the call began.
 
     Waits `patience_s` for the length of the last block, None: the client's `retry_for`. It may be
     undecided even then, for too few of its replicas answer.
@@ -80,21 +80,21 @@ async def snapshot(
         await backoff.pause()
 
 
-async def whole_snapshot(core: ClientCore, path: str, consistency: Consistency) -> Snapshot:
-    """`snapshot` for those who need the whole file.
+async def whole_file(core: ClientCore, path: str, consistency: Consistency) -> ReadableFile:
+    """`readable_file` for those who need the whole file.
 
     Raises:
         UnavailableError: the length was not decided within the client's `retry_for`.
-        NotFoundError, IsDirectoryError: as `snapshot`.
+        NotFoundError, IsDirectoryError: as `readable_file`.
     """
-    found = await snapshot(core, path, consistency)
+    found = await readable_file(core, path, consistency)
     if found.undecided:
         raise length_undecided(path, found.undecided, found.decided_bytes)
     return found
 
 
 def length_undecided(path: str, why: str, decided_bytes: int) -> UnavailableError:
-    """The error for those who ask for more than is decided."""
+    """Return the error for those who ask for more than is decided."""
     return UnavailableError(
         f"'{path}': only the first {decided_bytes} bytes can be read: {why}",
         path=path,
@@ -102,28 +102,28 @@ def length_undecided(path: str, why: str, decided_bytes: int) -> UnavailableErro
     )
 
 
-async def _look(core: ClientCore, path: str, consistency: Consistency) -> Snapshot:
+async def _look(core: ClientCore, path: str, consistency: Consistency) -> ReadableFile:
     view = await core.namenodes.call(GET_FILE, GetFile(path))
     last, following = view.last_block, view.next_place
     extents = tuple(finalized_extent(each) for each in view.blocks if each.record.finalized)
     if last is None:
-        return Snapshot(view.status, (), 0)
+        return ReadableFile(view.status, (), 0)
     tail = await _last_extent(core, last, consistency)
     if tail is not None:
         if not extents or extents[-1].block != tail.block:
             extents = (*extents, tail)
-        return Snapshot(view.status, extents, tail.end, following)
+        return ReadableFile(view.status, extents, tail.end, following)
     why = (
         f"block {last.record.block} is {last.record.state.value.replace('_', ' ')}, and too few of "
         f"its replicas answer to tell its length: `paxosblock explain {path}` shows who does"
     )
-    return Snapshot(view.status, extents, last.offset, following, why)
+    return ReadableFile(view.status, extents, last.offset, following, why)
 
 
 async def _last_extent(
     core: ClientCore, last: BlockView, consistency: Consistency
 ) -> Extent | None:
-    """What may be read of the last block of a file, None when too few of its replicas answer."""
+    """Return what may be read of the last block of a file, None when too few replicas answer."""
     if last.record.finalized:
         return finalized_extent(last)
     if last.record.state is BlockState.UNDER_CONSTRUCTION:

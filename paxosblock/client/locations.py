@@ -1,4 +1,4 @@
-"""Where the bytes of a file are: for schedulers that move work to data."""
+"""The places of the bytes of a file: for schedulers that move work to data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from paxosblock.client.block_reader import Extent
 from paxosblock.client.blocks import all_extents
 from paxosblock.client.core import ClientCore
-from paxosblock.client.length import Consistency, whole_snapshot
+from paxosblock.client.length import Consistency, whole_file
 from paxosblock.errors import InvalidRequestError
 from paxosblock.protocol.types import NO_GENERATION, BlockId
 
@@ -30,15 +30,15 @@ class BlockLocation:
 async def locations(
     core: ClientCore, path: str, offset: int = 0, length: int | None = None
 ) -> list[BlockLocation]:
-    """The blocks of a file in order that hold bytes of the `length` from `offset` on.
+    """Return the blocks of a file in order that hold bytes of the `length` from `offset` on.
 
     Raises:
         InvalidRequestError: a negative offset or length.
-        Others: as `whole_snapshot`, and NotFoundError if the file is deleted meanwhile.
+        Others: as `whole_file`, and NotFoundError if the file is deleted meanwhile.
     """
     if offset < 0 or (length is not None and length < 0):
         raise InvalidRequestError(f"'{path}': locations of {length} bytes from {offset} on")
-    found = await whole_snapshot(core, path, Consistency.QUORUM)
+    found = await whole_file(core, path, Consistency.QUORUM)
     places: list[BlockLocation] = []
     async for extent in all_extents(core, found, offset):
         if length is not None and extent.offset >= offset + length:

@@ -45,7 +45,7 @@ class AsyncNames:
     # -- names ----------------------------------------------------------------------------------
 
     async def stat(self, path: str) -> FileStatus:
-        """What a path names. `length` counts only finalized blocks while the file is `open`."""
+        """Look a path up. `length` counts only finalized blocks while the file is `open`."""
         return await self._core.namenodes.call(STAT, PathRequest(path))
 
     async def exists(self, path: str) -> bool:
@@ -57,7 +57,7 @@ class AsyncNames:
         return True
 
     async def list(self, path: str) -> builtins.list[FileStatus]:
-        """The entries of a directory in order of name; of a file: the file itself.
+        """Return the entries of a directory in order of name; of a file: the file itself.
 
         As they were at one time, also where there are too many for one answer, unless names in the
         directory change faster than it can be listed.
@@ -212,6 +212,6 @@ class AsyncNames:
         )
 
     async def transaction_status(self, app_id: str) -> int | None:
-        """The last version of an application that was applied, None when none is remembered."""
+        """Return the last applied version of an application, None when none is remembered."""
         request = ApplicationRequest(app_id)
         return (await self._core.namenodes.call(APPLICATION, request)).version

@@ -1,4 +1,4 @@
-"""Which hosts of a URL are this cluster: those it was named by, and the members it tells of."""
+"""The hosts of a URL that are this cluster: those it was named by, and its members."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paxosblock.errors import InvalidRequestError, PaxosBlockError
 from paxosblock.net.control import call
 
 ASK_WITHIN_S: Final = 2.0
-"""How long each NameNode may take to tell who the others are."""
+"""Seconds that each NameNode may take to tell who the others are."""
 
 _LOOPBACK: Final = ("localhost", "[::1]")
 
@@ -28,7 +28,7 @@ class OwnHosts:
         addresses: tuple[str, ...],
         ask: Callable[[tuple[str, ...]], Iterable[str]] | None = None,
     ) -> None:
-        """Nobody is asked yet.
+        """Ask nobody yet.
 
         Args:
             addresses: the NameNodes that the user named, `host:port`.
@@ -39,7 +39,7 @@ class OwnHosts:
         self._own = set(map(_canonical, addresses))
 
     def path(self, url: str) -> str:
-        """The path in a URL, after `check`; "/" when it names none."""
+        """Return the path in a URL, after `check`; "/" when it names none."""
         found = parse_url(url)
         self.check(url, found.namenodes)
         return found.path
@@ -68,8 +68,8 @@ class OwnHosts:
 
 
 def members_of(addresses: Iterable[str]) -> tuple[str, ...]:
-    """All NameNodes of the cluster, as the first of `addresses` that answers knows them; empty when
-    none answers, and for a cluster that has a single one.
+    """Return all NameNodes of the cluster, as the first of `addresses` that answers knows them;
+    empty when none answers, and for a cluster that has a single one.
     """
     for address in addresses:
         try:

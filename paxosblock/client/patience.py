@@ -1,4 +1,4 @@
-"""How long to wait for others, and by which clock. Nothing here does I/O."""
+"""The time to wait for others, and by which clock. Nothing here does I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEVIATIONS: Final = 4
 
 
 class Patience:
-    """How long to wait for what usually comes sooner: the retransmission timer of RFC 6298.
+    """The wait for what usually comes sooner: the retransmission timer of RFC 6298.
 
     It follows what was measured: the mean and four times the mean deviation from it, between two
     bounds. In vain, it doubles until something comes again.
@@ -31,12 +31,12 @@ class Patience:
 
     @property
     def seconds(self) -> float:
-        """How long to wait now."""
+        """Return how long to wait now."""
         usual_s = (self._mean_s or 0.0) + DEVIATIONS * self._deviation_s
         return min(self._most_s, max(self._least_s, usual_s) * self._factor)
 
     def observe(self, took_s: float) -> None:
-        """What was waited for came after `took_s` seconds."""
+        """Note that what was waited for came after `took_s` seconds."""
         self._factor = 1
         if self._mean_s is None:
             self._mean_s, self._deviation_s = took_s, took_s / 2
@@ -46,7 +46,7 @@ class Patience:
         self._mean_s += error_s * MEAN_GAIN
 
     def back_off(self) -> None:
-        """It did not come: wait for twice as long the next time."""
+        """Wait for twice as long the next time: it did not come."""
         if self.seconds < self._most_s:
             self._factor *= 2
 

@@ -64,7 +64,7 @@ class Prefetcher:
         return done
 
     async def next_piece(self) -> memoryview:
-        """The next bytes as they lie in the buffer, which is given away; empty at the end."""
+        """Give the next bytes away as they lie in the buffer; empty at the end."""
         piece = await self._front()
         if piece is None:
             return memoryview(b"")
@@ -104,7 +104,7 @@ class Prefetcher:
             self._planned = stop
 
     def _end_of_request(self, start: int) -> int:
-        """A request ends with a chunk, as far as can be known, or with its block."""
+        """Return the end of a request: that of a chunk, as far as can be known, or of its block."""
         reader = self._blocks.known(start)
         chunk = self._blocks.chunk_bytes if reader is None else reader.chunk_bytes
         stride = max(1, min(REQUEST_BYTES, self._ahead_bytes) // chunk) * chunk

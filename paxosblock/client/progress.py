@@ -1,4 +1,4 @@
-"""What a writer remembers of its blocks: that they did not come about, that members are missing."""
+"""A writer's memory of its blocks: those that did not come about, and members that are missing."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Progress:
         self._acknowledged = -1
 
     def begin(self, retry_for_s: float) -> None:
-        """A call begins, which tries for so many seconds."""
+        """Begin a call, which tries for so many seconds."""
         self._retry_for_s, self._backoff = retry_for_s, None
 
     def failed(self, acknowledged: int, reason: str) -> Backoff | None:
-        """A block failed, for `reason`, when so many bytes of the file were acknowledged.
+        """Note that a block failed, for `reason`, when so many bytes of the file were acknowledged.
 
         Returns:
             What to wait for before the next one; None behind the first, which is begun at once.
@@ -57,7 +57,7 @@ class Unopened:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """The NameNode is asked to add a block."""
+        """Note that the NameNode is asked to add a block."""
         known, self._maybe = self._maybe, True
         try:
             yield
@@ -69,7 +69,7 @@ class Unopened:
             raise
 
     def end(self) -> None:
-        """The block was opened, or failed and is to be sealed like any other."""
+        """Note that the block was opened, or failed and is to be sealed like any other."""
         self._maybe = False
 
 
@@ -86,7 +86,7 @@ class Shortfall:
         self._latest = wanted
 
     def note(self, view: BlockView) -> None:
-        """A block was opened. A loss is logged once: further blocks like it are no news."""
+        """Note a block that was opened. A loss is logged once: further ones like it are no news."""
         before, self._latest = self._latest, len(view.members)
         why = view.shortfall or "the answer that told why was lost"
         if self._latest < self.fewest:

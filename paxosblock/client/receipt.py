@@ -1,4 +1,4 @@
-"""What a flush tells the application."""
+"""The receipt that a flush gives the application."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paxosblock.protocol.types import (
 
 @dataclass(frozen=True, slots=True)
 class BlockReceipt:
-    """How much of one block's safety is sure: at least `on_disk` of its `members` (both counts)
+    """One block's safety as far as it is sure: at least `on_disk` of its `members` (both counts)
     have everything on stable storage that the block holds of the file.
 
     All members, for a block whose chunks they voted for after a sync. A recovery quorum, for one
@@ -63,7 +63,7 @@ class Place:
     def receipt(
         self, length: int, durability: Durability, blocks: tuple[BlockReceipt, ...]
     ) -> FlushReceipt:
-        """The receipt for a file whose acknowledged `length` bytes end here."""
+        """Return the receipt for a file whose acknowledged `length` bytes end here."""
         return FlushReceipt(
             self.block, self.generation, self.chunk, length, self.replicas, durability, blocks
         )
@@ -78,17 +78,17 @@ class Ledger:
         """Blocks that may not be on any disk yet."""
 
     def ended(self, block: BlockId, members: int, on_disk: int) -> None:
-        """A block takes no more chunks; `on_disk` of its `members` synced it for sure."""
+        """Note that a block takes no more chunks; `on_disk` of its `members` synced it for sure."""
         self._ended[block] = BlockReceipt(block, members, on_disk)
         if not on_disk:
             self.unsynced.append(block)
 
     def synced(self, receipt: BlockReceipt) -> None:
-        """An unsynced block is on as many disks as `receipt` says."""
+        """Note that an unsynced block is on as many disks as `receipt` says."""
         self._ended[receipt.block] = receipt
         self.unsynced.remove(receipt.block)
 
     def take(self) -> tuple[BlockReceipt, ...]:
-        """What the next receipt says of blocks that ended, or were asked about, since the last."""
+        """Take what the next receipt says of blocks that ended, or were asked about, since."""
         ended, self._ended = tuple(self._ended.values()), {}
         return ended

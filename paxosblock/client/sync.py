@@ -110,7 +110,7 @@ class Client(ClientBase):
         return FileReader(self, self._background, there)
 
     def follow(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        """The bytes of a file from `offset` on, as they are written, until it is closed.
+        """Yield the bytes of a file from `offset` on, as they are written, until it is closed.
 
         What is delivered is linearizable: it is acknowledged, or will be kept all the same. Blocks
         that follow and DataNodes that fail make no difference.
@@ -140,7 +140,7 @@ class Client(ClientBase):
     def locations(
         self, path: str, offset: int = 0, length: int | None = None
     ) -> builtins.list[BlockLocation]:
-        """Where the blocks of a file are that hold its bytes from `offset` on, at most `length`.
+        """Locate the blocks of a file that hold its bytes from `offset` on, at most `length`.
 
         Raises:
             InvalidRequestError: a negative offset or length.
@@ -214,7 +214,7 @@ class Client(ClientBase):
     # -- names ----------------------------------------------------------------------------------
 
     def stat(self, path: str) -> FileStatus:
-        """What a path names. `length` counts only finalized blocks while the file is `open`."""
+        """Look a path up. `length` counts only finalized blocks while the file is `open`."""
         return self._run(self._fs.stat, path)
 
     def exists(self, path: str) -> bool:
@@ -222,7 +222,7 @@ class Client(ClientBase):
         return self._run(self._fs.exists, path)
 
     def list(self, path: str) -> builtins.list[FileStatus]:
-        """The entries of a directory in order of name; of a file: the file itself.
+        """Return the entries of a directory in order of name; of a file: the file itself.
 
         As they were at one time, also where there are too many for one answer, unless names in the
         directory change faster than it can be listed.
@@ -352,12 +352,12 @@ class Client(ClientBase):
         return self._run(self._fs.transact, ops, transaction=transaction, keep_for_s=keep_for_s)
 
     def transaction_status(self, app_id: str) -> int | None:
-        """The last version of an application that was applied, None when none is remembered."""
+        """Return the last applied version of an application, None when none is remembered."""
         return self._run(self._fs.transaction_status, app_id)
 
 
 class DataNode(DataNodeBase):
-    """What the seed asks of one DataNode. Made by `Client.datanode`."""
+    """The calls of the seed to one DataNode. Made by `Client.datanode`."""
 
     def write(
         self,
@@ -382,7 +382,7 @@ class DataNode(DataNodeBase):
         return self._run(self._fs.write, block, generation, index, data, sync=sync)
 
     def state(self, block: BlockId) -> ReadReply:
-        """The registers of the replica. Raises NotFoundError when there is none here."""
+        """Return the registers of the replica. Raises NotFoundError when there is none here."""
         return self._run(self._fs.state, block)
 
     def read(

@@ -1,4 +1,4 @@
-"""What `Client` and `DataNode` (`sync.py`) stand on: an event loop on a thread of its own."""
+"""The base of `Client` and `DataNode` (`sync.py`): an event loop on a thread of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _INHERITED: list[object] = []
-"""What a forked process must not clean up."""
+"""Objects that a forked process must not clean up."""
 
 
 class ClientBase:
@@ -35,7 +35,7 @@ class ClientBase:
 
     @property
     def config(self) -> ClientConfig:
-        """The settings in use."""
+        """Return the settings in use."""
         return self._client.config
 
     def __enter__(self) -> Self:
@@ -56,7 +56,7 @@ class ClientBase:
 
     @property
     def _fs(self) -> AsyncClient:
-        """The client behind this one, a new one after a fork."""
+        """Return the client behind this one, a new one after a fork."""
         if self._background.forked:
             # Sockets and loop are shared with the parent: leave them alone, for ever.
             _INHERITED.append((self._background, self._client))
@@ -98,7 +98,7 @@ class DataNodeBase:
 
     @property
     def member(self) -> Member:
-        """The storage, and where it is reached."""
+        """Return the storage, and where it is reached."""
         return self._fs.member
 
 

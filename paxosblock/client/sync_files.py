@@ -58,12 +58,12 @@ class FileWriter(io.RawIOBase):
 
     @property
     def name(self) -> str:
-        """The file's path."""
+        """Return the file's path."""
         return self._file.status.path
 
     @property
     def status(self) -> FileStatus:
-        """The file as it was created, or as it was closed."""
+        """Return the file as it was created, or as it was closed."""
         return self._file.status
 
     @property
@@ -266,12 +266,12 @@ class FileReader(io.RawIOBase):
 
     @property
     def name(self) -> str:
-        """The file's path."""
+        """Return the file's path."""
         return self._file.path
 
     @property
     def status(self) -> FileStatus:
-        """The file when it was opened."""
+        """Return the file when it was opened."""
         return self._file.status
 
     @property
@@ -289,7 +289,7 @@ class FileReader(io.RawIOBase):
 
     @property
     def decided_size(self) -> int:
-        """How many bytes can be read for sure: `size`, unless the length is `undecided`."""
+        """Return how many bytes can be read for sure: `size`, unless the length is `undecided`."""
         return self._file.decided_size
 
     def readable(self) -> bool:
@@ -319,8 +319,8 @@ class FileReader(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next `size` bytes, fewer only at the end or at `decided_size`; without a size all
-        that is left, never less."""
+        """Read the next `size` bytes, fewer only at the end or at `decided_size`; without a size
+        all that is left, never less."""
         self._check_open()
         everything = size is None or size < 0
         wanted = max(0, self.size - self._position) if everything else self._decided(size or 0)
@@ -333,7 +333,7 @@ class FileReader(io.RawIOBase):
         return bytes(into)
 
     def readall(self) -> bytes:
-        """All that is left."""
+        """Read all that is left."""
         return self.read()
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
@@ -362,7 +362,7 @@ class FileReader(io.RawIOBase):
         return self._background.run(self._file.pread, offset, size)
 
     def pieces(self) -> Iterator[memoryview]:
-        """The rest of the file as it was received, without a copy; a piece stays valid."""
+        """Yield the rest of the file as it was received, without a copy; a piece stays valid."""
         while (piece := self._held(sys.maxsize)) or (piece := self._next(sys.maxsize)):
             self._position += len(piece)
             yield piece
@@ -385,7 +385,7 @@ class FileReader(io.RawIOBase):
         return max(0, min(most, self.decided_size - self._position))
 
     def _held(self, most: int) -> memoryview:
-        """The next bytes, as far as they are here already."""
+        """Return the next bytes, as far as they are here already."""
         begin = self._position - self._piece_at
         if not 0 <= begin < len(self._piece):
             return memoryview(b"")

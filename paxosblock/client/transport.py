@@ -34,13 +34,13 @@ _NACK = msgspec.msgpack.Decoder(Nack)
 
 
 class VoteListener(Protocol):
-    """Who hears what a DataNode says about the chunks of one block."""
+    """The listener to what a DataNode says about the chunks of one block."""
 
     def on_vote(self, header: Header) -> None:
-        """It voted; the SYNC flag says that the chunk is on stable storage."""
+        """Handle a vote; the SYNC flag says that the chunk is on stable storage."""
 
     def on_nack(self, nack: Nack) -> None:
-        """It refused."""
+        """Handle a refusal."""
 
     def on_lost(self, error: PaxosBlockError) -> None:
         """Nothing more will be heard: the connection ended."""
@@ -79,7 +79,7 @@ class DataConnection:
         self._listeners[block] = listener
 
     def ignore(self, block: BlockId) -> None:
-        """Nobody wants to hear about the block any more."""
+        """Forget a block that nobody wants to hear about any more."""
         self._listeners.pop(block, None)
 
     def send(self, header: bytes, payload: Buffer) -> None:
@@ -87,7 +87,7 @@ class DataConnection:
         self._channel.connection.send(header, payload)
 
     async def ask(self, question: Envelope | Watch, timeout_s: float) -> Answer:
-        """A protocol message and its answer.
+        """Send a protocol message and return its answer.
 
         Raises:
             PaxosBlockError: no answer, or an error of the DataNode.
@@ -113,7 +113,7 @@ class DataConnection:
 
     @property
     def stream(self) -> FrameConnection:
-        """What it sends on."""
+        """Return the connection that it sends on."""
         return self._channel.connection
 
     def abort(self) -> None:
@@ -121,7 +121,7 @@ class DataConnection:
         self._channel.connection.abort()
 
     def vote_received(self, header: Header, payload: memoryview) -> None:
-        """A VOTE or NACK frame arrived; of a block that nobody writes any more it is old news."""
+        """Pass on a VOTE or NACK frame; of a block that nobody writes any more it is old news."""
         listener = self._listeners.get(header.block)
         if header.kind is FrameKind.VOTE:
             if listener is not None:
@@ -136,11 +136,11 @@ class DataConnection:
             listener.on_nack(nack)
 
     def beat_received(self, header: Header) -> None:
-        """Nobody asked for beats on this connection."""
+        """Raise ProtocolError: nobody asked for beats on this connection."""
         raise ProtocolError(f"{self.address} sent a BEAT that nobody asked for")
 
     def connection_lost(self, error: PaxosBlockError) -> None:
-        """Every block that is written through this connection hears of it at once."""
+        """Tell every block that is written through this connection at once."""
         self._lost = error
         listeners, self._listeners = self._listeners, {}
         for listener in listeners.values():
@@ -158,7 +158,7 @@ class DataConnections:
         self._closed = False
 
     def suspect(self, address: str) -> None:
-        """A DataNode failed or was slow: ask others first for a while."""
+        """Ask others first for a while: a DataNode failed or was slow."""
         self._suspects[address] = asyncio.get_running_loop().time() + SUSPECT_FOR_S
 
     def is_suspected(self, address: str) -> bool:
@@ -166,7 +166,7 @@ class DataConnections:
         return self._suspects.get(address, 0.0) > asyncio.get_running_loop().time()
 
     async def get(self, address: str) -> DataConnection:
-        """The connection to the DataNode at `address` (host:port).
+        """Return the connection to the DataNode at `address` (host:port).
 
         Raises:
             UnavailableError: nobody answers there, or nobody knows where the DataNode is ("").

@@ -1,4 +1,4 @@
-"""Where a cluster is: `paxosblock://host:9870[,host:port...]/path`, or the environment."""
+"""The address of a cluster: `paxosblock://host:9870[,host:port...]/path`, or the environment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def parse_url(url: str) -> ClusterUrl:
 
 
 def cluster_addresses(cluster: str | Iterable[str] | None) -> tuple[str, ...]:
-    """The NameNodes' addresses, from a URL, from addresses, or (None) from PAXOSBLOCK_NAMENODES.
+    """Return NameNodes' addresses, from a URL, addresses, or (None) from PAXOSBLOCK_NAMENODES.
 
     Raises:
         ConfigError: there are none, or one of them is no `host:port`.

@@ -11,7 +11,7 @@ from paxosblock.api.namenode import FileStatus, Kind, ListDirectory, Listing
 from paxosblock.errors import NotDirectoryError, NotFoundError
 
 TRIES: Final = 10
-"""How often a directory is begun anew because its names changed between two pages."""
+"""Times that a directory is begun anew because its names changed between two pages."""
 
 
 def join(directory: str, name: str) -> str:
@@ -40,7 +40,7 @@ class DirectoryPages:
 
     @property
     def request(self) -> ListDirectory | None:
-        """What to ask next; None when all pages are there."""
+        """Return what to ask next; None when all pages are there."""
         after = self.pages[-1].next_after if self.pages else ""
         return None if after is None else ListDirectory(self._path, after)
 
@@ -54,7 +54,7 @@ class DirectoryPages:
 
 
 class Namespace(Protocol):
-    """What is asked of a client here."""
+    """The calls of a client that are needed here."""
 
     async def stat(self, path: str) -> FileStatus: ...
 
@@ -89,7 +89,7 @@ async def walk(fs: Namespace, path: str) -> AsyncIterator[FileStatus]:
 
 
 async def glob(fs: Namespace, pattern: str) -> AsyncIterator[FileStatus]:
-    """What matches `pattern`, in order of path; a name without a wildcard is looked up directly."""
+    """Yield what matches `pattern` by path; a name without a wildcard is looked up directly."""
     names = [name for name in pattern.split("/") if name]
     async for entry in _match(fs, "/", names):
         yield entry
@@ -116,7 +116,7 @@ async def _match(fs: Namespace, directory: str, names: list[str]) -> AsyncIterat
 async def _match_entry(
     fs: Namespace, entry: FileStatus, name: str, rest: list[str]
 ) -> AsyncIterator[FileStatus]:
-    """What `entry` adds: itself at the end of the pattern, what is below it before that."""
+    """Yield what `entry` adds: itself at the end of the pattern, what is below it before that."""
     directory = entry.kind is Kind.DIRECTORY
     if name == "**":
         if not rest:

@@ -39,7 +39,7 @@ class WritingConnections(DataConnections):
         self.beat_every_s = config.hung_after_s / BEATS_PER_SILENCE
         self.clock = RunningClock(self.beat_every_s / TICKS_PER_BEAT)
         self.votes = Patience(QUICK_VOTES_SHARE * config.vote_timeout_s, config.vote_timeout_s)
-        """How long a DataNode that lives may take to vote."""
+        """The wait for the vote of a DataNode that lives."""
         hung_s = config.hung_after_s
         self._silence = defaultdict[str, Patience](
             lambda: Patience(hung_s, LONGEST_SILENCES * hung_s)
@@ -49,7 +49,7 @@ class WritingConnections(DataConnections):
         )
 
     async def _connect(self, address: str) -> DataConnection:
-        """A node that hangs takes no connection either; but the next try waits for longer."""
+        """Connect: a node that hangs takes no connection either, and the next try waits longer."""
         patience = self._connecting_s[address]
         connection = WatchedConnection(address, self, self._silence[address])
         try:
@@ -99,7 +99,7 @@ class WatchedConnection(DataConnection):
         super().vote_received(header, payload)
 
     def beat_received(self, header: Header) -> None:
-        """A sign of life, unless what was sent before the last beat does not arrive.
+        """Note a sign of life, unless what was sent before the last beat does not arrive.
 
         A DataNode that owes answers may have stopped to read for a while.
         """

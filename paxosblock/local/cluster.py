@@ -50,7 +50,7 @@ _LAST_PORT: Final = (1 << 16) - 1
 _NO_ANSWER: Final = (UnavailableError, DeadlineError, OutcomeUnknownError, StorageError)
 
 _FREE: Final = (15_000, 32_000)
-"""Where to look for a free port: below those that the system gives to anybody who asks for any."""
+"""Ports to try for a free one: below those that the system gives to anybody who asks for any."""
 
 
 class LocalCluster:
@@ -101,7 +101,7 @@ class LocalCluster:
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> Self:
-        """The cluster that lives in a folder, running or not.
+        """Return the cluster that lives in a folder, running or not.
 
         Raises:
             NotFoundError: there is none.
@@ -126,17 +126,17 @@ class LocalCluster:
 
     @property
     def namenodes(self) -> tuple[Node, ...]:
-        """The NameNodes, in the order of their numbers."""
+        """Return the NameNodes, in the order of their numbers."""
         return self._nodes(Role.NAMENODE)
 
     @property
     def namenode(self) -> Node:
-        """The first NameNode."""
+        """Return the first NameNode."""
         return self.namenodes[0]
 
     @property
     def leader(self) -> Node | None:
-        """The NameNode that serves, None while there is none."""
+        """Return the NameNode that serves, None while there is none."""
         standing = ((node, self.standing(node)) for node in self.namenodes if node.alive)
         serving = [(seen.term, node) for node, seen in standing if seen is not None and seen.serves]
         # One that hung for a while still thinks that it leads an older term.
@@ -144,7 +144,7 @@ class LocalCluster:
 
     @property
     def datanodes(self) -> tuple[Node, ...]:
-        """The DataNodes, in the order of their numbers."""
+        """Return the DataNodes, in the order of their numbers."""
         return self._nodes(Role.DATANODE)
 
     @property
@@ -154,7 +154,7 @@ class LocalCluster:
 
     @property
     def url(self) -> str:
-        """What `Client` takes."""
+        """Return the URL that `Client` takes."""
         return "paxosblock://" + ",".join(self.addresses)
 
     @property
@@ -206,7 +206,7 @@ class LocalCluster:
         return all(clean)
 
     def status(self) -> ClusterStatus:
-        """The cluster as the NameNode sees it that leads."""
+        """Return the cluster as the NameNode sees it that leads."""
         return control.NameNodes(self.addresses, 5.0).call(CLUSTER_STATUS, ClusterStatusRequest())
 
     def standing(self, node: Node) -> NameNodeStatus | None:
@@ -255,7 +255,7 @@ class LocalCluster:
         )
 
     def command(self, member: NodeEntry) -> list[str]:
-        """The command line that runs a member of this cluster."""
+        """Return the command line that runs a member of this cluster."""
         command = [sys.executable, "-m", "paxosblock", member.role.value]
         command += ["--id", member.name, "--listen", member.listen]
         command += ["--config", str(self._folder.config)]

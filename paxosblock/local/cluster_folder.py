@@ -32,7 +32,7 @@ Settings = Mapping[str, Mapping[str, str | int]]
 
 
 class Role(enum.Enum):
-    """What a node does; also the command that runs it."""
+    """The task of a node; also the command that runs it."""
 
     NAMENODE = "namenode"
     DATANODE = "datanode"
@@ -61,7 +61,7 @@ class NodeEntry:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What `cluster.json` holds."""
+    """The content of `cluster.json`."""
 
     members: tuple[NodeEntry, ...]
     settings: dict[str, dict[str, str | int]]
@@ -72,7 +72,7 @@ class Membership:
         return sum(member.role is role for member in self.members)
 
     def replacing(self, member: NodeEntry) -> Membership:
-        """The same with `member` in the place of the one of its name."""
+        """Return the same with `member` in the place of the one of its name."""
         members = tuple(member if old.name == member.name else old for old in self.members)
         return replace(self, members=members)
 
@@ -85,12 +85,12 @@ class ClusterFolder:
 
     @property
     def config(self) -> Path:
-        """The configuration file of the nodes."""
+        """Return the configuration file of the nodes."""
         return self.path / "config.toml"
 
     @property
     def secret(self) -> Path:
-        """The secret of the NameNodes."""
+        """Return the secret of the NameNodes."""
         return self.path / "secret"
 
     @property
@@ -102,7 +102,7 @@ class ClusterFolder:
         return self.path / "logs" / f"{name}.log"
 
     def volumes(self, member: NodeEntry) -> tuple[Path, ...]:
-        """The folders of a member."""
+        """Return the folders of a member."""
         return tuple(self.path / folder for folder in member.folders)
 
     def prepare(self, membership: Membership) -> None:
@@ -131,7 +131,7 @@ class ClusterFolder:
         return not self._started.exists() and not vote.exists()
 
     def mark_started(self) -> None:
-        """The NameNodes have all been up: from now on an empty folder is a lost one.
+        """Note that the NameNodes have all been up: from now on an empty folder is a lost one.
 
         Raises:
             StorageError: the operating system refuses.
@@ -142,7 +142,7 @@ class ClusterFolder:
             raise StorageError.of(self._started, error) from error
 
     def read(self) -> Membership | None:
-        """The cluster that lives here, None when there is none.
+        """Return the cluster that lives here, None when there is none.
 
         Raises:
             ConfigError: `cluster.json` is not one.
@@ -161,7 +161,7 @@ class ClusterFolder:
         _write_whole(self.path / "cluster.json", encoded + b"\n")
 
     def read_process(self, name: str) -> ProcessId | None:
-        """The process that the node `name` runs as; None when it has ended since."""
+        """Return the process that the node `name` runs as; None when it has ended since."""
         try:
             process = msgspec.json.decode(self._process_file(name).read_bytes(), type=ProcessId)
         except (FileNotFoundError, msgspec.DecodeError):
@@ -173,7 +173,7 @@ class ClusterFolder:
         _write_whole(self._process_file(name), msgspec.json.encode(process))
 
     def forget_process(self, name: str) -> None:
-        """The node was stopped."""
+        """Note that the node was stopped."""
         self._process_file(name).unlink(missing_ok=True)
 
     def _process_file(self, name: str) -> Path:
@@ -181,7 +181,7 @@ class ClusterFolder:
 
 
 def last_words(log: Path, start: int = 0, most_bytes: int = 4096) -> str:
-    """The end of a log, of what was written from byte `start` on."""
+    """Return the end of a log, of what was written from byte `start` on."""
     with contextlib.suppress(FileNotFoundError), open(log, "rb") as file:
         file.seek(max(start, file.seek(0, os.SEEK_END) - most_bytes))
         return file.read().decode(errors="replace").strip()

@@ -60,17 +60,17 @@ class Node:
 
     @property
     def exit_code(self) -> int | None:
-        """How the process that this object started has ended, negative for a signal."""
+        """Return how the process that this object started has ended, negative for a signal."""
         return None if self._child is None else self._child.exit_code()
 
     @property
     def log(self) -> Path:
-        """Where its output goes."""
+        """Return the file that its output goes to."""
         return self._folder.log(self.name)
 
     @property
     def volumes(self) -> tuple[Path, ...]:
-        """The folders it keeps its files in."""
+        """Return the folders it keeps its files in."""
         return self._folder.volumes(self.member)
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -132,12 +132,12 @@ class Node:
         self._signal(signal.SIGCONT)
 
     def log_tail(self) -> str:
-        """The last lines that its latest process wrote."""
+        """Return the last lines that its latest process wrote."""
         return last_words(self.log, self._log_start)
 
     @property
     def _address_file(self) -> Path:
-        """In the first volume, or in the first one that the node could open."""
+        """Return the file in the first volume, or in the first one that the node could open."""
         files = [volume / _ADDRESS_FILE for volume in self.volumes]
         return next(filter(Path.exists, files), files[0])
 

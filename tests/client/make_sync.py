@@ -44,7 +44,7 @@ class Client(ClientBase):
 DATANODE: Final = '''
 
 class DataNode(DataNodeBase):
-    """What the seed asks of one DataNode. Made by `Client.datanode`."""
+    """The calls of the seed to one DataNode. Made by `Client.datanode`."""
 '''
 SOURCES: Final = ("async_client.py", "names.py", "block_verbs.py")
 IN_THE_BASE: Final = {"close"}

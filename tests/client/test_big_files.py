@@ -17,7 +17,7 @@ from paxosblock.client import blocks
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.blocks import all_extents
 from paxosblock.client.core import ClientCore
-from paxosblock.client.length import Consistency, Snapshot, whole_snapshot
+from paxosblock.client.length import Consistency, ReadableFile, whole_file
 from paxosblock.errors import InvalidRequestError, NotFoundError, ProtocolError
 from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
@@ -39,8 +39,8 @@ async def stored(data: bytes = DATA) -> AsyncIterator[tuple[MemoryCluster, Async
         yield cluster, fs
 
 
-async def look(core: ClientCore, path: str) -> Snapshot:
-    return await whole_snapshot(core, path, Consistency.QUORUM)
+async def look(core: ClientCore, path: str) -> ReadableFile:
+    return await whole_file(core, path, Consistency.QUORUM)
 
 
 def pages_asked(cluster: MemoryCluster) -> int:

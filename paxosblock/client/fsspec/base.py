@@ -27,7 +27,7 @@ from paxosblock.errors import InvalidRequestError
 from paxosblock.units import parse_duration
 
 _INHERITED: list[object] = []
-"""What a forked process must not clean up."""
+"""Objects that a forked process must not clean up."""
 
 
 class Connection:
@@ -175,7 +175,7 @@ class ClusterFileSystem(AsyncFileSystem):
         return make_instance, (type(self), (), options)
 
     def own_path(self, written: str) -> str:
-        """The path in a URL or in what is a path already.
+        """Return the path in a URL or in what is a path already.
 
         Raises:
             InvalidRequestError: a URL of another cluster.
@@ -187,12 +187,12 @@ class ClusterFileSystem(AsyncFileSystem):
         return options_of_url(path)
 
     def unstrip_protocol(self, name: str) -> str:
-        """The full URL of a path, which any program can open."""
+        """Return the full URL of a path, which any program can open."""
         return f"{SCHEME}{','.join(self.namenodes)}{self.own_path(name)}"
 
     @property
     def fsid(self) -> str:
-        """The cluster, by its NameNodes."""
+        """Return the cluster, by its NameNodes."""
         return f"paxosblock-{','.join(sorted(self.namenodes))}"
 
     @property

@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 from paxosblock.client.background import OtherLoop, Running
 
 WAIT_S: Final = 60.0
-"""How long a drop, and the end of the program for all files, waits for what is being published."""
+"""Seconds that a drop, and the program's end for all files, waits for what is being published."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,9 +45,9 @@ _kept: Final[dict[int, tuple[object, ...]]] = {}
 """By the identity of an open file, what it writes to. A garbage collector ends the objects of a
 cycle in any order: what is kept here does not end before the file."""
 _abandoned: Final[list[object]] = []
-"""What another process goes on with, or whose event loop ended: it is not to say that it ends."""
+"""Objects that another process uses, or whose event loop ended: none is to say that it ends."""
 _under_way: Final[set[Running[None]]] = set()
-"""What is being published, or given up, on an event loop."""
+"""Publications of files, and files given up, under way on an event loop."""
 
 
 def watch(file: Droppable, *below: object) -> None:
@@ -65,12 +65,12 @@ def watch(file: Droppable, *below: object) -> None:
 
 
 def release(file: Droppable) -> None:
-    """It is closed, one way or another."""
+    """Forget a file that is closed, one way or another."""
     _kept.pop(id(file), None)
 
 
 def abandon(*below: object) -> None:
-    """What a file wrote to can neither be closed here nor given up."""
+    """Keep what a file wrote to, which can neither be closed here nor given up."""
     _abandoned.extend(below)
 
 

@@ -96,13 +96,13 @@ class ReadFile(CachedFile):
         return self._buffered.seek(position)
 
     def read(self, length: int | None = -1) -> bytes:
-        """The next `length` bytes, fewer only at the end; without a length all that is left."""
+        """Read the next `length` bytes, fewer only at the end; without a length all the rest."""
         if length is None or length < 0:
             length = max(0, self._reader.size - self.loc)
         return self._passed(self._buffered.read(length))
 
     def readline(self, size: int | None = -1) -> bytes:
-        """The next line with its newline, at most `size` bytes of it; empty at the end."""
+        """Read the next line with its newline, at most `size` bytes of it; empty at the end."""
         return self._passed(self._buffered.readline(-1 if size is None else size))
 
     def readinto(self, b: WriteableBuffer) -> int:
@@ -289,7 +289,7 @@ class WriteFile(AbstractBufferedFile):
 
 
 class CompressedFile(io.RawIOBase):
-    """What a compressor writes into a file: closing it closes both, and so does an exception."""
+    """A file written through a compressor: closing it closes both, and so does an exception."""
 
     def __init__(self, compressor: Any, file: WriteFile) -> None:
         """`compressor` is one of `fsspec.compression`, and writes to `file`."""
@@ -384,7 +384,7 @@ class AsyncReadFile(AbstractAsyncStreamedFile):
         super().__init__(fs, reader.path, "rb", cache_type="none", size=reader.size)
 
     async def read(self, length: int | None = -1) -> bytes:
-        """The next `length` bytes, fewer only at the end; without a length all that is left."""
+        """Read the next `length` bytes, fewer only at the end; without a length all the rest."""
         self._reader.seek(self.loc)
         data = await self._reader.read(-1 if length is None else length)
         self.loc += len(data)

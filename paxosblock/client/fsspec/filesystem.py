@@ -32,7 +32,7 @@ from paxosblock.transaction import Marker
 from paxosblock.units import MIB
 
 PIECE_BYTES: Final = 2 * MIB
-"""How much of a local file is read at once."""
+"""Bytes of a local file that are read at once."""
 MOST_RANGES: Final = 16
 """Ranges that are read side by side."""
 
@@ -95,7 +95,7 @@ class PaxosBlockFileSystem(NameVerbs):
         size: int | None = None,
         **tuning: Any,
     ) -> CachedFile | WriteFile:
-        """A file to read, or to write.
+        """Open a file to read, or to write.
 
         Args:
             block_size: of a new file: bytes per block; of one being read: for fsspec's caches.
@@ -130,7 +130,7 @@ class PaxosBlockFileSystem(NameVerbs):
         return AsyncWriteFile(self, staged, mode, autocommit=not self._intrans)
 
     async def _reader(self, path: str) -> AsyncFileReader:
-        """A file whose length is decided: who asks fsspec for a file takes its size for all of it.
+        """Open a file of decided length: who asks fsspec for a file takes its size for all of it.
 
         Raises: as `AsyncClient.open` and `AsyncFileReader.decide`.
         """
@@ -164,7 +164,7 @@ class PaxosBlockFileSystem(NameVerbs):
     async def _cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
     ) -> bytes:
-        """The bytes from `start` to before `end`; what is negative counts from the end."""
+        """Return the bytes from `start` to before `end`; what is negative counts from the end."""
         async with await self._reader(path) as reader:
             return await _slice(reader, start, end)
 

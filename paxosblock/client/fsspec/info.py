@@ -1,4 +1,4 @@
-"""What fsspec wants to know about a path, as a plain dictionary."""
+"""The facts that fsspec wants to know about a path, as a plain dictionary."""
 
 from __future__ import annotations
 

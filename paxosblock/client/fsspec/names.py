@@ -58,7 +58,7 @@ class NameVerbs(ClusterFileSystem):
         on_error: str | Callable[[Exception], None] = "omit",
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
-        """A directory that is gone is left out; that no NameNode answers is never overlooked."""
+        """Leave out a directory that is gone; that no NameNode answers is never overlooked."""
         heard = _raise_unless_missing if on_error == "omit" else on_error
         async for found in super()._walk(path, maxdepth, on_error=heard, **kwargs):
             yield found
@@ -85,11 +85,11 @@ class NameVerbs(ClusterFileSystem):
         return sum(sizes.values()) if total else sizes
 
     async def _created(self, path: str) -> datetime:
-        """When the file or directory was made."""
+        """Return when the file or directory was made."""
         return datetime.fromtimestamp((await self._status(path)).created_ms / 1000, UTC)
 
     async def _modified(self, path: str) -> datetime:
-        """When its content changed last."""
+        """Return when its content changed last."""
         return datetime.fromtimestamp((await self._status(path)).modified_ms / 1000, UTC)
 
     async def _ukey(self, path: str) -> str:
@@ -103,7 +103,7 @@ class NameVerbs(ClusterFileSystem):
     async def _locations(
         self, path: str, offset: int = 0, length: int | None = None
     ) -> list[BlockLocation]:
-        """The blocks of a file, and which DataNodes hold each; see `AsyncClient.locations`."""
+        """List the blocks of a file and the DataNodes of each; see `AsyncClient.locations`."""
         return await (await self._client()).locations(self.own_path(path), offset, length)
 
     # -- changes --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a URL and the storage options say: which cluster, and which settings of the client."""
+"""The URL and the storage options: which cluster, and which settings of the client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_FSSPEC: Final = frozenset({"use_listings_cache", "listings_expiry_time", "ma
 
 
 def options_of_url(url: str) -> dict[str, str]:
-    """The storage options that a URL stands for; none when it names no host or is only a path.
+    """Return the storage options in a URL; none when it names no host or is only a path.
 
     Raises:
         ConfigError: a host or port that makes no sense.
@@ -30,14 +30,14 @@ def options_of_url(url: str) -> dict[str, str]:
 
 
 def path_of_url(url: str) -> str:
-    """The path in a URL or in what is a path already: absolute, without a slash at the end."""
+    """Return the path in a URL or a plain path: absolute, without a slash at the end."""
     if url.startswith(SCHEME):
         url = url.removeprefix(SCHEME).partition("/")[2]
     return "/" + url.strip("/")
 
 
 def config_of(options: Mapping[str, Any]) -> ClientConfig:
-    """The client's settings, from storage options over the environment over the defaults.
+    """Return the client's settings, from storage options over the environment over the defaults.
 
     Args:
         options: settings of `ClientConfig` by the name they have in a configuration file.

@@ -26,13 +26,13 @@ from paxosblock.protocol.types import Durability
 from paxosblock.transaction import Concat, MakeDirectory, Operation, Rename
 
 STAGING: Final = "/.staging"
-"""Where the hidden names are; the file system does not list it."""
+"""Directory of the hidden names; the file system does not list it."""
 
 _log = logging.getLogger(__name__)
 
 
 class Publish(enum.Enum):
-    """How a complete file gets its name."""
+    """The way in which a complete file gets its name."""
 
     REPLACE = "wb"
     CREATE = "xb"
@@ -61,7 +61,7 @@ class StagedFile:
 
     @property
     def offset(self) -> int:
-        """Where in the target its first byte will be."""
+        """Return where in the target its first byte will be."""
         appends = self._how is Publish.APPEND and self._present is not None
         return self._present.length if appends and self._present is not None else 0
 

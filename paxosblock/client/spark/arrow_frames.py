@@ -1,4 +1,4 @@
-"""Where the messages of Arrow IPC streams begin and end, from their headers alone.
+"""The beginnings and ends of messages in Arrow IPC streams, from their headers alone.
 
 A message is a marker, the length of its metadata, the metadata (a flatbuffer, which tells the
 length of the body and what it is) and the body. A stream is a schema, batches, and an end without
@@ -32,7 +32,7 @@ _BODY_LENGTH: Final = 3
 
 
 class MessageKind(enum.Enum):
-    """What a message is; the values are Arrow's."""
+    """The kind of a message; the values are Arrow's."""
 
     END = 0
     SCHEMA = 1
@@ -50,7 +50,7 @@ class Message:
 
 
 def messages(pread: Pread, start: int, end: int) -> Iterator[Message]:
-    """The messages that are whole in [start, end); a message begins at `start`.
+    """Yield the messages that are whole in [start, end); a message begins at `start`.
 
     Args:
         pread: reads so many bytes from an offset on, fewer only at the end.
@@ -133,7 +133,7 @@ class Place:
 
 
 def last_place(pread: Pread, at: Place, most: int, end: int) -> Place:
-    """How far whole messages go: about `most` bytes, or one with rows if that is longer."""
+    """Return how far whole messages go: about `most` bytes, or one with rows if that is longer."""
     stop = at.offset + most
     has_rows = False
     for message in messages(pread, at.offset, end):
@@ -145,8 +145,8 @@ def last_place(pread: Pread, at: Place, most: int, end: int) -> Place:
 
 
 def opening(pread: Pread, stream: int, end: int) -> bytes:
-    """What the messages from `end` on need before them to be read alone: the schema that the stream
-    begins with, and the dictionaries that came since.
+    """Return what the messages from `end` on need before them to be read alone: the schema that the
+    stream begins with, and the dictionaries that came since.
 
     Raises InvalidRequestError when the stream has no schema.
     """

@@ -22,7 +22,7 @@ the first one pyarrow imports pandas, a third of a second for each process that 
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema of files with the rows of a DataFrame: every column may be null, as in all
+    """Return the Arrow schema of files with a DataFrame's rows: every column may be null, as in all
     files that Spark writes, so that what is appended later may have nulls where there are none now.
 
     Raises:
@@ -98,7 +98,7 @@ def _is_strict(kind: pa.DataType) -> bool:
 
 
 def _filled_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows; below a null, fields that are never null have some value."""
+    """Return the same rows; below a null, fields that are never null have some value."""
     if not any(map(_is_strict, batch.schema.types)):
         return batch
     return pa.RecordBatch.from_arrays([_filled(each) for each in batch], schema=batch.schema)

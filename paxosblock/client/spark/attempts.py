@@ -1,4 +1,4 @@
-"""What one attempt of one task does: its rows become one file, which nobody sees yet.
+"""The work of one attempt of one task: its rows become one file, which nobody sees yet.
 
 Spark starts attempts again, starts two of one task, and leaves some running after the job has
 ended. So every attempt has a file of its own, below a directory that ends with the job: one that
@@ -29,14 +29,14 @@ TEMPORARY: Final = "_temporary"
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Which attempt this is: of a partition of the data, by a number that is Spark's own."""
+    """An attempt: of a partition of the data, by a number that is Spark's own."""
 
     partition: int
     number: int
 
     @classmethod
     def current(cls) -> Self:
-        """The attempt that this Python worker runs."""
+        """Return the attempt that this Python worker runs."""
         context = TaskContext.get()
         assert context is not None, "only a Spark task writes"
         return cls(context.partitionId(), context.taskAttemptId())
@@ -44,7 +44,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one transaction publishes: `version` of `application`.
+    """The content of one transaction: `version` of `application`.
 
     `name` stands in the names of files and directories; attempts write into `directory`.
     """
@@ -120,14 +120,14 @@ def _write(
 
 
 def first_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
-    """The same batches without the empty ones; None when there is not a single row."""
+    """Return the same batches without the empty ones; None when there is not a single row."""
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     return None if first is None else itertools.chain((first,), filled)
 
 
 class _Output:
-    """What pyarrow writes to: a file without `flush`, which would wait for all DataNodes."""
+    """A file for pyarrow to write to, without `flush`, which would wait for all DataNodes."""
 
     closed = False
 
@@ -140,10 +140,10 @@ class _Output:
         return len(data)
 
     def flush(self) -> None:
-        """The file is flushed when it is closed."""
+        """Do nothing: the file is flushed when it is closed."""
 
     def close(self) -> None:
-        """Whoever made the file closes it."""
+        """Do nothing: whoever made the file closes it."""
 
     def detach(self) -> None:
         """From now on nothing arrives: pyarrow writes an end even when it is thrown away."""

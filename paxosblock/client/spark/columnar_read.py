@@ -40,7 +40,7 @@ class Ranges(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Where the next `read` begins."""
+        """Return where the next `read` begins."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
@@ -50,7 +50,7 @@ class Ranges(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next `size` bytes, fewer only at the end."""
+        """Read the next `size` bytes, fewer only at the end."""
         left = max(0, self._size - self._position)
         wanted = left if size is None or size < 0 else min(size, left)
         data = self._file.pread(self._position, wanted)
@@ -59,7 +59,7 @@ class Ranges(io.RawIOBase):
 
 
 def as_arrow_file(file: FileReader, size: int) -> pa.NativeFile:
-    """The first `size` bytes of a file for pyarrow's readers."""
+    """Return the first `size` bytes of a file for pyarrow's readers."""
     return pa.PythonFile(Ranges(file, size), mode="r")
 
 
@@ -74,7 +74,7 @@ def parquet_schema(file: FileReader) -> pa.Schema:
 def parquet_batches(
     file: FileReader, split: Split, columns: list[str], keeps: Keeps
 ) -> Iterator[pa.RecordBatch]:
-    """The row groups whose middle lies in the split, one at a time; of them only `columns`."""
+    """Yield the row groups whose middle is in the split, one at a time; of them only `columns`."""
     parquet = pq.ParquetFile(as_arrow_file(file, split.end), pre_buffer=True)
     found = parquet.schema_arrow.names
     wanted = None if columns == found else [name for name in columns if name in found]
@@ -169,7 +169,7 @@ class _Part(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next `size` bytes, fewer only at the end."""
+        """Read the next `size` bytes, fewer only at the end."""
         wanted = self.left if size is None or size < 0 else min(size, self.left)
         head, self._prefix = self._prefix[:wanted], self._prefix[wanted:]
         data = self._file.read(wanted - len(head))

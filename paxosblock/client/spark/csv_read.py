@@ -18,7 +18,7 @@ from paxosblock.errors import InvalidRequestError
 def csv_batches(
     split: Split, pieces: Iterable[memoryview | bytes], target: pa.Schema, options: Options
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a split in the types of `target`, by position; an empty field is null.
+    """Yield the rows of a split in the types of `target`, by position; an empty field is null.
 
     Raises:
         InvalidRequestError: a quoted value goes over several lines and `multiLine` is not set.
@@ -42,7 +42,7 @@ def csv_batches(
 def csv_batches_of_file(
     file: pa.NativeFile, target: pa.Schema, options: Options
 ) -> Iterator[pa.RecordBatch]:
-    """All rows of a file whose quoted values may go over several lines. Raises pa.ArrowInvalid."""
+    """Yield all rows of a file whose quoted values may hold line ends. Raises pa.ArrowInvalid."""
     read = pc.ReadOptions(
         use_threads=False, column_names=target.names, skip_rows=1 if options.header else 0
     )
@@ -65,7 +65,7 @@ def csv_schema(sample: bytes, options: Options) -> pa.Schema:
 
 
 def first_fields(sample: bytes, options: Options) -> list[str] | None:
-    """The fields of the first line; None when a quoted value of it goes on in the next."""
+    """Return the fields of the first line; None when a quoted value of it goes on in the next."""
     line = sample.partition(NEWLINE)[0].removesuffix(b"\r").decode(errors="replace")
     if line.count('"') % 2:
         return None
@@ -80,7 +80,7 @@ def check_csv(sample: bytes, target: pa.Schema, options: Options) -> None:
 
 
 def _settled(kind: pa.DataType) -> pa.DataType:
-    """The type of a column that looks like `kind` in a sample."""
+    """Return the type of a column that looks like `kind` in a sample."""
     return pa.string() if kinds.is_null(kind) or kinds.is_time(kind) else kind
 
 

@@ -32,12 +32,12 @@ class PaxosBlockDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What users give to `format`."""
+        """Return the name that users give to `format`."""
         return "paxosblock"
 
     @short_errors
     def schema(self) -> StructType:
-        """The schema of the files at `path`, when the user names none; for both kinds of read."""
+        """Return the schema of the files at `path` when the user names none; for both reads."""
         from paxosblock.client.spark.options import Use
         from paxosblock.client.spark.source import infer_schema
 
@@ -45,7 +45,7 @@ class PaxosBlockDataSource(DataSource):
 
     @short_errors
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `spark.read`."""
+        """Make the reader for `spark.read`."""
         from paxosblock.client.spark.options import Use
         from paxosblock.client.spark.source import make_reader
 
@@ -53,7 +53,7 @@ class PaxosBlockDataSource(DataSource):
 
     @short_errors
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For `spark.readStream`."""
+        """Make the reader for `spark.readStream`."""
         from paxosblock.client.spark.options import Use
         from paxosblock.client.spark.streaming_source import make_stream_reader
 
@@ -61,7 +61,7 @@ class PaxosBlockDataSource(DataSource):
 
     @short_errors
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """For `df.write`."""
+        """Make the writer for `df.write`."""
         from paxosblock.client.spark.options import Use
         from paxosblock.client.spark.sink import make_writer
 
@@ -69,7 +69,7 @@ class PaxosBlockDataSource(DataSource):
 
     @short_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """For `df.writeStream`."""
+        """Make the writer for `df.writeStream`."""
         from paxosblock.client.spark.options import Use
         from paxosblock.client.spark.streaming_sink import make_stream_writer
 

@@ -1,4 +1,4 @@
-"""What each format looks like to a task: the batches of a split; and to the driver: a schema."""
+"""Each format as a task sees it: the batches of a split; and as the driver does: a schema."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ UNKNOWN_END: Final = 1 << 62
 
 
 def codec_of(path: str, options: Options) -> str | None:
-    """How a file is compressed as a whole."""
+    """Return how a file is compressed as a whole."""
     if options.file_format not in (FileFormat.CSV, FileFormat.TEXT):
         return None
     return next((codec for codec, end in CODEC_EXTENSIONS.items() if path.endswith(end)), None)
@@ -112,7 +112,7 @@ def splits_of(
 
 
 def file_schema(file: FileReader, options: Options) -> StructType:
-    """The schema of one file, read from it.
+    """Return the schema of one file, read from it.
 
     Raises:
         InvalidRequestError: it is not of the format, or Spark lacks a type for a column.
@@ -122,7 +122,7 @@ def file_schema(file: FileReader, options: Options) -> StructType:
 
 
 def arrow_schema_of(file: FileReader, options: Options) -> pa.Schema:
-    """The Arrow schema of a parquet, Arrow or csv file. Raises InvalidRequestError."""
+    """Return the Arrow schema of a parquet, Arrow or csv file. Raises InvalidRequestError."""
     with _errors_named(file.name, options):
         match options.file_format:
             case FileFormat.PARQUET:
@@ -134,7 +134,7 @@ def arrow_schema_of(file: FileReader, options: Options) -> pa.Schema:
 
 
 def first_fields_of(file: FileReader, options: Options) -> list[str] | None:
-    """The fields of the first line of a csv file. Raises InvalidRequestError."""
+    """Return the fields of the first line of a csv file. Raises InvalidRequestError."""
     with _errors_named(file.name, options):
         return first_fields(_sample(file, options), options)
 
@@ -152,8 +152,8 @@ def check_file(file: FileReader, target: pa.Schema, options: Options) -> None:
 
 
 def end_of_records(file: FileReader, options: Options) -> int:
-    """How far a file that may still be written can be read now: to the end of the last whole line
-    or Arrow message. Other formats, and files that are closed: all."""
+    """Return how far a file that may still be written can be read now: to the end of the last whole
+    line or Arrow message. Other formats, and files that are closed: all."""
     if not file.status.open:
         return file.size
     if is_cut_by_lines(file.name, options):
@@ -165,7 +165,7 @@ def end_of_records(file: FileReader, options: Options) -> int:
 
 @contextmanager
 def _errors_named(path: str, options: Options) -> Iterator[None]:
-    """The one place where pyarrow's errors about bytes become ours, with the file's name."""
+    """Turn pyarrow's errors about bytes into ours, with the file's name: the one place for it."""
     try:
         yield
     except PaxosBlockError:  # of the file below; some of them are an OSError too
@@ -188,7 +188,7 @@ def _sample(file: FileReader, options: Options) -> bytes:
 
 
 def _plain(file: FileReader, size: int, options: Options) -> pa.NativeFile:
-    """The content of a file that may be compressed as a whole."""
+    """Return the content of a file that may be compressed as a whole."""
     source = as_arrow_file(file, size)
     codec = codec_of(file.name, options)
     return source if codec is None else pa.CompressedInputStream(source, codec)
@@ -197,7 +197,7 @@ def _plain(file: FileReader, size: int, options: Options) -> pa.NativeFile:
 def read_split(
     file: FileReader, split: Split, target: pa.Schema, options: Options, keeps: Keeps
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a split, in batches with exactly the schema `target`.
+    """Yield the records of a split, in batches with exactly the schema `target`.
 
     Raises:
         InvalidRequestError: the file is not of the format, or does not fit the schema.
@@ -235,7 +235,7 @@ def _batches(
 def _pieces(
     file: FileReader, split: Split, options: Options
 ) -> tuple[Split, Iterator[memoryview | bytes]]:
-    """The bytes of the lines of a split; of a compressed file these are those that come out."""
+    """Return the bytes of the lines of a split; of a compressed file those that come out."""
     if codec_of(file.name, options) is None:
         file.seek(first_byte(split))
         return split, file.pieces()

@@ -23,7 +23,7 @@ CODECS: Final = {
     FileFormat.TEXT: ("none", "gzip", "zstd"),
     FileFormat.BINARY: ("none",),
 }
-"""What `compression` may be; the first is used where the user says nothing.
+"""Values of `compression`; the first is used where the user says nothing.
 
 For Arrow that is zstd: it asks more of the task than lz4 does, but each byte that it saves need
 not be sent, checked and stored by every replica.
@@ -43,7 +43,7 @@ _WHOLE_FILES: Final = frozenset({FileFormat.CSV, FileFormat.TEXT})
 
 
 class Output(Protocol):
-    """What pyarrow writes files to, as little as it needs; an `io` object will do."""
+    """The target of pyarrow's writes, as little as it needs; an `io` object will do."""
 
     @property
     def closed(self) -> bool:
@@ -70,7 +70,7 @@ class BatchWriter(Protocol):
 
 
 def codec_of(options: Options) -> str:
-    """The codec to use.
+    """Return the codec to use.
 
     Raises:
         ConfigError: the format does not have it.
@@ -86,7 +86,7 @@ def codec_of(options: Options) -> str:
 
 
 def extension_of(options: Options) -> str:
-    """The end of the names of files, with the dot; it tells format and codec."""
+    """Return the end of the names of files, with the dot; it tells format and codec."""
     extension = _EXTENSIONS[options.file_format]
     if options.file_format in _WHOLE_FILES:
         extension += CODEC_EXTENSIONS.get(codec_of(options), "")
@@ -94,7 +94,7 @@ def extension_of(options: Options) -> str:
 
 
 def format_of(name: str) -> FileFormat | None:
-    """The format that a file's name tells; None when it tells nothing."""
+    """Return the format that a file's name tells; None when it tells nothing."""
     for codec_extension in CODEC_EXTENSIONS.values():
         name = name.removesuffix(codec_extension)
     found = [each for each, extension in _EXTENSIONS.items() if name.endswith(extension)]
@@ -155,7 +155,7 @@ def _check_single_column(schema: pa.Schema, file_format: FileFormat) -> None:
 
 
 def open_writer(out: Output, schema: pa.Schema, options: Options) -> BatchWriter:
-    """A writer of one file into `out`.
+    """Return a writer of one file into `out`.
 
     At most `row_group_bytes` and one batch are held (parquet), or one batch (the others).
     """
@@ -225,7 +225,7 @@ class _Lines:
         self._sink.write(_values(lines))
 
     def close(self) -> None:
-        """Every line has its end already."""
+        """Do nothing: every line has its end already."""
 
 
 class _Bytes:
@@ -242,8 +242,8 @@ class _Bytes:
 
 
 def _values(array: pa.Array) -> pa.Buffer:
-    """All values of a string or binary array in one piece, where they lie (Arrow's variable-size
-    binary layout: 32-bit offsets, then the bytes)."""
+    """Return all values of a string or binary array in one piece, where they lie (Arrow's
+    variable-size binary layout: 32-bit offsets, then the bytes)."""
     _, offsets, values = array.buffers()
     if not len(array) or values is None:
         return pa.py_buffer(b"")

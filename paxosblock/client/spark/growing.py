@@ -38,7 +38,7 @@ that large directories are not listed all the time."""
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Which files a stream has read: `files` of them, namely all up to (`linked`, `path`) in the
+    """The files that a stream has read: `files` of them, namely all up to (`linked`, `path`) in the
     order of `Found.key`, but not those with the ids `pending`."""
 
     directory_id: int
@@ -49,7 +49,7 @@ class Progress:
 
     @classmethod
     def parse(cls, offset: dict[str, Any], path: str) -> Progress:
-        """What `offset` made of one. Raises InvalidRequestError when it is of another source."""
+        """Parse what `offset` made. Raises InvalidRequestError when it is of another source."""
         if "directory_id" not in offset:
             raise InvalidRequestError(
                 f"'{path}': is a directory, but the checkpoint is of a stream of a file", path=path
@@ -57,12 +57,12 @@ class Progress:
         return cls(**{**offset, "pending": tuple(offset["pending"])})
 
     def offset(self) -> dict[str, Any]:
-        """As Spark keeps it: as JSON."""
+        """Return it as Spark keeps it: as JSON."""
         return {**asdict(self), "pending": list(self.pending)}
 
     @property
     def key(self) -> tuple[int, str]:
-        """The last file that may have been read."""
+        """Return the last file that may have been read."""
         return self.linked, self.path
 
     def lacks(self, found: Found) -> bool:
@@ -71,7 +71,7 @@ class Progress:
 
 
 def advance(at: Progress, finding: Finding, upto: int, limit: ReadLimit) -> Progress:
-    """The progress after one more micro-batch; `at` when there is nothing new.
+    """Return the progress after one more micro-batch; `at` when there is nothing new.
 
     Only files that were linked by the change `upto` or before count: of later ones the listing may
     have missed some that stand before others.
@@ -89,7 +89,7 @@ def advance(at: Progress, finding: Finding, upto: int, limit: ReadLimit) -> Prog
 
 
 def files_between(start: Progress, end: Progress, finding: Finding) -> list[Found]:
-    """The files of the micro-batch from `start` to `end`, however often and whenever it is asked.
+    """Return the files of the micro-batch from `start` to `end`, the same whenever it is asked.
 
     Raises:
         NotFoundError: some are gone.
@@ -139,7 +139,7 @@ class GrowingReader(StreamReader):
         return Progress(self._directory_id()).offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The option `maxFilesPerTrigger` or `maxBytesPerTrigger`."""
+        """Return the option `maxFilesPerTrigger` or `maxBytesPerTrigger`."""
         if self._options.max_files_per_trigger:
             return ReadMaxFiles(self._options.max_files_per_trigger)
         if self._options.max_bytes_per_trigger:
@@ -148,7 +148,7 @@ class GrowingReader(StreamReader):
 
     @short_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next micro-batch ends; `start` when nothing came within a second.
+        """Return where the next micro-batch ends; `start` when nothing came within a second.
 
         Raises:
             NotFoundError: the directory was deleted, or there is another one in its place.
@@ -181,7 +181,7 @@ class GrowingReader(StreamReader):
         return self._fs.stat(base_of(self._options.path)[0]).file_id
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Everything that was there at the last look: what a query's progress shows."""
+        """Return everything that was there at the last look: what a query's progress shows."""
         return None if self._latest is None else self._latest.offset()
 
     @short_errors
@@ -191,7 +191,7 @@ class GrowingReader(StreamReader):
 
     @short_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """What each task reads of the files between two offsets.
+        """Return what each task reads of the files between two offsets.
 
         Raises:
             NotFoundError: the directory, or a file of this micro-batch, is gone.

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What Spark takes from a task to `commit`: its files, none when it had no rows.
+    """A task's message for `commit`: its files, none when it had no rows.
 
     `repeated`: the job was published before, so the task wrote nothing.
     """
@@ -41,14 +41,14 @@ class Written(WriterCommitMessage):
 
 
 def written_of(messages: list[WriterCommitMessage | None]) -> list[Written]:
-    """What the tasks of a job have written, in the order of partitions."""
+    """Return what the tasks of a job have written, in the order of partitions."""
     written = [message for message in messages if isinstance(message, Written)]
     assert len(written) == len(messages), "Spark commits when every task has written"
     return sorted(written, key=lambda each: each.partition)
 
 
 class JobWriter:
-    """What the writers of both sinks know and do. Spark pickles them on their way."""
+    """The common part of the writers of both sinks. Spark pickles them on their way."""
 
     def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
         """`overwrite`: the result takes the place of what is at the path.
@@ -68,7 +68,7 @@ class JobWriter:
     def write_rows(
         self, fs: Client, job: Job, attempt: Attempt, batches: Iterator[pa.RecordBatch]
     ) -> Written:
-        """In a task: write the rows as one file of the job. Raises: as `write_file`."""
+        """Write the rows as one file of the job, in a task. Raises: as `write_file`."""
         file = write_file(fs, job, attempt, batches, options=self.options, schema=self._schema)
         return Written(job, attempt.partition, (file,))
 

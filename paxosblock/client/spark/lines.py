@@ -26,12 +26,12 @@ _LONGEST: Final = (1 << 31) - 2
 
 
 def first_byte(split: Split) -> int:
-    """Where to begin to read. The byte before a split tells whether a line begins with it."""
+    """Return where to begin to read. The byte before a split tells if a line begins with it."""
     return split.start if split.is_first else split.start - 1
 
 
 def whole_lines(split: Split, pieces: Iterable[memoryview | bytes]) -> Iterator[bytes]:
-    """The lines of a split, many at a time; all end with a newline, also a last one that has none.
+    """Yield the lines of a split, many at a time; all end with a newline, even a last one without.
 
     Args:
         pieces: the file's bytes from `first_byte(split)` on, at least up to what is needed.
@@ -67,7 +67,7 @@ def whole_lines(split: Split, pieces: Iterable[memoryview | bytes]) -> Iterator[
 
 
 def _unended(split: Split, rest: list[bytes]) -> Iterator[bytes]:
-    """A last line that the end of the file ends."""
+    """Yield a last line that the end of the file ends."""
     if any(rest):
         yield _joined(split, [*rest, NEWLINE])
 
@@ -79,7 +79,7 @@ def _joined(split: Split, parts: list[bytes]) -> bytes:
 
 
 def last_line_end(pread: Callable[[int, int], bytes], begin: int, end: int) -> int:
-    """Where the last line of [begin, end) ends; `begin` when none does.
+    """Return where the last line of [begin, end) ends; `begin` when none does.
 
     Args:
         pread: reads so many bytes from an offset on.
@@ -96,7 +96,7 @@ def last_line_end(pread: Callable[[int, int], bytes], begin: int, end: int) -> i
 
 
 def next_line_end(pread: Callable[[int, int], bytes], begin: int, end: int) -> int:
-    """Where the line that goes on at `begin` ends; -1 when it does not before `end`."""
+    """Return where the line that goes on at `begin` ends; -1 when it does not before `end`."""
     step = _LOOK_BYTES
     while begin < end:
         found = pread(begin, min(step, end - begin)).find(NEWLINE)
@@ -107,8 +107,8 @@ def next_line_end(pread: Callable[[int, int], bytes], begin: int, end: int) -> i
 
 
 def line_array(lines: bytes) -> pa.StringArray:
-    """An element for each line, without its end. The bytes are taken as they are, like in Spark:
-    text that is no UTF-8 stays what it is."""
+    """Return an element for each line, without its end. The bytes are taken as they are, like in
+    Spark: text that is no UTF-8 stays what it is."""
     if b"\r\n" in lines:
         lines = lines.replace(b"\r\n", NEWLINE)
     ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == NEWLINE[0]).astype(np.int32)

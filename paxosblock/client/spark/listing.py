@@ -33,14 +33,14 @@ class Found:
 
     @property
     def key(self) -> tuple[int, str]:
-        """Where it stands among all files that are, were and will be found. One that is made or
+        """Return its place among all files that are, were and will be found. One that is made or
         moved here later stands behind all that were found before."""
         return self.linked, self.status.path
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a path means at one time.
+    """The meaning of a path at one time.
 
     `revision` is a change of the namespace: all files with a `linked` up to it were seen. Of later
     ones some may be missing, because they came while the directories were being read.
@@ -107,7 +107,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 @functools.lru_cache
 def _alternatives(pattern: str) -> tuple[str, ...]:
-    """What `pattern` stands for, without its `{a,b}`, innermost first. A lone brace is a letter."""
+    """Return what `pattern` stands for: its `{a,b}` in full. A lone brace is a letter."""
     braces = _BRACES.search(pattern)
     if braces is None:
         return (pattern,)
@@ -117,7 +117,7 @@ def _alternatives(pattern: str) -> tuple[str, ...]:
 
 
 def base_of(path: str) -> tuple[str, Names]:
-    """The part of a path before the first name with a wildcard, and the names from there on."""
+    """Split a path: the part before the first name with a wildcard, and the names from there on."""
     names = tuple(name for name in path.split("/") if name)
     literal = 0
     while literal < len(names) and not any(sign in names[literal] for sign in _WILDCARDS):
@@ -126,7 +126,7 @@ def base_of(path: str) -> tuple[str, Names]:
 
 
 def find(fs: Client, path: str, *, one_state: bool = False) -> Finding:
-    """Everything that `path` means, open files too.
+    """Find everything that `path` means, open files too.
 
     Args:
         one_state: see all files that one transaction publishes in a directory, or none; and of

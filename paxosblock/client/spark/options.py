@@ -24,7 +24,7 @@ from paxosblock.units import DURATIONS, MIB, parse_duration, parse_size
 
 
 class Use(enum.Flag):
-    """What the data source is used for; an option that has no effect there is refused."""
+    """A use of the data source; an option that has no effect there is refused."""
 
     READ = enum.auto()
     WRITE = enum.auto()
@@ -51,7 +51,7 @@ _LABELS: Final = {
 
 
 class FileFormat(enum.Enum):
-    """What the files contain. The value is what users write."""
+    """The format of the files. The value is what users write."""
 
     PARQUET = "parquet"
     ARROW = "arrow"
@@ -64,7 +64,7 @@ class FileFormat(enum.Enum):
 
 
 class Layout(enum.Enum):
-    """Where the rows of a micro-batch go."""
+    """The place of the rows of a micro-batch."""
 
     FILES = "files"
     """New files in the directory `path`."""
@@ -74,7 +74,7 @@ class Layout(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a user asked for. Planners and tasks get it pickled."""
+    """The options that a user gave. Planners and tasks get them pickled."""
 
     path: str
     """In the cluster, absolute; a directory, or the file of the layout `append`."""
@@ -104,25 +104,25 @@ class Options:
     max_bytes_per_trigger: int = 0
     """About how much a micro-batch reads; 0: all there is."""
     max_files_per_trigger: int = 0
-    """How many new files of a directory a micro-batch reads; 0: all there are."""
+    """Number of new files of a directory that a micro-batch reads; 0: all there are."""
     layout: Layout = Layout.FILES
     job_ttl_s: float = DURATIONS["d"] / DURATIONS["s"]
-    """How long files of a job that nobody ended stay; longer than any job may take."""
+    """Seconds that files of a job that nobody ended stay; longer than any job may take."""
     replication: int = 0
     """Replicas of each block; 0: as the client is configured."""
     durability: Durability | None = None
-    """What is safe when a task ends; None: as the client is configured."""
+    """The safety of a task's rows when it ends; None: as the client is configured."""
     retry_for_s: float = -1.0
-    """How long a call is repeated while nobody answers; negative: as the client is configured."""
+    """Seconds a call is repeated while nobody answers; negative: as the client is configured."""
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """What a batch reads: every path or pattern that was named."""
+        """Return what a batch reads: every path or pattern that was named."""
         return self.paths or (self.path,)
 
     @property
     def client_config(self) -> ClientConfig:
-        """The configuration of clients: this process's environment, then these options.
+        """Return the configuration of clients: this process's environment, then these options.
 
         Raises ConfigError when the environment holds a setting that makes no sense.
         """
@@ -159,7 +159,7 @@ def _flag(text: str) -> bool:
 
 
 def _list(text: str) -> tuple[str, ...]:
-    """A JSON list, which is what Spark makes of `load` with a list."""
+    """Parse a JSON list, which is what Spark makes of `load` with a list."""
     try:
         paths = msgspec.json.decode(text, type=tuple[str, ...])
     except msgspec.DecodeError as error:
@@ -176,7 +176,7 @@ def _count(text: str) -> int:
 
 
 def _size(text: str) -> int:
-    """The name says bytes, so a bare number is enough."""
+    """Parse a size in bytes: the name says bytes, so a bare number is enough."""
     size = parse_size(f"{text}B" if text.isascii() and text.isdigit() else text)
     if size < 1:
         raise ConfigError('expected a size above zero, such as "64MiB"')
@@ -253,7 +253,7 @@ _BRACES_ACROSS_NAMES: Final = re.compile(r"\{[^{}]*/[^{}]*\}")
 
 
 def parse_options(written: Mapping[str, str], use: Use) -> Options:
-    """The options of one use of the data source.
+    """Parse the options of one use of the data source.
 
     `path` may be a URL `paxosblock://host:port/path`, which names the NameNodes too; without either
     the environment variable PAXOSBLOCK_NAMENODES of the driver does.
@@ -304,7 +304,7 @@ def _parsed(option: Option, text: str) -> Any:
 
 
 def _targets(values: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The paths in the cluster, at least one, and the NameNodes; takes them out of `values`."""
+    """Take the paths in the cluster, at least one, and the NameNodes out of `values`."""
     path, several = str(values.pop("path", "")), values.pop("paths", ())
     if path and several:
         raise ConfigError("options 'path' and 'paths': name one of them")
@@ -326,7 +326,7 @@ def _refuse_braces_across_names(paths: Iterable[str]) -> None:
 
 
 def _target(path: str, namenodes: tuple[str, ...] | None) -> tuple[str, tuple[str, ...]]:
-    """The path in the cluster and the NameNodes, each from wherever it was told."""
+    """Return the path in the cluster and the NameNodes, each from wherever it was told."""
     if path.startswith(SCHEME):
         url = parse_url(path)
         if namenodes is not None and not same_hosts(url.namenodes, namenodes):

@@ -1,4 +1,4 @@
-"""How a job's files become visible: lists of operations for one transaction."""
+"""The publication of a job's files: lists of operations for one transaction."""
 
 from __future__ import annotations
 

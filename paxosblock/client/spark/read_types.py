@@ -30,7 +30,7 @@ _WIDER = {
 
 
 def spark_schema(schema: pa.Schema, path: str) -> StructType:
-    """The schema that Spark shows for a file; every column may be null.
+    """Return the schema that Spark shows for a file; every column may be null.
 
     Raises:
         InvalidRequestError: Spark has no type for a column; names the file and the column.
@@ -48,7 +48,7 @@ def _field(column: pa.Field, path: str) -> StructField:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The same values without encodings and in types that Spark has."""
+    """Return the type of the same values without encodings, of types that Spark has."""
     if isinstance(kind, pa.BaseExtensionType):
         return _plain(kind.storage_type)
     if kinds.is_dictionary(kind) or kinds.is_run_end_encoded(kind):
@@ -92,7 +92,7 @@ def batch_schema(schema: StructType) -> pa.Schema:
 
 
 def merge(known: StructType, found: StructType, path: str) -> StructType:
-    """The columns of `known`, and behind them those that only the file at `path` has.
+    """Return the columns of `known`, and behind them those that only the file at `path` has.
 
     Raises InvalidRequestError when a column has another type there.
     """
@@ -125,13 +125,13 @@ def check_path_field(schema: StructType, options: Options) -> None:
 
 
 def without_path(target: pa.Schema, options: Options) -> pa.Schema:
-    """What is read from the files themselves."""
+    """Return the columns that are read from the files themselves."""
     at = target.get_field_index(options.path_column)
     return target if at < 0 else target.remove(at)
 
 
 def with_path(batch: pa.RecordBatch, path: str, options: Options) -> pa.RecordBatch:
-    """A batch of the file at `path`, with the column `pathColumn`."""
+    """Return a batch of the file at `path`, with the column `pathColumn`."""
     name = options.path_column
     if not name:
         return batch
@@ -163,7 +163,7 @@ def check_readable(
 def conform(
     batch: pa.RecordBatch, target: pa.Schema, path: str, *, missing_is_null: bool
 ) -> pa.RecordBatch:
-    """The columns of `target` in its order and types; never changes a value to make it fit.
+    """Return the columns of `target` in its order and types; never changes a value to make it fit.
 
     Args:
         missing_is_null: a column that is missing holds nulls instead of being an error.
@@ -195,7 +195,7 @@ def _with_missing(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 
 def _unfit(batch: pa.RecordBatch, target: pa.Schema) -> str:
-    """The first column that cannot be cast."""
+    """Return the first column that cannot be cast."""
     for column in target:
         try:
             batch.select([column.name]).cast(pa.schema([column]))

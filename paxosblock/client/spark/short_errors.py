@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 def short_errors(function: Callable[P, R]) -> Callable[P, R]:
-    """A function, or a generator, that Spark calls: its PaxosBlockErrors come without the way that
+    """Wrap a function or a generator that Spark calls: PaxosBlockErrors come without the way that
     they took. The log has it, at level debug."""
     call = _generating(function) if inspect.isgeneratorfunction(function) else _calling(function)
     return functools.wraps(function)(call)

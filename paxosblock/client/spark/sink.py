@@ -35,11 +35,11 @@ _COMMITTED: Final = 0
 _ABORTED: Final = 1
 """Versions of the job's application: after the second, the first is not applied any more."""
 KEPT_FOR_S: Final = 7 * DURATIONS["d"] / DURATIONS["s"]
-"""How long the cluster remembers that a job was committed."""
+"""Seconds that the cluster remembers that a job was committed."""
 
 
 def make_writer(schema: StructType, options: Options, *, overwrite: bool) -> DataSourceArrowWriter:
-    """The writer of one job, once everything that can be checked beforehand is.
+    """Make the writer of one job, once everything that can be checked beforehand is.
 
     Makes the job's directory.
 
@@ -66,7 +66,7 @@ class BatchWriter(JobWriter, DataSourceArrowWriter):
 
     @short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """In a task: its rows as one file. Raises as `write_file`."""
+        """Write its rows as one file, in a task. Raises as `write_file`."""
         return self.write_as(Attempt.current(), iterator)
 
     def write_as(self, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Written:

@@ -39,8 +39,8 @@ from paxosblock.errors import InvalidRequestError, NotFoundError
 
 
 def infer_schema(options: Options) -> StructType:
-    """The schema of the first file that has any bytes, or with `mergeSchema` of all; fixed for text
-    and binary. The column `pathColumn` follows.
+    """Return the schema of the first file that has any bytes, or with `mergeSchema` of all; fixed
+    for text and binary. The column `pathColumn` follows.
 
     Raises:
         NotFoundError: there is nothing at the path.
@@ -72,7 +72,7 @@ def _schema_of(fs: Client, files: Iterable[FileStatus], options: Options) -> Str
 
 
 def files_at(fs: Client, options: Options) -> list[FileStatus]:
-    """The files that are read, in order of path; each once, though several paths mean it.
+    """Return the files that are read, in order of path; each once, though several paths mean it.
 
     Raises:
         NotFoundError: there is nothing at a path, or nothing matches a pattern.
@@ -87,7 +87,7 @@ def files_at(fs: Client, options: Options) -> list[FileStatus]:
 
 
 def make_reader(schema: StructType, options: Options) -> DataSourceReader:
-    """The reader of one query. Raises InvalidRequestError when the format lacks such a schema."""
+    """Make the reader of a query. Raises InvalidRequestError if the format lacks such a schema."""
     check_schema(schema, options)
     # Spark refuses a reader that has pushFilters as long as its own setting is off.
     kind = PruningReader if options.pushdown else Reader
@@ -134,7 +134,7 @@ class Reader(DataSourceReader):
             return plan(fs, files_at(fs, self._options), self._schema, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task: the batches of its splits."""
+        """Read the batches of its splits, in a task."""
         return read_splits(partition.value or (), self._schema, self._options)
 
 
@@ -151,7 +151,7 @@ class PruningReader(Reader):
         return filters
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task: the batches of its splits without the row groups that are left out."""
+        """Read the batches of its splits, in a task, without the row groups that are left out."""
         keeps = partial(may_match, self._filters)
         return read_splits(partition.value or (), self._schema, self._options, keeps)
 
@@ -159,7 +159,7 @@ class PruningReader(Reader):
 def plan(
     fs: Client, files: Iterable[FileStatus], schema: StructType, options: Options
 ) -> list[InputPartition]:
-    """What each task reads of `files`; the first one is checked against the schema."""
+    """Return what each task reads of `files`; the first one is checked against the schema."""
     target = batch_schema(schema)
     splits: list[Split] = []
     for status in files:
@@ -192,7 +192,7 @@ def _keep_all(_: Any) -> bool:
 def read_splits(
     splits: tuple[Split, ...], schema: StructType, options: Options, keeps: Keeps = _keep_all
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of a task, with exactly the schema that Spark expects."""
+    """Yield the batches of a task, with exactly the schema that Spark expects."""
     target = batch_schema(schema)
     with client_of(options) as fs:
         for split in splits:
@@ -201,7 +201,7 @@ def read_splits(
 
 
 def open_planned(fs: Client, split: Split) -> FileReader:
-    """The file that a split was cut from.
+    """Open the file that a split was cut from.
 
     Raises:
         NotFoundError: it is gone, there is another one in its place, or its end is gone.

@@ -1,4 +1,4 @@
-"""Which bytes of which file one task reads."""
+"""The parts of files that one task reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paxosblock.units import MIB
 PACK_BYTES: Final = 16 * MIB
 """Small files are read by one task until they come to so much together."""
 OPEN_COST_BYTES: Final = MIB
-"""What opening a file counts as when files are packed."""
+"""Bytes that opening a file counts as when files are packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def _evenly(start: int, stop: int, split_bytes: int) -> Iterator[tuple[int, int]
 
 
 def pack(splits: Iterable[Split], split_bytes: int) -> list[tuple[Split, ...]]:
-    """The splits of each task, in order: small files together, parts of a file alone."""
+    """Return the splits of each task, in order: small files together, parts of a file alone."""
     most = min(split_bytes, PACK_BYTES)
     tasks: list[tuple[Split, ...]] = []
     held: list[Split] = []

@@ -1,4 +1,4 @@
-"""What the streams of a file and of a directory have in common."""
+"""The common part of the streams of a file and of a directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paxosblock.client.spark.target import client_of
 from paxosblock.client.sync import Client
 
 WAIT_S: Final = 1.0
-"""How long one question for the latest offset may wait for news. Spark asks again at once, and
+"""Seconds that a question for the latest offset may wait for news. Spark asks again at once, and
 cannot end the query meanwhile."""
 
 
@@ -29,7 +29,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._client: Client | None = None
         self._goal: int | None = None
-        """How far `availableNow` goes; None: there is no end."""
+        """The end that `availableNow` goes to; None: there is none."""
 
     @property
     def _fs(self) -> Client:
@@ -39,7 +39,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._client
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task: the batches of its splits."""
+        """Read the batches of its splits, in a task."""
         return read_splits(partition.value, self._schema, self._options)
 
     def stop(self) -> None:

@@ -41,7 +41,7 @@ _APPLICATIONS: Final = "spark/"
 def make_stream_writer(
     schema: StructType, options: Options, *, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
-    """The writer of one micro-batch, or of one step of it, once everything is checked.
+    """Make the writer of one micro-batch, or of one step of it, once everything is checked.
 
     Args:
         overwrite: the output mode is `complete`: each batch takes the place of those before.
@@ -60,7 +60,7 @@ def make_stream_writer(
 
 
 def application_of(query: str) -> str:
-    """The application that a streaming query's batches are versions of."""
+    """Return the application that a streaming query's batches are versions of."""
     return _APPLICATIONS + query
 
 
@@ -86,7 +86,7 @@ class Batch:
 
     @classmethod
     def current(cls) -> Self:
-        """The batch whose task this Python worker runs."""
+        """Return the batch whose task this Python worker runs."""
         context = TaskContext.get()
         assert context is not None, "only a Spark task writes"
         query, number = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
@@ -95,7 +95,7 @@ class Batch:
         return cls(query, int(number))
 
     def job(self, options: Options) -> Job:
-        """What the transaction of this batch publishes."""
+        """Return the job that the transaction of this batch publishes."""
         name = f"{self.query}-{self.number}"
         path = options.path
         if options.layout is Layout.APPEND:
@@ -109,7 +109,7 @@ class StreamWriter(JobWriter, DataSourceStreamArrowWriter):
 
     @short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """In a task: its rows as one file. Raises as `write_file`."""
+        """Write its rows as one file, in a task. Raises as `write_file`."""
         return self.write_as(Attempt.current(), Batch.current(), iterator)
 
     def write_as(

@@ -17,7 +17,7 @@ from paxosblock.errors import ConfigError
 
 
 def make_stream_reader(schema: StructType, options: Options) -> DataSourceStreamReader:
-    """The reader of one query: of a file, its records; of a directory or a pattern, its files.
+    """Make the reader of one query: of a file, its records; of a directory or a pattern, its files.
 
     Raises:
         NotFoundError: there is nothing at the path.

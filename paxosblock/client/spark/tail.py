@@ -35,7 +35,7 @@ from paxosblock.errors import InvalidRequestError, NotFoundError
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a stream has read: all records that end at or before `offset`, a byte of the file.
+    """A stream's place: it has read all records that end at or before `offset`, a byte of the file.
 
     Of Arrow, `stream` is where the schema of the batches that follow stands.
     """
@@ -46,7 +46,7 @@ class Position:
 
     @classmethod
     def parse(cls, offset: dict[str, Any], path: str) -> Position:
-        """What `asdict` made of one. Raises InvalidRequestError when it is of another source."""
+        """Parse what `asdict` made. Raises InvalidRequestError when it is of another source."""
         if "file_id" not in offset:
             raise InvalidRequestError(
                 f"'{path}': is a file, but the checkpoint is of a stream of a directory", path=path
@@ -55,7 +55,7 @@ class Position:
 
 
 def next_position(file: FileReader, at: Position, most: int, goal: int, *, arrow: bool) -> Position:
-    """Where a micro-batch of whole records that begins at `at` ends; `at` when there is none.
+    """Return where a micro-batch of whole records from `at` on ends; `at` when there is none.
 
     It has about `most` bytes, or one record if that is longer; it ends before `goal`.
 
@@ -94,17 +94,17 @@ class TailReader(StreamReader):
 
     @short_errors
     def initialOffset(self) -> dict[str, Any]:
-        """The beginning of the file."""
+        """Return the beginning of the file."""
         return asdict(Position(self._fs.stat(self._options.path).file_id, 0))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The option `maxBytesPerTrigger`."""
+        """Return the option `maxBytesPerTrigger`."""
         most = self._options.max_bytes_per_trigger
         return ReadMaxBytes(most) if most else ReadAllAvailable()
 
     @short_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next micro-batch ends; `start` when nothing came within a second.
+        """Return where the next micro-batch ends; `start` when nothing came within a second.
 
         Raises:
             NotFoundError: the file was deleted, replaced or cut.
@@ -141,7 +141,7 @@ class TailReader(StreamReader):
         )
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """How long the file was when it was last looked at: what a query's progress shows."""
+        """Return how long the file was at the last look: what a query's progress shows."""
         return None if self._seen is None else asdict(self._seen)
 
     @short_errors

@@ -1,4 +1,4 @@
-"""What is checked on the driver before a task starts: is there a place for these rows?"""
+"""The checks on the driver before a task starts: is there a place for these rows?"""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OF_LINES: Final = frozenset({FileFormat.TEXT, FileFormat.CSV})
 
 
 def client_of(options: Options) -> Client:
-    """A client of the cluster that the options name, for one process's part of a job."""
+    """Make a client of the cluster that the options name, for one process's part of a job."""
     return Client(options.namenodes, options.client_config)
 
 
@@ -84,7 +84,7 @@ def _check_same(fs: Client, existing: FileStatus, options: Options, schema: pa.S
 
 
 def _check_end(file: FileReader, file_format: FileFormat) -> None:
-    """What is appended must not run into a line, or follow an index that says it ends there."""
+    """Check that what is appended neither runs into a line nor follows an index at the end."""
     if file_format is FileFormat.ARROW and is_arrow_file(file):
         raise InvalidRequestError(
             f"'{file.name}': an Arrow file ends with its index and cannot grow; a stream can"
@@ -101,7 +101,7 @@ def _check_columns(there: dict[str, str], new: dict[str, str], path: str) -> Non
 
 
 def _check_fields(there: list[str] | None, new: list[str], options: Options, path: str) -> None:
-    """A csv file tells no types, and names only in a header."""
+    """Compare the fields: a csv file tells no types, and names only in a header."""
     if there is not None and (there != new if options.header else len(there) != len(new)):
         found = ", ".join(there) if options.header else f"{len(there)} columns"
         raise InvalidRequestError(
@@ -111,7 +111,7 @@ def _check_fields(there: list[str] | None, new: list[str], options: Options, pat
 
 
 def _difference(there: dict[str, str], new: dict[str, str]) -> str:
-    """The first column that differs."""
+    """Return the first column that differs."""
     for name in [*new, *there]:
         if name not in there:
             return f"{name!r} is not there"

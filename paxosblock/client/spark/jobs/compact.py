@@ -44,7 +44,7 @@ FILES_AT_ONCE: Final = OPERATIONS_MAX // 3
 
 @dataclass(frozen=True, slots=True)
 class CompactOptions:
-    """What is merged, and into what."""
+    """The files that are merged, and into what."""
 
     target_bytes: int = 128 * MIB
     """Merged files get about so long, in bytes of the small ones."""
@@ -53,12 +53,12 @@ class CompactOptions:
     recursive: bool = False
     """Also the directories below, each for itself."""
     format: MergeFormat | None = None
-    """What all files hold; None: what each name's ending says, and others are left alone."""
+    """The format of all files; None: what each name's ending says, and others are left alone."""
     header: bool | None = None
-    """Whether csv files begin with a line that names the columns. None: they do not, and files that
+    """True if csv files begin with a line that names the columns. None: they do not, and files that
     all begin with the same line are refused."""
     keep_for_s: float = 3600.0
-    """How long the small files are kept aside."""
+    """Seconds that the small files are kept aside."""
 
     def check(self) -> None:
         """Raise InvalidRequestError when a number makes no sense."""
@@ -73,7 +73,7 @@ class CompactOptions:
 
 @dataclass(frozen=True, slots=True)
 class CompactedDirectory:
-    """What was done to one directory; with an `error` nothing was."""
+    """The result of one directory; with an `error` nothing was done."""
 
     path: str
     merged: int
@@ -85,7 +85,7 @@ class CompactedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class CompactReport:
-    """What `compact` did. `seconds` are those of the whole job, with Spark's start if it had to."""
+    """The result of `compact`. `seconds` are those of the job, with Spark's start if it had to."""
 
     path: str
     directories: tuple[CompactedDirectory, ...]

@@ -1,4 +1,4 @@
-"""What one task of `distcp` does: copy parts of files into the cluster, and verify each copy."""
+"""One task of `distcp`: copy parts of files into the cluster, and verify each copy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paxosblock.units import MIB
 PIECE_BYTES: Final = 4 * MIB
 """Copied at a time."""
 REMEMBERED_S: Final = 3600.0
-"""How long a file's publication is remembered: longer than a task may take to be repeated."""
+"""Seconds that a file's publication is remembered: longer than a task may take to be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Source:
     options: Mapping[str, object]
 
     def open(self) -> AbstractFileSystem:
-        """The file system, in this process."""
+        """Open the file system, in this process."""
         return filesystem(self.protocol, **self.options)
 
 
@@ -60,7 +60,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class CopiedPart:
-    """What became of a part: its bytes are in the file `temporary`, or `error` says why not.
+    """The result of a part: its bytes are in the file `temporary`, or `error` says why not.
 
     A file of one part is in its place already.
     """
@@ -73,13 +73,13 @@ class CopiedPart:
 
 @dataclass(frozen=True, slots=True)
 class CopyWork:
-    """How the parts of one job are copied; called with a share of them in each task."""
+    """The copying of the parts of one job; called with a share of them in each task."""
 
     namenodes: tuple[str, ...]
     source: Source
     job: str
     folder: str
-    """Where unfinished copies are, in the cluster."""
+    """The folder of unfinished copies, in the cluster."""
 
     def __call__(self, parts: Sequence[Part]) -> Iterator[CopiedPart]:
         """Copy them one after the other; one that fails does not stop the others."""
@@ -166,7 +166,7 @@ class ChangedError(PaxosBlockError):
 
 
 def in_one_line(error: Exception) -> str:
-    """What a user is told of an error that some library raised."""
+    """Tell a user in one line of an error that some library raised."""
     text = " ".join(str(error).split())
     return (
         text if isinstance(error, PaxosBlockError) and text else f"{type(error).__name__}: {text}"

@@ -43,7 +43,7 @@ PART_BYTES: Final = GIB
 
 
 class Existing(enum.Enum):
-    """What happens to a file that is at the destination already."""
+    """The fate of a file that is at the destination already."""
 
     SKIP = "skip"
     """It stays as it is."""
@@ -63,7 +63,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What `distcp` did. `seconds` are those of the whole job, with Spark's start if it had to."""
+    """The result of `distcp`. `seconds` are those of the job, with Spark's start if it had to."""
 
     source: str
     target: str
@@ -153,7 +153,7 @@ def distcp(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is at the source: paths below `root` ("" is the root itself), sizes of the files."""
+    """The source: paths below `root` ("" is the root itself), sizes of the files."""
 
     protocol: str
     root: str
@@ -188,7 +188,7 @@ def _list_source(url: str, options: dict[str, object]) -> _Found:
 
 
 def _place_of(fs: Client, found: _Found, target: str) -> str:
-    """Where the source goes: a single file into a directory that is there, under its own name."""
+    """Return where the source goes: a single file into a directory that exists, under its name."""
     try:
         kind = fs.stat(target).kind
     except NotFoundError:
@@ -201,7 +201,7 @@ def _place_of(fs: Client, found: _Found, target: str) -> str:
 
 
 def _choose(fs: Client, found: _Found, target: str, existing: Existing) -> tuple[list[_File], int]:
-    """The files to copy, and how many are left as they are."""
+    """Return the files to copy, and how many are left as they are."""
     present = _present(fs, target)
     files: list[_File] = []
     for name, size in sorted(found.files.items()):
@@ -239,7 +239,7 @@ def _directories(found: _Found, target: str, files: Sequence[_File]) -> set[str]
 
 
 def _below(root: str, name: str) -> str:
-    """The path of what is called `name` in a listing of `root`; the root itself is called ""."""
+    """Return the path of `name` in a listing of `root`; the root itself is called ""."""
     return join(root, name) if name else root
 
 

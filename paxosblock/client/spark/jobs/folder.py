@@ -13,11 +13,11 @@ from paxosblock.client.walk import join
 from paxosblock.errors import DirectoryNotEmptyError
 
 JOB_TTL_S: Final = 7 * 24 * 3600.0
-"""When the folder of a job that was killed is deleted; longer than any job takes."""
+"""Seconds until the folder of a job that was killed is deleted; longer than any job takes."""
 
 
 def unfinished(home: str, job: str) -> str:
-    """Where the files of `job` are until they get their places in the directory `home`."""
+    """Return where the files of `job` are until they get their places in the directory `home`."""
     return join(home, f"{TEMPORARY}/{job}")
 
 

@@ -25,11 +25,11 @@ from paxosblock.units import GIB, MIB
 UNIT_BYTES: Final = GIB
 """Of a file; a longer one is checked by several tasks."""
 LEAST_WEIGHT: Final = MIB
-"""What a file costs however short it is."""
+"""The cost of a file however short it is."""
 
 
 class Verdict(enum.Enum):
-    """How a block stands that is not healthy."""
+    """The state of a block that is not healthy."""
 
     SHORT = "short of replicas"
     """Every replica that is there is sound, and there are fewer than the file asks for."""
@@ -71,7 +71,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a task found in one unit."""
+    """The findings of a task in one unit."""
 
     blocks: int
     replicas: int
@@ -81,7 +81,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class FsckReport:
-    """What `fsck` found below `path`. `being_written` are files whose last block is not decided;
+    """The report of `fsck` on `path`. `being_written` are files whose last block is not decided;
     their other blocks were checked. `seconds` are those of the whole job, with Spark's start if it
     had to.
     """
@@ -138,7 +138,7 @@ def fsck(spark: Spark, namenodes: Sequence[str], path: str, watch: Watch = nobod
 
 
 def units_of(file: FileStatus) -> list[Unit]:
-    """A file in pieces for several tasks."""
+    """Cut a file in pieces for several tasks."""
     starts = range(0, max(file.length, 1), UNIT_BYTES)
     return [
         Unit(file.path, start, min(start + UNIT_BYTES, max(file.length, 1)), file.replication)
@@ -147,7 +147,7 @@ def units_of(file: FileStatus) -> list[Unit]:
 
 
 def check_units(namenodes: Sequence[str], units: Sequence[Unit]) -> Iterator[Checked]:
-    """What one task does."""
+    """Check the units of one task."""
     with Client(namenodes) as fs:
         for unit in units:
             yield _check_unit(fs, unit)
@@ -176,7 +176,7 @@ def _check_unit(fs: Client, unit: Unit) -> Checked:
 
 
 def _places(fs: Client, unit: Unit) -> list[BlockLocation]:
-    """The decided blocks of a unit that have bytes; none when the file is gone."""
+    """Return the decided blocks of a unit that have bytes; none when the file is gone."""
     try:
         found = fs.locations(unit.path, unit.start, unit.end - unit.start)
     except NotFoundError:
@@ -195,7 +195,7 @@ def _unread(unit: Unit, block: int, offset: int, error: PaxosBlockError) -> Find
 
 
 def judge(unit: Unit, offset: int, check: BlockCheck) -> Finding | None:
-    """What is wrong with a block, None when nothing is."""
+    """Return what is wrong with a block, None when nothing is."""
     bad = tuple(each for each in check.replicas if each.health is not ReplicaHealth.SOUND)
     if not check.sound_count:
         verdict = Verdict.LOST

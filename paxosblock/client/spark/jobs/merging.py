@@ -1,4 +1,4 @@
-"""What one task of `compact` does: write the content of several files into one."""
+"""One task of `compact`: write the content of several files into one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BATCH_ROWS: Final = 10_000
 
 
 class MergeFormat(enum.Enum):
-    """What the files hold, which decides how two become one. The value is what users write."""
+    """The content of the files, which decides how two become one. The value is what users write."""
 
     PARQUET = "parquet"
     ARROW = "arrow"
@@ -73,7 +73,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What became of a group: the file `temporary`, or why there is none."""
+    """The result of a group: the file `temporary`, or why there is none."""
 
     group: Group
     temporary: str
@@ -83,7 +83,7 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class MergeWork:
-    """How the groups of one job are merged; called with a share of them in each task."""
+    """The merging of the groups of one job; called with a share of them in each task."""
 
     namenodes: tuple[str, ...]
     job: str
@@ -170,7 +170,7 @@ def _expect_same_stream(files: Sequence[FileReader]) -> None:
 
 
 def _expect_no_header(files: Sequence[FileReader]) -> None:
-    """Nobody said whether there is one: written as rows, headers would be lost among them."""
+    """Refuse what may be a header: written as rows, headers would be lost among them."""
     first_lines = {_first_line(file) for file in files}
     if len(first_lines) == 1 and (line := first_lines.pop()):
         raise InvalidRequestError(

@@ -29,7 +29,7 @@ LOOK_EVERY_S: Final = 0.2
 
 @contextmanager
 def nobody(_total: int) -> Iterator[Advance]:
-    """A `Watch` of nobody."""
+    """Watch for nobody."""
     yield lambda _more: None
 
 
