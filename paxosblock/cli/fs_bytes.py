@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
-from paxosblock.api.namenode import Kind
+from paxosblock.api.namenode import MKDIRS, Kind, MakeDirectories
 from paxosblock.cli.fs_names import (
     for_each_path,
     matching,
@@ -25,10 +25,11 @@ from paxosblock.cli.progress import Advance, progress_bar
 from paxosblock.cli.session import Session, UserError, reason_of
 from paxosblock.cli.words import shortfall
 from paxosblock.client.walk import base_name, join
-from paxosblock.errors import NotFoundError, PaxosBlockError
+from paxosblock.errors import IsDirectoryError, NotFoundError, PaxosBlockError
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import AssertFile, Delete, Rename
 from paxosblock.units import MIB
+from paxosblock.user import current_user
 
 if TYPE_CHECKING:
     from paxosblock.client import Client
@@ -70,10 +71,11 @@ def put(
     sources: tuple[str, ...],
     destination: str,
 ) -> None:
-    """Copy local files into the cluster; - is standard input.
+    """Copy local files and directories into the cluster; - is standard input.
 
     \b
       $ paxosblock fs put a.log b.log /logs/     # into a directory, under their own names
+      $ paxosblock fs put photos /archive/       # a directory becomes /archive/photos
       $ journalctl -f | paxosblock fs put -d - /logs/journal
 
     The file appears under its name when it is complete; with -d at once, so that others can follow
@@ -88,6 +90,13 @@ def put(
             if source == STREAM and inside:
                 raise UserError(destination, "is a directory: standard input needs a file name")
             wanted = join(target, base_name(os.path.abspath(source))) if inside else target
+            if source != STREAM and os.path.isdir(source):
+                files = _local_tree(session, source, wanted)
+                session.for_each(files, lambda each: copy_file(*each))
+            else:
+                copy_file(source, wanted)
+
+        def copy_file(source: str, wanted: str) -> None:
             _check_free(session, wanted, force)
             with (
                 _local_source(source) as (stream, size_bytes),
@@ -114,6 +123,19 @@ def put(
         session.for_each(sources, copy)
 
 
+def _local_tree(session: Session, source: str, wanted: str) -> Iterator[tuple[str, str]]:
+    """Make the directories of a local one, and yield its files, each with its place there."""
+    for folder, below, names in os.walk(source, onerror=session.tell_failure):
+        place = wanted + folder.removeprefix(source.rstrip("/")).rstrip("/")
+        request = MakeDirectories(place, parents=True, owner=current_user())
+        session.call_once(MKDIRS, request)
+        below.sort()
+        # A link to a directory is not followed: it might lead round in a circle.
+        links = [name for name in below if os.path.islink(os.path.join(folder, name))]
+        for name in sorted([*names, *links]):
+            yield os.path.join(folder, name), join(place, name)
+
+
 def _check_free(session: Session, path: str, force: bool) -> None:
     """Refuse before anything is copied."""
     with contextlib.suppress(NotFoundError):
@@ -131,7 +153,7 @@ def _local_source(source: str) -> Iterator[tuple[BinaryIO, int | None]]:
         yield sys.stdin.buffer, None
         return
     if os.path.isdir(source):
-        raise UserError(source, "is a directory (only files are copied)")
+        raise UserError(source, "is a directory")
     with open(source, "rb") as stream:
         yield stream, os.fstat(stream.fileno()).st_size
 
@@ -235,7 +257,8 @@ def _opened_at_end(client: Client, path: str) -> FileWriter:
 @click.argument("words", nargs=-1, required=True, metavar="PATH... [LOCAL]")
 @click.pass_obj
 def get(session: Session, *, force: bool, words: tuple[str, ...]) -> None:
-    """Copy files to this machine; the last argument is where to, - is standard output.
+    """Copy files and directories to this machine; the last argument is where to, - is standard
+    output.
 
     \b
       $ paxosblock fs get /logs/a.log /logs/b.log backup/
@@ -252,6 +275,14 @@ def get(session: Session, *, force: bool, words: tuple[str, ...]) -> None:
 
         def copy(path: str) -> None:
             local = os.path.join(destination, base_name(path)) if inside else destination
+            try:
+                copy_file(path, local)
+            except IsDirectoryError:
+                if local == STREAM:
+                    raise
+                session.for_each(_tree(client, path, local), lambda each: copy_file(*each))
+
+        def copy_file(path: str, local: str) -> None:
             with client.open(path) as file, _local_target(local, force) as out:
                 quiet = session.json or local == STREAM
                 with progress_bar(base_name(path), file.size, wanted=not quiet) as advance:
@@ -260,6 +291,17 @@ def get(session: Session, *, force: bool, words: tuple[str, ...]) -> None:
                 session.tell({"source": path, "path": local, "size_bytes": file.size})
 
         session.for_each(sources, copy)
+
+
+def _tree(client: Client, path: str, local: str) -> Iterator[tuple[str, str]]:
+    """Make the directories of one here, and yield its files, each with its place here."""
+    os.makedirs(local, exist_ok=True)
+    for entry in client.walk(path):
+        place = local.rstrip("/") + entry.path.removeprefix(path.rstrip("/"))
+        if entry.kind is Kind.DIRECTORY:
+            os.makedirs(place, exist_ok=True)
+        else:
+            yield entry.path, place
 
 
 @contextlib.contextmanager

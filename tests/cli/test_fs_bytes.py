@@ -209,7 +209,6 @@ def test_an_interrupted_put_leaves_nothing(
     ("source", "target", "line"),
     [
         ("nope", "/a", "put: 'nope': no such file or directory\n"),
-        (".", "/a", "put: '.': is a directory (only files are copied)\n"),
         ("local.bin", "/no/where", "put: '{0}/no': no such file or directory\n"),
         ("local.bin", "/no/", "put: '{0}/no/': no such directory\n"),
         ("-", "", "put: '{0}': is a directory: standard input needs a file name\n"),
@@ -271,6 +270,47 @@ def test_an_empty_file_goes_there_and_back(
     assert fs("get", f"{folder}/empty", tmp_path / "back").code == 0
     assert (tmp_path / "back").read_bytes() == b""
     assert fs("cat", f"{folder}/empty").out == ""
+
+
+def test_directories_are_put_and_got_whole(
+    fs: Paxosblock, client: Client, folder: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "photos"
+    (source / "empty").mkdir(parents=True)
+    (source / "2024" / "may").mkdir(parents=True)
+    contents = {"a": b"first", "2024/b": b"", "2024/may/c": DATA}
+    for name, data in contents.items():
+        (source / name).write_bytes(data)
+    put = fs("put", source, folder)
+    assert (put.code, put.out, put.err) == (0, "", "")
+    there = {each.path.removeprefix(f"{folder}/") for each in client.walk(folder)}
+    below = {"empty", "2024", "2024/may", *contents}
+    assert there == {"photos"} | {f"photos/{name}" for name in below}
+    (tmp_path / "into").mkdir()
+    for target, place in (("new", "new"), ("into", "into/photos")):
+        get = fs("get", f"{folder}/photos", tmp_path / target)
+        assert (get.code, get.out, get.err) == (0, "", "")
+        got = tmp_path / place
+        assert {str(each.relative_to(got)) for each in got.rglob("*")} == below
+        assert {name: (got / name).read_bytes() for name in contents} == contents
+
+
+def test_of_a_directory_what_can_be_put_is_put(
+    fs: Paxosblock, client: Client, folder: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a").write_bytes(b"new")
+    (source / "b").write_bytes(b"b")
+    (source / "circle").symlink_to(source)
+    make(client, f"{folder}/source/a", b"old")
+    result = fs("put", source, folder)
+    assert result.code == 1
+    assert result.err.splitlines() == [
+        f"put: '{folder}/source/a': file exists (replace it with -f)",
+        f"put: '{source}/circle': is a directory",
+    ]
+    assert [read(client, f"{folder}/source/{name}") for name in "ab"] == [b"old", b"b"]
 
 
 # --- append --------------------------------------------------------------------------------------
@@ -385,7 +425,7 @@ def test_get_writes_to_standard_output(cluster: LocalCluster, client: Client, fo
     ("source", "target", "line"),
     [
         ("/nope", "x", "get: '{0}/nope': no such file or directory\n"),
-        ("", "x", "get: '{0}': is a directory\n"),
+        ("", "-", "get: '{0}': is a directory\n"),
         ("/a", "no/where", "get: 'no/where': no such file or directory\n"),
     ],
 )
