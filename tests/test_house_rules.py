@@ -52,6 +52,9 @@ leases and time-outs go by clocks that do not jump."""
 
 WALL_CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "date.today"}
 
+BARE_CLAUSE = re.compile(r"(?:What|Whether|Which|How|Who|Whom|Whose|Where|When|Why)\b[^?]*$")
+"""Docstrings say "Return ...", "True if ..." or name a thing; a question is a sentence too."""
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -272,4 +275,16 @@ def test_everything_public_in_the_package_says_what_it_is_for() -> None:
         if isinstance(node, Function | ast.ClassDef)
         and not node.name.startswith("_")
         and not ast.get_docstring(node)
+    ] == []
+
+
+def test_no_docstring_of_the_package_is_a_bare_clause() -> None:
+    assert [
+        f"{source.at(node)} {said}"
+        for source in sources(*PACKAGE)
+        for node in source.nodes
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(said := node.value.value, str)
+        and BARE_CLAUSE.match(said.strip().partition("\n\n")[0])
     ] == []

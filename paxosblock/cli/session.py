@@ -257,7 +257,7 @@ def path_of(error: PaxosBlockError | OSError) -> str | None:
 
 
 def reason_of(error: PaxosBlockError | OSError) -> str:
-    """Why, in one line, without the path: errors about a path begin with it in quotes."""
+    """Return why, in one line, without the path: errors about a path begin with it in quotes."""
     if not isinstance(error, PaxosBlockError):
         return (error.strerror or str(error)).lower()
     return " ".join(str(error).removeprefix(f"'{path_of(error)}': ").split())

@@ -159,7 +159,7 @@ class BlockWriter:
 
     @property
     def failure(self) -> BlockFailed | None:
-        """Why the block takes no more chunks; None while it does."""
+        """Return why the block takes no more chunks; None while it does."""
         return self._failure
 
     # -- W1 -------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ class AsyncFileReader:
 
     @property
     def undecided(self) -> str:
-        """Why nobody can tell how long the file is, "" when its length is known."""
+        """Return why nobody can tell how long the file is, "" when its length is known."""
         return self._undecided
 
     @property

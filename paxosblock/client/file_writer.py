@@ -125,7 +125,7 @@ class AsyncFileWriter:
 
     @property
     def shortfall(self) -> str:
-        """Why the block that has the fewest members got no more; "" when none was short."""
+        """Return why the block that has the fewest members got no more; "" when none was short."""
         return self._shortfall.why
 
     def tell(self) -> int:

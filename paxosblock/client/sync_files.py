@@ -284,7 +284,7 @@ class FileReader(io.RawIOBase):
 
     @property
     def undecided(self) -> str:
-        """Why nobody can tell how long the file is, "" when its length is known."""
+        """Return why nobody can tell how long the file is, "" when its length is known."""
         return self._file.undecided
 
     @property
