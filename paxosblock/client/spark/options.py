@@ -270,8 +270,8 @@ def parse_options(written: Mapping[str, str], use: Use) -> Options:
     paths, namenodes = _targets(values)
     if use & Use.READS:
         _refuse_braces_across_names(paths)
-    more = paths if len(paths) > 1 else ()
-    options = Options(path=paths[0], paths=more, namenodes=namenodes, **values)
+    several = paths if len(paths) > 1 else ()
+    options = Options(path=next(iter(paths)), paths=several, namenodes=namenodes, **values)
     for option, _ in known:
         if options.file_format not in option.formats:
             found = options.file_format.value

@@ -73,7 +73,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
     """raftos' leader."""
 
     def __init__(self, state: Any) -> None:
-        super().__init__(state)
+        Leader.__init__(self, state)
         self._options = state.options
         prepare(self.heartbeat_timer, self._options.heartbeat_s, state.guarded(self.heartbeat))
         # A member alone is its own majority and hears no answers: it never steps down.
