@@ -65,13 +65,18 @@ class Namespace(Protocol):
 
 async def pages(fs: Namespace, path: str, *, one_state: bool) -> AsyncIterator[Listing]:
     """As `AsyncClient.pages`."""
-    listing = DirectoryPages(path, TRIES if one_state else 1)
-    while (request := listing.request) is not None:
-        listing.receive(await fs.page(request.path, request.after))
-        if not one_state:
-            yield listing.pages[-1]
-    for page in listing.pages if one_state else ():
+    if one_state:
+        listing = DirectoryPages(path)
+        while (request := listing.request) is not None:
+            listing.receive(await fs.page(request.path, request.after))
+        for page in listing.pages:
+            yield page
+        return
+    after: str | None = ""
+    while after is not None:  # one page at a time, however large the directory is
+        page = await fs.page(path, after)
         yield page
+        after = page.next_after
 
 
 async def walk(fs: Namespace, path: str) -> AsyncIterator[FileStatus]:
