@@ -133,7 +133,12 @@ def _local_tree(session: Session, source: str, wanted: str) -> Iterator[tuple[st
         # A link to a directory is not followed: it might lead round in a circle.
         links = [name for name in below if os.path.islink(os.path.join(folder, name))]
         for name in sorted([*names, *links]):
-            yield os.path.join(folder, name), join(place, name)
+            file = os.path.join(folder, name)
+            if os.path.exists(file) and not (os.path.isfile(file) or os.path.isdir(file)):
+                # To open a pipe would wait for whoever writes into it.
+                session.tell_failure(UserError(file, "is neither a file nor a directory"))
+                continue
+            yield file, join(place, name)
 
 
 def _check_free(session: Session, path: str, force: bool) -> None:

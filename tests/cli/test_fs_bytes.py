@@ -313,6 +313,19 @@ def test_of_a_directory_what_can_be_put_is_put(
     assert [read(client, f"{folder}/source/{name}") for name in "ab"] == [b"old", b"b"]
 
 
+def test_a_pipe_in_a_directory_is_told_and_does_not_hold_up_the_rest(
+    fs: Paxosblock, client: Client, folder: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    os.mkfifo(source / "pipe")
+    (source / "z").write_bytes(b"z")
+    result = fs("put", source, folder)
+    assert (result.code, result.out) == (1, "")
+    assert result.err == f"put: '{source}/pipe': is neither a file nor a directory\n"
+    assert read(client, f"{folder}/source/z") == b"z"
+
+
 # --- append --------------------------------------------------------------------------------------
 
 
