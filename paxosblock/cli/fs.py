@@ -39,6 +39,7 @@ is one line on standard error, "ls: '/x': no such file or directory", and exit c
         "mv": Entry(_NAMES, "Rename or move."),
         "concat": Entry(_NAMES, "Join files without copying a byte."),
         "recover-lease": Entry("paxosblock.cli.lease", "End the writing of a file."),
+        "setrep": Entry("paxosblock.cli.replication", "Change how many replicas files have."),
         "stat": Entry(_NAMES, "Show facts about a file or directory."),
         "put": Entry(_BYTES, "Copy local files into the cluster."),
         "append": Entry(_BYTES, "Add local files to the end of a file."),

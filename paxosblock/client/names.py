@@ -7,6 +7,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
+from paxosblock.api.care import SET_REPLICATION, SetReplication
 from paxosblock.api.namenode import (
     APPLICATION,
     CONCAT,
@@ -168,6 +169,21 @@ class AsyncNames:
         """
         return await self._core.namenodes.call_once(
             CONCAT, lambda once: ConcatFiles(target, tuple(sources), once)
+        )
+
+    async def set_replication(self, path: str, replication: int) -> FileStatus:
+        """Let a file ask for another number of replicas of each block; return what it is then.
+
+        Blocks that are finalized get replicas, or lose some, soon after; blocks to come are placed
+        so. The one that a writer has open keeps its members until it is finalized.
+
+        Raises:
+            NotFoundError, IsDirectoryError: there is no file at `path`.
+            InvalidRequestError: not from 1 to REPLICATION_MAX (`paxosblock.api.care`).
+            OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
+        """
+        return await self._core.namenodes.call_once(
+            SET_REPLICATION, lambda once: SetReplication(path, replication, once)
         )
 
     # -- transactions ---------------------------------------------------------------------------

@@ -323,6 +323,19 @@ class Client(ClientBase):
         """
         return self._run(self._fs.concat, target, sources)
 
+    def set_replication(self, path: str, replication: int) -> FileStatus:
+        """Let a file ask for another number of replicas of each block; return what it is then.
+
+        Blocks that are finalized get replicas, or lose some, soon after; blocks to come are placed
+        so. The one that a writer has open keeps its members until it is finalized.
+
+        Raises:
+            NotFoundError, IsDirectoryError: there is no file at `path`.
+            InvalidRequestError: not from 1 to REPLICATION_MAX (`paxosblock.api.care`).
+            OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
+        """
+        return self._run(self._fs.set_replication, path, replication)
+
     # -- transactions ---------------------------------------------------------------------------
 
     def transact(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from paxosblock.api import files, leases, reports, status
+from paxosblock.api import care, files, leases, reports, status
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
 from paxosblock.logs import facts
@@ -277,6 +277,12 @@ CALLS: Final = (
         api.CONCAT,
         _concat,
         log=lambda request, _: facts(path=request.target, sources=len(request.sources)),
+    ),
+    decided(
+        care.SET_REPLICATION,
+        in_one(namespace.set_replication),
+        check=lambda request: checks.check_replication(request.replication),
+        log=lambda request, _: facts(path=request.path, replication=request.replication),
     ),
     decided(
         api.TRANSACT,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from paxosblock.api.care import REPLICATION_MAX
 from paxosblock.api.files import GetFile
 from paxosblock.api.leases import (
     RecoverLease,
@@ -30,7 +31,6 @@ from paxosblock.namenode.catalog.transactions import new_inodes
 from paxosblock.protocol.types import WriterId
 from paxosblock.transaction import NAMES_MADE_MAX, OPERATIONS_MAX
 
-REPLICATION_MAX = 32
 WINDOW_MAX = 1024
 WRITER_CHARACTERS_MAX = 128
 NODE_CHARACTERS_MAX = 8192

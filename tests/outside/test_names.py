@@ -51,6 +51,13 @@ def test_times_are_those_of_the_file(fs: PaxosBlockFileSystem, tree: str) -> Non
     assert created.tzinfo is datetime.UTC
 
 
+def test_replicas_are_asked_for_as_of_webhdfs(fs: PaxosBlockFileSystem, tree: str) -> None:
+    fs.set_replication(f"{tree}/a", 1)
+    assert (fs.info(f"{tree}/a")["replication"], fs.info(f"{tree}/b")["replication"]) == (1, 3)
+    with pytest.raises(IsADirectoryError):
+        fs.set_replication(f"{tree}/d", 1)
+
+
 def test_touch_makes_empties_or_only_marks_a_file(fs: PaxosBlockFileSystem, tree: str) -> None:
     path = f"{tree}/a"
     before = fs.modified(path)

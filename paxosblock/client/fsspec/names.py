@@ -200,6 +200,10 @@ class NameVerbs(ClusterFileSystem):
             return [path2]
         return [join(path2, base_name(each)) for each in sources]
 
+    async def _set_replication(self, path: str, replication: int) -> None:
+        """Let a file have so many replicas; the name is that of fsspec's WebHDFS."""
+        await (await self._client()).set_replication(self.own_path(path), replication)
+
     # fsspec derives the synchronous names of its own list of verbs only.
     created = sync_wrapper(_created)
     modified = sync_wrapper(_modified)
@@ -208,6 +212,7 @@ class NameVerbs(ClusterFileSystem):
     locations = sync_wrapper(_locations)
     rmdir = sync_wrapper(_rmdir)
     mv = sync_wrapper(_mv)
+    set_replication = sync_wrapper(_set_replication)
 
     async def _status(self, path: str) -> FileStatus:
         return await (await self._client()).stat(self.own_path(path))

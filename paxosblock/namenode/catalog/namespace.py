@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from paxosblock import transaction
+from paxosblock.api.care import SetReplication
 from paxosblock.api.namenode import (
     CreateFile,
     DeletePath,
@@ -194,6 +195,23 @@ def delete(draft: Draft, request: DeletePath, context: Context) -> Deletion:
     unlink(draft, inode, context)
     discard(draft, inode)
     return Deletion(existed=True)
+
+
+def set_replication(draft: Draft, request: SetReplication, context: Context) -> FileStatus:
+    """Let a file, also one that is being written, ask for another number of replicas.
+
+    The blocks that it has get or lose members afterwards; one that is open keeps those it has.
+
+    Raises:
+        NotFoundError, IsDirectoryError: there is no file at the path.
+    """
+    inode = tree.find_inode(draft, request.path)
+    if not isinstance(inode, FileInode):
+        raise tree.is_directory(request.path)
+    if inode.replication != request.replication:
+        inode = msgspec.structs.replace(inode, replication=request.replication)
+        draft.put_inode(inode)
+    return tree.status(draft, request.path, inode)
 
 
 def ensure_directory(draft: Draft, path: str, owner: str, context: Context) -> None:
