@@ -152,3 +152,15 @@ async def test_the_lease_of_a_block_that_was_deleted_ends(scene: Scene) -> None:
     scene.clock.now += hard_limit_s(scene)
     await scene.node.housekeeper.check_leases()
     await wait_until_async(lambda: len(scene.node.block_leases) == 0)
+
+
+async def test_a_block_without_a_file_remembers_how_many_replicas_were_asked_for(
+    scene: Scene,
+) -> None:
+    scene.clock.now += 60.0  # a NameNode that just started waits for the fourth
+    for storage in MEMBERS:
+        await scene.register(storage)
+    request = AddBlock(NO_FILE, ANN, NO_BLOCK, window=2, replication=4)
+    view = await scene.service.call(ADD_BLOCK, request)
+    entry = await scene.node.catalog.get_block(view.record.block)
+    assert (len(entry.record.members), entry.replication) == (3, 4)

@@ -178,7 +178,7 @@ def add_without_file(
 ) -> BlockEntry:
     """K1 for an embedder: a block that belongs to no file."""
     record = finalize.add_block(block, members, request.writer, request.window, request.durability)
-    entry = BlockEntry(record)
+    entry = BlockEntry(record, replication=request.replication)
     draft.add_block(entry)
     draft.put(keys.open_block(block), b"")
     return entry

@@ -66,11 +66,15 @@ Inode = DirectoryInode | FileInode
 
 @dataclass(frozen=True, slots=True)
 class BlockEntry:
-    """A block's record and its place: `file` is NO_FILE for a block of an embedder."""
+    """A block's record and its place: `file` is NO_FILE for a block of an embedder.
+
+    `replication` is how many replicas a block without a file asks for; 0: as many as its file does.
+    """
 
     record: BlockRecord
     file: int = NO_FILE
     sequence: int = 0
+    replication: int = 0
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):

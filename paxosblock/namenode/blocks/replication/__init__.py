@@ -1,0 +1,1 @@
+"""Care for the number and places of replicas: what lacks is copied, what is too much leaves."""

@@ -1,0 +1,169 @@
+"""The needs of a finalized block: a pure look at its members, who holds it, and where they are.
+
+All who care for replicas go by it (who copies, who takes away, who tells people), so that none
+undoes what another one does.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.types import StorageId
+
+
+class Standing(enum.Enum):
+    """The worth of a storage to the blocks that it holds."""
+
+    IN_SERVICE = "in_service"
+    """Live, and it has reported all that it holds: what it did not report, it does not hold."""
+    AWAY = "away"
+    """It may be back, or tell what it holds, in a moment: counted, and not read from."""
+    LEAVING = "leaving"
+    """Asked to leave (decommission): read from, and not counted."""
+    MAINTENANCE = "maintenance"
+    """It will be back: counted, live or not."""
+    LOST = "lost"
+    """Its volume failed, or its DataNode has been dead for longer than `replicate_after`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A storage as the blocks that it holds see it; `live`: it can be read from now."""
+
+    node: str
+    standing: Standing = Standing.IN_SERVICE
+    live: bool = True
+    rack: str = ""
+
+
+NOWHERE = Place("", Standing.LOST, live=False)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All storages at one moment; `unknown` stands for those that nobody heard of.
+
+    `racks` is how many of them there are with a DataNode in service.
+    """
+
+    places: Mapping[StorageId, Place]
+    racks: int = 1
+    unknown: Place = NOWHERE
+
+    def place(self, storage: StorageId) -> Place:
+        """Return where a storage is."""
+        return self.places.get(storage, self.unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The needs of one block. Storages are in the order of the record's members.
+
+    `wanted` is how many replicas are asked for, 0 if it does not matter any more.
+    """
+
+    wanted: int
+    counted: int = 0
+    """Replicas that count, whether they can be read now or not."""
+    sound: tuple[StorageId, ...] = ()
+    """Holders that can be read now: the sources of a copy."""
+    lagging: tuple[StorageId, ...] = ()
+    """Members in service that have not reported the decided version: they are told again (P5)."""
+    damaged: tuple[StorageId, ...] = ()
+    """Members whose replica is known to be damaged; they are told to replace it (D9)."""
+    gone: tuple[StorageId, ...] = ()
+    """Members that do not count: lost, or asked to leave. They go once others are enough."""
+    misplaced: tuple[StorageId, ...] = ()
+    """Members of which one may go for one in another place: on a node, or all in a rack, together
+    although there are others."""
+    missing: bool = False
+    """No replica is left that can be read, nor one that may come back in a moment."""
+
+    @property
+    def lacks(self) -> int:
+        """Return how many replicas more are wanted than count."""
+        return max(0, self.wanted - self.counted)
+
+    @property
+    def may_mend(self) -> bool:
+        """True if nothing will lack once all members in service have what they were told to get."""
+        return self.lacks <= len(self.lagging) + len(self.damaged)
+
+    @property
+    def surplus(self) -> int:
+        """Return how many of the replicas that count are more than wanted."""
+        return max(0, self.counted - self.wanted)
+
+
+@dataclass(slots=True)
+class _Sorted:
+    """The members of a block, sorted by what they are worth to it."""
+
+    counted: list[StorageId] = field(default_factory=list)
+    sound: list[StorageId] = field(default_factory=list)
+    lagging: list[StorageId] = field(default_factory=list)
+    gone: list[StorageId] = field(default_factory=list)
+
+
+def assess(
+    record: BlockRecord,
+    wanted: int,
+    holders: Collection[StorageId],
+    view: View,
+    damaged: Collection[StorageId] = (),
+) -> Need:
+    """Return what a finalized block needs.
+
+    Args:
+        wanted: replicas that are asked for; 0: its file is gone, and so will the block be.
+        holders: members that reported the decided version, or one that counts for it meanwhile.
+        damaged: members whose replica is known to be damaged, and was not replaced since.
+    """
+    assert record.finalized, "only of a finalized block is it known what is whole"
+    seen = _Sorted()
+    for member in record.members:
+        _sort(seen, member, view.place(member), member in holders, member in damaged)
+    found = len(seen.sound) > 0 or any(_may_be_back(view.place(each)) for each in seen.counted)
+    return Need(
+        wanted=wanted,
+        counted=len(seen.counted),
+        sound=tuple(seen.sound),
+        lagging=tuple(seen.lagging),
+        damaged=tuple(member for member in record.members if member in damaged),
+        gone=tuple(seen.gone),
+        misplaced=_misplaced(tuple(seen.counted), wanted, view),
+        missing=wanted > 0 and record.length > 0 and not found,
+    )
+
+
+def _sort(seen: _Sorted, member: StorageId, place: Place, holds: bool, damaged: bool) -> None:
+    if place.standing in {Standing.LOST, Standing.LEAVING}:
+        seen.gone.append(member)
+    elif not damaged and (holds or _may_be_back(place)):
+        seen.counted.append(member)
+    elif not damaged:
+        seen.lagging.append(member)
+    if holds and not damaged and place.live and place.standing is not Standing.LOST:
+        seen.sound.append(member)
+
+
+def _may_be_back(place: Place) -> bool:
+    """True of a storage that may hold what it did not report to this NameNode."""
+    return place.standing in {Standing.AWAY, Standing.MAINTENANCE}
+
+
+def _misplaced(counted: tuple[StorageId, ...], wanted: int, view: View) -> tuple[StorageId, ...]:
+    """Members that share a node, or else all of them if they share the only rack they are in."""
+    places = [view.place(member) for member in counted]
+    nodes = [place.node for place in places]
+    crowded = tuple(
+        member
+        for member, place in zip(counted, places, strict=True)
+        if place.node and nodes.count(place.node) > 1
+    )
+    if crowded or min(wanted, len(counted), view.racks) < 2:
+        return crowded
+    return counted if len({place.rack for place in places}) == 1 else ()

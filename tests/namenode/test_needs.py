@@ -1,0 +1,164 @@
+"""What a finalized block needs, for every standing that a member may have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from msgspec.structs import replace as with_fields
+
+from paxosblock.namenode.blocks.replication.needs import NOWHERE, Place, Standing, View, assess
+from paxosblock.protocol import finalize
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.types import (
+    BlockId,
+    BlockState,
+    Durability,
+    Generation,
+    StorageId,
+    WriterId,
+)
+
+S1, S2, S3, S4 = (StorageId(f"s{number}") for number in (1, 2, 3, 4))
+MEMBERS = (S1, S2, S3)
+
+
+def decided(*members: StorageId, length: int = 2) -> BlockRecord:
+    """A finalized block at these members."""
+    record = finalize.add_block(BlockId(1), members, WriterId("ann"), 2, Durability.DISK)
+    return with_fields(
+        record,
+        state=BlockState.FINALIZED,
+        generation=Generation(1),
+        finalized_generation=Generation(1),
+        length=length,
+        size_bytes=10 * length,
+    )
+
+
+BLOCK = decided(*MEMBERS)
+
+
+def view(racks: int = 1, **changed: Place) -> View:
+    """Four storages on four nodes of one rack, in service but for those that are `changed`."""
+    places = {storage: Place(f"dn-{storage}") for storage in (S1, S2, S3, S4)}
+    return View(places | {StorageId(name): place for name, place in changed.items()}, racks)
+
+
+def of(standing: Standing, *, live: bool = False) -> Place:
+    return Place("dn-s3", standing, live)
+
+
+def test_a_block_that_all_members_hold_needs_nothing() -> None:
+    need = assess(BLOCK, 3, MEMBERS, view())
+    assert (need.lacks, need.surplus, need.sound, need.missing) == (0, 0, MEMBERS, False)
+    assert (need.lagging, need.gone, need.damaged, need.misplaced) == ((), (), (), ())
+
+
+@pytest.mark.parametrize(
+    ("standing", "live", "lacks", "sound", "gone"),
+    [
+        (Standing.IN_SERVICE, True, 0, MEMBERS, ()),
+        (Standing.AWAY, False, 0, (S1, S2), ()),
+        (Standing.AWAY, True, 0, MEMBERS, ()),
+        (Standing.MAINTENANCE, False, 0, (S1, S2), ()),
+        (Standing.LEAVING, True, 1, MEMBERS, (S3,)),
+        (Standing.LEAVING, False, 1, (S1, S2), (S3,)),
+        (Standing.LOST, False, 1, (S1, S2), (S3,)),
+        (Standing.LOST, True, 1, (S1, S2), (S3,)),
+    ],
+)
+def test_what_a_holder_is_worth(
+    standing: Standing,
+    live: bool,
+    lacks: int,
+    sound: tuple[StorageId, ...],
+    gone: tuple[StorageId, ...],
+) -> None:
+    need = assess(BLOCK, 3, MEMBERS, view(s3=of(standing, live=live)))
+    assert (need.lacks, need.sound, need.gone) == (lacks, sound, gone)
+
+
+def test_a_member_in_service_that_did_not_report_the_version_lags_and_does_not_count() -> None:
+    need = assess(BLOCK, 3, (S1, S2), view())
+    assert (need.lacks, need.lagging, need.may_mend) == (1, (S3,), True)
+
+
+@pytest.mark.parametrize("standing", [Standing.AWAY, Standing.MAINTENANCE])
+def test_a_member_that_may_hold_what_it_did_not_report_counts(standing: Standing) -> None:
+    need = assess(BLOCK, 3, (S1, S2), view(s3=of(standing)))
+    assert (need.lacks, need.lagging, need.sound) == (0, (), (S1, S2))
+
+
+def test_a_damaged_replica_neither_counts_nor_is_read() -> None:
+    need = assess(BLOCK, 3, MEMBERS, view(), damaged={S2})
+    assert (need.lacks, need.sound, need.damaged) == (1, (S1, S3), (S2,))
+    assert need.may_mend
+
+
+def test_what_is_lost_is_not_mended_by_telling_members_again() -> None:
+    assert not assess(BLOCK, 3, (S1,), view(s3=of(Standing.LOST))).may_mend
+
+
+def test_more_replicas_than_wanted_are_surplus() -> None:
+    need = assess(decided(S1, S2, S3, S4), 3, (S1, S2, S3, S4), view())
+    assert (need.lacks, need.surplus) == (0, 1)
+
+
+def test_a_file_that_is_gone_asks_for_nothing() -> None:
+    need = assess(BLOCK, 0, (), view(s1=NOWHERE, s2=NOWHERE, s3=NOWHERE))
+    assert (need.lacks, need.missing) == (0, False)
+
+
+LOST = of(Standing.LOST)
+
+
+@pytest.mark.parametrize(
+    ("third", "holders", "missing"),
+    [
+        (LOST, (S1, S2, S3), True),
+        (of(Standing.AWAY), (S1, S2), False),
+        (of(Standing.MAINTENANCE), (S1, S2), False),
+        (of(Standing.LEAVING, live=True), (S1, S2, S3), False),
+        (of(Standing.LEAVING), (S1, S2, S3), True),
+        (of(Standing.IN_SERVICE, live=True), (S1, S2), True),
+    ],
+)
+def test_a_block_is_missing_when_nobody_has_it_or_may_come_back_with_it(
+    third: Place, holders: tuple[StorageId, ...], missing: bool
+) -> None:
+    need = assess(BLOCK, 3, holders, view(s1=LOST, s2=LOST, s3=third))
+    assert need.missing == missing
+
+
+def test_an_empty_block_is_never_missing() -> None:
+    need = assess(decided(S1, length=0), 1, (), view(s1=LOST))
+    assert (need.lacks, need.missing) == (1, False)
+
+
+def test_a_storage_that_nobody_heard_of_is_what_the_view_says() -> None:
+    strange = decided(S1, StorageId("nobody-knows"))
+    assert assess(strange, 2, (S1,), view()).lacks == 1
+    away = replace(view(), unknown=of(Standing.AWAY))
+    assert assess(strange, 2, (S1,), away).lacks == 0
+
+
+def test_two_replicas_on_one_node_are_misplaced() -> None:
+    together = view(s2=Place("dn-s1"))
+    assert assess(BLOCK, 3, MEMBERS, together).misplaced == (S1, S2)
+
+
+def racks(*names: str) -> dict[str, Place]:
+    """The places of s1, s2 ... in these racks."""
+    return {f"s{number}": Place(f"dn-s{number}", rack=name) for number, name in enumerate(names, 1)}
+
+
+def test_replicas_in_one_rack_are_misplaced_where_there_are_two() -> None:
+    assert assess(BLOCK, 3, MEMBERS, view(2, **racks("/a", "/a", "/a"))).misplaced == MEMBERS
+    assert assess(BLOCK, 3, MEMBERS, view(2, **racks("/a", "/a", "/b"))).misplaced == ()
+    assert assess(BLOCK, 3, MEMBERS, view(1, **racks("/a", "/a", "/a"))).misplaced == ()
+
+
+def test_one_replica_is_never_misplaced() -> None:
+    assert assess(decided(S1), 1, (S1,), view(2, **racks("/a"))).misplaced == ()
+    assert assess(BLOCK, 1, MEMBERS, view(2, **racks("/a", "/a", "/a"))).misplaced == ()
