@@ -28,6 +28,7 @@ from paxosblock.settings import (
     Count,
     Seconds,
     SecondsOrZero,
+    Share,
     choice,
     did_you_mean,
     settings_of,
@@ -125,6 +126,11 @@ class NameNodeConfig(NodeConfig):
     recovery_timeout_s: Seconds = 5.0
     """Seconds the recovery of a block may take, all its attempts together; closing a file waits as
     long for its replicas, and one question to a DataNode for the answer."""
+    safe_mode_threshold: Share = 0.999
+    """Share of the finalized blocks, from 0 to 1, that DataNodes must have reported after a start
+    or a fail-over before replicas are copied or taken away."""
+    safe_mode_extension_s: SecondsOrZero = 30.0
+    """Seconds that this share must have been reached for: the rest may be on its way."""
     leader_heartbeat_s: Seconds = 0.1
     """Seconds after which the NameNode that leads tells the others so again."""
     election_min_s: Seconds = 0.4

@@ -90,6 +90,14 @@ def _is_finite(value: object) -> bool:
     return type(value) in {int, float} and math.isfinite(cast(float, value))
 
 
+def _read_number(written: object) -> object:
+    """Return the number in a text, as the environment has it; anything else as it is."""
+    try:
+        return float(written) if isinstance(written, str) else written
+    except ValueError:
+        return written
+
+
 _SECONDS: Final = SettingKind(
     suffix="_s",
     expected='a duration above zero, such as "60s"',
@@ -107,6 +115,13 @@ _COUNT: Final = SettingKind(
     expected="a whole number from 1 on",
     parse=lambda written: written,
     allows=lambda value: _is_whole(value) and value > 0,
+)
+
+_SHARE: Final = SettingKind(
+    suffix="",
+    expected="a share from 0 to 1, such as 0.999",
+    parse=_read_number,
+    allows=lambda value: _is_finite(value) and 0 <= value <= 1,
 )
 
 Seconds = Annotated[float, _SECONDS]
@@ -128,3 +143,4 @@ BytesOrZero = Annotated[
     ),
 ]
 Count = Annotated[int, _COUNT]
+Share = Annotated[float, _SHARE]

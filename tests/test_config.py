@@ -177,3 +177,16 @@ def test_settings_that_contradict_each_other_are_refused(
 def test_a_silence_that_no_beat_could_end_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^hung_after = 39ms is less than 40ms, the time of 4"):
         load_config(ClientConfig, environment={}, flags={"hung_after": "39ms"})
+
+
+@pytest.mark.parametrize(("written", "share"), [("0.5", 0.5), ("0", 0.0), ("1", 1.0)])
+def test_a_share_is_a_number_from_0_to_1(written: str, share: float) -> None:
+    environment = {"PAXOSBLOCK_NAMENODE_SAFE_MODE_THRESHOLD": written}
+    assert load_config(NameNodeConfig, None, environment).safe_mode_threshold == share
+
+
+@pytest.mark.parametrize("written", ["1.01", "-0.1", "99 %", "nan", "true"])
+def test_what_is_no_share_is_refused(written: str) -> None:
+    environment = {"PAXOSBLOCK_NAMENODE_SAFE_MODE_THRESHOLD": written}
+    with pytest.raises(ConfigError, match=r"MODE_THRESHOLD = .*: expected a share from 0 to 1"):
+        load_config(NameNodeConfig, None, environment)

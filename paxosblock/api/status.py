@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 from paxosblock.api.methods import Method
@@ -28,6 +29,42 @@ class NodeStatus:
     blocks: int
 
 
+class SafeModeAction(enum.Enum):
+    """The wish of an operator who asks about safe mode."""
+
+    GET = "get"
+    ENTER = "enter"
+    LEAVE = "leave"
+
+
+@dataclass(frozen=True, slots=True)
+class SafeModeRequest:
+    """Ask whether safe mode is on; enter it until it is left, or leave it. May arrive twice."""
+
+    action: SafeModeAction = SafeModeAction.GET
+
+
+@dataclass(frozen=True, slots=True)
+class SafeModeStatus:
+    """Safe mode: while it is `on` no replica is copied or taken away.
+
+    `by_hand`: an operator entered it, and changes of names are refused until they leave it. Else
+    it ends by itself `left_s` seconds from now, which is None as long as less than the share
+    `threshold` of the finalized `blocks` was `reported` by enough DataNodes. The counts are those
+    of the last look, which is the last one when it ended by itself.
+    """
+
+    on: bool
+    by_hand: bool = False
+    reported: int = 0
+    blocks: int = 0
+    threshold: float = 0.0
+    left_s: float | None = 0.0
+
+
+OFF = SafeModeStatus(on=False)
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
     """`cluster status` and `admin report`."""
@@ -39,6 +76,7 @@ class ClusterStatus:
     open_files: int
     recoveries: int
     datanodes: tuple[NodeStatus, ...]
+    safe_mode: SafeModeStatus = OFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +135,5 @@ class BlockExplanation:
 
 CLUSTER_STATUS = Method("cluster_status", ClusterStatusRequest, ClusterStatus)
 NAMENODE_STATUS = Method("namenode_status", NameNodeStatusRequest, NameNodeStatus)
+SAFE_MODE = Method("safe_mode", SafeModeRequest, SafeModeStatus)
 EXPLAIN = Method("explain", BlockRequest, BlockExplanation)

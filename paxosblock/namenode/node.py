@@ -17,6 +17,8 @@ from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.history import History
 from paxosblock.namenode.blocks.recoverer import Recoverer
 from paxosblock.namenode.blocks.replicas import Replicas
+from paxosblock.namenode.blocks.replication import safe_mode
+from paxosblock.namenode.blocks.replication.safe_mode import SafeMode
 from paxosblock.namenode.blocks.reports import Reports
 from paxosblock.namenode.blocks.survey import Surveyor
 from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
@@ -57,7 +59,8 @@ class NameNode:
         self.leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.block_leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.datanodes = DataNodes(config.datanode_stale_after_s, config.datanode_dead_after_s)
-        self.replicas = Replicas()
+        self.replicas = Replicas(config.min_replication)
+        self.safe_mode = SafeMode(config.safe_mode_threshold, config.safe_mode_extension_s)
         self.views = BlockViews(self.datanodes, self.replicas, config.min_replication, clock_s)
         reach = acceptors(self.datanodes)
         self.finalizer = self._make_finalizer(reach)
@@ -117,7 +120,14 @@ class NameNode:
         for record in await self.catalog.open_blocks():
             self.block_leases.open(record.writer, record.block, self.clock_s())
         self.datanodes.ask_for_reports()
+        self.safe_mode.begin(by_hand=False)
+        await self._look_at_reports()
+        self.background.repeat("safe mode", self._look_at_reports, self.config.heartbeat_interval_s)
         self.housekeeper.start(self.config.heartbeat_interval_s)
+
+    async def _look_at_reports(self) -> None:
+        """Let safe mode end when enough was reported."""
+        await safe_mode.look(self.safe_mode, self.catalog, self.replicas, self.clock_s)
 
     def _make_finalizer(self, reach: Acceptors) -> Finalizer:
         return Finalizer(

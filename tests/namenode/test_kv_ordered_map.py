@@ -98,6 +98,8 @@ def test_a_range_holds_the_keys_from_its_start_to_before_its_end(
     assert list(twins.real.keys(start, end, reverse)) == expected
     unbounded = sorted((key for key in twins.model if start <= key), reverse=reverse)
     assert list(twins.real.keys(start, b"", reverse)) == unbounded
+    assert twins.real.count(start, end) == len(expected)
+    assert twins.real.count(start, b"") == len(unbounded)
 
 
 @settings(deadline=None)

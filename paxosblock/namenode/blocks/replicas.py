@@ -120,8 +120,14 @@ class _Held(msgspec.Struct, frozen=True, gc=False):
 class Replicas:
     """The holders of each finalized version, as far as it was reported to this NameNode."""
 
-    def __init__(self) -> None:
-        """Start knowing nothing; DataNodes report when they register."""
+    def __init__(self, min_replication: int = 1) -> None:
+        """Start knowing nothing; DataNodes report when they register.
+
+        With `min_replication` holders a block counts as complete.
+        """
+        self._min_replication = min_replication
+        self.complete = 0
+        """Blocks with enough holders; kept up to date, as nobody could count them all."""
         self._held: dict[BlockId, _Held] = {}
         self._by_storage: dict[StorageId, SortedSet] = {}  # of BlockId
         self._waiting: dict[BlockId, asyncio.Event] = {}
@@ -148,9 +154,9 @@ class Replicas:
             return False
         crc = held.last_crc if last_crc is None else last_crc
         if storage in held.storages:  # its answer to Finalize came before its report
-            self._held[block] = _Held(generation, held.storages, crc)
+            self._keep(block, _Held(generation, held.storages, crc))
         else:
-            self._held[block] = _Held(generation, (*held.storages, storage), crc)
+            self._keep(block, _Held(generation, (*held.storages, storage), crc))
             if (blocks := self._by_storage.get(storage)) is None:
                 blocks = self._by_storage[storage] = SortedSet()
             blocks.add(block)
@@ -165,17 +171,24 @@ class Replicas:
         held = self._held.get(block)
         if held is not None and storage in held.storages:
             left = tuple(other for other in held.storages if other != storage)
-            if left:
-                self._held[block] = _Held(held.generation, left, held.last_crc)
-            else:
-                del self._held[block]
+            self._keep(block, _Held(held.generation, left, held.last_crc) if left else None)
 
     def forget_block(self, block: BlockId) -> None:
         """The block was deleted."""
-        for storage in self._held[block].storages if block in self._held else ():
-            self._by_storage[storage].discard(block)
-        self._held.pop(block, None)
+        if block in self._held:
+            for storage in self._held[block].storages:
+                self._by_storage[storage].discard(block)
+            self._keep(block, None)
         self._waiting.pop(block, None)
+
+    def _keep(self, block: BlockId, held: _Held | None) -> None:
+        """Remember who holds the block now, None: nobody, and count it."""
+        self.complete += self._has_enough(held) - self._has_enough(self._held.pop(block, None))
+        if held is not None:
+            self._held[block] = held
+
+    def _has_enough(self, held: _Held | None) -> bool:
+        return held is not None and len(held.storages) >= self._min_replication
 
     def held(self, storage: StorageId, covers: BlockRange, limit: int) -> tuple[BlockId, ...]:
         """Return the first `limit` blocks of a range that the storage holds, in order."""

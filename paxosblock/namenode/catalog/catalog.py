@@ -319,21 +319,27 @@ class Catalog:
         return await self.decide(Ended, in_one(deadlines.end), deadline)
 
     async def counts(self) -> Counts:
-        """Return how much there is; walks over all keys, for people only."""
-        files = await self._count(keys.ENTRIES, tree.names_file)
+        """Return how much there is; walks over all names, for people only."""
+        files = 0
+        async for _, page in self._slices(keys.ENTRIES):
+            files += sum(1 for _, found in page if tree.names_file(found.value))
+        view = await self._store.barrier()
         return Counts(
             files=files,
-            blocks=await self._count(keys.BLOCKS),
-            open_files=await self._count(keys.OPEN_FILES),
+            blocks=view.count(*keys.BLOCKS),
+            open_files=view.count(*keys.OPEN_FILES),
         )
 
-    async def _count(
-        self, span: keys.Range, wanted: Callable[[bytes], bool] = lambda value: True
-    ) -> int:
-        count = 0
-        async for _, page in self._slices(span):
-            count += sum(1 for _, found in page if wanted(found.value))
-        return count
+    async def finalized_blocks(self) -> int:
+        """Return how many blocks are finalized: all but the last one of each open file, maybe, and
+        blocks without files that are not ended. Visits open files only.
+        """
+        undecided = 0
+        async for view, page in self._slices(keys.OPEN_FILES):
+            numbers = (keys.number_of(key) for key, _ in page)
+            undecided += sum(len(blocks.unfinished(view, number)) for number in numbers)
+        view = await self._store.barrier()
+        return max(0, view.count(*keys.BLOCKS) - view.count(*keys.OPEN_BLOCKS) - undecided)
 
     async def _slices(
         self, span: keys.Range

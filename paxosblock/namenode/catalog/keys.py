@@ -14,6 +14,7 @@
     g + id                     an Inode that was unlinked and is still to be swept
     a + application            Application: the last transaction that was applied for it
     s + session                Answered: the latest request of a client's session, and its answer
+    m                          an operator entered safe mode at that time (8 bytes, ms)
     x + time + key             at that time (8 bytes, ms) what `key` holds ends (empty value)
 """
 
@@ -28,6 +29,7 @@ from paxosblock.protocol.types import BlockId
 Range = tuple[bytes, bytes]
 
 CLUSTER = b"c"
+SAFE_MODE = b"m"
 FILE_COUNTER = b"nfile"
 BLOCK_COUNTER = b"nblock"
 ENTRIES: Range = prefix_range(b"e")

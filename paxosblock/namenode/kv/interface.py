@@ -116,6 +116,9 @@ class View(Protocol):
         `end` of `b""`: no upper bound. At most `limit` keys when it is given.
         """
 
+    def count(self, start: bytes, end: bytes) -> int:
+        """Return how many keys are in [start, end), without visiting them."""
+
 
 class KeyValueStore(Protocol):
     """A store that keeps what it has acknowledged. All methods belong to one event loop."""

@@ -84,6 +84,15 @@ class OrderedMap:
                 del keys[: bisect_left(keys, start)]
             yield from reversed(keys) if reverse else keys
 
+    def count(self, start: bytes, end: bytes) -> int:
+        """Return how many keys are in [start, end); only the leaves at its ends are looked into."""
+        first = self._number(start)
+        last = self._number(end) if end else len(self._leaves) - 1
+        within = sum(map(len, self._leaves[first : last + 1]))
+        before = sum(key < start for key in self._leaves[first])
+        behind = sum(key >= end for key in self._leaves[last]) if end else 0
+        return max(0, within - before - behind)
+
     def put(self, key: bytes, value: Versioned) -> None:
         """Set the value of `key`, which may be new."""
         number = bisect_right(self._bounds, key)

@@ -66,6 +66,9 @@ class StateMachine:
         items = self._items
         return ((key, items.get(key)) for key in islice(items.keys(start, end, reverse), limit))
 
+    def count(self, start: bytes, end: bytes) -> int:
+        return self._items.count(start, end)
+
     def apply(self, index: int, transaction: Transaction) -> Committed | Conflict:
         """Apply log entry `index`, which is later than any applied before.
 

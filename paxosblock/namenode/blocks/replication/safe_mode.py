@@ -1,0 +1,105 @@
+"""Safe mode: whether replicas may be copied and taken away, or too little is known of them yet.
+
+A NameNode that begins to lead knows replicas from reports only. Whoever acts before these are in
+takes what was not reported for lost. So nothing is copied or taken away until enough of the
+finalized blocks were reported, and a moment later; and never while an operator says so. Writers
+and readers wait for none of it. (HDFS: BlockManagerSafeMode, with the same threshold and moment.)
+
+Time is an argument: seconds on a clock that does not go back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from paxosblock.api.status import SafeModeStatus
+from paxosblock.namenode.blocks.replicas import Replicas
+from paxosblock.namenode.catalog.catalog import Catalog
+
+
+class SafeMode:
+    """On from the beginning of a term until enough is known, and as long as an operator wants."""
+
+    def __init__(self, threshold: float, extension_s: float) -> None:
+        """Wait until the share `threshold` (0 to 1) of the finalized blocks was reported, and
+        `extension_s` longer.
+        """
+        assert 0 <= threshold <= 1, "a share"
+        self._threshold = threshold
+        self._extension_s = extension_s
+        self._by_hand = False
+        self._waits = True
+        self._met_s: float | None = None
+        self._reported = self._blocks = 0
+
+    def __repr__(self) -> str:
+        return f"<SafeMode {self.status(self._met_s or 0.0)}>"
+
+    @property
+    def holds(self) -> bool:
+        """True while nothing is copied or taken away."""
+        return self._by_hand or self._waits
+
+    @property
+    def waits(self) -> bool:
+        """True while it is to be told what was reported; it ends by itself when that is enough."""
+        return self._waits
+
+    def begin(self, *, by_hand: bool) -> None:
+        """This NameNode begins to lead: what it heard before is to be heard again.
+
+        `by_hand`: an operator entered safe mode and did not leave it yet.
+        """
+        self._by_hand = by_hand
+        self._waits = True
+        self._met_s = None
+
+    def look(self, reported: int, blocks: int, now_s: float) -> None:
+        """Take in how many of the finalized `blocks` were `reported` with enough replicas.
+
+        Where there is none there is nothing to wait for. If the share falls again before the moment
+        is over, that moment begins anew.
+        """
+        self._reported, self._blocks = min(reported, blocks), blocks
+        if not blocks:
+            self._waits = False
+        elif self._reported < self._threshold * blocks:
+            self._met_s = None
+        elif self._met_s is None:
+            self._met_s = now_s
+        if self._left_s(now_s) == 0:
+            self._waits = False
+
+    def enter(self) -> None:
+        """An operator wants it on, until they leave it."""
+        self._by_hand = True
+
+    def leave(self) -> None:
+        """An operator wants it off, whatever was reported."""
+        self._by_hand = self._waits = False
+
+    def status(self, now_s: float) -> SafeModeStatus:
+        """Return it as people are told of it, with what the last look saw."""
+        return SafeModeStatus(
+            on=self.holds,
+            by_hand=self._by_hand,
+            reported=self._reported,
+            blocks=self._blocks,
+            threshold=self._threshold,
+            left_s=self._left_s(now_s) if self._waits else 0.0,
+        )
+
+    def _left_s(self, now_s: float) -> float | None:
+        """Return the seconds until it ends by itself; None while too few blocks were reported."""
+        if self._met_s is None:
+            return None
+        return max(0.0, self._met_s + self._extension_s - now_s)
+
+
+async def look(
+    safe_mode: SafeMode, catalog: Catalog, replicas: Replicas, clock_s: Callable[[], float]
+) -> None:
+    """Tell safe mode what was reported up to now, while it waits for that."""
+    if safe_mode.waits:
+        blocks = await catalog.finalized_blocks()
+        safe_mode.look(replicas.complete, blocks, clock_s())
