@@ -13,19 +13,24 @@ To add a setting, add a field: the loader reads everything it needs from the fie
 from __future__ import annotations
 
 import os
+import socket
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar
 
 from paxosblock.errors import ConfigError
 from paxosblock.net.wire import MAX_BODY_BYTES, MAX_CHUNK_BYTES
 from paxosblock.protocol.types import Durability
+from paxosblock.rack import DEFAULT_RACK
 from paxosblock.settings import (
     Bytes,
     BytesOrZero,
     Count,
+    Host,
+    Rack,
+    Racks,
     Seconds,
     SecondsOrZero,
     Share,
@@ -111,6 +116,9 @@ class NameNodeConfig(NodeConfig):
     """Silence of a writer after which another client may take over its file."""
     lease_hard_limit_s: Seconds = 20 * 60.0
     """Silence of a writer after which the NameNode itself closes its file."""
+    racks: Racks = ()
+    """The rack of a DataNode by its name, or else by its machine's: it wins over what a DataNode
+    says itself, and tells where clients on machines without a DataNode are."""
     min_replication: Count = 1
     """Finalized replicas that a block must have to be complete."""
     replication: Count = 3
@@ -180,6 +188,11 @@ class DataNodeConfig(NodeConfig):
     """Room on each volume that replicas leave free."""
     max_read_bytes: Bytes = 4 * MIB
     """Most bytes in one reply to a read."""
+    rack: Rack = DEFAULT_RACK
+    """The place of this node, a path such as `/dc1/r7`: replicas of a block are in two racks
+    whenever there are two."""
+    host: Host = field(default_factory=socket.gethostname)
+    """This machine's name: what a client with the same one writes has its first replica here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +229,8 @@ class ClientConfig(Config):
     """Seconds between renewals of the leases of files being written; far below the soft limit."""
     prefetch_bytes: BytesOrZero = 8 * MIB
     """Bytes a sequential reader fetches ahead."""
+    host: Host = field(default_factory=socket.gethostname)
+    """This machine's name: its DataNodes, those with the same one, are near."""
 
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""

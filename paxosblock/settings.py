@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import Annotated, Any, Final, cast, get_args, get_type_hints
 
 from paxosblock.errors import ConfigError
+from paxosblock.rack import is_host, is_rack
 from paxosblock.units import parse_duration, parse_size
 
 
@@ -124,6 +125,39 @@ _SHARE: Final = SettingKind(
     allows=lambda value: _is_finite(value) and 0 <= value <= 1,
 )
 
+
+def _read_racks(written: object) -> tuple[tuple[str, str], ...]:
+    """Read a table of TOML, or what one line can say of it: `dn1=/dc1/r1,dn2=/dc1/r2`."""
+    if isinstance(written, str):
+        rows = [row.rpartition("=") for row in written.split(",") if row]
+        written = {name: rack for name, _, rack in rows}
+    if not isinstance(written, Mapping):
+        raise ConfigError("this is no table")
+    for name, rack in written.items():
+        if not (name and is_rack(rack)):
+            raise ConfigError(f"{name} = {rack!r} is none")
+    return tuple(written.items())
+
+
+_RACK: Final = SettingKind(
+    suffix="",
+    expected='a rack, a path such as "/dc1/r7"',
+    parse=lambda written: written,
+    allows=is_rack,
+)
+_RACKS: Final = SettingKind(
+    suffix="",
+    expected='a table of racks by DataNode or machine, such as { dn1 = "/dc1/r7" }',
+    parse=_read_racks,
+    allows=lambda value: isinstance(value, tuple),
+)
+_HOST: Final = SettingKind(
+    suffix="",
+    expected="a machine's name, without spaces",
+    parse=lambda written: written,
+    allows=is_host,
+)
+
 Seconds = Annotated[float, _SECONDS]
 SecondsOrZero = Annotated[
     float,
@@ -144,3 +178,6 @@ BytesOrZero = Annotated[
 ]
 Count = Annotated[int, _COUNT]
 Share = Annotated[float, _SHARE]
+Rack = Annotated[str, _RACK]
+Racks = Annotated[tuple[tuple[str, str], ...], _RACKS]
+Host = Annotated[str, _HOST]

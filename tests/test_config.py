@@ -190,3 +190,40 @@ def test_what_is_no_share_is_refused(written: str) -> None:
     environment = {"PAXOSBLOCK_NAMENODE_SAFE_MODE_THRESHOLD": written}
     with pytest.raises(ConfigError, match=r"MODE_THRESHOLD = .*: expected a share from 0 to 1"):
         load_config(NameNodeConfig, None, environment)
+
+
+def test_racks_are_paths_and_a_table_of_them_is_written_as_a_table_or_in_one_line(
+    file: Path,
+) -> None:
+    file.write_text('[namenode.racks]\ndn1 = "/dc1/r1"\n"host:9864" = "/dc1/r2"\n')
+    racks = (("dn1", "/dc1/r1"), ("host:9864", "/dc1/r2"))
+    assert load_config(NameNodeConfig, file, {}).racks == racks
+    line = {"PAXOSBLOCK_NAMENODE_RACKS": "dn1=/dc1/r1,host:9864=/dc1/r2"}
+    assert load_config(NameNodeConfig, environment=line).racks == racks
+    assert load_config(DataNodeConfig, environment={}, flags={"rack": "/r7"}).rack == "/r7"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[datanode]\nrack = "r7"\n', "rack = 'r7': expected a rack, a path such as \"/dc1/r7\""),
+        ("[datanode]\nrack = 7\n", 'rack = 7: expected a rack, a path such as "/dc1/r7"'),
+        ('[datanode]\nhost = "a b"\n', "host = 'a b': expected a machine's name, without spaces"),
+        (
+            '[namenode]\nracks = { dn1 = "r7" }\n',
+            "racks = {'dn1': 'r7'}: expected a table of racks by DataNode or machine, such as "
+            "{ dn1 = \"/dc1/r7\" } (dn1 = 'r7' is none)",
+        ),
+        (
+            "[namenode]\nracks = 7\n",
+            "racks = 7: expected a table of racks by DataNode or machine, such as "
+            '{ dn1 = "/dc1/r7" } (this is no table)',
+        ),
+    ],
+)
+def test_what_is_no_rack_is_refused_in_one_line(text: str, message: str, file: Path) -> None:
+    file.write_text(text)
+    kind = NameNodeConfig if "namenode" in text else DataNodeConfig
+    with pytest.raises(ConfigError) as refused:
+        load_config(kind, file, {})
+    assert str(refused.value) == f"{file}: [{kind.section}] {message}"

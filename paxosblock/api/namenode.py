@@ -18,6 +18,7 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
+from paxosblock.rack import FAR_AWAY
 from paxosblock.transaction import Operation, TransactionOutcome
 
 NO_BLOCK = BlockId(0)
@@ -63,12 +64,18 @@ class FileStatus:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One storage of a block's config and where it is reached; `address` is "" while unknown."""
+    """One storage of a block's config and where it is reached; `address` is "" while unknown.
+
+    `rack` is its DataNode's, "" while unknown; `distance` tells how far that is from who asked
+    (`rack.distance`).
+    """
 
     storage: StorageId
     node: str
     address: str
     live: bool
+    rack: str = ""
+    distance: int = FAR_AWAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +291,8 @@ class AddBlock:
     """K1. `file_id` NO_FILE makes a block without a file, for embedders.
 
     `previous` is the file's last block as the writer knows it (NO_BLOCK for the first): a repeated
-    request after a lost reply gets the block that was added then.
+    request after a lost reply gets the block that was added then. `host` is the writer's machine:
+    the first replica goes to a DataNode there, if there is one; "" for nowhere near.
     """
 
     file_id: int
@@ -295,6 +303,7 @@ class AddBlock:
     replication: int = 3
     durability: Durability = Durability.DISK
     once: Once | None = None
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

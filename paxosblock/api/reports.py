@@ -13,6 +13,7 @@ from typing import Final
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.api.methods import Method
 from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.rack import DEFAULT_RACK
 
 LAST_BLOCK: Final = BlockId((1 << 64) - 1)
 """No block has a greater id, of whichever cluster it is."""
@@ -37,7 +38,8 @@ class StorageReport:
 class Register:
     """A DataNode presents itself; `incarnation` differs for every start of its process.
 
-    `cluster` is the id of the one it belongs to, "" before it was told one.
+    `cluster` is the id of the one it belongs to, "" before it was told one; `rack` is where it
+    stands, and `host` its machine's name, "" where it does not say.
     """
 
     node: str
@@ -45,6 +47,8 @@ class Register:
     incarnation: str
     storages: tuple[StorageReport, ...]
     cluster: str = ""
+    rack: str = DEFAULT_RACK
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from paxosblock.api.methods import Method
 from paxosblock.api.namenode import BlockRequest, BlockView
 from paxosblock.api.reports import StorageReport
 from paxosblock.protocol.types import Generation, StorageId
+from paxosblock.rack import DEFAULT_RACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class NodeStatus:
     storages: tuple[StorageReport, ...]
     open_blocks: int
     blocks: int
+    rack: str = DEFAULT_RACK
 
 
 class SafeModeAction(enum.Enum):

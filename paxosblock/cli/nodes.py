@@ -13,6 +13,7 @@ from paxosblock.cli.group import LocalVerb
 from paxosblock.cli.session import Session
 from paxosblock.errors import ConfigError, StorageError
 from paxosblock.logs import LEVELS
+from paxosblock.rack import DEFAULT_RACK, is_rack
 from paxosblock.startup import quick_imports
 
 
@@ -44,6 +45,12 @@ def _node_options(default_port: int) -> Callable[[Any], Any]:
         return function
 
     return decorate
+
+
+def _rack(_: click.Context, __: click.Parameter, written: str | None) -> str | None:
+    if written is not None and not is_rack(written):
+        raise click.BadParameter(f"{written!r} is not a rack: write a path such as /dc1/r7")
+    return written
 
 
 @click.command(cls=LocalVerb)
@@ -145,6 +152,14 @@ def namenode(
     metavar="HOST:PORT[,...]",
     help="The NameNodes, also from PAXOSBLOCK_NAMENODES.",
 )
+@click.option(
+    "--rack",
+    metavar="PATH",
+    callback=_rack,
+    help="Where this node stands, as /dc1/r7: replicas of a block are in two racks whenever there "
+    "are two. Also the setting rack; a table at the NameNodes, racks, wins over both.  "
+    f"[default: {DEFAULT_RACK}]",
+)
 @click.pass_obj
 def datanode(
     session: Session,
@@ -156,6 +171,7 @@ def datanode(
     die_with: int | None,
     paths: tuple[str, ...],
     namenodes: str,
+    rack: str | None,
 ) -> None:
     """Run a DataNode: it keeps replicas of blocks and votes for their chunks.
 
@@ -174,7 +190,7 @@ def datanode(
     name = node_id or _default_name(listen, volumes[0])
     session.serves = True
     _set_up(name, log_level, die_with)
-    settings = load_config(DataNodeConfig, config)
+    settings = load_config(DataNodeConfig, config, flags={"rack": rack})
     addresses = cluster_addresses(namenodes)
     _run(session, serve(settings, listen=listen, paths=volumes, namenodes=addresses, node_id=name))
 

@@ -82,7 +82,13 @@ class BlockVerbs:
             OutcomeUnknownError: nobody answered in time; a block that nobody uses may be there.
         """
         request = AddBlock(
-            NO_FILE, self.writer, NO_BLOCK, window, replication=replication, durability=durability
+            NO_FILE,
+            self.writer,
+            NO_BLOCK,
+            window,
+            replication=replication,
+            durability=durability,
+            host=self.core.config.host,
         )
         view = await self.core.namenodes.call_once(
             ADD_BLOCK, lambda once: replace(request, once=once)

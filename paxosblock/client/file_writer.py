@@ -365,7 +365,7 @@ class AsyncFileWriter:
         status, told = self.status, self._exclusions.told()
         return AddBlock(
             status.file_id, self._writer, self._previous, self._window, told, status.replication,
-            status.durability,
+            status.durability, host=self._core.config.host,
         )  # fmt: skip
 
     async def _close_block(self) -> None:

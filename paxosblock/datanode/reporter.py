@@ -204,7 +204,16 @@ class _Link:
         self._registered.clear()
         self._storages = await asyncio.to_thread(self._holdings.storages)
         cluster = self._holdings.cluster
-        request = Register(self._node, here, self._incarnation, self._storages, cluster)
+        config = self._config
+        request = Register(
+            self._node,
+            here,
+            self._incarnation,
+            self._storages,
+            cluster,
+            rack=config.rack,
+            host=config.host,
+        )
         answer = await self._call(REGISTER, request)
         if answer.cluster:
             await self._holdings.enter(answer.cluster)

@@ -29,6 +29,7 @@ from paxosblock.namenode.catalog.keys import PLACE_MAX
 from paxosblock.namenode.catalog.records import RECOVERY_WRITER, BlockEntry
 from paxosblock.namenode.catalog.transactions import new_inodes
 from paxosblock.protocol.types import WriterId
+from paxosblock.rack import is_host, is_rack
 from paxosblock.transaction import NAMES_MADE_MAX, OPERATIONS_MAX
 
 WINDOW_MAX = 1024
@@ -111,6 +112,7 @@ def check_get_file(request: GetFile) -> None:
 def check_add_block(request: AddBlock) -> None:
     """Raise InvalidRequestError when a block cannot be made like this."""
     check_writer(request.writer)
+    _check_host("", request.host)
     _demand(1 <= request.window <= WINDOW_MAX, f"window {request.window}: 1 to {WINDOW_MAX} chunks")
     if request.file_id == NO_FILE:
         check_replication(request.replication)
@@ -158,6 +160,11 @@ def check_register(request: Register) -> None:
         bool(host and colon) and port.isdecimal(),
         f"DataNode {request.node}: {request.address!r} is not an address: host:port",
     )
+    _demand(
+        is_rack(request.rack),
+        f"DataNode {request.node}: {request.rack!r} is not a rack: a path such as /dc1/r7",
+    )
+    _check_host(f"DataNode {request.node}: ", request.host)
     storages = [report.storage for report in request.storages]
     for storage in storages:
         check_id("a storage's", storage)
@@ -214,6 +221,10 @@ def check_id(whose: str, text: str, longest: int = NODE_CHARACTERS_MAX) -> None:
         0 < len(text) <= longest and text.isprintable(),
         f"{whose} id has 1 to {longest} printable characters",
     )
+
+
+def _check_host(where: str, host: str) -> None:
+    _demand(host == "" or is_host(host), f"{where}{host!r} is not a machine's name")
 
 
 def check_replication(replication: int) -> None:

@@ -224,6 +224,7 @@ async def _place(node: NameNode, request: AddBlock) -> BlockView:
         min_replication=config.min_replication,
         block_size=block_size,
         seed=block,
+        writer_host=request.host,
     )
     candidates = node.datanodes.candidates(block_size, node.clock_s(), request.excluded)
     members = _members(node, wish, candidates)

@@ -58,9 +58,11 @@ class NameNode:
         self.catalog = Catalog(store, self.is_held)
         self.leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.block_leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
-        self.datanodes = DataNodes(config.datanode_stale_after_s, config.datanode_dead_after_s)
         self.replicas = Replicas(config.min_replication)
         self.safe_mode = SafeMode(config.safe_mode_threshold, config.safe_mode_extension_s)
+        self.datanodes = DataNodes(
+            config.datanode_stale_after_s, config.datanode_dead_after_s, dict(config.racks)
+        )
         self.views = BlockViews(self.datanodes, self.replicas, config.min_replication, clock_s)
         reach = acceptors(self.datanodes)
         self.finalizer = self._make_finalizer(reach)

@@ -117,6 +117,10 @@ def test_no_command_shows_the_help_as_wrong_usage(paxosblock: Paxosblock) -> Non
         (("fs", "put", "only-one"), "put: Missing argument 'LOCAL...'."),
         (("cluster", "up", "--datanodes", "0"), "up: Invalid value for '--datanodes':"),
         (("cluster", "up", "--namenodes", "2"), "up: Invalid value for '--namenodes': '2' is not"),
+        (
+            ("datanode", "--path", "/x", "--namenodes", "nn:1", "--rack", "dc1/r7"),
+            "datanode: Invalid value for '--rack': 'dc1/r7' is not a rack: write a path such as /d",
+        ),
         (("demo", "--size", "12"), "demo: Invalid value for '--size': size '12' has no unit"),
         (("demo", "--size", "1MiB"), "demo: Invalid value for '--size': the demo needs at least"),
     ],

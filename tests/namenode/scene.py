@@ -51,6 +51,7 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
+from paxosblock.rack import DEFAULT_RACK
 from paxosblock.transaction import TransactionOutcome
 from tests.namenode.cluster import CHUNK_BYTES, Acceptor, Network, acceptors
 from tests.namenode.memory_store import MemoryStore
@@ -191,13 +192,16 @@ class Scene:
         """One of the storages."""
         return self.network.reach[StorageId(storage)]
 
-    async def register(self, storage: str, *, report: bool = True) -> None:
-        """The DataNode `dn-<storage>` registers and reports its replicas."""
+    async def register(
+        self, storage: str, *, report: bool = True, rack: str = DEFAULT_RACK
+    ) -> None:
+        """The DataNode `dn-<storage>`, on a machine of that name, registers and reports."""
         acceptor = self.acceptor(storage)
         acceptor.alive = True
         name = f"dn-{storage}"
         room = StorageReport(StorageId(storage), ROOM_BYTES, ROOM_BYTES, 0)
-        await self.service.call(REGISTER, Register(name, f"{name}:9864", "run-1", (room,)))
+        request = Register(name, f"{name}:9864", "run-1", (room,), rack=rack)
+        await self.service.call(REGISTER, request)
         if report:
             await self.report(storage)
 

@@ -18,7 +18,7 @@ from paxosblock.api.namenode import (
     RenewLeases,
     ShortBlock,
 )
-from paxosblock.api.reports import HEARTBEAT, Heartbeat, StorageReport
+from paxosblock.api.reports import HEARTBEAT, REGISTER, Heartbeat, Register, StorageReport
 from paxosblock.errors import InvalidRequestError, NoSpaceError, NotReadyError
 from paxosblock.protocol.types import StorageId
 from tests.namenode.cluster import Network, acceptors
@@ -143,3 +143,28 @@ async def test_when_all_nodes_are_silent_there_is_no_place(scene: Scene) -> None
     scene.clock.now += 15
     with pytest.raises(NoSpaceError, match=r"found 0 of 3 replicas, 1 needed; .* not used: 1 dead"):
         await scene.add_block(file)
+
+
+async def test_a_block_is_in_two_racks_and_begins_on_the_machine_of_its_writer(
+    scene: Scene,
+) -> None:
+    await all_registered(scene)
+    for storage, rack in (("s1", "/dc1/r1"), ("s2", "/dc1/r1"), ("s3", "/dc1/r2")):
+        await scene.register(storage, rack=rack)
+    for storage in ("s1", "s2", "s3"):
+        request = AddBlock(NO_FILE, ANN, NO_BLOCK, 2, replication=2, host=f"dn-{storage}")
+        view = await scene.service.call(ADD_BLOCK, request)
+        assert view.record.members[0] == storage
+        assert {member.rack for member in view.members} == {"/dc1/r1", "/dc1/r2"}
+
+
+async def test_a_datanode_whose_rack_is_no_path_is_refused_and_nothing_is_known_of_it(
+    scene: Scene,
+) -> None:
+    room = StorageReport(StorageId("s9"), ROOM_BYTES, ROOM_BYTES, 0)
+    request = Register("dn-s9", "dn-s9:9864", "run-1", (room,), rack="r9")
+    with pytest.raises(InvalidRequestError, match=r"^DataNode dn-s9: 'r9' is not a rack: a path"):
+        await scene.service.call(REGISTER, request)
+    with pytest.raises(InvalidRequestError, match=r"^DataNode dn-s9: 'a b' is not a machine's"):
+        await scene.service.call(REGISTER, replace(request, rack="/r9", host="a b"))
+    assert scene.node.datanodes.home(StorageId("s9")) is None

@@ -8,6 +8,7 @@ from paxosblock.api.reports import ALL_BLOCKS, Heartbeat, Register, StorageRepor
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.blocks.datanodes import DataNodes, Liveness
 from paxosblock.protocol.types import StorageId
+from paxosblock.rack import DEFAULT_RACK, FAR_AWAY, Location
 
 S1, S2 = StorageId("s1"), StorageId("s2")
 
@@ -210,3 +211,51 @@ def test_one_that_came_before_the_cluster_was_known_registers_again_and_is_then_
     with pytest.raises(InvalidRequestError, match="of cluster theirs"):
         datanodes.register(start("run-1", cluster="theirs"), 2, "ours")
     assert (len(datanodes), datanodes.address(S1)) == (0, "")
+
+
+def test_the_table_of_racks_wins_over_what_a_datanode_says_and_its_own_name_over_its_machines() -> (
+    None
+):
+    table = {"dn1": "/table/1", "host2": "/table/2", "office": "/table/office"}
+    datanodes = DataNodes(3, 15, table)
+    for number in (1, 2, 3):
+        room = report(StorageId(f"s{number}"))
+        request = Register(
+            f"dn{number}",
+            f"10.0.0.{number}:9864",
+            "run-1",
+            (room,),
+            rack=f"/said/{number}",
+            host=f"host{min(number, 2)}",
+        )
+        datanodes.register(request, 0)
+    assert [node.location for node in datanodes] == [
+        Location("host1", "/table/1"),
+        Location("host2", "/table/2"),
+        Location("host2", "/table/2"),
+    ]
+    assert [c.rack for c in datanodes.candidates(1, 0)] == ["/table/1", "/table/2", "/table/2"]
+    assert datanodes.locate("host1") == Location("host1", "/table/1")
+    assert datanodes.locate("office") == Location("office", "/table/office")
+    assert datanodes.locate("elsewhere") is datanodes.locate("") is None
+
+
+def test_a_datanode_that_does_not_say_its_machine_is_on_the_one_of_its_address(
+    datanodes: DataNodes,
+) -> None:
+    (node,) = datanodes
+    assert node.location == Location("dn", DEFAULT_RACK)
+
+
+def test_members_tell_their_rack_and_how_far_it_is_from_who_asks() -> None:
+    datanodes = DataNodes(3, 15)
+    datanodes.register(Register("a", "a:1", "run-1", (report(S1),), rack="/r1", host="h1"), 0)
+    datanodes.register(Register("b", "b:1", "run-1", (report(S2),), rack="/r2", host="h2"), 0)
+    asker = datanodes.locate("h1")
+    shown = [datanodes.member(storage, 0, asker) for storage in (S1, S2, StorageId("s3"))]
+    assert [(member.rack, member.distance) for member in shown] == [
+        ("/r1", 0),
+        ("/r2", 4),
+        ("", FAR_AWAY),
+    ]
+    assert datanodes.member(S1, 0).distance == FAR_AWAY

@@ -63,6 +63,7 @@ class BlockViews:
                 storages=tuple(node.storages.values()),
                 open_blocks=node.open_blocks,
                 blocks=self._replicas.count(node.storages),
+                rack=node.location.rack,
             )
             for node in self._datanodes
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from paxosblock.api.namenode import NO_BLOCK, Excluded, Member
@@ -16,6 +16,7 @@ from paxosblock.errors import InvalidRequestError
 from paxosblock.logs import facts
 from paxosblock.namenode.blocks.placement import Blame, Candidate
 from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.rack import FAR_AWAY, Location, distance
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class DataNode:
     incarnation: str
     storages: dict[StorageId, StorageReport]
     heard_s: float
+    location: Location
     cluster: str = ""
     replaced: str = ""
     """The incarnation that it took the place of; should that one come back, both are alive."""
@@ -76,8 +78,12 @@ class DataNode:
 class DataNodes:
     """The registry of one NameNode."""
 
-    def __init__(self, stale_after_s: float, dead_after_s: float) -> None:
-        """Start knowing nobody."""
+    def __init__(
+        self, stale_after_s: float, dead_after_s: float, racks: Mapping[str, str] | None = None
+    ) -> None:
+        """Start knowing nobody. `racks`, by DataNode or machine, wins over what those say."""
+        self._racks = racks or {}
+        self._rack_of_host: dict[str, str] = {}
         self._stale_after_s = stale_after_s
         self._dead_after_s = dead_after_s
         self._nodes: dict[str, DataNode] = {}
@@ -116,6 +122,7 @@ class DataNodes:
             incarnation=request.incarnation,
             storages=_by_id(request.storages),
             heard_s=now_s,
+            location=self._location(request),
             cluster=cluster,
             replaced=_replaced_by(request, before),
             refused=rivals,
@@ -123,12 +130,14 @@ class DataNodes:
         )
         self._nodes[request.node] = node
         self._homes |= dict.fromkeys(node.storages, request.node)
+        self._rack_of_host[node.location.host] = node.location.rack
         _log.info(
             "DataNode registered",
             extra=facts(
                 datanode=node.node,
                 address=node.address,
                 incarnation=node.incarnation,
+                rack=node.location.rack,
                 storages=",".join(node.storages),
             ),
         )
@@ -221,14 +230,32 @@ class DataNodes:
         home = self.home(storage)
         return home is not None and self.liveness(home, now_s) is not Liveness.DEAD
 
-    def member(self, storage: StorageId, now_s: float) -> Member:
-        """A storage as clients are told of it; only a live one (not stale) is `live`."""
+    def locate(self, host: str) -> Location | None:
+        """Return where a machine stands: as the table of racks says, or as a DataNode on it said;
+        None for one that neither knows.
+        """
+        rack = self._racks.get(host) or self._rack_of_host.get(host)
+        return None if rack is None or not host else Location(host, rack)
+
+    def member(self, storage: StorageId, now_s: float, asker: Location | None = None) -> Member:
+        """A storage as clients are told of it; only a live one (not stale) is `live`.
+
+        Args:
+            asker: whose distance from it is told.
+        """
         home = self.home(storage)
         if home is None:
             return Member(storage, node="", address="", live=False)
         live = self.liveness(home, now_s) is Liveness.LIVE
         failed = home.storages[storage].failed
-        return Member(storage, home.node, home.address, live and not failed)
+        return Member(
+            storage,
+            home.node,
+            home.address,
+            live and not failed,
+            home.location.rack,
+            FAR_AWAY if asker is None else distance(asker, home.location),
+        )
 
     def candidates(
         self, block_size: int, now_s: float, excluded: tuple[Excluded, ...] = ()
@@ -246,6 +273,8 @@ class DataNodes:
                 stale=self.liveness(node, now_s) is Liveness.STALE,
                 failed=bool(report.failed),
                 blame=blames.get(node.node, Blame.NONE),
+                rack=node.location.rack,
+                host=node.location.host,
             )
             for node in self._nodes.values()
             for report in node.storages.values()
@@ -272,6 +301,11 @@ class DataNodes:
         for storage in storages:
             if (home := self.home(storage)) is not None:
                 home.placed[storage] = home.placed.get(storage, 0) + 1
+
+    def _location(self, request: Register) -> Location:
+        host = request.host or request.address.rpartition(":")[0]
+        known = self._racks.get(request.node) or self._racks.get(host)
+        return Location(host, known or request.rack)
 
     def _check_cluster(self, request: Register, cluster: str) -> None:
         if request.cluster in {"", cluster} or not cluster:

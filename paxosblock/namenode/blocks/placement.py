@@ -1,9 +1,12 @@
 """The placement of a new block: a pure choice among what the DataNodes last said.
 
-Each member is on another node; live nodes come before stale ones, those that did not fail the
-writer before those that did, idle before busy ones, and ties are broken by a hash of the block's
-seed, so that the same situation is always placed the same way and different blocks still spread. A
-DataNode's free bytes leave its own reserve out already.
+Each member is on another node; live nodes come before stale ones, and those that did not fail the
+writer before those that did. Among these, as in HDFS, the first replica goes to the writer's own
+machine, the second to another rack than the first, the third to the rack of the second: so a block
+is in two racks whenever there are two, and crosses between them once. What is left is decided by
+load, idle before busy ones; by room, where one has twice as much as another; and by a hash of the
+block's seed, so that the same situation is always placed the same way and different blocks still
+spread. A DataNode's free bytes leave its own reserve out already.
 
 HDFS lets a write begin on fewer nodes than asked for, and so do we: a choice of at least
 `min_replication` members is taken. The file's own replication stays what was asked for, so that
@@ -16,10 +19,12 @@ import enum
 import zlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from paxosblock.errors import NoSpaceError
 from paxosblock.protocol.types import StorageId
+from paxosblock.rack import DEFAULT_RACK
 
 NODES_NAMED_MAX: Final = 3
 """DataNodes that are named when somebody is told why a block has no more members."""
@@ -53,6 +58,13 @@ class Candidate:
     stale: bool = False
     failed: bool = False
     blame: Blame = Blame.NONE
+    rack: str = DEFAULT_RACK
+    host: str = ""
+
+    @property
+    def standing(self) -> tuple[bool, Blame]:
+        """All that speaks against it; it weighs more than where it is, and less is better."""
+        return self.stale, self.blame
 
     @property
     def room_bytes(self) -> int:
@@ -62,12 +74,16 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The block that is to be placed."""
+    """The block that is to be placed: how many members it gets, and for whom.
+
+    `writer_host` is the machine of its writer, "" where none of the DataNodes is near.
+    """
 
     replication: int
     min_replication: int
     block_size: int
     seed: int = 0
+    writer_host: str = ""
 
     @property
     def needed(self) -> int:
@@ -75,8 +91,14 @@ class Wish:
         return max(1, min(self.min_replication, self.replication))
 
 
-def place(wish: Wish, candidates: tuple[Candidate, ...]) -> tuple[StorageId, ...]:
+def place(
+    wish: Wish, candidates: tuple[Candidate, ...], kept: tuple[Candidate, ...] = ()
+) -> tuple[StorageId, ...]:
     """Choose storages on different nodes, the best first.
+
+    Args:
+        kept: members that the block has and keeps, for a copy of it: `replication` more are
+            chosen, none of them on a node of these, and in another rack if these share one.
 
     Returns:
         `replication` of them, or fewer but at least `needed`.
@@ -84,16 +106,21 @@ def place(wish: Wish, candidates: tuple[Candidate, ...]) -> tuple[StorageId, ...
     Raises:
         NoSpaceError: there are fewer; the message says what was wrong with the others.
     """
-    reasons = {c.storage: _objection(wish, c) for c in candidates}
+    taken = {member.node for member in kept}
+    reasons = {c.storage: _objection(wish, c, taken) for c in candidates}
     usable = [c for c in candidates if not reasons[c.storage]]
     usable.sort(key=lambda c: _rank(wish, c))
-    best: dict[str, StorageId] = {}
+    best: dict[str, Candidate] = {}
     for candidate in usable:
-        best.setdefault(candidate.node, candidate.storage)
-    chosen = tuple(best.values())[: wish.replication]
+        best.setdefault(candidate.node, candidate)
+    left, chosen = list(best.values()), list[Candidate]()
+    while left and len(chosen) < wish.replication:
+        following = _next(wish, left, kept, chosen)
+        left.remove(following)
+        chosen.append(following)
     if len(chosen) < wish.needed:
         raise _too_few(wish, len(chosen), Counter(r for r in reasons.values() if r))
-    return chosen
+    return tuple(candidate.storage for candidate in chosen)
 
 
 def shortfall(wish: Wish, candidates: tuple[Candidate, ...], chosen: tuple[StorageId, ...]) -> str:
@@ -104,7 +131,7 @@ def shortfall(wish: Wish, candidates: tuple[Candidate, ...], chosen: tuple[Stora
     reasons: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for candidate in candidates:
         if candidate.node not in used:
-            reasons[candidate.node][_objection(wish, candidate)] = None
+            reasons[candidate.node][_objection(wish, candidate, used)] = None
     if not reasons:
         return "too few DataNodes"
     named = [f"{node} ({', '.join(why)})" for node, why in reasons.items()]
@@ -112,7 +139,27 @@ def shortfall(wish: Wish, candidates: tuple[Candidate, ...], chosen: tuple[Stora
     return f"DataNodes not used: {', '.join(named[:NODES_NAMED_MAX])}{more}"
 
 
-def _objection(wish: Wish, candidate: Candidate) -> str:
+def _next(
+    wish: Wish, left: list[Candidate], kept: tuple[Candidate, ...], chosen: list[Candidate]
+) -> Candidate:
+    """Choose the next member: of the best standing that is left, where it should be if any is."""
+    members = (*kept, *chosen)
+    racks = {member.rack for member in members}
+    equals = takewhile(lambda each: each.standing == left[0].standing, left)
+    if not members:
+        there = (each for each in equals if each.host == wish.writer_host != "")
+    elif len(racks) == 1:
+        there = (each for each in equals if each.rack not in racks)
+    elif len(members) == 2 and chosen:
+        there = (each for each in equals if each.rack == chosen[-1].rack)
+    else:
+        return left[0]
+    return next(there, left[0])
+
+
+def _objection(wish: Wish, candidate: Candidate, taken: set[str]) -> str:
+    if candidate.node in taken:
+        return "on the node of another replica"
     if not candidate.live:
         return "dead"
     if candidate.failed:
@@ -124,9 +171,10 @@ def _objection(wish: Wish, candidate: Candidate) -> str:
     return ""
 
 
-def _rank(wish: Wish, candidate: Candidate) -> tuple[bool, Blame, int, int, StorageId]:
+def _rank(wish: Wish, candidate: Candidate) -> tuple[bool, Blame, int, int, int, StorageId]:
     tie = zlib.crc32(f"{wish.seed}/{candidate.storage}".encode())
-    return candidate.stale, candidate.blame, candidate.load, tie, candidate.storage
+    lack = -(candidate.room_bytes // max(1, wish.block_size)).bit_length()
+    return candidate.stale, candidate.blame, candidate.load, lack, tie, candidate.storage
 
 
 def _too_few(wish: Wish, found: int, reasons: Counter[str]) -> NoSpaceError:
