@@ -71,9 +71,10 @@ format: $(STAMP) ## rewrite the code in the house format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-generate: $(STAMP) ## rewrite what is made from other source: the client without asyncio, docs/api.md
+generate: $(STAMP) ## rewrite what is made from other source: the client without asyncio, docs/api.md and the reference pages
 	$(BIN)/python -m tests.client.make_sync
 	$(BIN)/python -m tests.make_api
+	$(BIN)/python -m tests.make_reference
 
 explore: $(STAMP) ## check the protocol in every order of messages, with larger bounds than the tests
 	$(BIN)/python -m tests.protocol.explore

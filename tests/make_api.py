@@ -11,9 +11,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from paxosblock.config import ClientConfig
-from paxosblock.settings import settings_of
-
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 TARGET: Final = REPOSITORY / "docs" / "api.md"
 
@@ -40,12 +37,8 @@ from where stands at each class. `AsyncClient` has the methods of `Client` as co
 (`await fs.stat(path)`, `async for`), with the same arguments.
 
 What each error lets a program conclude: [errors.md](errors.md). Other libraries:
-[fsspec.md](fsspec.md), [spark.md](spark.md).
-"""
-
-SETTINGS: Final = """Of `Client(url, config)` as fields of `paxosblock.config.ClientConfig`, in the
-environment as `PAXOSBLOCK_CLIENT_<NAME>`, and as `storage_options` of fsspec, which also takes
-`namenodes` and `staging_ttl`. The options of Spark are in [spark.md](spark.md).
+[fsspec.md](fsspec.md), [spark.md](spark.md). The settings of a client, fields of
+`paxosblock.config.ClientConfig` in `Client(url, config)`: [settings.md](settings.md#client).
 """
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -58,7 +51,7 @@ def made() -> str:
         for node in _classes(file):
             if _is_wanted(node.name, wanted):
                 pieces += _class(node, home)
-    return "\n".join([*pieces, *_settings()])
+    return "\n".join(pieces)
 
 
 def _classes(file: str) -> Iterator[ast.ClassDef]:
@@ -79,7 +72,7 @@ class _AsWritten(ast.NodeTransformer):
         return ast.Name(ast.get_source_segment(self._text, node) or "", ast.Load())
 
 
-def _named(file: str, name: str) -> ast.ClassDef:
+def class_of(file: str, name: str) -> ast.ClassDef:
     (node,) = (node for node in _classes(file) if node.name == name)
     return node
 
@@ -95,7 +88,7 @@ def _class(node: ast.ClassDef, home: str) -> Iterator[str]:
     yield f"{_text(node)}\n"
     yield from _fields(node)
     body = (
-        [*_named(*INHERITED[node.name]).body, *node.body] if node.name in INHERITED else node.body
+        [*class_of(*INHERITED[node.name]).body, *node.body] if node.name in INHERITED else node.body
     )
     for function in body:
         if isinstance(function, Function) and _is_told(function):
@@ -117,13 +110,13 @@ def _fields(node: ast.ClassDef) -> Iterator[str]:
     rows = []
     for statement, after in zip(node.body, [*node.body[1:], None], strict=True):
         if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target)[0] != "_":
-            told = _told(after)
-            rows.append(f"- `{ast.unparse(statement)}`{told and f': {told}'}")
+            text = told(after)
+            rows.append(f"- `{ast.unparse(statement)}`{text and f': {text}'}")
     if rows:
         yield "\n".join(rows) + "\n"
 
 
-def _told(after: ast.stmt | None) -> str:
+def told(after: ast.stmt | None) -> str:
     """Return the string below a field, on one line; "" where there is none."""
     match after:
         case ast.Expr(ast.Constant(str(text))):
@@ -176,31 +169,6 @@ def _entry(line: str) -> str:
     """`name: text` as an entry of a list, the names as code; anything else as it is."""
     found = re.match(r"([\w, *]+): (.*)", line)
     return f"- `{found[1]}`: {found[2]}" if found else line
-
-
-def _settings() -> Iterator[str]:
-    yield "## Settings of a client\n"
-    yield SETTINGS
-    yield "| setting | default | expected | meaning |\n|---|---|---|---|"
-    meanings = _meanings("config.py", "ClientConfig")
-    for setting in settings_of(ClientConfig).values():
-        default, meaning = meanings[setting.attribute]
-        unit = " seconds" if setting.attribute.endswith("_s") else ""
-        yield f"| `{setting.name}` | `{default}`{unit} | {setting.kind.expected} | {meaning} |"
-    yield ""
-
-
-def _meanings(file: str, name: str) -> dict[str, tuple[str, str]]:
-    """Return default and docstring of each field of a class."""
-    node = _named(file, name)
-    return {
-        ast.unparse(field.target): (
-            ast.unparse(field.value) if field.value else "",
-            _told(after),
-        )
-        for field, after in zip(node.body, [*node.body[1:], None], strict=True)
-        if isinstance(field, ast.AnnAssign)
-    }
 
 
 def main() -> None:
