@@ -16,8 +16,9 @@ SEED ?= 1
 SECONDS ?= 60
 NAMENODES ?= 3
 SEEDS ?= 2000
+LIVES ?= 50
 
-.PHONY: help bootstrap demo test coverage test-pythons test-all lint pyright format generate explore simulate mutants chaos bench clean
+.PHONY: help bootstrap demo test coverage test-pythons test-all lint pyright format generate explore simulate lives mutants chaos bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -81,6 +82,9 @@ explore: $(STAMP) ## check the protocol in every order of messages, with larger 
 
 simulate: $(STAMP) ## run the replicated store in virtual time, with every fault: SEEDS=2000
 	$(BIN)/python -m tests.raft.simulate --seeds $(SEEDS)
+
+lives: $(STAMP) ## random lives of a cluster on simulated disks, in virtual time: SEED=1 LIVES=50
+	$(BIN)/python -m tests.lives --seed $(SEED) --lives $(LIVES)
 
 mutants: $(STAMP) ## plant the more than a hundred faults of tests/mutants, one at a time: each must be noticed by its suite; before a release
 	$(BIN)/python -m tests.mutants --jobs $(JOBS)

@@ -25,6 +25,14 @@ _HOST: ContextVar[Host | None] = ContextVar("host", default=None)
 LATE_S = 0.002
 """How late a timer may be after its process stood still."""
 
+RESOLUTION_S = 1e-9
+"""The shortest wait."""
+
+
+def running_host() -> Host | None:
+    """Return the process that this runs in; None in the world."""
+    return _HOST.get()
+
 
 class DeadlockError(Exception):
     """Nothing is scheduled any more, and the simulation waits."""
@@ -50,8 +58,10 @@ class Host:
         return self._showed + (self._loop.now - self._set_at) * self._rate
 
     def world_time(self, shown: float) -> float:
-        """When its clock will show this."""
-        return self._loop.now + (shown - self.clock()) / self._rate
+        """When its clock will show this; what is to come is not now, as numbers are rounded, or
+        who waits for it would look again and again."""
+        left_s = (shown - self.clock()) / self._rate
+        return self._loop.now + (max(left_s, RESOLUTION_S) if left_s > 0 else left_s)
 
     def set_rate(self, rate: float) -> None:
         """Let the clock go on at another rate; timers that were set already end as they would."""

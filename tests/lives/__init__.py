@@ -1,0 +1,6 @@
+"""Random lives of a whole cluster on simulated disks, in one process, in virtual time, by a seed.
+
+The NameNode, DataNodes, writers and readers are the real ones; simulated are time, threads, disks
+and the network between them (`world.py`, `network.py`). `life.py` is what happens to a cluster,
+`checks.py` what must hold all the time and in the end, `planted_faults.py` what must be found.
+"""

@@ -1,0 +1,267 @@
+"""What must hold of every block all the time, and of all of them after a while of quiet.
+
+Looks at the disks and at what the processes know of them, with an arithmetic of its own: a replica
+is *whole* when it is finalized with the recorded length on a disk that is not gone; what the
+NameNode believes does not count. What the world itself did to a replica (a damaged byte, a broken
+volume, a machine that is gone) is told by the world, never found out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paxosblock.datanode.block import Block
+from paxosblock.datanode.layout import ReplicaFiles
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry, decode_inode
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.types import BlockId, ReplicaState, StorageId
+from tests.disks.power_cut import File
+from tests.lives.cluster import Cluster, Machine
+from tests.lives.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A replica as it is on a disk."""
+
+    machine: Machine
+    folder: Path
+    storage: StorageId
+    state: ReplicaState
+    length: int
+    size_bytes: int
+    file: File | None
+    """Its block file."""
+    known_dead: bool
+    """Its DataNode knows that it is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A block of the catalog, and how many replicas it asks for."""
+
+    record: BlockRecord
+    replication: int
+
+
+Where = Callable[[Held], bool]
+
+
+@dataclass(slots=True)
+class Checker:
+    """What is known of all replicas, and what was known at the last look."""
+
+    world: World
+    cluster: Cluster
+    blocks: dict[BlockId, Wanted] = field(default_factory=dict)
+    held: dict[BlockId, dict[StorageId, Held]] = field(default_factory=dict)
+    damaged: set[File] = field(default_factory=set)
+    counts: Counter[str] = field(default_factory=Counter)
+    _sound: dict[BlockId, frozenset[StorageId]] = field(default_factory=dict)
+    _wanted: dict[BlockId, int] = field(default_factory=dict)
+
+    # -- looking ----------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """See what is there now, and that nothing took a whole replica away but the world."""
+        self._see()
+        self.counts["looks"] += 1
+        for block, wanted in self.blocks.items():
+            before, now = self._sound.get(block), self.whole(block)
+            if before is None:
+                continue
+            members = frozenset(wanted.record.members)
+            kept = min(wanted.replication, self._wanted[block], len(before))
+            have = len([storage for storage in now if storage in members])
+            if have < kept and not before <= now & members:
+                gone = ", ".join(sorted(before - (now & members)))
+                self.world.mistake(
+                    f"block {block}: {have} whole members of {len(before)} before, {kept} are to"
+                    f" stay; gone: {gone}; {self._told(block)}"
+                )
+        self._remember()
+
+    def rebase(self) -> None:
+        """The world did something: what is there now is where the next look begins."""
+        self._see()
+        self._remember()
+
+    def whole(self, block: BlockId) -> frozenset[StorageId]:
+        """Return the storages with a whole replica, as far as anybody there can know."""
+        record = self.blocks[block].record
+        found = (held for held in self.held.get(block, {}).values() if not held.known_dead)
+        return frozenset(held.storage for held in found if _is_whole(held, record))
+
+    def _see(self) -> None:
+        for machine in self.cluster.machines:
+            if machine.node is not None:
+                self._see_machine(machine)
+        there = set(self.cluster.machines)
+        for replicas in self.held.values():
+            for storage, held in tuple(replicas.items()):
+                if held.machine not in there or held.folder in held.machine.broken:
+                    del replicas[storage]
+        if self.cluster.namenode is not None:
+            self.blocks = dict(catalog_blocks(self.cluster))
+
+    def _see_machine(self, machine: Machine) -> None:
+        for replicas in self.held.values():
+            for storage, held in tuple(replicas.items()):
+                if held.machine is machine:
+                    del replicas[storage]
+        assert machine.node is not None
+        for block in machine.node.blocks():
+            found = _held(machine, block)
+            if found is not None:
+                self.held.setdefault(block.id, {})[found.storage] = found
+
+    def _remember(self) -> None:
+        """Keep the members with whole replicas that are not damaged: those may not get fewer."""
+        self._sound = {
+            block: frozenset(
+                storage
+                for storage in self.whole(block)
+                if storage in wanted.record.members and not self.is_damaged(block, storage)
+            )
+            for block, wanted in self.blocks.items()
+            if wanted.record.finalized
+        }
+        self._wanted = {block: wanted.replication for block, wanted in self.blocks.items()}
+
+    # -- what the world may do --------------------------------------------------------------------
+
+    def is_damaged(self, block: BlockId, storage: StorageId) -> bool:
+        """True if the world damaged this very replica."""
+        return self.held[block][storage].file in self.damaged
+
+    def survives(self, lost: Where) -> bool:
+        """True if every block would keep a sound replica without what is `lost`.
+
+        Of a block that is not finalized all members but one, and that one only if none is missing.
+        """
+        for block, wanted in self.blocks.items():
+            record, held = wanted.record, self.held.get(block, {})
+            there = {one: each for one, each in held.items() if one in record.members}
+            left = [each for each in there.values() if not lost(each)]
+            if record.finalized:
+                sound = [
+                    each
+                    for each in left
+                    if _is_whole(each, record) and each.file not in self.damaged
+                ]
+                if not sound:
+                    return False
+            elif len(left) < max(len(record.members) - 1, min(2, len(there))):
+                return False
+        return True
+
+    def may_damage(self) -> list[tuple[BlockId, Held]]:
+        """Return replicas that the world may damage: blocks with two sound ones besides it, and
+        none that is damaged and not known to be."""
+        found = []
+        for block, wanted in self.blocks.items():
+            whole = sorted(self.whole(block))
+            if wanted.record.finalized and not any(self.is_damaged(block, one) for one in whole):
+                members = [one for one in whole if one in wanted.record.members]
+                if len(members) >= 2:
+                    found += [(block, self.held[block][one]) for one in members]
+        return found
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def unfinished(self, usable: frozenset[str]) -> list[str]:
+        """Return what is not yet as it must be after a while of quiet, in words.
+
+        Each block has its replicas at members on `usable` nodes, in two racks where there are two,
+        each whole and sound, and nobody else has one.
+        """
+        self._see()
+        racks = {each.name: each.rack for each in self.cluster.machines if each.name in usable}
+        problems = []
+        for block, wanted in self.blocks.items():
+            problem = self._problem(block, wanted, racks)
+            if problem:
+                problems.append(f"block {block} {problem}; {self._told(block)}")
+        for block in self.held:
+            if block not in self.blocks and self.held[block]:
+                problems.append(f"block {block} is not in the catalog; {self._told(block)}")
+        return problems
+
+    def _problem(self, block: BlockId, wanted: Wanted, racks: dict[str, str]) -> str:
+        record, held = wanted.record, self.held.get(block, {})
+        if not record.finalized:
+            return "is not finalized"
+        goal = min(wanted.replication, len(racks))
+        if len(record.members) != goal:
+            return f"has {len(record.members)} members, not {goal}"
+        strays = sorted(set(held) - set(record.members))
+        if strays:
+            return f"is also at {', '.join(strays)}"
+        for member in record.members:
+            if member not in held or not _is_whole(held[member], record):
+                return f"is not whole at {member}"
+            if held[member].file in self.damaged:
+                return f"is damaged at {member}"
+            if held[member].machine.name not in racks:
+                return f"is at {held[member].machine.name}, which is to be left"
+        places = [held[member].machine for member in record.members]
+        if len({each.name for each in places}) < goal:
+            return "is on one node twice"
+        spread = {racks[each.name] for each in places}
+        if goal > 1 and len(set(racks.values())) > 1 and len(spread) < 2:
+            return f"is in one rack, {spread.pop()}"
+        return ""
+
+    def _told(self, block: BlockId) -> str:
+        wanted = self.blocks.get(block)
+        members = "no record" if wanted is None else ", ".join(wanted.record.members)
+        there = ", ".join(
+            f"{each.machine.name}/{one}: {each.state.value} {each.length}"
+            f"{' damaged' if each.file in self.damaged else ''}{' dead' if each.known_dead else ''}"
+            for one, each in sorted(self.held.get(block, {}).items())
+        )
+        return f"wanted {wanted.replication if wanted else 0}, members {members}; there: {there}"
+
+
+def catalog_blocks(cluster: Cluster) -> Iterator[tuple[BlockId, Wanted]]:
+    """Yield the blocks that belong to files, as the NameNode has decided."""
+    assert cluster.namenode is not None
+    view = cluster.namenode._store.view()
+    for _, value in view.scan(*keys.BLOCKS):
+        entry: BlockEntry = decode_entry(value.value)
+        inode = view.get(keys.inode(entry.file))
+        if inode is None:
+            continue  # it was deleted, and is being swept
+        file = decode_inode(inode.value)
+        assert isinstance(file, FileInode)
+        yield entry.record.block, Wanted(entry.record, file.replication)
+
+
+def _held(machine: Machine, block: Block) -> Held | None:
+    replica, files = block.replica, block.files
+    if replica is None or block.volume.failed:
+        return None
+    path = files.path if isinstance(files, ReplicaFiles) else None
+    file = None if path is None else machine.disk.names_now.get(path)
+    return Held(
+        machine,
+        block.volume.folder,
+        block.volume.storage,
+        replica.registers.state,
+        replica.length,
+        replica.log.size_bytes,
+        file,
+        bool(block.corrupt),
+    )
+
+
+def _is_whole(held: Held, record: BlockRecord) -> bool:
+    return (
+        held.state is ReplicaState.FINALIZED
+        and (held.length, held.size_bytes) == (record.length, record.size_bytes)
+        and not held.known_dead
+    )

@@ -1,0 +1,185 @@
+"""The machines of a simulated cluster, and the processes that run on them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from paxosblock.api.datanode import ACCEPT, FIND_REPLICA, LIST_REPLICAS
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.config import ClientConfig, DataNodeConfig, NameNodeConfig
+from paxosblock.datanode.node import DataNode, open_volumes
+from paxosblock.errors import PaxosBlockError
+from paxosblock.namenode.calls import Service
+from paxosblock.namenode.kv.engine import SingleMemberStore
+from paxosblock.namenode.node import NameNode, over_rpc
+from paxosblock.net.rpc import RpcRouter
+from tests.disks.faults import CALLS, Fault
+from tests.disks.simulated import SimulatedDisk
+from tests.lives.network import Listener, SimulatedRpc
+from tests.lives.world import World
+from tests.raft.virtual_time import Host
+
+NAMENODE: Final = "namenode:9870"
+VOLUMES: Final = 2
+CHUNK_BYTES: Final = 64
+BLOCK_BYTES: Final = 512
+
+NAMENODE_CONFIG: Final = NameNodeConfig(
+    datanode_stale_after_s=2.5,
+    datanode_dead_after_s=5.0,
+    lease_soft_limit_s=10.0,
+    lease_hard_limit_s=20.0,
+    recovery_timeout_s=3.0,
+    chunk_size_bytes=CHUNK_BYTES,
+    block_size_bytes=BLOCK_BYTES,
+)
+DATANODE_CONFIG: Final = DataNodeConfig(reserved_space_bytes=0, block_report_page=7)
+CLIENT_CONFIG: Final = ClientConfig(
+    chunk_size_bytes=CHUNK_BYTES,
+    block_size_bytes=BLOCK_BYTES,
+    retry_for_s=20.0,
+    prefetch_bytes=4 * CHUNK_BYTES,
+)
+
+
+@dataclass(slots=True, eq=False)
+class Machine:
+    """A DataNode's machine: its disk stays when a process ends. `node` is None while it is down."""
+
+    name: str
+    rack: str
+    disk: SimulatedDisk = field(default_factory=SimulatedDisk)
+    boots: int = 0
+    lives: int = 0
+    host: Host | None = None
+    node: DataNode | None = None
+    """Its replicas are loaded."""
+    broken: set[Path] = field(default_factory=set)
+    """Volumes that have failed for good."""
+
+    @property
+    def address(self) -> str:
+        """Where its process is reached; each has a port of its own."""
+        return f"{self.name}:{9864 + self.lives}"
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Its volumes."""
+        return tuple(Path(f"/simulated/{self.name}/v{number}") for number in range(VOLUMES))
+
+    def break_volume(self, folder: Path) -> None:
+        """Every call for it fails from now on."""
+        self.broken.add(folder)
+        self.disk.breaks(*(Fault(CALLS, str(one), "EIO") for one in sorted(self.broken)))
+
+
+class Cluster:
+    """A NameNode and DataNodes."""
+
+    def __init__(self, world: World, racks: tuple[str, ...]) -> None:
+        """One DataNode for each of `racks`."""
+        self.world = world
+        self.rng = random.Random(world.rng.random())
+        self.machines: list[Machine] = []
+        self.namenode: NameNode | None = None
+        self.service: Service | None = None
+        self._namenode_disk = SimulatedDisk()
+        self._namenode_host: Host | None = None
+        self._numbers = iter(range(1 << 30))
+        for rack in racks:
+            self.add_machine(rack)
+
+    # -- DataNodes --------------------------------------------------------------------------------
+
+    def add_machine(self, rack: str) -> Machine:
+        """A new, empty machine, its process begins."""
+        machine = Machine(f"dn{next(self._numbers)}", rack)
+        self.machines.append(machine)
+        self.start(machine)
+        return machine
+
+    def start(self, machine: Machine) -> None:
+        """Begin a process on a machine that has none."""
+        assert machine.host is None
+        machine.lives += 1
+        machine.host = self.world.new_host()
+        machine.host.run(self._run_datanode(machine, machine.host))
+
+    async def _run_datanode(self, machine: Machine, host: Host) -> None:
+        client = SimulatedRpc(self.world.network)
+        config, boot = replace(DATANODE_CONFIG, rack=machine.rack), f"boot-{machine.boots}"
+        try:
+            opened = open_volumes(machine.disk, machine.folders, machine.name, config, boot)
+            node = DataNode(machine.name, opened, (NAMENODE,), client, config)
+            await node.load()
+        except PaxosBlockError as error:
+            if not machine.broken:
+                self.world.mistake(f"{machine.name} cannot start: {error}")
+            return
+        router = RpcRouter()
+        router.register(ACCEPT.name, ACCEPT.request, node.accept)
+        router.register(LIST_REPLICAS.name, LIST_REPLICAS.request, node.list_replicas)
+        router.register(FIND_REPLICA.name, FIND_REPLICA.request, node.find_replica)
+        self.world.network.listen(machine.address, Listener(host, router, node.new_session))
+        machine.node = node
+        node.start(machine.address)
+
+    def kill(self, machine: Machine, *, power_cut: bool = False) -> None:
+        """End its process in the middle of whatever it does; of the machine, too, if the power is
+        cut: what was not synced is lost in part."""
+        if machine.host is not None:
+            machine.host.pause()  # for ever
+            self.world.network.unplug(machine.host)
+        machine.host = machine.node = None
+        if power_cut:
+            machine.boots += 1
+            machine.disk = machine.disk.power_cut(self.rng)
+            for folder in sorted(machine.broken):
+                machine.break_volume(folder)
+        else:
+            machine.disk = machine.disk.next_process()
+
+    def destroy(self, machine: Machine) -> None:
+        """It never comes back, nor does its disk."""
+        self.kill(machine)
+        machine.disk.die()
+        self.machines.remove(machine)
+
+    # -- the NameNode -----------------------------------------------------------------------------
+
+    def start_namenode(self) -> None:
+        """Begin its process."""
+        assert self._namenode_host is None
+        self._namenode_host = self.world.new_host()
+        self._namenode_host.run(self._run_namenode(self._namenode_host))
+
+    async def _run_namenode(self, host: Host) -> None:
+        store = SingleMemberStore(Path("/simulated/namenode/kv"), disk=self._namenode_disk)
+        reach = over_rpc(SimulatedRpc(self.world.network), NAMENODE_CONFIG.recovery_timeout_s)
+        node = NameNode("nn", NAMENODE_CONFIG, store, self.world.loop.time, reach)
+        router = RpcRouter()
+        service = Service(node)
+        service.add_to(router)
+        self.world.network.listen(NAMENODE, Listener(host, router))
+        await store.start()
+        await node.start()
+        self.namenode, self.service = node, service
+
+    def kill_namenode(self, *, power_cut: bool = False) -> None:
+        """End its process in the middle of whatever it does."""
+        host, self._namenode_host = self._namenode_host, None
+        assert host is not None
+        host.pause()
+        self.world.network.unplug(host)
+        self.namenode = self.service = None
+        disk = self._namenode_disk
+        self._namenode_disk = disk.power_cut(self.rng) if power_cut else disk.next_process()
+
+    # -- users ------------------------------------------------------------------------------------
+
+    def new_client(self) -> AsyncClient:
+        """A client; to be made and used inside one host."""
+        return AsyncClient([NAMENODE], CLIENT_CONFIG)

@@ -1,0 +1,298 @@
+"""One life: a cluster, its users, what happens to it by chance, and then a while of quiet."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.errors import PaxosBlockError
+from tests.lives.checks import Checker, Held
+from tests.lives.cluster import Cluster, Machine
+from tests.lives.network import Weather
+from tests.lives.users import PATIENCE_S, Users
+from tests.lives.world import World, new_world
+
+RACKS: Final = ("/a", "/a", "/b", "/b", "/c")
+NODES_MIN: Final = 3
+"""Nodes that are up and not to be left, whatever happens."""
+TROUBLE_S: Final = 60.0
+LOOK_EVERY_S: Final = 0.25
+WHOLE_WITHIN_S: Final = 200.0
+"""Of quiet, in virtual time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a life showed: `mistakes` is empty when everything held all the time, `unfinished` when
+    all was whole after the quiet."""
+
+    seed: int
+    mistakes: tuple[str, ...]
+    unfinished: tuple[str, ...]
+    trace: tuple[str, ...] = field(repr=False)
+    counts: Counter[str]
+
+
+class Life:
+    """The life of one seed."""
+
+    def __init__(self, seed: int, world: World) -> None:
+        self.seed = seed
+        self.world = world
+        self.loop = world.loop
+        self.rng = random.Random(world.rng.random())
+        world.network.mistake = world.mistake
+        self.cluster = Cluster(world, RACKS)
+        self.checker = Checker(world, self.cluster)
+        self.users = Users(world, self.cluster, random.Random(world.rng.random()))
+        self.counts: Counter[str] = Counter()
+        self._admin = world.new_host()
+        self._namenode_up = True
+        self._to_return: list[Callable[[], None]] = []
+        """What is to come back in the end at the latest."""
+
+    async def run(self) -> Outcome:
+        """Live to the end."""
+        self.cluster.start_namenode()
+        self.users.start(writers=2, readers=2)
+        watching = self.loop.create_task(self._watch())
+        await self._trouble()
+        await self._heal()
+        await self.users.end()
+        unfinished = await self._become_whole()
+        watching.cancel()
+        await self._read_all()
+        counts = self.counts + self.users.counts + self.checker.counts
+        mistakes, trace = tuple(self.world.mistakes), tuple(self.world.trace)
+        return Outcome(self.seed, mistakes, unfinished, trace, counts)
+
+    async def _watch(self) -> None:
+        while True:
+            await self.loop.pass_time(LOOK_EVERY_S)
+            self.checker.look()
+
+    # -- what happens -----------------------------------------------------------------------------
+
+    async def _trouble(self) -> None:
+        events: tuple[tuple[int, Callable[[], object]], ...] = (
+            (3, self._end_process),
+            (3, self._cut_power),
+            (3, self._destroy),
+            (2, self._break_volume),
+            (3, self._damage),
+            (2, self._pause),
+            (2, self._cut_off),
+            (2, self._bad_weather),
+            (2, self._restart_namenode),
+            (3, self._set_replication),
+            (1, self._take_over),
+        )
+        names = [event for weight, event in events for _ in range(weight)]
+        while self.loop.now < TROUBLE_S:
+            await self.loop.pass_time(
+                self.rng.choice((0.05, 0.5, 2.0, 6.0)) * self.rng.random() * 2
+            )
+            self.checker.look()
+            self.rng.choice(names)()
+            self.checker.rebase()
+
+    def _about(self, *seconds: float) -> float:
+        """Return a random time, on the average one of these."""
+        return self.rng.choice(seconds) * self.rng.uniform(0, 2)
+
+    def _happens(self, what: str, *facts: str) -> None:
+        self.counts[what] += 1
+        self.world.note(" ".join((what, *facts)))
+
+    def _later(self, seconds: float, do: Callable[[], None]) -> None:
+        """Do it after so much time, or when the trouble ends."""
+
+        def once() -> None:
+            if once in self._to_return:
+                self._to_return.remove(once)
+                do()
+
+        self._to_return.append(once)
+        self.loop.in_world(seconds, once)
+
+    def _up(self) -> list[Machine]:
+        return [each for each in self.cluster.machines if each.node is not None]
+
+    def _victim(self) -> Machine | None:
+        up = self._up()
+        return self.rng.choice(up) if len(up) > NODES_MIN else None
+
+    def _end_process(self) -> None:
+        self._go_down("process killed", power_cut=False)
+
+    def _cut_power(self) -> None:
+        self._go_down("power cut", power_cut=True)
+
+    def _go_down(self, what: str, *, power_cut: bool) -> None:
+        machine = self._victim()
+        if machine is None:
+            return
+        self._happens(what, machine.name)
+        self.cluster.kill(machine, power_cut=power_cut)
+        self._come_back(machine)
+
+    def _come_back(self, machine: Machine) -> None:
+        def back() -> None:
+            if machine in self.cluster.machines and machine.host is None:
+                self._happens("process started", machine.name)
+                self.cluster.start(machine)
+
+        self._later(self._about(0.2, 3.0, 15.0), back)
+
+    def _destroy(self) -> None:
+        """It never comes back; an empty one does, in its rack."""
+        machine = self._victim()
+        if machine is None or not self.checker.survives(lambda held: held.machine is machine):
+            return
+        self._happens("machine lost", machine.name)
+        self.cluster.destroy(machine)
+
+        def replace() -> None:
+            self._happens("machine added", self.cluster.add_machine(machine.rack).name)
+
+        self._later(self.rng.uniform(0, 20), replace)
+
+    def _break_volume(self) -> None:
+        machine = self._victim()
+        if machine is None or machine.broken:
+            return
+        folder = self.rng.choice(machine.folders)
+
+        def lost(held: Held) -> bool:
+            return held.machine is machine and held.folder == folder
+
+        if self.checker.survives(lost):
+            self._happens("volume failed", machine.name, folder.name)
+            machine.break_volume(folder)
+
+    def _damage(self) -> None:
+        """A bit of a block file flips, and nobody is told."""
+        if may := self.checker.may_damage():
+            block, held = self.rng.choice(may)
+            assert held.file is not None
+            if held.file.data:
+                self._happens("byte damaged", held.machine.name, str(block))
+                at = self.rng.randrange(len(held.file.data))
+                held.file.data[at] ^= 1 << self.rng.randrange(8)
+                held.file.settle()
+                self.checker.damaged.add(held.file)
+
+    def _pause(self) -> None:
+        machine = self._victim()
+        if machine is not None and (host := machine.host) is not None and not host.paused:
+            self._happens("process stopped", machine.name)
+            host.pause()
+            self._later(
+                self.rng.uniform(0.1, 9), lambda: host.resume() if machine.host is host else None
+            )
+
+    def _cut_off(self) -> None:
+        machine = self._victim()
+        if machine is not None and machine.host is not None:
+            self._happens("cut off", machine.name)
+            self.world.network.cut(machine.host)
+            self._later(self.rng.uniform(0.5, 9), self.world.network.heal)
+
+    def _bad_weather(self) -> None:
+        self._happens("bad weather")
+        self.world.network.weather = Weather(lost=0.03, late=0.05)
+        self._later(self.rng.uniform(1, 8), self.world.network.heal)
+
+    def _restart_namenode(self) -> None:
+        if not self._namenode_up or self.cluster.namenode is None:
+            return
+        self._happens("NameNode killed")
+        self._namenode_up = False
+        self.cluster.kill_namenode(power_cut=self.rng.random() < 0.5)
+
+        def back() -> None:
+            self._namenode_up = True
+            self._happens("NameNode started")
+            self.cluster.start_namenode()
+
+        self._later(self._about(0.1, 3.0, 8.0), back)
+
+    # -- what an operator asks for ----------------------------------------------------------------
+
+    def _set_replication(self) -> None:
+        files = [file for file in self.users.alive() if file.closed]
+        if files:
+            file, count = self.rng.choice(files), self.rng.choice((2, 3, 4))
+            self._happens("setrep", file.path, str(count))
+            self._ask(lambda fs: fs.set_replication(file.path, count))
+
+    def _take_over(self) -> None:
+        if files := [file for file in self.users.alive() if not file.closed]:
+            file = self.rng.choice(files)
+            self._happens("take over", file.path)
+            self._ask(lambda fs: fs.take_over(file.path))
+
+    def _ask(self, what: Callable[[AsyncClient], Awaitable[object]]) -> None:
+        """Ask, and go on without the answer."""
+
+        async def ask() -> None:
+            try:
+                async with self.cluster.new_client() as fs:
+                    await what(fs)
+            except PaxosBlockError as error:
+                self.counts[f"admin refused {type(error).__name__}"] += 1
+
+        self._admin.run(ask())
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    async def _heal(self) -> None:
+        """All that may come back does; what is gone for good stays gone."""
+        self.checker.look()
+        for back in tuple(self._to_return):
+            back()
+        self.world.network.heal()
+        self.checker.rebase()
+        self._happens("quiet")
+
+    def _usable(self) -> frozenset[str]:
+        return frozenset(each.name for each in self.cluster.machines)
+
+    async def _become_whole(self) -> tuple[str, ...]:
+        """Wait until all is as it must be; return what is not, after so long."""
+        end_s = self.loop.now + WHOLE_WITHIN_S
+        while problems := self._unfinished():
+            if self.loop.now > end_s:
+                return tuple(problems)
+            await self.loop.pass_time(1.0)
+        self.counts["blocks whole"] += len(self.checker.blocks)
+        self.world.note("all is whole")
+        return ()
+
+    def _unfinished(self) -> list[str]:
+        if self.cluster.namenode is None:
+            return ["the NameNode does not serve"]
+        return self.checker.unfinished(self._usable())
+
+    async def _read_all(self) -> None:
+        """Every file, to its end, by somebody new."""
+
+        async def read() -> None:
+            async with self.cluster.new_client() as fs:
+                for file in self.users.alive():
+                    try:
+                        await self.users.check(fs, file)
+                    except PaxosBlockError as error:
+                        self.world.mistake(f"{file.path} cannot be read: {error}")
+
+        await self._admin.ask(read(), 10 * PATIENCE_S)
+
+
+def live(seed: int) -> Outcome:
+    """Live the life of `seed`; the same seed lives the same way."""
+    with new_world(seed) as world:
+        return world.loop.run_until_complete(Life(seed, world).run())

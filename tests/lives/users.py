@@ -1,0 +1,143 @@
+"""Writers and readers of a simulated cluster, and what each file must hold."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.errors import NotFoundError, PaxosBlockError
+from tests.lives.cluster import BLOCK_BYTES, Cluster
+from tests.lives.world import World
+from tests.services.content import content, first_difference
+
+PATIENCE_S: Final = 120.0
+"""Nothing that a user does may take longer, done or refused."""
+FILES_MAX: Final = 12
+
+
+@dataclass(slots=True)
+class File:
+    """What its users know of a file: its bytes are those of `content(path)`."""
+
+    path: str
+    replication: int
+    sent: int = 0
+    acknowledged: int = 0
+    closed: bool = False
+    """Its writer was told so: it has `sent` bytes."""
+    left: bool = False
+    """Its writer is gone, and does not know what became of its last steps."""
+    deleted: bool = False
+    """Somebody asked for that."""
+
+
+Step = Callable[[AsyncClient, random.Random], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Users:
+    """All users, and their files."""
+
+    world: World
+    cluster: Cluster
+    rng: random.Random
+    files: list[File] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    over: bool = False
+    """They are to come to an end."""
+    _running: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def start(self, writers: int, readers: int) -> None:
+        """Let them begin, each in a process of its own."""
+        for step in [self._write] * writers + [self._read] * readers:
+            rng = random.Random(self.rng.random())
+            self._running.append(self.world.new_host().run(self._repeat(step, rng)))
+
+    async def end(self) -> None:
+        """Let each end what it has begun, and wait for that."""
+        self.over = True
+        await asyncio.wait(self._running, timeout=2 * PATIENCE_S)
+        for task in self._running:
+            if not task.done():
+                self.world.mistake("a user waits for ever")
+            elif task.exception() is not None:
+                self.world.mistake(f"a user failed: {task.exception()!r}")
+
+    def alive(self) -> list[File]:
+        """Return the files that nobody asked to delete."""
+        return [file for file in self.files if not file.deleted]
+
+    async def _repeat(self, step: Step, rng: random.Random) -> None:
+        async with self.cluster.new_client() as fs:
+            while not self.over:
+                try:
+                    async with asyncio.timeout(PATIENCE_S):
+                        await step(fs, rng)
+                except PaxosBlockError as error:
+                    self.counts[f"refused {type(error).__name__}"] += 1
+                except TimeoutError:
+                    self.world.mistake(f"a user waits longer than {PATIENCE_S:g} s")
+                await self.world.loop.pass_time(rng.uniform(0.05, 1.5))
+
+    # -- writers ----------------------------------------------------------------------------------
+
+    async def _write(self, fs: AsyncClient, rng: random.Random) -> None:
+        if len(self.alive()) >= FILES_MAX:
+            file = rng.choice(self.alive())
+            file.deleted = True
+            await fs.delete(file.path)
+            self.counts["files deleted"] += 1
+            return
+        file = File(f"/f{len(self.files)}", rng.choice((2, 3, 3)))
+        self.files.append(file)
+        try:
+            await self._write_file(fs, rng, file)
+        finally:
+            file.left = not file.closed
+
+    async def _write_file(self, fs: AsyncClient, rng: random.Random, file: File) -> None:
+        goal = rng.choice((0, 1, rng.randrange(4 * BLOCK_BYTES)))
+        async with await fs.create(file.path, replication=file.replication) as out:
+            while file.sent < goal:
+                stop = min(goal, file.sent + rng.randint(1, BLOCK_BYTES))
+                start, file.sent = file.sent, stop
+                await out.write(content(file.path, start, stop))
+                if rng.random() < 0.4:
+                    receipt = await out.hflush()
+                    file.acknowledged = receipt.length
+                if rng.random() < 0.1:
+                    await self.world.loop.pass_time(rng.uniform(0, 5))
+        file.acknowledged, file.closed = file.sent, True
+        self.counts["files written"] += 1
+
+    # -- readers ----------------------------------------------------------------------------------
+
+    async def _read(self, fs: AsyncClient, rng: random.Random) -> None:
+        if files := self.alive():
+            await self.check(fs, rng.choice(files))
+
+    async def check(self, fs: AsyncClient, file: File) -> None:
+        """Read a file to its end: all that was acknowledged before is there, and nothing else.
+
+        Raises what the client does.
+        """
+        at_least, closed = file.acknowledged, file.closed
+        try:
+            async with await fs.open(file.path) as opened:
+                data = await opened.read()
+        except NotFoundError:
+            if not file.deleted and (file.acknowledged or file.closed):
+                self.world.mistake(f"{file.path} is not found")
+            return
+        difference = first_difference(file.path, 0, data)
+        if difference is not None:
+            self.world.mistake(f"{file.path} differs at byte {difference}")
+        if len(data) < at_least or len(data) > file.sent or (closed and len(data) != file.sent):
+            told = f"{at_least} were acknowledged, {file.sent} sent{', closed' * closed}"
+            self.world.mistake(f"{file.path} has {len(data)} bytes; {told}")
+        self.counts["bytes read"] += len(data)

@@ -1,0 +1,183 @@
+"""One process for all: virtual time, virtual threads, and chance from the seed alone.
+
+Whatever draws at random or names something for ever (`uuid4`, `os.urandom`, a generator without a
+seed) draws from the seed while a world lasts, so that the same seed lives the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from paxosblock.client import core, transport
+from paxosblock.datanode import volume
+from paxosblock.errors import PaxosBlockError
+from paxosblock.net import calls
+from tests.lives.network import Network, SimulatedRpc
+from tests.raft.virtual_time import DeadlockError, Host, VirtualTimeLoop, spread
+
+SLOWEST_DISK_S = 0.004
+CLEAN_UP_ROUNDS = 200
+
+
+class VirtualExecutor(Executor):
+    """Stands for a pool of threads: what it is given is done later, one after the other."""
+
+    def __init__(self, _max_workers: int = 1, **_names: str) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        assert not kwargs
+        self._loop.run_in_executor(self, fn, *args)
+        return Future()  # nobody looks: what is submitted tells the loop itself
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """There is no thread to end."""
+
+
+class World:
+    """Time, network, processes; and what went wrong that no life may show."""
+
+    def __init__(self, seed: int, loop: VirtualTimeLoop) -> None:
+        self.rng = random.Random(seed)
+        self.loop = loop
+        self.network = Network(loop, random.Random(self.rng.random()))
+        self.hosts: list[Host] = []
+        self.mistakes: list[str] = []
+        self.trace: list[str] = []
+        disk_rng = random.Random(self.rng.random())
+        loop.disk_delay = lambda: spread(disk_rng, 0.0001, SLOWEST_DISK_S)
+
+    def new_host(self) -> Host:
+        """Return a fresh process; the clocks of all go as fast."""
+        host = Host(self.loop, random.Random(self.rng.random()), 1.0)
+        self.hosts.append(host)
+        return host
+
+    def note(self, what: str) -> None:
+        """Write down what happens, with its time."""
+        self.trace.append(f"{self.loop.now:9.3f} {what}")
+
+    def mistake(self, what: str) -> None:
+        """Note what must not happen."""
+        self.mistakes.append(what)
+        self.note(f"VIOLATED {what}")
+
+
+@contextmanager
+def new_world(seed: int) -> Iterator[World]:
+    """A world for the length of a `with`; what still runs at its end is cancelled."""
+    loop = VirtualTimeLoop()
+    asyncio.set_event_loop(loop)
+    world = World(seed, loop)
+    with _drawn_from(seed), _simulated(world), _heard(world):
+        try:
+            yield world
+        finally:
+            _end(world)
+            asyncio.set_event_loop(None)
+            loop.close()
+
+
+def _end(world: World) -> None:
+    for host in world.hosts:
+        host.resume()  # into their end: killed ones, too
+    loop = world.loop
+    for _ in range(CLEAN_UP_ROUNDS):
+        tasks = asyncio.all_tasks(loop)
+        if not tasks:
+            break
+        for task in tasks:
+            task.cancel()
+        try:
+            loop.run_until_complete(asyncio.wait(tasks, timeout=0.01))
+        except DeadlockError:
+            break
+    loop.lost.clear()
+
+
+@contextmanager
+def _simulated(world: World) -> Iterator[None]:
+    """Put what is simulated where sockets and threads are."""
+    changes: tuple[tuple[ModuleType | type, str, object], ...] = (
+        (volume, "ThreadPoolExecutor", VirtualExecutor),
+        (calls, "connect", world.network.connect),
+        (transport, "connect", world.network.connect),
+        (core, "RpcClient", lambda: SimulatedRpc(world.network)),
+    )
+    with changed(changes):
+        yield
+
+
+@contextmanager
+def _drawn_from(seed: int) -> Iterator[None]:
+    """Let everything that is drawn at random follow from the seed."""
+    rng, generator = random.Random(f"world {seed}"), random.Random
+
+    class Seeded(generator):  # type: ignore[misc, valid-type]  # the class as it is without us
+        def __init__(self, seed: Any = None) -> None:
+            super().__init__(rng.random() if seed is None else seed)
+
+    before = random.getstate()
+    random.seed(seed)
+    changes: tuple[tuple[ModuleType | type, str, object], ...] = (
+        (uuid, "uuid4", lambda: uuid.UUID(int=rng.getrandbits(128), version=4)),
+        (os, "urandom", rng.randbytes),
+        (secrets, "randbelow", rng.randrange),
+        (random, "Random", Seeded),
+    )
+    try:
+        with changed(changes):
+            yield
+    finally:
+        random.setstate(before)
+
+
+@contextmanager
+def changed(changes: tuple[tuple[ModuleType | type, str, object], ...]) -> Iterator[None]:
+    """Let names of modules and classes mean something else for the length of a `with`."""
+    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
+    for module, name, value in changes:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+class _Ear(logging.Handler):
+    """Hears the mistakes that nodes log and go on after."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.ERROR)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, PaxosBlockError):
+            self._world.mistake(f"{record.name}: {record.getMessage()}: {error!r}")
+
+
+@contextmanager
+def _heard(world: World) -> Iterator[None]:
+    logger, ear = logging.getLogger("paxosblock"), _Ear(world)
+    before = logger.level, logger.propagate
+    logger.addHandler(ear)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(ear)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
