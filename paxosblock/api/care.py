@@ -1,7 +1,8 @@
-"""Calls of people who look after blocks: how many replicas each should have, and where."""
+"""Calls of people who look after blocks: how many replicas each should have, and on which nodes."""
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,4 +22,38 @@ class SetReplication:
     once: Once | None = None
 
 
+class AdminState(enum.Enum):
+    """The use that an operator lets the cluster make of a DataNode."""
+
+    IN_SERVICE = "in_service"
+    DECOMMISSIONED = "decommissioned"
+    """Asked to leave for good: its replicas do not count, but are copied from."""
+    IN_MAINTENANCE = "in_maintenance"
+    """Away for a while: its replicas count, as long as min_replication others are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetAdminState:
+    """Let a DataNode, named by its id or host:port, leave or come back.
+
+    `for_s` is how long a maintenance lasts in seconds; 0 for the other states.
+    """
+
+    node: str
+    admin: AdminState
+    for_s: float = 0
+    once: Once | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdminStatus:
+    """The state of one DataNode; `until_ms` is when a maintenance is over, since the epoch."""
+
+    node: str
+    address: str
+    admin: AdminState
+    until_ms: int = 0
+
+
 SET_REPLICATION = Method("set_replication", SetReplication, FileStatus)
+SET_ADMIN_STATE = Method("set_admin_state", SetAdminState, AdminStatus)

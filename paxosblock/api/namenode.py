@@ -342,13 +342,11 @@ class CloseFile:
 
 
 @dataclass(frozen=True, slots=True)
-class ShortBlock:
-    """A block that its writer has open with fewer `members` than the `replication` of its file."""
+class OpenBlock:
+    """A block of a file that its writer has open; `short`: with fewer members than it asked for."""
 
-    writer: WriterId
-    members: int
-    replication: int
-    block_size: int
+    block: BlockId
+    short: bool = False
     excluded: tuple[Excluded, ...] = ()
 
 
@@ -356,22 +354,23 @@ class ShortBlock:
 class RenewLeases:
     """Keep the leases of these writers; sent well within the soft limit.
 
-    `short` asks for those of them that would rather write in a block of more members (HDFS-6867).
+    `open_blocks` asks for those that their writers should leave for another one.
     """
 
     writers: tuple[WriterId, ...]
-    short: tuple[ShortBlock, ...] = ()
+    open_blocks: tuple[OpenBlock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
     """`lost` are writers among them that hold no lease any more: they were fenced or closed.
 
-    `roll` are those of short blocks that would get more members if they began a new block now.
+    `roll` are open blocks to be followed by another one now: that would get more members (HDFS-
+    6867), or as many, none of them on a DataNode that is asked to leave.
     """
 
     lost: tuple[WriterId, ...]
-    roll: tuple[WriterId, ...] = ()
+    roll: tuple[BlockId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from paxosblock.api.namenode import (
     DeleteBlock,
     FinalizeBlock,
     Member,
-    ShortBlock,
+    OpenBlock,
 )
 from paxosblock.checksum import Buffer
 from paxosblock.client.block_reader import BlockReader, Extent
@@ -93,7 +93,7 @@ class BlockVerbs:
         view = await self.core.namenodes.call_once(
             ADD_BLOCK, lambda once: replace(request, once=once)
         )
-        self.core.leases.keep(self.writer, self._lost, self._short_block, self._roll)
+        self.core.leases.keep(self.writer, self._lost, self._open_block, self._roll)
         block = BlockWriter(
             view,
             self.writer,
@@ -112,10 +112,10 @@ class BlockVerbs:
     def _lost(self) -> None:
         """Its blocks are all ended, or a recovery ends them: who writes on hears of it there."""
 
-    def _short_block(self) -> ShortBlock | None:
+    def _open_block(self) -> OpenBlock | None:
         """Return None: a block without a file stays with the members it has."""
 
-    def _roll(self) -> None:
+    def _roll(self, block: BlockId) -> None:
         """There is no next block."""
 
     async def delete(self, block: BlockId) -> bool:

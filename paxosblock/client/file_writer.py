@@ -21,7 +21,7 @@ from paxosblock.api.namenode import (
     AddBlock,
     CloseFile,
     FileStatus,
-    ShortBlock,
+    OpenBlock,
 )
 from paxosblock.checksum import Buffer
 from paxosblock.client.backoff import Backoff
@@ -87,14 +87,14 @@ class AsyncFileWriter:
         self._ledger = Ledger()
         self._exclusions = Exclusions(asyncio.get_running_loop().time)
         self._tender = Tender(self._tend, f"'{status.path}'", core.tending)
-        self._rolling = NO_BLOCK  # has too few members: the next chunk begins another one
+        self._rolling = NO_BLOCK  # is to be left: the next chunk begins another one
         self._shortfall = Shortfall(status.path, status.replication)
         self._place = Place()
         self._retry_for_s = core.config.retry_for_s
         self._progress = Progress(status.path)
         self._fence = Fence(status.path)
         self._closed = False
-        core.leases.keep(writer, self._fence.lease_lost, self._short_block, self._roll)
+        core.leases.keep(writer, self._fence.lease_lost, self._open_block_told, self._roll)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
@@ -455,7 +455,7 @@ class AsyncFileWriter:
         return bool(self._unopened) or (self._block is not None and self._block.failure is not None)
 
     async def _go_on(self) -> None:
-        """End a block that failed, or should have more members; send what was not acknowledged."""
+        """End a block that failed, or is to be left; send what was not acknowledged."""
         block = self._block
         if block is not None and (block.failure or block.block == self._rolling):
             try:
@@ -464,18 +464,18 @@ class AsyncFileWriter:
                 await self._recover(failure)
         await self._push()
 
-    def _short_block(self) -> ShortBlock | None:
-        """Return the current block if it takes chunks and has fewer members than were asked for."""
-        block, wanted = self._block, self.status.replication
-        if block is None or block.failure is not None or len(block.members) >= wanted:
+    def _open_block_told(self) -> OpenBlock | None:
+        """Return the current block if it takes chunks, and so may be followed by another one."""
+        block = self._block
+        if block is None or block.failure is not None:
             return None
-        count, told = len(block.members), self._exclusions.told()
-        return ShortBlock(self._writer, count, wanted, self.status.block_size, told)
+        short = len(block.members) < self.status.replication
+        return OpenBlock(block.block, short, self._exclusions.told())
 
-    def _roll(self) -> None:
-        """Leave the block: the NameNode has more members for a new one than it has (HDFS-6867)."""
-        if self._block is not None and self._short_block() is not None:
-            self._rolling = self._block.block
+    def _roll(self, block: BlockId) -> None:
+        """Leave the block: the NameNode has better members for a new one (HDFS-6867)."""
+        if self._block is not None and self._block.block == block:
+            self._rolling = block
             self._wake()
 
     # -- what is known --------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeVar
 from weakref import WeakMethod
 
-from paxosblock.api.namenode import RENEW_LEASES, RenewLeases, ShortBlock
+from paxosblock.api.namenode import RENEW_LEASES, OpenBlock, RenewLeases
 from paxosblock.client.namenode import NameNodes
 from paxosblock.errors import FencedError, LeaseError, NotFoundError, PaxosBlockError
-from paxosblock.protocol.types import WriterId
+from paxosblock.protocol.types import BlockId, WriterId
 
 WARN_AGAIN_S: Final = 60.0
 """Seconds of failing leases until that is told again; then twice as long, and so on."""
@@ -26,8 +26,8 @@ class _Kept(NamedTuple):
     """Methods of a writer: one dropped without `close` is to be collected all the same."""
 
     on_lost: WeakMethod[Callable[[], None]]
-    short_block: WeakMethod[Callable[[], ShortBlock | None]]
-    on_roll: WeakMethod[Callable[[], None]]
+    open_block: WeakMethod[Callable[[], OpenBlock | None]]
+    on_roll: WeakMethod[Callable[[BlockId], None]]
 
 
 class LeaseKeeper:
@@ -49,16 +49,16 @@ class LeaseKeeper:
         self,
         writer: WriterId,
         on_lost: Callable[[], None],
-        short_block: Callable[[], ShortBlock | None],
-        on_roll: Callable[[], None],
+        open_block: Callable[[], OpenBlock | None],
+        on_roll: Callable[[BlockId], None],
     ) -> None:
-        """Renew this writer's lease from now on, until the object that `short_block` belongs to is
+        """Renew this writer's lease from now on, until the object that `open_block` belongs to is
         collected.
 
-        `on_lost` is called when the lease is gone. `short_block` tells the writer's block if it
-        wants more members, and `on_roll` is called when the next block would get more.
+        `on_lost` is called when the lease is gone. `open_block` tells the block that the writer
+        could leave for another one, and `on_roll` is called with it when it should.
         """
-        gone = WeakMethod(short_block, lambda _: self.drop(writer))
+        gone = WeakMethod(open_block, lambda _: self.drop(writer))
         self._kept[writer] = _Kept(WeakMethod(on_lost), gone, WeakMethod(on_roll))
         if self._task is None:
             self._task = asyncio.create_task(self._renew(), name="paxosblock-leases")
@@ -82,11 +82,11 @@ class LeaseKeeper:
                 await self._renew_once()
 
     async def _renew_once(self) -> None:
-        writers = tuple(self._kept)
+        writers, open_blocks = tuple(self._kept), self._open_blocks()
         try:
             answer = await self._namenodes.call(
                 RENEW_LEASES,
-                RenewLeases(writers, self._short_blocks()),
+                RenewLeases(writers, tuple(found for found, _ in open_blocks)),
                 retry_for_s=self._interval_s,
             )
         except PaxosBlockError as error:
@@ -97,15 +97,14 @@ class LeaseKeeper:
             kept = self._kept.pop(writer, None)
             if kept is not None and (on_lost := kept.on_lost()) is not None:
                 on_lost()
-        for writer in answer.roll:
-            kept = self._kept.get(writer)
-            if kept is not None and (on_roll := kept.on_roll()) is not None:
-                on_roll()
+        for found, kept in open_blocks:
+            if found.block in answer.roll and (on_roll := kept.on_roll()) is not None:
+                on_roll(found.block)
 
-    def _short_blocks(self) -> tuple[ShortBlock, ...]:
-        asked = (kept.short_block() for kept in tuple(self._kept.values()))
-        found = (short_block() for short_block in asked if short_block is not None)
-        return tuple(block for block in found if block is not None)
+    def _open_blocks(self) -> list[tuple[OpenBlock, _Kept]]:
+        asked = ((kept.open_block(), kept) for kept in tuple(self._kept.values()))
+        told = ((open_block(), kept) for open_block, kept in asked if open_block is not None)
+        return [(found, kept) for found, kept in told if found is not None]
 
 
 class _Trouble:

@@ -19,7 +19,7 @@ from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
 from paxosblock.logs import facts
 from paxosblock.metrics import NodeMetrics
-from paxosblock.namenode import checks, handlers
+from paxosblock.namenode import checks, handlers, operators
 from paxosblock.namenode.catalog import namespace, transactions, tree
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
@@ -345,7 +345,7 @@ CALLS: Final = (
         by=By.LEADER_IN_STEPS,
         check=lambda request: checks.check_writer(request.writer),
     ),
-    handled(api.RENEW_LEASES, handlers.renew_leases, check=checks.check_renew),
+    handled(api.RENEW_LEASES, handlers.renew_leases),
     # --- DataNodes -------------------------------------------------------------------------------
     handled(
         api.REPORT_BAD_REPLICA,
@@ -357,6 +357,12 @@ CALLS: Final = (
     handled(reports.HEARTBEAT, handlers.heartbeat, by=By.ANYBODY),
     handled(reports.BLOCK_REPORT, handlers.block_report, by=By.ANYBODY, check=checks.check_report),
     # --- people ----------------------------------------------------------------------------------
+    handled(
+        care.SET_ADMIN_STATE,
+        operators.set_admin_state,
+        check=checks.check_admin_state,
+        log=lambda _, done: facts(datanode=done.node, admin=done.admin.value, until=done.until_ms),
+    ),
     handled(status.CLUSTER_STATUS, handlers.cluster_status),
     handled(status.EXPLAIN, handlers.explain),
 )

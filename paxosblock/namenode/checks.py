@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from paxosblock.api.care import REPLICATION_MAX
+from paxosblock.api.care import REPLICATION_MAX, AdminState, SetAdminState
 from paxosblock.api.files import GetFile
 from paxosblock.api.leases import (
     RecoverLease,
@@ -18,7 +18,6 @@ from paxosblock.api.namenode import (
     CreateFile,
     FinalizeBlock,
     MakeDirectories,
-    RenewLeases,
     Transact,
 )
 from paxosblock.api.reports import BlockReport, Register
@@ -100,6 +99,15 @@ def check_recover_lease(request: RecoverLease, entries: Iterable[BlockEntry]) ->
         )
 
 
+def check_admin_state(request: SetAdminState) -> None:
+    """Raise InvalidRequestError for a DataNode without a name, or a maintenance without an end."""
+    check_id("a DataNode's", request.node)
+    if request.admin is AdminState.IN_MAINTENANCE:
+        check_seconds("maintenance", request.for_s)
+    else:
+        _demand(request.for_s == 0, "only a maintenance ends by itself")
+
+
 def check_get_file(request: GetFile) -> None:
     """Raise InvalidRequestError for a page that begins nowhere."""
     _demand(0 <= request.place <= PLACE_MAX, f"place {request.place}: 0 to {PLACE_MAX}")
@@ -116,17 +124,6 @@ def check_add_block(request: AddBlock) -> None:
     _demand(1 <= request.window <= WINDOW_MAX, f"window {request.window}: 1 to {WINDOW_MAX} chunks")
     if request.file_id == NO_FILE:
         check_replication(request.replication)
-
-
-def check_renew(request: RenewLeases) -> None:
-    """Raise InvalidRequestError for a block that is no shorter than it should be."""
-    for short in request.short:
-        check_replication(short.replication)
-        check_block_size("", short.block_size)
-        _demand(
-            0 <= short.members < short.replication,
-            f"{short.members} members are not fewer than {short.replication}",
-        )
 
 
 def check_finalize(request: FinalizeBlock, config: NameNodeConfig) -> None:

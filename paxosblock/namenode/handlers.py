@@ -24,7 +24,6 @@ from paxosblock.api.namenode import (
     FinalizeBlock,
     Renewed,
     RenewLeases,
-    ShortBlock,
     TakeOver,
 )
 from paxosblock.api.reports import (
@@ -42,6 +41,7 @@ from paxosblock.namenode.blocks.placement import Candidate, Wish, place, shortfa
 from paxosblock.namenode.catalog import paths
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.rolling import blocks_to_leave
 from paxosblock.protocol.types import StorageId, WriterId
 
 # --- namespace -------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ async def renew_leases(node: NameNode, request: RenewLeases) -> Renewed:
     without_file = node.leases.renew(request.writers, now_s)
     without_block = set(node.block_leases.renew(request.writers, now_s))
     lost = tuple(writer for writer in without_file if writer in without_block)
-    return Renewed(lost, tuple(s.writer for s in request.short if _has_more_for(node, s)))
+    return Renewed(lost, await blocks_to_leave(node, request.open_blocks))
 
 
 async def report_bad_replica(node: NameNode, request: BadReplica) -> Done:
@@ -245,17 +245,6 @@ def _members(
         return place(replace(wish, min_replication=wish.replication), candidates)
     except NoSpaceError as error:
         raise NotReadyError(f"{error}; this NameNode has just started") from error
-
-
-def _has_more_for(node: NameNode, short: ShortBlock) -> bool:
-    """True if the writer's next block would get more members, none of them stale."""
-    wish = Wish(short.replication, short.members + 1, short.block_size)
-    found = node.datanodes.candidates(short.block_size, node.clock_s(), short.excluded)
-    try:
-        place(wish, tuple(candidate for candidate in found if not candidate.stale))
-    except NoSpaceError:
-        return False
-    return True
 
 
 async def _check_may_seal(node: NameNode, entry: BlockEntry, writer: WriterId) -> None:

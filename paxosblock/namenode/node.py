@@ -106,6 +106,11 @@ class NameNode:
         """Serve whenever this NameNode leads; where it is alone, it does on return."""
         await self.leadership.start()
 
+    async def take_admin_states(self) -> None:
+        """Learn from the catalog which DataNodes are to leave."""
+        records = await self.catalog.node_records()
+        self.datanodes.admin.take(records, self.clock_s(), self.catalog.now_ms())
+
     async def close(self) -> None:
         """End all work. What was under way is taken up by the next start, or the next leader."""
         await self.leadership.close()
@@ -121,6 +126,7 @@ class NameNode:
         self.block_leases.restore((), self.clock_s())
         for record in await self.catalog.open_blocks():
             self.block_leases.open(record.writer, record.block, self.clock_s())
+        await self.take_admin_states()
         self.datanodes.ask_for_reports()
         self.safe_mode.begin(by_hand=False)
         await self._look_at_reports()

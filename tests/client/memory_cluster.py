@@ -17,6 +17,7 @@ from typing import Any
 
 from aiohttp import web
 
+from paxosblock.api.care import AdminState
 from paxosblock.api.files import GET_FILE, PAGE_BLOCKS, FileView, GetFile
 from paxosblock.api.methods import Done
 from paxosblock.api.namenode import (
@@ -41,6 +42,7 @@ from paxosblock.api.namenode import (
     FinalizeBlock,
     Kind,
     Member,
+    OpenBlock,
     Renewed,
     RenewLeases,
     TakeOver,
@@ -229,7 +231,10 @@ class MemoryCluster:
         """The first DataNodes in order, those that failed the writer only if it needs them."""
         self._hear()
         found = self.datanodes.candidates(1, time.monotonic(), excluded)
-        usable = sorted((c for c in found if c.blame < Blame.FRESH), key=lambda c: c.blame)
+        usable = sorted(
+            (c for c in found if c.blame < Blame.FRESH and c.admin is AdminState.IN_SERVICE),
+            key=lambda c: c.blame,
+        )
         return tuple(c.storage for c in usable[:replication])
 
     async def finalize_block(self, request: FinalizeBlock) -> BlockView:
@@ -285,8 +290,17 @@ class MemoryCluster:
     async def renew(self, request: RenewLeases) -> Renewed:
         writers = {file.writer for file in self.files.values() if file.status.open}
         lost = tuple(writer for writer in request.writers if writer not in writers)
-        more = (s for s in request.short if len(self._place(s.replication, s.excluded)) > s.members)
-        return Renewed(lost, tuple(short.writer for short in more))
+        return Renewed(lost, tuple(each.block for each in request.open_blocks if self._rolls(each)))
+
+    def _rolls(self, told: OpenBlock) -> bool:
+        """Whether the next block would have more members, or as many, all in service."""
+        members, now_s = self._record(told.block).members, time.monotonic()
+        (wanted,) = (f.status.replication for f in self.files.values() if told.block in f.blocks)
+        stay = all(
+            self.datanodes.admin_state(member, now_s) is AdminState.IN_SERVICE for member in members
+        )
+        found = len(self._place(wanted, told.excluded))
+        return found > len(members) if stay else found >= min(wanted, len(members))
 
     async def report_bad_replica(self, request: BadReplica) -> Done:
         self.bad_replicas.append(request)

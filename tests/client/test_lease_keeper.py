@@ -17,7 +17,7 @@ from paxosblock.client.namenode import NameNodes
 from paxosblock.errors import NotReadyError
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.net.serving import listen
-from paxosblock.protocol.types import WriterId
+from paxosblock.protocol.types import BlockId, WriterId
 from tests.waiting import wait_until_async
 
 INTERVAL_S = 0.005
@@ -45,10 +45,10 @@ class Writer:
     def lost(self) -> None:
         raise AssertionError("no lease is lost here")
 
-    def short_block(self) -> None:
+    def open_block(self) -> None:
         """It has no block."""
 
-    def roll(self) -> None:
+    def roll(self, block: BlockId) -> None:
         raise AssertionError("there is nothing to roll")
 
 
@@ -63,7 +63,7 @@ async def keeping(namenode: NameNode) -> AsyncIterator[None]:
         keeper = LeaseKeeper(NameNodes([address], rpc, timeout_s=10, retry_for_s=10), INTERVAL_S)
         stack.push_async_callback(keeper.close)
         writer = Writer()
-        keeper.keep(WriterId("writer"), writer.lost, writer.short_block, writer.roll)
+        keeper.keep(WriterId("writer"), writer.lost, writer.open_block, writer.roll)
         yield
 
 

@@ -652,8 +652,8 @@ SOURCE: tuple[Mutant, ...] = (
     _client(
         "a short block is ended by the next call only",
         "file_writer.py",
-        "            self._rolling = self._block.block\n            self._wake()\n",
-        "            self._rolling = self._block.block\n",
+        "            self._rolling = block\n            self._wake()\n",
+        "            self._rolling = block\n",
         LOST_DATANODES,
     ),
     _client(

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
+from paxosblock.api.care import SET_REPLICATION, SetReplication
 from paxosblock.api.namenode import (
     ADD_BLOCK,
+    FINALIZE_BLOCK,
     NO_BLOCK,
     NO_FILE,
     RENEW_LEASES,
     AddBlock,
     BlockView,
     Excluded,
+    FinalizeBlock,
+    OpenBlock,
     RenewLeases,
-    ShortBlock,
 )
 from paxosblock.api.reports import HEARTBEAT, REGISTER, Heartbeat, Register, StorageReport
 from paxosblock.errors import InvalidRequestError, NoSpaceError, NotReadyError
-from paxosblock.protocol.types import StorageId
+from paxosblock.protocol.types import FIRST_GENERATION as FIRST
+from paxosblock.protocol.types import BlockId, StorageId
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.scene import ANN, ROOM_BYTES, Scene, new_scene
+
+_numbers = itertools.count()
 
 
 @pytest.fixture
@@ -75,9 +82,15 @@ async def add_block(scene: Scene, *excluded: Excluded, replication: int = 3) -> 
 
 async def rolls(scene: Scene, members: int, *excluded: Excluded) -> bool:
     """The NameNode says that a block of so many members should be followed by another one now."""
-    await scene.create(f"/written/{scene.clock.now}")
-    short = ShortBlock(ANN, members, replication=3, block_size=1 << 20, excluded=excluded)
-    return (await scene.service.call(RENEW_LEASES, RenewLeases((ANN,), (short,)))).roll == (ANN,)
+    path = f"/written/{next(_numbers)}"
+    file = await scene.create(path)
+    await scene.service.call(SET_REPLICATION, SetReplication(path, members))
+    block = (await scene.add_block(file)).record.block
+    await scene.service.call(SET_REPLICATION, SetReplication(path, 3))
+    renewal = RenewLeases((ANN,), (OpenBlock(block, members < 3, excluded),))
+    answer = await scene.service.call(RENEW_LEASES, renewal)
+    assert answer.roll in {(), (block,)}
+    return bool(answer.roll)
 
 
 async def test_a_storage_that_failed_the_writer_is_not_chosen_while_there_are_others(
@@ -133,9 +146,29 @@ async def test_a_writer_is_not_sent_to_a_datanode_that_is_silent_or_to_as_many_a
     assert await rolls(scene, 1)
 
 
-async def test_a_block_that_has_all_its_members_is_not_called_short(scene: Scene) -> None:
-    with pytest.raises(InvalidRequestError, match="3 members are not fewer than 3"):
-        await rolls(scene, 3)
+async def test_a_block_that_has_as_many_members_as_its_file_asks_for_now_is_not_left(
+    scene: Scene,
+) -> None:
+    """Its writer calls it short by what the file asked for when it was opened."""
+    await all_registered(scene)
+    file = await scene.create("/f")
+    await scene.service.call(SET_REPLICATION, SetReplication("/f", 2))
+    block = (await scene.add_block(file)).record.block
+    told = RenewLeases((ANN,), (OpenBlock(block, short=True),))
+    assert (await scene.service.call(RENEW_LEASES, told)).roll == ()
+    await scene.service.call(SET_REPLICATION, SetReplication("/f", 3))
+    assert (await scene.service.call(RENEW_LEASES, told)).roll == (block,)
+
+
+async def test_blocks_that_are_ended_or_gone_are_not_left(scene: Scene) -> None:
+    file = await scene.create("/f")
+    scene.clock.now += 2
+    await scene.register("s1")
+    view = await scene.add_block(file)
+    await all_registered(scene)
+    await scene.service.call(FINALIZE_BLOCK, FinalizeBlock(view.record.block, ANN, FIRST, 0, 0))
+    told = (OpenBlock(view.record.block, short=True), OpenBlock(BlockId(12345), short=True))
+    assert (await scene.service.call(RENEW_LEASES, RenewLeases((ANN,), told))).roll == ()
 
 
 async def test_when_all_nodes_are_silent_there_is_no_place(scene: Scene) -> None:

@@ -10,10 +10,12 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from paxosblock.api.care import AdminState
 from paxosblock.api.namenode import NO_BLOCK, Excluded, Member
 from paxosblock.api.reports import LAST_BLOCK, BlockRange, Heartbeat, Register, StorageReport
 from paxosblock.errors import InvalidRequestError
 from paxosblock.logs import facts
+from paxosblock.namenode.blocks.admin_states import AdminStates
 from paxosblock.namenode.blocks.placement import Blame, Candidate
 from paxosblock.protocol.types import BlockId, StorageId
 from paxosblock.rack import FAR_AWAY, Location, distance
@@ -88,6 +90,7 @@ class DataNodes:
         self._dead_after_s = dead_after_s
         self._nodes: dict[str, DataNode] = {}
         self._homes: dict[StorageId, str] = {}
+        self.admin = AdminStates()
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -257,6 +260,18 @@ class DataNodes:
             FAR_AWAY if asker is None else distance(asker, home.location),
         )
 
+    def admin_state(self, storage: StorageId, now_s: float) -> AdminState:
+        """Return how the DataNode of a storage stands, also of one that has not registered here."""
+        home = self.home(storage)
+        name = self.admin.node_of(storage) if home is None else home.node
+        return AdminState.IN_SERVICE if name is None else self.admin.state(name, now_s)
+
+    def named(self, written: str) -> tuple[DataNode, ...]:
+        """Return the DataNode of this id, else those at this host:port."""
+        if (node := self._nodes.get(written)) is not None:
+            return (node,)
+        return tuple(node for node in self if node.address == written)
+
     def candidates(
         self, block_size: int, now_s: float, excluded: tuple[Excluded, ...] = ()
     ) -> tuple[Candidate, ...]:
@@ -275,6 +290,7 @@ class DataNodes:
                 blame=blames.get(node.node, Blame.NONE),
                 rack=node.location.rack,
                 host=node.location.host,
+                admin=self.admin.state(node.node, now_s),
             )
             for node in self._nodes.values()
             for report in node.storages.values()

@@ -22,12 +22,18 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
+from paxosblock.api.care import AdminState
 from paxosblock.errors import NoSpaceError
 from paxosblock.protocol.types import StorageId
 from paxosblock.rack import DEFAULT_RACK
 
 NODES_NAMED_MAX: Final = 3
 """DataNodes that are named when somebody is told why a block has no more members."""
+
+_LEAVING: Final = {
+    AdminState.DECOMMISSIONED: "decommissioned",
+    AdminState.IN_MAINTENANCE: "in maintenance",
+}
 
 
 class Blame(enum.IntEnum):
@@ -60,6 +66,7 @@ class Candidate:
     blame: Blame = Blame.NONE
     rack: str = DEFAULT_RACK
     host: str = ""
+    admin: AdminState = AdminState.IN_SERVICE
 
     @property
     def standing(self) -> tuple[bool, Blame]:
@@ -160,6 +167,8 @@ def _next(
 def _objection(wish: Wish, candidate: Candidate, taken: set[str]) -> str:
     if candidate.node in taken:
         return "on the node of another replica"
+    if candidate.admin is not AdminState.IN_SERVICE:
+        return _LEAVING[candidate.admin]
     if not candidate.live:
         return "dead"
     if candidate.failed:

@@ -6,7 +6,7 @@ the next record, or an error that says what to conclude.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -81,6 +81,19 @@ def file_and_path(reads: Reads, number: int) -> tuple[FileInode, str]:
     if path is None or not isinstance(inode, FileInode):
         raise NotFoundError(f"file {number}: no such file; it may have been deleted", file=number)
     return inode, path
+
+
+def written(reads: Reads, wanted: tuple[BlockId, ...]) -> Iterator[tuple[BlockEntry, FileInode]]:
+    """Yield those of these blocks that are open, each with the file it belongs to."""
+    for block in wanted:
+        found = reads.get(keys.block(block))
+        entry = decode_entry(found.value) if found.exists else None
+        if entry is None or entry.record.finalized or entry.file == NO_FILE:
+            continue
+        above = reads.get(keys.inode(entry.file))
+        inode = decode_inode(above.value) if above.exists else None
+        if isinstance(inode, FileInode):
+            yield entry, inode
 
 
 @dataclass(frozen=True, slots=True)

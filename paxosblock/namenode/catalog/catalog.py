@@ -32,6 +32,7 @@ from paxosblock.namenode.catalog import (
     garbage,
     keys,
     namespace,
+    nodes,
     tree,
 )
 from paxosblock.namenode.catalog.blocks import Closed, FilePage
@@ -46,6 +47,7 @@ from paxosblock.namenode.catalog.records import (
     BlockEntry,
     ClusterRecord,
     FileInode,
+    NodeRecord,
     decode_cluster,
     decode_entry,
     decode_inode,
@@ -282,6 +284,13 @@ class Catalog:
         found = (view.get(keys.block(block)) for block in wanted)
         return tuple(decode_entry(value.value) if value.exists else None for value in found)
 
+    async def written(
+        self, wanted: tuple[BlockId, ...]
+    ) -> tuple[tuple[BlockEntry, FileInode], ...]:
+        """Return those of these blocks that are open, each with the file it belongs to."""
+        view = await self._store.barrier()
+        return tuple(blocks.written(view, wanted))
+
     async def block_path(self, entry: BlockEntry) -> str:
         """Path of the file a block belongs to; "" when it has none any more."""
         if entry.file == NO_FILE:
@@ -317,6 +326,14 @@ class Catalog:
     async def end(self, deadline: bytes) -> Ended:
         """End what a deadline is about, unless a live writer is below the directory."""
         return await self.decide(Ended, in_one(deadlines.end), deadline)
+
+    async def node_records(self) -> tuple[tuple[str, NodeRecord], ...]:
+        """Return the records of the DataNodes that are to leave, by their names."""
+        return tuple(nodes.records(await self._store.barrier()))
+
+    def now_ms(self) -> int:
+        """Return the time by the clock of what ends by itself: milliseconds since the epoch."""
+        return self._clock_ms()
 
     async def counts(self) -> Counts:
         """Return how much there is; walks over all names, for people only."""

@@ -1,4 +1,5 @@
-"""Things that end by themselves: directories with a time to live, applications and sessions known.
+"""Things that end by themselves: directories with a time to live, applications and sessions known,
+and the maintenance of a DataNode.
 
 The record says when, in `expires_ms`; a key in order of time leads to it. Whoever changes the one
 changes the other in the same transaction (`Draft.move_deadline`).
@@ -20,6 +21,7 @@ from paxosblock.namenode.catalog.records import (
     decode_answered,
     decode_application,
     decode_inode,
+    decode_node,
 )
 from paxosblock.namenode.kv.interface import View
 
@@ -51,6 +53,8 @@ def end(draft: Draft, key: bytes, context: Context) -> Ended:
         return _forget(draft, key, decode_application(found.value).expires_ms)
     if keys.is_session(subject):
         return _forget(draft, key, decode_answered(found.value).expires_ms)
+    if keys.is_node(subject):
+        return _forget(draft, key, decode_node(found.value).expires_ms)
     inode = decode_inode(found.value)
     assert isinstance(inode, DirectoryInode), "only directories have a time to live"
     if inode.expires_ms != keys.number_of(key) or tree.path_of(draft, inode) is None:

@@ -15,6 +15,7 @@
     a + application            Application: the last transaction that was applied for it
     s + session                Answered: the latest request of a client's session, and its answer
     m                          an operator entered safe mode at that time (8 bytes, ms)
+    d + name                   NodeRecord: a DataNode that is to leave, for good or for a while
     x + time + key             at that time (8 bytes, ms) what `key` holds ends (empty value)
 """
 
@@ -37,10 +38,12 @@ BLOCKS: Range = prefix_range(b"b")
 OPEN_FILES: Range = prefix_range(b"o")
 OPEN_BLOCKS: Range = prefix_range(b"u")
 GARBAGE: Range = prefix_range(b"g")
+NODES: Range = prefix_range(b"d")
 DEADLINES: Range = prefix_range(b"x")
 
 _APPLICATION = b"a"
 _SESSION = b"s"
+_NODE = b"d"
 _NUMBER = struct.Struct(">Q")
 _SEQUENCE = struct.Struct(">I")
 PLACE_MAX = (1 << 32) - 1
@@ -155,6 +158,21 @@ def session(name: str) -> bytes:
 def is_session(key: bytes) -> bool:
     """True if the key is that of a session."""
     return key.startswith(_SESSION)
+
+
+def node(name: str) -> bytes:
+    """Key of what an operator said of a DataNode."""
+    return _NODE + name.encode()
+
+
+def is_node(key: bytes) -> bool:
+    """True if the key is that of a DataNode."""
+    return key.startswith(_NODE)
+
+
+def node_name(key: bytes) -> str:
+    """Return the name in the key of a DataNode."""
+    return key[len(_NODE) :].decode()
 
 
 def number_of(key: bytes) -> int:

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
+from paxosblock.api.care import AdminState
 from paxosblock.api.namenode import NO_FILE
 from paxosblock.errors import CorruptionError
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.types import NO_WRITER, BlockId, Durability, WriterId
+from paxosblock.protocol.types import NO_WRITER, BlockId, Durability, StorageId, WriterId
 
 ROOT_ID = 1
 """The root directory's id. `NO_FILE` (0) is nobody's."""
@@ -112,6 +113,20 @@ class Application:
     expires_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A DataNode that is not simply in service, as it was known when an operator said so.
+
+    `expires_ms` is when a maintenance is over and this is forgotten; 0: never. `storages` tell
+    whose replicas those are while the node does not register.
+    """
+
+    admin: AdminState
+    address: str
+    storages: tuple[StorageId, ...]
+    expires_ms: int = 0
+
+
 class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The latest request of a session: the answer it got, and when this is forgotten."""
 
@@ -122,8 +137,10 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 _encode = msgspec.msgpack.Encoder().encode
 
+Record = Inode | BlockEntry | Place | ClusterRecord | Application | Answered | NodeRecord
 
-def encode(value: Inode | BlockEntry | Place | ClusterRecord | Application | Answered) -> bytes:
+
+def encode(value: Record) -> bytes:
     """Encode a record as the value of its key."""
     return _encode(value)
 
@@ -153,6 +170,8 @@ decode_application: Callable[[bytes], Application] = _decoder(Application, "appl
 """Decode what is known of an application."""
 decode_answered: Callable[[bytes], Answered] = _decoder(Answered, "session")
 """Decode what is known of a session."""
+decode_node: Callable[[bytes], NodeRecord] = _decoder(NodeRecord, "DataNode")
+"""Decode what an operator said of a DataNode."""
 _decode_place: Callable[[bytes], Place] = _decoder(Place, "place")
 
 

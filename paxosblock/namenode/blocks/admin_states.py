@@ -1,0 +1,65 @@
+"""The DataNodes that an operator lets leave, as placement and the care for replicas ask for them.
+
+Durable in the catalog; here it is by the clock of the DataNodes, which does not go back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from paxosblock.api.care import AdminState
+from paxosblock.namenode.catalog.records import NodeRecord
+from paxosblock.protocol.types import StorageId
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    record: NodeRecord
+    until_s: float
+
+    def state(self, now_s: float) -> AdminState:
+        return AdminState.IN_SERVICE if now_s >= self.until_s else self.record.admin
+
+
+class AdminStates:
+    """The DataNodes that are not simply in service. Times are seconds on the node's clock."""
+
+    def __init__(self) -> None:
+        """Start with all in service."""
+        self._said: dict[str, _Said] = {}
+        self._storages: dict[StorageId, str] = {}
+
+    def __bool__(self) -> bool:
+        """True if anything was said of any node."""
+        return bool(self._said)
+
+    def take(self, records: Iterable[tuple[str, NodeRecord]], now_s: float, now_ms: int) -> None:
+        """Take what the catalog says, in the place of all that was known.
+
+        `now_ms` is the time by the clock in which maintenance ends, `now_s` the same moment here.
+        """
+        self._said = {name: _Said(r, _until_s(r, now_s, now_ms)) for name, r in records}
+        self._storages = {
+            storage: name for name, said in self._said.items() for storage in said.record.storages
+        }
+
+    def state(self, node: str, now_s: float) -> AdminState:
+        """Return how a DataNode stands now, whether it is known otherwise or not."""
+        said = self._said.get(node)
+        return AdminState.IN_SERVICE if said is None else said.state(now_s)
+
+    def node_of(self, storage: StorageId) -> str | None:
+        """Return the DataNode that had this storage when something was said of it."""
+        return self._storages.get(storage)
+
+    def records(self, now_s: float) -> Iterator[tuple[str, NodeRecord]]:
+        """Yield the nodes that are to leave, and what was said of them."""
+        for name, said in self._said.items():
+            if said.state(now_s) is not AdminState.IN_SERVICE:
+                yield name, said.record
+
+
+def _until_s(record: NodeRecord, now_s: float, now_ms: int) -> float:
+    return now_s + (record.expires_ms - now_ms) / 1000 if record.expires_ms else math.inf

@@ -1,0 +1,45 @@
+"""The calls of operators that take several steps, as `handlers.py` has the others."""
+
+from __future__ import annotations
+
+from paxosblock.api.care import AdminStatus, SetAdminState
+from paxosblock.errors import NotFoundError
+from paxosblock.namenode.catalog.draft import in_one
+from paxosblock.namenode.catalog.nodes import Change, Known
+from paxosblock.namenode.catalog.nodes import set_admin_state as decide
+from paxosblock.namenode.node import NameNode
+
+NODES_NAMED_MAX = 5
+"""DataNodes that are named to somebody who asked for one that is not there."""
+
+
+async def set_admin_state(node: NameNode, request: SetAdminState) -> AdminStatus:
+    """Let a DataNode leave, for good or for a while, or come back.
+
+    Raises:
+        NotFoundError: no DataNode has this id or address, or several have this address.
+    """
+    await node.take_admin_states()
+    change = Change(_known(node, request.node), request.admin, request.for_s)
+    done = await node.catalog.decide(AdminStatus, in_one(decide), change, once=request.once)
+    await node.take_admin_states()
+    return done
+
+
+def _known(node: NameNode, written: str) -> Known:
+    """Return the one DataNode that somebody wrote: registered, or spoken of before."""
+    found = [
+        Known(each.node, each.address, tuple(each.storages))
+        for each in node.datanodes.named(written)
+    ]
+    found = found or [
+        Known(name, record.address, record.storages)
+        for name, record in node.datanodes.admin.records(node.clock_s())
+        if written in (name, record.address)
+    ]
+    if len(found) == 1:
+        return found[0]
+    names = sorted(each.node for each in found or node.datanodes)
+    some = ", ".join(names[:NODES_NAMED_MAX]) + (", ..." if len(names) > NODES_NAMED_MAX else "")
+    why = "several DataNodes have this address" if found else "no such DataNode"
+    raise NotFoundError(f"'{written}': {why}: {some or 'none is known'}", path=written)

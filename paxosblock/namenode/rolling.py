@@ -1,0 +1,56 @@
+"""Open blocks that their writers should leave for another one."""
+
+from __future__ import annotations
+
+from paxosblock.api.care import AdminState
+from paxosblock.api.namenode import OpenBlock
+from paxosblock.errors import NoSpaceError
+from paxosblock.namenode.blocks.placement import Wish, place
+from paxosblock.namenode.catalog.records import FileInode
+from paxosblock.namenode.node import NameNode
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.types import BlockId
+
+SLICE = 256
+"""Blocks that are looked at before others get a turn."""
+
+
+async def blocks_to_leave(
+    node: NameNode, open_blocks: tuple[OpenBlock, ...]
+) -> tuple[BlockId, ...]:
+    """Return those that would be followed by a better one now.
+
+    That has more members where a block is short (HDFS-6867), or as many without those whose
+    DataNodes are to leave.
+    """
+    asked = [each for each in open_blocks if each.short or node.datanodes.admin]
+    found: list[BlockId] = []
+    for start in range(0, len(asked), SLICE):
+        told = {each.block: each for each in asked[start : start + SLICE]}
+        for entry, inode in await node.catalog.written(tuple(told)):
+            if _would_be_better(node, entry.record, inode, told[entry.record.block]):
+                found.append(entry.record.block)
+    return tuple(found)
+
+
+def _would_be_better(
+    node: NameNode, record: BlockRecord, inode: FileInode, told: OpenBlock
+) -> bool:
+    """True if the next block would be placed better, on nodes none of which is stale."""
+    now_s, wanted = node.clock_s(), inode.replication
+    stays = all(
+        node.datanodes.admin_state(member, now_s) is AdminState.IN_SERVICE
+        for member in record.members
+    )
+    if stays and len(record.members) >= wanted:
+        return False
+    least = min(wanted, len(record.members) + stays)
+    candidates = node.datanodes.candidates(inode.block_size, now_s, told.excluded)
+    try:
+        place(
+            Wish(wanted, least, inode.block_size),
+            tuple(candidate for candidate in candidates if not candidate.stale),
+        )
+    except NoSpaceError:
+        return False
+    return True
