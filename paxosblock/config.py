@@ -27,6 +27,7 @@ from paxosblock.rack import DEFAULT_RACK
 from paxosblock.settings import (
     Bytes,
     BytesOrZero,
+    BytesPerSecond,
     Count,
     Host,
     Rack,
@@ -193,6 +194,18 @@ class DataNodeConfig(NodeConfig):
     whenever there are two."""
     host: Host = field(default_factory=socket.gethostname)
     """This machine's name: what a client with the same one writes has its first replica here."""
+    copy_bandwidth_bytes_per_s: BytesPerSecond = 64 * MIB
+    """Bytes per second that whole replicas for other nodes may bring here, and as many take away.
+    Readers, writers and recoveries are not counted."""
+
+    def check(self) -> None:
+        """Raise ConfigError when a copy could not be made in time."""
+        NodeConfig.check(self)
+        if self.copy_bandwidth_bytes_per_s < MIB:
+            raise ConfigError(
+                f"copy_bandwidth = {format_size(self.copy_bandwidth_bytes_per_s)}/s is less than "
+                f"{format_size(MIB)}/s"
+            )
 
 
 @dataclass(frozen=True, slots=True)

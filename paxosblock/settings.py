@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, cast, get_args, get_type_hints
 
 from paxosblock.errors import ConfigError
 from paxosblock.rack import is_host, is_rack
-from paxosblock.units import parse_duration, parse_size
+from paxosblock.units import parse_duration, parse_rate, parse_size
 
 
 def did_you_mean(name: str, known: Iterable[str], **meant: str) -> str:
@@ -111,6 +111,12 @@ _BYTES: Final = SettingKind(
     parse=lambda written: parse_size(str(written)),
     allows=lambda value: _is_whole(value) and value > 0,
 )
+_BYTES_PER_SECOND: Final = SettingKind(
+    suffix="_bytes_per_s",
+    expected='a rate above zero, such as "64MiB/s"',
+    parse=lambda written: parse_rate(str(written)),
+    allows=lambda value: _is_whole(value) and value > 0,
+)
 _COUNT: Final = SettingKind(
     suffix="",
     expected="a whole number from 1 on",
@@ -176,6 +182,7 @@ BytesOrZero = Annotated[
         allows=lambda value: _is_whole(value) and value >= 0,
     ),
 ]
+BytesPerSecond = Annotated[int, _BYTES_PER_SECOND]
 Count = Annotated[int, _COUNT]
 Share = Annotated[float, _SHARE]
 Rack = Annotated[str, _RACK]

@@ -51,6 +51,17 @@ def parse_size(text: str) -> int:
     return _whole("size", "bytes", text, SIZES, _of_size)
 
 
+def parse_rate(text: str) -> int:
+    """Bytes per second in `text`, such as "64MiB/s".
+
+    Raises ConfigError for what is no size, and for a size that is not said to be per second.
+    """
+    size, slash, per = text.rpartition("/")
+    if not slash or per.strip() != "s":
+        raise ConfigError(f'rate {text!r} is not per second: write it as "64MiB/s"')
+    return parse_size(size)
+
+
 def parse_duration(text: str) -> float:
     """Seconds in `text`, such as "20min", "1.5s" or "0s", to the microsecond.
 

@@ -86,6 +86,8 @@ def _written(setting: Setting, value: object) -> object:
             return format_duration(value)
         case int(), "_bytes":
             return format_size(value)
+        case int(), "_bytes_per_s":
+            return f"{format_size(value)}/s"
     return value
 
 

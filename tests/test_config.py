@@ -227,3 +227,15 @@ def test_what_is_no_rack_is_refused_in_one_line(text: str, message: str, file: P
     with pytest.raises(ConfigError) as refused:
         load_config(kind, file, {})
     assert str(refused.value) == f"{file}: [{kind.section}] {message}"
+
+
+def test_a_rate_is_written_per_second() -> None:
+    config = load_config(DataNodeConfig, environment={}, flags={"copy_bandwidth": "2MiB/s"})
+    assert config.copy_bandwidth_bytes_per_s == 2 << 20
+    with pytest.raises(ConfigError, match=r"expected a rate above zero, such as \"64MiB/s\""):
+        load_config(DataNodeConfig, environment={}, flags={"copy_bandwidth": "2MiB"})
+
+
+def test_copies_are_not_slower_than_a_holder_waits() -> None:
+    with pytest.raises(ConfigError, match=r"^copy_bandwidth = 64KiB/s is less than 1MiB/s$"):
+        DataNodeConfig(copy_bandwidth_bytes_per_s=64 << 10)

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paxosblock.errors import ConfigError
-from paxosblock.units import format_duration, format_size, parse_duration, parse_size
+from paxosblock.units import (
+    format_duration,
+    format_size,
+    parse_duration,
+    parse_rate,
+    parse_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +55,16 @@ def test_a_size_is_a_number_and_a_unit(text: str, size_bytes: int) -> None:
 )
 def test_a_duration_is_a_number_and_a_unit(text: str, duration_s: float) -> None:
     assert parse_duration(text) == duration_s
+
+
+def test_a_rate_is_a_size_per_second() -> None:
+    assert parse_rate("64MiB/s") == parse_rate(" 64m / s") == 64 << 20
+
+
+@pytest.mark.parametrize("text", ["64MiB", "64MiB/min", "/s", "64/s", "fast"])
+def test_what_is_no_size_per_second_is_no_rate(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_rate(text)
 
 
 def test_a_size_without_a_unit_is_refused_with_the_units_there_are() -> None:

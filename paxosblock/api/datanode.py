@@ -88,6 +88,8 @@ class ReadBytes(msgspec.Struct, frozen=True, tag=True, gc=False):
 class FetchChunks(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Stream call between DataNodes: chunks `start` to `stop - 1` of the log accepted in one of
     `generations`, to complete a recovery or a finalization. Answered like `ReadBytes`.
+
+    `copy` says that a whole replica is made, for which nobody waits: the holder may pace it.
     """
 
     block: BlockId
@@ -95,6 +97,7 @@ class FetchChunks(msgspec.Struct, frozen=True, tag=True, gc=False):
     generations: tuple[Generation, ...]
     start: int
     stop: int
+    copy: bool = False
 
 
 class Chunks(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -14,6 +14,7 @@ from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.counters import Counters
+from paxosblock.datanode.pace import Pace
 from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.reporter import Reporter, summarize
 from paxosblock.datanode.session import StreamSession
@@ -48,11 +49,18 @@ class DataNode:
         self._reporter = Reporter(node, namenodes, self, client, config)
         self.acceptor = Acceptor(
             self.volumes,
-            Transfer(),
+            Transfer(
+                pace=Pace(config.copy_bandwidth_bytes_per_s),
+                reserved_bytes=config.reserved_space_bytes,
+            ),
             self._reporter,
             reserved_bytes=config.reserved_space_bytes,
         )
-        self.reader = Reader(self.acceptor, max_read_bytes=config.max_read_bytes)
+        self.reader = Reader(
+            self.acceptor,
+            max_read_bytes=config.max_read_bytes,
+            copies=Pace(config.copy_bandwidth_bytes_per_s),
+        )
         self.counters = Counters(self.acceptor, self.volumes)
 
     async def load(self) -> None:

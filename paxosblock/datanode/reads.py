@@ -15,6 +15,7 @@ from paxosblock.checksum import Buffer
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.open_file import OpenFile
+from paxosblock.datanode.pace import Pace
 from paxosblock.datanode.store import Stored
 from paxosblock.errors import CorruptionError, NotReadyError, StorageError
 from paxosblock.net.buffers import BufferPool
@@ -40,10 +41,16 @@ _ATTEMPTS: Final = 5
 class Reader:
     """Answers the calls of a data stream that read."""
 
-    def __init__(self, acceptor: Acceptor, *, max_read_bytes: int) -> None:
-        """`max_read_bytes` of user data go into one reply, or one chunk if that is longer."""
+    def __init__(
+        self, acceptor: Acceptor, *, max_read_bytes: int, copies: Pace | None = None
+    ) -> None:
+        """`max_read_bytes` of user data go into one reply, or one chunk if that is longer.
+
+        `copies` is the pace of those that are made of replicas here.
+        """
         self._acceptor = acceptor
         self._max_read_bytes = max_read_bytes
+        self._copies = copies or Pace()
         self._loads = asyncio.Semaphore(MAX_LOADS)
         self._buffers = BufferPool(MAX_BUFFERS)
         self._open: OrderedDict[BlockId, Block] = OrderedDict()
@@ -106,10 +113,18 @@ class Reader:
                 return block.nack(wanted, Reason.STALE)
             if not 0 <= request.start < request.stop <= replica.length:
                 return block.nack(wanted, Reason.GAP)
-            bulk = await self._load(block, replica, replica.log, request.start, request.stop)
+            stop = self._paced_stop(request, replica.log) if request.copy else request.stop
+            bulk = await self._load(block, replica, replica.log, request.start, stop)
             if bulk is not None:
+                if request.copy:
+                    await self._copies.take(sum(map(len, bulk.frames)))
                 return bulk
         raise NotReadyError(f"block {request.block} is being recovered", block=request.block)
+
+    def _paced_stop(self, request: FetchChunks, log: ChunkLog) -> int:
+        """Return where a piece ends that takes no more than a second at the pace of copies."""
+        end = min(log.start_of(request.start) + self._copies.bytes_per_s, log.size_bytes)
+        return max(request.start + 1, min(request.stop, log.index_at(int(end))))
 
     def _refusal(
         self, block: Block | None, request: ReadBytes | FetchChunks, generation: Generation

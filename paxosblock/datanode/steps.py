@@ -16,8 +16,9 @@ from typing import Protocol
 from paxosblock.api.datanode import Answer, Control, StorageAddress
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.store import FetchedChunks
+from paxosblock.datanode.transfer import is_copy
 from paxosblock.datanode.volume import Volume
-from paxosblock.errors import PaxosBlockError
+from paxosblock.errors import NoSpaceError, PaxosBlockError
 from paxosblock.logs import facts
 from paxosblock.protocol.messages import (
     Finalize,
@@ -131,12 +132,18 @@ class ControlSteps:
         peers: tuple[StorageAddress, ...],
     ) -> AsyncIterator[FetchedChunks | None]:
         """A draft of `chunks`, gone afterwards if it was not adopted; None when there are none, or
-        when no holder has them: `answer` then says what is missing."""
+        when no holder has them: `answer` then says what is missing.
+
+        Raises:
+            NoSpaceError: there is no room for a copy; it may be made elsewhere.
+        """
         draft: FetchedChunks | None = None
         if chunks:
             try:
                 draft = await self._fetcher.fetch(block.volume, request, chunks, peers)
             except PaxosBlockError as error:
+                if isinstance(error, NoSpaceError) and is_copy(request, chunks):
+                    raise
                 _log.warning(
                     "chunks not fetched", extra=facts(block=block.id, chunks=chunks, reason=error)
                 )

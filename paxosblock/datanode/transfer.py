@@ -2,12 +2,17 @@
 
 Memory is bounded: one piece (`max_read_bytes` of the holder) at a time, checked, then written to a
 draft in `tmp/`. When a holder fails, the next one goes on where it stopped.
+
+A whole replica that a finalization asks for is a copy: a writer or reader may be waiting for
+anything else, for a copy nobody does. So copies have lanes of their own, keep to a pace, and leave
+the reserve of the volume to the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -18,9 +23,10 @@ from paxosblock.api.datanode import (
     FetchChunks,
     StorageAddress,
 )
+from paxosblock.datanode.pace import Pace
 from paxosblock.datanode.store import FetchedChunks
 from paxosblock.datanode.volume import Volume
-from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.errors import NoSpaceError, PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.logs import facts
 from paxosblock.net.calls import CallChannel, open_channel
 from paxosblock.net.control import split_address
@@ -31,8 +37,12 @@ from paxosblock.units import MIB
 
 TIMEOUT_S: Final = 10.0
 """Seconds that a holder may take to send one piece."""
+COPY_TIMEOUT_S: Final = 60.0
+"""The same for a piece of a copy, which may wait for others at the holder's pace."""
 MAX_TRANSFERS: Final = 4
-"""Blocks that are fetched at a time by one DataNode."""
+"""Blocks that are fetched at a time by one DataNode to be recovered or repaired."""
+MAX_COPIES: Final = 8
+"""Blocks that are copied to one DataNode at a time."""
 MAX_PIECE_BYTES: Final = 64 * MIB
 """Most bytes of user data that a holder may put into one piece, and most bytes of headers."""
 
@@ -44,9 +54,15 @@ _log = logging.getLogger(__name__)
 class Transfer:
     """The `Fetcher` of a DataNode."""
 
-    def __init__(self) -> None:
-        """Connections are opened for each transfer: recoveries are rare."""
-        self._running = asyncio.Semaphore(MAX_TRANSFERS)
+    def __init__(self, *, pace: Pace | None = None, reserved_bytes: int = 0) -> None:
+        """Connections are opened for each transfer: recoveries are rare.
+
+        `pace` is that of copies to this node; they keep `reserved_bytes` of each volume free.
+        """
+        self._pace = pace or Pace()
+        self._reserved_bytes = reserved_bytes
+        self._repairs = asyncio.Semaphore(MAX_TRANSFERS)
+        self._copies = asyncio.Semaphore(MAX_COPIES)
 
     async def fetch(
         self,
@@ -61,64 +77,81 @@ class Transfer:
             UnavailableError: no holder has sent all of them.
             NoSpaceError, StorageError: the volume cannot take them.
         """
-        async with self._running:
+        copy = is_copy(request, chunks)
+        async with self._copies if copy else self._repairs:
+            if copy:
+                await self._check_room(volume, request.size_bytes)
             draft = await volume.run(volume.store.draft, request.block, chunks.start)
             try:
-                await self._fill(volume, draft, request, chunks.stop, peers)
+                await self._fill(_Task(volume, draft, request, chunks.stop, copy), peers)
             except BaseException:
                 if not volume.failed:
                     await asyncio.shield(volume.run(draft.discard))
                 raise
             return draft
 
-    async def _fill(
-        self,
-        volume: Volume,
-        draft: FetchedChunks,
-        request: RecoveryWrite | Finalize,
-        stop: int,
-        peers: tuple[StorageAddress, ...],
-    ) -> None:
+    async def _fill(self, task: _Task, peers: tuple[StorageAddress, ...]) -> None:
+        draft = task.draft
         for holder in peers:
-            if holder.storage == volume.storage or holder.storage not in request.holders:
+            if holder.storage == task.volume.storage or holder.storage not in task.request.holders:
                 continue
             try:
-                await self._fill_from(holder, volume, draft, request, stop)
+                await self._fill_from(holder, task)
+            except NoSpaceError:
+                raise
             except PaxosBlockError as error:
-                volume.check()
+                task.volume.check()
                 _log.warning(
                     "a holder did not send all chunks",
                     extra=facts(block=draft.block, holder=holder.address, reason=error),
                 )
-            if draft.stop == stop:
+            if draft.stop == task.stop:
                 return
         raise UnavailableError(
-            f"no holder of block {draft.block} sent chunks {draft.stop} to {stop - 1}",
+            f"no holder of block {draft.block} sent chunks {draft.stop} to {task.stop - 1}",
             block=draft.block,
         )
 
-    async def _fill_from(
-        self,
-        holder: StorageAddress,
-        volume: Volume,
-        draft: FetchedChunks,
-        request: RecoveryWrite | Finalize,
-        stop: int,
-    ) -> None:
+    async def _fill_from(self, holder: StorageAddress, task: _Task) -> None:
         host, port = split_address(holder.address)
+        volume, draft, request = task.volume, task.draft, task.request
         channel = await open_channel(host, port, _CALLS, _REPLIES, timeout_s=TIMEOUT_S)
         try:
-            while draft.stop < stop:
+            while draft.stop < task.stop:
+                generations = _generations(request)
                 call = FetchChunks(
-                    draft.block, holder.storage, _generations(request), draft.stop, stop
+                    draft.block, holder.storage, generations, draft.stop, task.stop, task.copy
                 )
                 names, records = await _fetch_piece(channel, call)
                 append = partial(draft.append, names, records)
                 if isinstance(request, RecoveryWrite):
                     append = partial(volume.store.with_spare, append)
+                if task.copy:
+                    await self._check_room(volume, len(records))
                 await volume.run(append)
+                if task.copy:
+                    await self._pace.take(len(records))
         finally:
             channel.connection.close()
+
+    async def _check_room(self, volume: Volume, needed_bytes: int) -> None:
+        await volume.run(volume.check_room, self._reserved_bytes, needed_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Chunks of `request` up to `stop` that are to be put into `draft`."""
+
+    volume: Volume
+    draft: FetchedChunks
+    request: RecoveryWrite | Finalize
+    stop: int
+    copy: bool
+
+
+def is_copy(request: RecoveryWrite | Finalize, chunks: range) -> bool:
+    """True if a finalized block is to be copied as a whole, for which nobody waits."""
+    return isinstance(request, Finalize) and chunks.start == 0
 
 
 def _generations(request: RecoveryWrite | Finalize) -> tuple[Generation, ...]:
@@ -132,7 +165,8 @@ async def _fetch_piece(
     channel: CallChannel, call: FetchChunks
 ) -> tuple[tuple[ChunkName, ...], bytearray]:
     piece = _Piece(call)
-    reply = await channel.call(call, block=call.block, timeout_s=TIMEOUT_S, sink=piece)
+    timeout_s = COPY_TIMEOUT_S if call.copy else TIMEOUT_S
+    reply = await channel.call(call, block=call.block, timeout_s=timeout_s, sink=piece)
     if not isinstance(reply, Chunks):
         raise UnavailableError(f"the holder refuses: {reply}", block=call.block)
     if not piece.names:

@@ -165,8 +165,8 @@ class Volume:
             failed=failed,
         )
 
-    def check_room(self, reserved_bytes: int) -> None:
-        """Raise NoSpaceError when a new replica would go into the reserve.
+    def check_room(self, reserved_bytes: int, needed_bytes: int = 0) -> None:
+        """Raise NoSpaceError when `needed_bytes` of a new replica would go into the reserve.
 
         That of bytes, or of files that may be open: older replicas need both to be finalized.
         """
@@ -175,7 +175,7 @@ class Volume:
                 f"storage {self.storage} has no room: too many files and connections are open",
                 storage=self.storage,
             )
-        if self.disk.room(self.folder).free_bytes <= reserved_bytes:
+        if self.disk.room(self.folder).free_bytes - needed_bytes <= reserved_bytes:
             raise NoSpaceError(f"storage {self.storage} has no room", storage=self.storage)
 
     def close(self) -> None:

@@ -1,0 +1,196 @@
+"""Copies of whole replicas: nobody waits for one, so they make way for all else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from paxosblock.api.datanode import Chunks, Envelope, FetchChunks, StorageAddress
+from paxosblock.datanode.acceptor import Acceptor
+from paxosblock.datanode.pace import Pace
+from paxosblock.datanode.reads import Reader
+from paxosblock.datanode.transfer import MAX_COPIES, Transfer
+from paxosblock.disk import Disk
+from paxosblock.errors import NoSpaceError
+from paxosblock.net.calls import Bulk
+from paxosblock.net.wire import Header
+from paxosblock.protocol.messages import Finalize, Finalized, RecoveryWrite
+from paxosblock.protocol.types import Durability, Generation
+from tests.datanode.node import BLOCK, WINDOW, Node, Notes, frame, name, running
+from tests.datanode.test_transfer import HOLDER, Holder
+from tests.disks.simulated import SimulatedDisk
+from tests.streams import HOST, node
+from tests.waiting import wait_until_async
+
+CHUNKS = 3
+SIZE_BYTES = sum(name(index).size_bytes for index in range(CHUNKS))
+ALL_THE_ROOM = 1 << 62
+
+
+def whole(start: int = 0) -> Bulk:
+    """The chunks of a block from `start` on, as a holder sends them."""
+    frames = tuple(frame(index)[1] for index in range(start, CHUNKS))
+    size_bytes = sum(name(index).size_bytes for index in range(start, CHUNKS))
+    return Bulk(Chunks(start, 0, CHUNKS - start, size_bytes), CHUNKS - start, frames)
+
+
+def copy() -> Finalize:
+    """The message that makes a copy."""
+    decided = Generation(5), Generation(0)
+    return Finalize(BLOCK, *decided, CHUNKS, SIZE_BYTES, (HOLDER,), WINDOW, Durability.DISK)
+
+
+def recovery() -> RecoveryWrite:
+    """A recovery that lacks all chunks."""
+    return RecoveryWrite(
+        block=BLOCK,
+        generation=Generation(5),
+        base=Generation(0),
+        epoch=Generation(0),
+        length=CHUNKS,
+        size_bytes=SIZE_BYTES,
+        tail=(),
+        chosen_generation=Generation(0),
+        members=(HOLDER,),
+        holders=(HOLDER,),
+        window=WINDOW,
+        durability=Durability.DISK,
+    )
+
+
+class SlowHolder(Holder):
+    """Sends copies once it is `let`, anything else at once."""
+
+    def __init__(self) -> None:
+        super().__init__(whole())
+        self.let = asyncio.Event()
+
+    async def _ask(self, request: FetchChunks, header: Header) -> Bulk:
+        self.asked.append(request)
+        if request.copy:
+            await self.let.wait()
+        return whole(request.start)
+
+
+@asynccontextmanager
+async def beside(
+    folder: Path, holder: Holder, disk: Disk | None = None
+) -> AsyncIterator[tuple[Node, StorageAddress]]:
+    """A node with an empty volume, and where the holder is reached."""
+    async with node(lambda _request: holder) as port, running(folder, disk=disk) as target:
+        yield target, StorageAddress(HOLDER, f"{HOST}:{port}")
+
+
+async def test_a_recovery_never_waits_behind_copies(tmp_path: Path) -> None:
+    holder = SlowHolder()
+    async with beside(tmp_path, holder) as (target, address):
+        transfer, volume = Transfer(), target.volumes[0]
+        copies = [
+            asyncio.create_task(transfer.fetch(volume, copy(), range(CHUNKS), (address,)))
+            for _ in range(2 * MAX_COPIES)
+        ]
+        await wait_until_async(lambda: len(holder.asked) == MAX_COPIES)
+        recovered = await transfer.fetch(volume, recovery(), range(CHUNKS), (address,))
+        mended = await transfer.fetch(volume, copy(), range(1, CHUNKS), (address,))
+        assert (recovered.stop, mended.stop) == (CHUNKS, CHUNKS)
+        assert not any(made.done() for made in copies)
+        holder.let.set()
+        for draft in (recovered, mended, *await asyncio.gather(*copies)):
+            await volume.run(draft.discard)
+
+
+async def test_a_copy_leaves_the_reserve_free_and_asks_no_holder_in_vain(tmp_path: Path) -> None:
+    holder = Holder(whole())
+    async with beside(tmp_path, holder) as (target, address):
+        volume = target.volumes[0]
+        acceptor = Acceptor([volume], Transfer(reserved_bytes=ALL_THE_ROOM), Notes())
+        asked = Envelope(volume.storage, copy(), (address,))
+        with pytest.raises(NoSpaceError, match="has no room"):
+            await acceptor.take(asked)
+        assert holder.asked == []
+        assert (acceptor.count, volume.failed) == (0, "")
+        free_bytes = volume.disk.room(volume.folder).free_bytes
+        roomy = Acceptor([volume], Transfer(reserved_bytes=free_bytes // 2), Notes())
+        assert isinstance(await roomy.take(asked), Finalized)
+        await roomy.close()
+
+
+async def test_a_copy_ends_when_it_would_go_into_the_reserve(tmp_path: Path) -> None:
+    """Room that was there when it began may be gone: others write, too."""
+    holder, disk = SlowHolder(), SimulatedDisk(capacity_bytes=10_000)
+    async with beside(tmp_path, holder, disk) as (target, address):
+        transfer, volume = Transfer(reserved_bytes=5000), target.volumes[0]
+        made = asyncio.create_task(transfer.fetch(volume, copy(), range(CHUNKS), (address,)))
+        await wait_until_async(lambda: len(holder.asked) == 1)
+        other = disk.create(tmp_path / "of-others")
+        disk.write(other, bytes(4900 - disk.used_bytes()), 0)
+        holder.let.set()
+        with pytest.raises(NoSpaceError, match="has no room"):
+            await made
+        assert (disk.names(tmp_path / "tmp"), volume.failed) == ([], "")
+
+
+async def test_a_recovery_may_use_the_reserve(tmp_path: Path) -> None:
+    async with beside(tmp_path, Holder(whole())) as (target, address):
+        transfer = Transfer(reserved_bytes=ALL_THE_ROOM)
+        draft = await transfer.fetch(target.volumes[0], recovery(), range(CHUNKS), (address,))
+        assert draft.stop == CHUNKS
+        await target.volumes[0].run(draft.discard)
+
+
+async def test_what_is_taken_together_keeps_to_the_pace() -> None:
+    loop, pace = asyncio.get_running_loop(), Pace(1000)
+    begun_s = loop.time()
+    await asyncio.gather(*(pace.take(50) for _ in range(5)))
+    assert loop.time() - begun_s >= 0.19  # the time of all but the last
+
+
+async def test_the_target_of_copies_keeps_to_its_pace(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    async with beside(tmp_path, Holder(whole())) as (target, address):
+        transfer = Transfer(pace=Pace(10 * SIZE_BYTES))
+        begun_s = loop.time()
+        for _ in range(3):
+            draft = await transfer.fetch(target.volumes[0], copy(), range(CHUNKS), (address,))
+            await target.volumes[0].run(draft.discard)
+        assert loop.time() - begun_s >= 0.2  # the third begins when two are paid
+
+
+async def test_the_source_of_copies_keeps_to_its_pace_and_sends_others_at_once(
+    tmp_path: Path,
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with running(tmp_path) as source:
+        await source.create()
+        await source.write(1)
+        copies = Pace(1000)
+        reader = Reader(source.acceptor, max_read_bytes=1 << 20, copies=copies)
+        asked = FetchChunks(BLOCK, source.storage, (Generation(0),), 0, 1, copy=True)
+        begun_s = loop.time()
+        for _ in range(3):
+            await reader.fetch_chunks(asked)
+        assert loop.time() - begun_s >= 0.2
+        await copies.take(1_000_000)
+        await reader.fetch_chunks(msgspec.structs.replace(asked, copy=False))
+
+
+async def test_a_holder_sends_a_second_of_its_pace_at_a_time_for_a_copy(tmp_path: Path) -> None:
+    async with running(tmp_path) as source:
+        await source.create()
+        await source.write(4)
+        reader = Reader(source.acceptor, max_read_bytes=1 << 20, copies=Pace(250))
+
+        async def sent(start: int, *, paced: bool) -> int:
+            asked = FetchChunks(BLOCK, source.storage, (Generation(0),), start, 4, paced)
+            answer = await reader.fetch_chunks(asked)
+            assert isinstance(answer, Bulk)
+            return answer.count
+
+        assert await sent(0, paced=False) == 4
+        assert await sent(0, paced=True) == 2
+        assert await sent(3, paced=True) == 1
