@@ -62,7 +62,6 @@ class FileStore:
 
     def load(self) -> list[Loaded]:
         """Load every replica; see `load.py`."""
-        self.spare.give_back()
         return load(self)
 
     def room(self) -> Room:

@@ -15,6 +15,7 @@ from typing import Final
 from paxosblock.checksum import crc32c
 from paxosblock.disk import Disk, publish, read_file
 from paxosblock.errors import ConfigError, CorruptionError
+from paxosblock.formats import FROM_A_SNAPSHOT, refuse_later
 from paxosblock.protocol.types import StorageId
 
 FORMAT: Final = 2
@@ -22,6 +23,7 @@ WITHOUT_CLUSTER: Final = 1
 """The format of a volume that never registered."""
 VERSION: Final = "VERSION"
 
+_ANY_FORMAT = re.compile(rb"format=(\d{1,9})\n(?:.*\n)*crc=([0-9a-f]{8})\n")
 _LINES = re.compile(
     r"format=(\d{1,9})\nstorage=(\S{1,200})\nnode=(\S{1,200})\n"
     r"(?:cluster=(\S{1,200})\n)?crc=([0-9a-f]{8})\n"
@@ -53,14 +55,16 @@ def decode_identity(data: bytes, path: Path) -> Identity:
 
     Raises:
         CorruptionError: it is damaged.
-        ConfigError: it is of a later format.
+        ConfigError: a later version wrote it.
     """
-    found = _LINES.fullmatch(data.decode("utf-8", "replace"))
-    if found is None or crc32c(data[: data.rindex(b"crc=")]) != int(found[5], 16):
+    lines = _ANY_FORMAT.fullmatch(data)
+    if lines is None or crc32c(data[: data.rindex(b"crc=")]) != int(lines[2], 16):
         raise CorruptionError(f"{path} is damaged; this volume cannot say who it is")
-    identity = Identity(StorageId(found[2]), found[3], found[4] or "")
-    if int(found[1]) != identity._format:
-        raise ConfigError(f"{path} is of format {found[1]}; this program knows format {FORMAT}")
+    refuse_later(path, int(lines[1]), FORMAT, FROM_A_SNAPSHOT)
+    found = _LINES.fullmatch(data.decode("utf-8", "replace"))
+    identity = found and Identity(StorageId(found[2]), found[3], found[4] or "")
+    if not identity or int(lines[1]) != identity._format:
+        raise CorruptionError(f"{path} is not what format {int(lines[1])} is; it is damaged")
     return identity
 
 

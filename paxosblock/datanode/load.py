@@ -1,13 +1,14 @@
 """The replicas that a volume holds when its process starts (FORMAT.md 5, rule D8).
 
 Whatever was interrupted is finished or undone here, and a replica that may have lost votes is
-marked weak on disk before anybody can ask it. No content of a file makes this raise: a replica
-that cannot be believed is dead, and says so to everyone who asks.
+marked weak on disk before anybody can ask it. No damage makes this raise: a replica that cannot be
+believed is dead, and says so to everyone who asks.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,26 +44,37 @@ def load(store: FileStore) -> list[Loaded]:
     """Load every replica of the volume.
 
     Raises:
+        ConfigError: a later version wrote a meta file; nothing was changed.
         StorageError: the volume cannot be read or written; it has failed.
     """
     disk, folder = store.disk, store.folder
-    for name in disk.names(folder / TEMPORARY):
-        disk.remove(folder / TEMPORARY / name)
     paths = [folder / part / name for part in (RBW, CURRENT) for name in disk.names(folder / part)]
     found = by_block(paths)
-    loaded = [_load_block(store, found[block]) for block in sorted(found)]
+    # All of it is read before anything is changed: a later format is nothing to be mended.
+    ruling = {block: _ruling(store, found[block]) for block in sorted(found)}
+    store.spare.give_back()
+    for name in disk.names(folder / TEMPORARY):
+        disk.remove(folder / TEMPORARY / name)
+    loaded = [_load_block(store, found[block], ruling.pop(block)) for block in sorted(found)]
     return [replica for replica in loaded if replica is not None]
 
 
-def _load_block(store: FileStore, found: BlockFiles) -> Loaded | None:
+@dataclass(frozen=True, slots=True)
+class _Ruling:
+    """The metadata that counts, and its file."""
+
+    metadata: Metadata
+    path: Path
+
+
+def _load_block(store: FileStore, found: BlockFiles, ruling: _Ruling | str) -> Loaded | None:
     if not found.metas:
         # The metadata is written last when a replica is made, and removed first.
         _remove(store, [data.path for data in found.datas])
         return None
-    try:
-        metadata, path = _newest(store, found)
-    except (CorruptionError, StorageError) as error:
-        return _dead(found.block, None, None, str(error))
+    if isinstance(ruling, str):
+        return _dead(found.block, None, None, ruling)
+    metadata, path = ruling.metadata, ruling.path
     files = _tidied(store, found, metadata, path)
     if files is None:
         promised = metadata.replica(ChunkLog())
@@ -73,17 +85,26 @@ def _load_block(store: FileStore, found: BlockFiles) -> Loaded | None:
     return _settled(store, metadata, loaded.replica, files)
 
 
-def _newest(store: FileStore, found: BlockFiles) -> tuple[Metadata, Path]:
-    """The metadata that rules: adopting a log raises the accepted generation, and a crash while a
-    replica changes folders may leave the metadata before and after it."""
-    candidates = [
-        (decode_metadata(read_file(store.disk, path), found.block), path) for path in found.metas
-    ]
-    metadata, path = max(candidates, key=lambda pair: pair[0].registers.accepted_generation)
-    state = metadata.registers.state
-    if path.parent.name != home(state):
-        raise CorruptionError(f"metadata of a {state.value} replica in {path.parent.name}")
-    return metadata, path
+def _ruling(store: FileStore, found: BlockFiles) -> _Ruling | str:
+    """The metadata that rules, or why none can be believed.
+
+    Adopting a log raises the accepted generation, and a crash while a replica changes folders may
+    leave the metadata before and after it.
+    """
+    try:
+        candidates = [
+            _Ruling(decode_metadata(read_file(store.disk, path), found.block, path), path)
+            for path in found.metas
+        ]
+    except (CorruptionError, StorageError) as error:
+        return str(error)
+    if not candidates:
+        return "there is none"
+    newest = max(candidates, key=lambda each: each.metadata.registers.accepted_generation)
+    state = newest.metadata.registers.state
+    if newest.path.parent.name != home(state):
+        return f"metadata of a {state.value} replica in {newest.path.parent.name}"
+    return newest
 
 
 def _tidied(

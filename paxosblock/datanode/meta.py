@@ -7,6 +7,7 @@ when they were accepted; of a finalized one it also has the table of all chunks.
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec.structs import asdict
 
 from paxosblock.checksum import crc32c
 from paxosblock.errors import CorruptionError
+from paxosblock.formats import FROM_A_SNAPSHOT, refuse_later_magic
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import BlockId, Registers, ReplicaState
@@ -62,20 +64,24 @@ def describe(replica: Replica, boot: str, copy: int) -> Metadata:
     return Metadata(replica.block, registers, base_bytes, boot, copy, chunks)
 
 
-def decode_metadata(data: bytes, block: BlockId) -> Metadata:
-    """The metadata of `block` in the bytes of its file.
+def decode_metadata(data: bytes, block: BlockId, path: Path = Path("its meta file")) -> Metadata:
+    """The metadata of `block` in the bytes of its file; `path` is for messages.
 
     Raises:
+        ConfigError: a later version wrote it.
         CorruptionError: these bytes are not what was written; nothing they say may be believed.
     """
     if len(data) < _HEAD.size + _CRC.size:
         raise CorruptionError(f"metadata of block {block} is cut off")
     magic, length = _HEAD.unpack_from(data)
     end = _HEAD.size + length
-    if magic != MAGIC or len(data) != end + _CRC.size:
+    if magic[:-1] != MAGIC[:-1] or len(data) != end + _CRC.size:
         raise CorruptionError(f"metadata of block {block} has a wrong frame")
     if crc32c(data[:end]) != _CRC.unpack_from(data, end)[0]:
         raise CorruptionError(f"metadata of block {block} does not match its checksum")
+    refuse_later_magic(path, magic, MAGIC, FROM_A_SNAPSHOT)
+    if magic != MAGIC:
+        raise CorruptionError(f"metadata of block {block} is of no known format")
     try:
         fields = _FIELDS.decode(data[_HEAD.size : end])
         metadata = msgspec.convert(fields | {"registers": fields}, Metadata)

@@ -172,7 +172,7 @@ def open_volumes(
 
     Raises as `open_volume`.
     """
-    check_volumes(folders)
+    check_volumes(disk, folders)
     threads = config.sync_threads_per_volume
     volumes: list[Volume] = []
     lost: list[LostVolume] = []

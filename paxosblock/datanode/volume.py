@@ -197,11 +197,12 @@ class LostVolume:
         return StorageReport(StorageId(f"{node}:{self.folder}"), 0, 0, 0, self.reason)
 
 
-def check_volumes(folders: Iterable[Path]) -> None:
+def check_volumes(disk: Disk, folders: Iterable[Path]) -> None:
     """Look at all folders of a node before anything is written into one of them.
 
     Raises:
-        ConfigError: one is the folder of a NameNode.
+        ConfigError: one is the folder of a NameNode, or a later version wrote its identity.
+        CorruptionError: an identity is damaged.
     """
     for folder in folders:
         for name in OF_A_NAMENODE:
@@ -210,6 +211,9 @@ def check_volumes(folders: Iterable[Path]) -> None:
                     raise ConfigError(
                         f"{folder} is the folder of a NameNode: a DataNode needs one of its own"
                     )
+        with contextlib.suppress(OSError, StorageError):
+            if folder.is_dir():
+                read_identity(disk, folder)
 
 
 def open_volume(disk: Disk, folder: Path, node: str, *, boot: str, sync_threads: int) -> Volume:

@@ -20,12 +20,17 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, StorageError
+from paxosblock.formats import FROM_A_COPY, refuse_later
 from paxosblock.process import ProcessId
+
+KNOWN_VERSION: Final = 1
+"""Of `cluster.json`."""
 
 Settings = Mapping[str, Mapping[str, str | int]]
 """Settings by section and name as in the TOML file: `{"namenode": {"lease_soft_limit": "2s"}}`."""
@@ -60,12 +65,19 @@ class NodeEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class _Versioned:
+    """The part of `cluster.json` that every version of it has."""
+
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Membership:
     """The content of `cluster.json`."""
 
     members: tuple[NodeEntry, ...]
     settings: dict[str, dict[str, str | int]]
-    version: int = 1
+    version: int = KNOWN_VERSION
 
     def count(self, role: Role) -> int:
         """Return how many members have this role."""
@@ -145,11 +157,15 @@ class ClusterFolder:
         """Return the cluster that lives here, None when there is none.
 
         Raises:
-            ConfigError: `cluster.json` is not one.
+            ConfigError: `cluster.json` is not one, or a later version wrote it.
         """
         file = self.path / "cluster.json"
         try:
-            return msgspec.json.decode(file.read_bytes(), type=Membership)
+            data = file.read_bytes()
+            refuse_later(
+                file, msgspec.json.decode(data, type=_Versioned).version, KNOWN_VERSION, FROM_A_COPY
+            )
+            return msgspec.json.decode(data, type=Membership)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:

@@ -214,8 +214,8 @@ SOURCE: tuple[Mutant, ...] = (
     _store(
         "of two metadata files the older one rules",
         "datanode/load.py",
-        "metadata, path = max(candidates",
-        "metadata, path = min(candidates",
+        "newest = max(candidates",
+        "newest = min(candidates",
         CRASH_STATES,
     ),
     _store(

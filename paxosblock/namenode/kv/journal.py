@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
-from paxosblock.disk import Disk, FileHandle, cut_file, read_file
+from paxosblock.disk import Disk, FileHandle, cut_file, opened, read_file
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
 from paxosblock.namenode.kv.files import numbered, numbers, publish_open
 from paxosblock.namenode.kv.mark import DurableMark, read_mark
@@ -20,6 +20,7 @@ from paxosblock.namenode.kv.segment import (
     HEADER_BYTES,
     SALT_BYTES,
     Segment,
+    check_header,
     encode_batch,
     encode_header,
     read_segment,
@@ -54,6 +55,20 @@ def replay(disk: Disk, folder: Path, after: int) -> Iterator[tuple[int, memoryvi
         segment = _read(disk, folder, first, following, needed if needed > after else 0)
         skipped = max(0, after + 1 - first)
         yield from enumerate(segment.entries[skipped:], first + skipped)
+
+
+def check_formats(disk: Disk, folder: Path) -> None:
+    """Look at the beginning of every file of the journal, and change nothing.
+
+    Raises:
+        ConfigError: another version wrote one.
+        CorruptionError: one is damaged there.
+    """
+    read_mark(disk, folder)
+    for first in numbers(disk.names(folder), _KIND):
+        path = numbered(folder, _KIND, first)
+        with opened(disk, path) as file:
+            check_header(str(path), disk.read(file, HEADER_BYTES, 0))
 
 
 def _read(disk: Disk, folder: Path, first: int, following: int | None, needed: int) -> Segment:

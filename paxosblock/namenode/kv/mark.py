@@ -18,6 +18,7 @@ from pathlib import Path
 from paxosblock.checksum import crc32c
 from paxosblock.disk import Disk, read_file
 from paxosblock.errors import NoSpaceError, StorageError
+from paxosblock.formats import refuse_later_magic
 from paxosblock.namenode.kv.files import publish
 
 NAME = "durable"
@@ -33,12 +34,18 @@ def read_mark(disk: Disk, folder: Path) -> int:
     """Return the last entry that is known to have been durable; 0 when nothing is known.
 
     A mark that does not check was being written when the power went, which is nobody's loss.
+
+    Raises:
+        ConfigError: a later version wrote it.
     """
     if NAME not in disk.names(folder):
         return 0
     data = read_file(disk, folder / NAME)
-    body = data[: _MARK.size]
-    if data[_MARK.size :] != _CRC.pack(crc32c(body)) or not body.startswith(_MAGIC):
+    body, stored = data[: -_CRC.size], data[-_CRC.size :]
+    checks = stored == _CRC.pack(crc32c(body))
+    if checks:
+        refuse_later_magic(folder / NAME, body[: len(_MAGIC)], _MAGIC)
+    if not checks or len(body) != _MARK.size or not body.startswith(_MAGIC):
         _log.warning("%s: does not check; a journal cut short would go unnoticed", folder / NAME)
         return 0
     index: int = _MARK.unpack(body)[1]

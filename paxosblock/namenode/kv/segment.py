@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from paxosblock.checksum import crc32c
 from paxosblock.errors import ConfigError, CorruptionError
+from paxosblock.formats import refuse_later_magic
 
 _MAGIC = b"PBKJRNL2"
 _HEADER = struct.Struct(">8sQ8s")
@@ -77,7 +78,7 @@ def read_segment(name: str, data: bytes) -> Segment:
         ConfigError: another version wrote it.
         CorruptionError: bytes that had been durable are damaged; says which file and offset.
     """
-    first_index, salt = _read_header(name, data)
+    first_index, salt = check_header(name, data)
     entries: list[memoryview] = []
     offset = HEADER_BYTES
     while offset < len(data):
@@ -93,12 +94,14 @@ def read_segment(name: str, data: bytes) -> Segment:
     return Segment(first_index, entries, offset)
 
 
-def _read_header(name: str, data: bytes) -> tuple[int, bytes]:
+def check_header(name: str, data: bytes) -> tuple[int, bytes]:
+    """Return index and salt of the segment that begins with `data`; raise as `read_segment`."""
     # A segment gets its name after its header is durable, so a short header is never torn.
     header = data[: _HEADER.size]
     if len(data) < HEADER_BYTES or data[_HEADER.size : HEADER_BYTES] != _U32.pack(crc32c(header)):
         raise _damaged(name, 0, "the header does not match its checksum")
     magic, first_index, salt = _HEADER.unpack(header)
+    refuse_later_magic(name, magic, _MAGIC)
     if magic != _MAGIC:
         raise ConfigError(f"{name} {OTHER_VERSION}")
     return first_index, salt

@@ -18,6 +18,7 @@ from pathlib import Path
 from paxosblock.checksum import crc32c
 from paxosblock.disk import Disk, read_file
 from paxosblock.errors import CorruptionError
+from paxosblock.formats import refuse_later_magic
 from paxosblock.namenode.kv.codec import Items, decode_items, encode_items
 from paxosblock.namenode.kv.files import numbered, numbers, publish
 from paxosblock.namenode.kv.state import NOTHING, Snapshot
@@ -76,6 +77,7 @@ def load_snapshot(disk: Disk, folder: Path) -> tuple[Snapshot, int]:
     when there is none.
 
     Raises:
+        ConfigError: a later version wrote it.
         CorruptionError: it does not match its checksums. An older one is no substitute: the
             journal that would follow it is gone.
     """
@@ -119,6 +121,7 @@ def decode_snapshot(name: str, whole: bytes | memoryview) -> Snapshot:
     """Read a snapshot file; `name` is for messages.
 
     Raises:
+        ConfigError: a later version wrote it.
         CorruptionError: damaged; says which file and offset.
     """
     data = memoryview(whole)
@@ -127,8 +130,9 @@ def decode_snapshot(name: str, whole: bytes | memoryview) -> Snapshot:
     if len(data) < offset or data[_HEADER.size : offset] != _CRC.pack(checksum):
         raise _damaged(name, 0)
     magic, revision, count = _HEADER.unpack(header)
+    refuse_later_magic(name, magic, _MAGIC)
     if magic != _MAGIC:
-        raise CorruptionError(f"{name}: not a snapshot of this version")
+        raise CorruptionError(f"{name}: not a snapshot")
     items: Items = []
     while offset < len(data):
         body, end = _read_slice(name, data, offset, checksum)

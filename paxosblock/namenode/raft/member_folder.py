@@ -1,7 +1,7 @@
 """The folder of one member: lock, vote, newest snapshot, log after it. All of this blocks.
 
 folder/lock                     locked while a process has it open
-folder/members                  the addresses of all members, one in each line
+folder/members                  its format, and the addresses of all members, one in each line
 folder/vote                     term and vote (vote_file.py)
 folder/spare                    room for the next votes on a full disk (vote_file.py)
 folder/snapshot-<index>         the machine after that entry (snapshot_file.py)
@@ -21,10 +21,11 @@ from pathlib import Path
 
 from paxosblock.disk import Disk, FileHandle, OsDisk, read_file
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
+from paxosblock.formats import FROM_A_COPY, refuse_later
 from paxosblock.namenode.kv import mark
 from paxosblock.namenode.kv.files import publish, remove_drafts
 from paxosblock.namenode.kv.folder import opening
-from paxosblock.namenode.kv.journal import Journal
+from paxosblock.namenode.kv.journal import Journal, check_formats
 from paxosblock.namenode.kv.snapshot import Pace, let_go, remove_older
 from paxosblock.namenode.raft import snapshot_file, vote_file
 from paxosblock.namenode.raft.log import Tail, has_journal, load_tail
@@ -34,6 +35,8 @@ from paxosblock.units import MIB
 
 WHEN_DAMAGED = "replace the folder as docs/operations.md says, never by an older copy"
 _MEMBERS = "members"
+_FORMAT = "format="
+_KNOWN_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +117,13 @@ def open_folder(disk: Disk, folder: Path, segment_bytes: int) -> Opened:
 
 
 def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int) -> Opened:
-    remove_drafts(disk, folder)
     votes = VoteFile(disk, folder)
-    votes.spare.give_back()
     _check_journal(disk, folder, votes)
     snapshot, snapshot_bytes = snapshot_file.load(disk, folder)
+    check_formats(disk, folder)
+    # Only now, when it is known that this program may change the folder.
+    remove_drafts(disk, folder)
+    votes.spare.give_back()
     tail, journal = load_tail(disk, folder, snapshot.index, snapshot.term, segment_bytes)
     _check_terms(folder, votes, tail)
     # What a crash may have left between a snapshot and the removal of what it covers.
@@ -152,7 +157,7 @@ def check_member(folder: Path, members: Sequence[str], *, new_cluster: bool) -> 
 
     Raises:
         ConfigError: the folder is empty and the cluster is not new, or the other way round; or it
-            went by another list of members.
+            went by another list of members; or a later version wrote that.
         StorageError: it cannot be read or written.
     """
     disk = OsDisk()
@@ -183,10 +188,22 @@ def _make(disk: Disk, folder: Path) -> None:
 def _check_list(disk: Disk, folder: Path, members: list[str]) -> None:
     file = folder / _MEMBERS
     if not file.exists():
-        publish(disk, file, [f"{member}\n".encode() for member in members])
-    known = read_file(disk, file).decode(errors="replace").split()
+        lines = (f"{_FORMAT}{_KNOWN_FORMAT}", *members)
+        publish(disk, file, [f"{line}\n".encode() for line in lines])
+    known = _read_list(disk, file)
     if known != members:
         raise ConfigError(
             f"{folder} is that of a member of {','.join(known)}, not of {','.join(members)}. "
             "docs/operations.md says how to change them: one by one would make two majorities"
         )
+
+
+def _read_list(disk: Disk, file: Path) -> list[str]:
+    """Return the members in the file, which has no format if an earlier version wrote it."""
+    lines = read_file(disk, file).decode(errors="replace").split()
+    if lines and lines[0].startswith(_FORMAT):
+        found = lines.pop(0).removeprefix(_FORMAT)
+        if not found.isdecimal():
+            raise CorruptionError(f"{file}: damaged: its format is {found!r}", file=str(file))
+        refuse_later(file, int(found), _KNOWN_FORMAT, FROM_A_COPY)
+    return lines

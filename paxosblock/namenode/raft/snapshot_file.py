@@ -15,6 +15,7 @@ from pathlib import Path
 from paxosblock.checksum import crc32c
 from paxosblock.disk import Disk, read_file
 from paxosblock.errors import ConfigError, CorruptionError
+from paxosblock.formats import refuse_later_magic
 from paxosblock.namenode.kv.files import numbered, numbers, publish
 from paxosblock.namenode.kv.segment import OTHER_VERSION
 from paxosblock.namenode.kv.snapshot import Pace, decode_snapshot, encode_snapshot
@@ -50,6 +51,7 @@ def decode(name: str, whole: bytes | memoryview) -> MachineSnapshot:
     if len(data) < begin or data[_HEADER.size : begin] != _CRC.pack(crc32c(header)):
         raise CorruptionError(f"{name}: damaged at offset 0")
     magic, index, term = _HEADER.unpack(header)
+    refuse_later_magic(name, magic, _MAGIC)
     if magic != _MAGIC:
         raise ConfigError(f"{name} {OTHER_VERSION}")
     state = decode_snapshot(name, data[begin:])

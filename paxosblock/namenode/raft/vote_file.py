@@ -17,6 +17,7 @@ from typing import Final
 from paxosblock.checksum import crc32c
 from paxosblock.disk import Disk, read_file
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
+from paxosblock.formats import refuse_later_magic
 from paxosblock.kept_room import KeptRoom
 from paxosblock.namenode.kv.files import publish
 from paxosblock.units import KIB, MIB
@@ -53,6 +54,7 @@ class VoteFile:
         """Read the file, or begin at term 0.
 
         Raises:
+            ConfigError: a later version wrote it.
             CorruptionError: the file is damaged. Nothing can replace it: a forgotten vote could
                 be given twice.
         """
@@ -100,7 +102,8 @@ def _decode(path: Path, data: bytes) -> Vote:
     if len(body) < _HEAD.size or stored != _CRC.pack(crc32c(body)):
         raise CorruptionError(f"{path}: damaged", file=str(path))
     magic, term, length = _HEAD.unpack_from(body)
+    refuse_later_magic(path, magic, _MAGIC)
     candidate = body[_HEAD.size :]
     if magic != _MAGIC or len(candidate) != length:
-        raise CorruptionError(f"{path}: not a vote of this version", file=str(path))
+        raise CorruptionError(f"{path}: not a vote", file=str(path))
     return Vote(term, candidate.decode() or None)

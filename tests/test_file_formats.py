@@ -1,0 +1,270 @@
+"""A file of a later format is refused in one line, and nothing is changed; an earlier one is read,
+or refused in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from paxosblock.checksum import crc32c
+from paxosblock.config import DataNodeConfig
+from paxosblock.datanode.node import open_volumes
+from paxosblock.disk import OsDisk
+from paxosblock.errors import ConfigError
+from paxosblock.local.cluster_folder import ClusterFolder, Membership, NodeEntry, Role
+from paxosblock.namenode.kv import folder as kv_folder
+from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.folder import open_store
+from paxosblock.namenode.kv.interface import Transaction
+from paxosblock.namenode.kv.snapshot import Pace
+from paxosblock.namenode.raft.machine import ReplicatedMachine
+from paxosblock.namenode.raft.member_folder import check_member, open_folder
+from paxosblock.protocol.types import BlockId
+from tests.datanode.node import name, running
+
+MEMBERS = ("n1:1", "n2:1", "n3:1")
+PUT = Transaction(puts=((b"k", b"value"),))
+LIMITS = kv_folder.Limits()
+SEGMENT_BYTES = 1 << 20
+
+
+# -- folders as their owners make them -------------------------------------------------------------
+
+
+def make_volume(folder: Path) -> None:
+    """A volume with a replica in `current/` and one in `rbw/`."""
+
+    async def write() -> None:
+        async with running(folder) as node:
+            await node.volumes[0].enter("cluster-1")
+            await node.create()
+            await node.write(2)
+            await node.finalize(1, [name(0), name(1)])
+            await node.next_gs(3, block=BlockId(8))
+
+    asyncio.run(write())
+
+
+def open_volume(folder: Path) -> int:
+    """As a DataNode that starts does; returns the number of replicas that are sound."""
+
+    async def load() -> int:
+        volumes, _ = open_volumes(OsDisk(), [folder], "node-1", DataNodeConfig(), "boot-1")
+        try:
+            return sum(not each.corrupt for each in await volumes[0].load())
+        finally:
+            volumes[0].close()
+
+    return asyncio.run(load())
+
+
+def make_kv(folder: Path) -> None:
+    """The folder of a cluster's only NameNode, with a snapshot."""
+    store = open_store(OsDisk(), folder, LIMITS)
+    store.append([encode_transaction(PUT)])
+    store.machine.apply(1, PUT)
+    store.write_snapshot(store.machine.snapshot(), Pace(0))
+    store.close()
+
+
+def open_kv(folder: Path) -> int:
+    """As a NameNode that starts does; returns the last entry."""
+    store = open_store(OsDisk(), folder, LIMITS)
+    store.close()
+    return store.machine.revision
+
+
+def make_raft(folder: Path) -> None:
+    """The folder of one of several NameNodes, with a snapshot."""
+    check_member(folder, MEMBERS, new_cluster=True)
+    opened = open_folder(OsDisk(), folder, SEGMENT_BYTES)
+    machine = ReplicatedMachine()
+    opened.write_snapshot(machine.snapshot_after(0), Pace(0))
+    opened.close()
+
+
+def open_raft(folder: Path) -> int:
+    """As a NameNode that starts does; returns the last entry."""
+    check_member(folder, MEMBERS, new_cluster=False)
+    opened = open_folder(OsDisk(), folder, SEGMENT_BYTES)
+    opened.close()
+    return opened.tail.last_index
+
+
+def make_cluster(folder: Path) -> None:
+    """The folder of `paxosblock cluster`."""
+    entry = NodeEntry(Role.NAMENODE, "namenode-1", "127.0.0.1:0")
+    ClusterFolder(folder).prepare(Membership((entry,), {}))
+
+
+def open_cluster(folder: Path) -> int:
+    """As every command of it does; returns the number of members."""
+    found = ClusterFolder(folder).read()
+    assert found is not None
+    return len(found.members)
+
+
+# -- the same file, of another format --------------------------------------------------------------
+
+
+def with_header(data: bytes, version: int) -> bytes:
+    """`data` begins with 24 bytes, a magic first, and their checksum."""
+    head = data[:7] + str(version).encode() + data[8:24]
+    return head + struct.pack(">I", crc32c(head)) + data[28:]
+
+
+def with_tail(data: bytes, version: int) -> bytes:
+    """`data` begins with a magic and ends with a checksum."""
+    body = data[:7] + str(version).encode() + data[8:-4]
+    return body + struct.pack(">I", crc32c(body))
+
+
+def with_tail_of_a_replica(data: bytes, version: int) -> bytes:
+    """The same with a magic of four, little-endian."""
+    body = data[:3] + str(version).encode() + data[4:-4]
+    return body + struct.pack("<I", crc32c(body))
+
+
+def with_line(data: bytes, version: int) -> bytes:
+    """`data` has a line `format=`, and perhaps one with a checksum."""
+    text = re.sub("^format=.*", f"format={version}", data.decode())
+    body = re.sub("crc=.*\n", "", text).encode()
+    return body + (f"crc={crc32c(body):08x}\n".encode() if "crc=" in text else b"")
+
+
+def with_field(data: bytes, version: int) -> bytes:
+    """`data` is JSON with a version."""
+    return re.sub(rb'"version": \d+', b'"version": %d, "moon": 1' % version, data)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file: in which folder it is, what its latest format is, and how to change that."""
+
+    file: str
+    known: int
+    make: Callable[[Path], None]
+    open: Callable[[Path], int]
+    of_format: Callable[[bytes, int], bytes]
+    way_back: str
+
+    def __str__(self) -> str:
+        return f"{self.make.__name__.removeprefix('make_')}/{self.file}"
+
+    def path(self, folder: Path) -> Path:
+        """The one file of this kind."""
+        *_, found = sorted(folder.glob(self.file))
+        return found
+
+
+KINDS = [
+    Kind("VERSION", 2, make_volume, open_volume, with_line, "--rollback"),
+    Kind("current/blk_7.meta", 1, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
+    Kind("rbw/blk_8.meta", 1, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
+    Kind("journal-*", 2, make_kv, open_kv, with_header, "the copy"),
+    Kind("snapshot-*", 1, make_kv, open_kv, with_header, "the copy"),
+    Kind("durable", 1, make_kv, open_kv, with_tail, "the copy"),
+    Kind("journal-*", 2, make_raft, open_raft, with_header, "the copy"),
+    Kind("snapshot-*", 2, make_raft, open_raft, with_header, "the copy"),
+    Kind("durable", 1, make_raft, open_raft, with_tail, "the copy"),
+    Kind("vote", 1, make_raft, open_raft, with_tail, "the copy"),
+    Kind("members", 1, make_raft, open_raft, with_line, "the copy"),
+    Kind("cluster.json", 1, make_cluster, open_cluster, with_field, "the copy"),
+]
+
+
+def tree(folder: Path) -> dict[Path, bytes]:
+    """All that is below a folder."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_file_of_a_later_format_is_refused_in_one_line_and_nothing_is_changed(
+    kind: Kind, tmp_path: Path
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    kind.make(folder)
+    file = kind.path(folder)
+    file.write_bytes(kind.of_format(file.read_bytes(), kind.known + 1))
+    for leftover in ("tmp/blk_9.meta", "journal-1.tmp", "rbw/blk_9"):  # a start would remove it
+        if (folder / leftover).parent.is_dir():
+            (folder / leftover).write_bytes(b"a crash left it")
+    before = tree(folder)
+    with pytest.raises(ConfigError) as refused:
+        kind.open(folder)
+    said = f"{file} is of format {kind.known + 1}, and this version of paxosblock knows up to"
+    assert str(refused.value).startswith(f"{said} {kind.known}: start the newer one, or ")
+    assert kind.way_back in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert tree(folder) == before
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_file_of_the_known_format_is_taken(kind: Kind, tmp_path: Path) -> None:
+    """What the test above changes is the format alone: the same bytes of the known one are read."""
+    kind.make(tmp_path)
+    found = kind.open(tmp_path)
+    file = kind.path(tmp_path)
+    file.write_bytes(kind.of_format(file.read_bytes(), kind.known))
+    assert kind.open(tmp_path) == found
+
+
+def test_a_volume_that_never_registered_is_of_the_first_format(tmp_path: Path) -> None:
+    open_volume(tmp_path)
+    assert (tmp_path / "VERSION").read_text().startswith("format=1\n")
+    open_volume(tmp_path)
+
+
+def test_a_later_format_of_one_volume_leaves_the_others_of_the_node_alone(tmp_path: Path) -> None:
+    make_volume(tmp_path / "1")
+    file = tmp_path / "1" / "VERSION"
+    file.write_bytes(with_line(file.read_bytes(), 9))
+    with pytest.raises(ConfigError, match="is of format 9"):
+        open_volumes(
+            OsDisk(), [tmp_path / "0", tmp_path / "1"], "node-1", DataNodeConfig(), "boot-1"
+        )
+    assert not (tmp_path / "0").exists()
+
+
+@pytest.mark.parametrize("make", [make_kv, make_raft])
+def test_a_journal_of_the_format_before_is_refused_in_one_line(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    (kind,) = (each for each in KINDS if each.make is make and each.file == "journal-*")
+    make(tmp_path)
+    file = kind.path(tmp_path)
+    file.write_bytes(with_header(file.read_bytes(), 1))
+    with pytest.raises(ConfigError, match="was written by another version") as refused:
+        kind.open(tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_list_of_members_without_a_format_is_read(tmp_path: Path) -> None:
+    make_raft(tmp_path)
+    (tmp_path / "members").write_text("".join(f"{member}\n" for member in MEMBERS))
+    assert open_raft(tmp_path) == 0
+
+
+def test_a_garbled_mark_is_never_taken_for_one_of_a_later_format(tmp_path: Path) -> None:
+    make_kv(tmp_path)
+    data = bytearray((tmp_path / "durable").read_bytes())
+    data[7] = ord("2")
+    (tmp_path / "durable").write_bytes(data)
+    assert open_kv(tmp_path) == 1
+
+
+def test_a_flipped_bit_is_never_taken_for_a_later_format(tmp_path: Path) -> None:
+    """A DataNode starts with one replica that is damaged, and does so in the magic, too."""
+    make_volume(tmp_path)
+    file = tmp_path / "current" / "blk_7.meta"
+    data = bytearray(file.read_bytes())
+    data[3] = ord("3")
+    file.write_bytes(data)
+    assert open_volume(tmp_path) == 1
