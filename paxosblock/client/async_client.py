@@ -27,6 +27,7 @@ from paxosblock.client.follow import follower, wait_longer
 from paxosblock.client.length import OPEN_PATIENCE_S, Consistency, consistency_of, readable_file
 from paxosblock.client.locations import BlockLocation, locations
 from paxosblock.client.names import AsyncNames
+from paxosblock.client.path import AnyPath, text_of
 from paxosblock.client.url import cluster_addresses
 from paxosblock.config import ClientConfig, load_config
 from paxosblock.errors import InvalidRequestError
@@ -80,7 +81,7 @@ class AsyncClient(AsyncNames):
 
     async def create(
         self,
-        path: str,
+        path: AnyPath,
         *,
         overwrite: bool = False,
         replication: int | None = None,
@@ -116,7 +117,7 @@ class AsyncClient(AsyncNames):
         check_sizes(block_size, chunk_size, window)
         writer = new_writer()
         request = CreateFile(
-            path,
+            text_of(path),
             writer,
             overwrite,
             config.replication if replication is None else replication,
@@ -134,7 +135,7 @@ class AsyncClient(AsyncNames):
         )
 
     async def append(
-        self, path: str, *, chunk_size: int | None = None, window: int | None = None
+        self, path: AnyPath, *, chunk_size: int | None = None, window: int | None = None
     ) -> AsyncFileWriter:
         """Go on with a closed file, in a new block: `async with await fs.append(path) as out`.
 
@@ -150,7 +151,7 @@ class AsyncClient(AsyncNames):
         window = self.config.window if window is None else window
         check_sizes(self.config.block_size_bytes, chunk_size, window)
         writer = new_writer()
-        opened = await self._core.namenodes.call(APPEND, AppendFile(path, writer))
+        opened = await self._core.namenodes.call(APPEND, AppendFile(text_of(path), writer))
         return AsyncFileWriter(
             self._core,
             opened.status,
@@ -161,7 +162,7 @@ class AsyncClient(AsyncNames):
         )
 
     async def open(
-        self, path: str, *, consistency: Consistency | str = Consistency.QUORUM
+        self, path: AnyPath, *, consistency: Consistency | str = Consistency.QUORUM
     ) -> AsyncFileReader:
         """Read a file: `async with await fs.open(path) as f`.
 
@@ -178,10 +179,11 @@ class AsyncClient(AsyncNames):
         """
         how = consistency_of(consistency)
         patience_s = min(OPEN_PATIENCE_S, self.config.retry_for_s)
+        path = text_of(path)
         found = await readable_file(self._core, path, how, patience_s)
         return AsyncFileReader(self._core, path, found, how)
 
-    def follow(self, path: str, offset: int = 0) -> AsyncIterator[bytes]:
+    def follow(self, path: AnyPath, offset: int = 0) -> AsyncIterator[bytes]:
         """Yield the bytes of a file from `offset` on, as they are written, until it is closed.
 
         What is delivered is linearizable: it is acknowledged, or will be kept all the same. Blocks
@@ -191,27 +193,27 @@ class AsyncClient(AsyncNames):
             NotFoundError: there is no such file, or it was deleted or replaced meanwhile.
             InvalidRequestError: a negative offset.
         """
-        return follower(self._core, path, offset).run()
+        return follower(self._core, text_of(path), offset).run()
 
-    async def wait_longer(self, path: str, length: int, timeout_s: float) -> bool:
+    async def wait_longer(self, path: AnyPath, length: int, timeout_s: float) -> bool:
         """Wait until a file has more than `length` bytes; False when it takes `timeout_s` or more.
 
         For programs that look at a file now and then; the members of its last block are asked to
         answer when they have more. Raises NotFoundError as `follow` does.
         """
-        return await wait_longer(self._core, path, length, timeout_s)
+        return await wait_longer(self._core, text_of(path), length, timeout_s)
 
-    async def take_over(self, path: str) -> int:
+    async def take_over(self, path: AnyPath) -> int:
         """Fence the writer of a file, close the file and return its length in bytes.
 
         Nothing that was acknowledged is lost; the old writer hears a FencedError. A file that is
         closed already stays as it is. (HDFS: recoverLease)
         """
-        status = await self._core.namenodes.call(TAKE_OVER, TakeOver(path))
+        status = await self._core.namenodes.call(TAKE_OVER, TakeOver(text_of(path)))
         return status.length
 
     async def locations(
-        self, path: str, offset: int = 0, length: int | None = None
+        self, path: AnyPath, offset: int = 0, length: int | None = None
     ) -> builtins.list[BlockLocation]:
         """Locate the blocks of a file that hold its bytes from `offset` on, at most `length`.
 
@@ -220,7 +222,7 @@ class AsyncClient(AsyncNames):
             NotFoundError, IsDirectoryError: there is no file at `path`.
             UnavailableError: too few replicas of the last block answer to tell its length.
         """
-        return await locations(self._core, path, offset, length)
+        return await locations(self._core, text_of(path), offset, length)
 
     # -- blocks without files, the seed's verbs -------------------------------------------------
 

@@ -30,6 +30,7 @@ from paxosblock.api.namenode import (
     Transact,
 )
 from paxosblock.client.core import ClientCore
+from paxosblock.client.path import AnyPath, text_of
 from paxosblock.client.walk import glob, pages, walk
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NotDirectoryError, NotFoundError
@@ -45,11 +46,11 @@ class AsyncNames:
 
     # -- names ----------------------------------------------------------------------------------
 
-    async def stat(self, path: str) -> FileStatus:
+    async def stat(self, path: AnyPath) -> FileStatus:
         """Look a path up. `length` counts only finalized blocks while the file is `open`."""
-        return await self._core.namenodes.call(STAT, PathRequest(path))
+        return await self._core.namenodes.call(STAT, PathRequest(text_of(path)))
 
-    async def exists(self, path: str) -> bool:
+    async def exists(self, path: AnyPath) -> bool:
         """True if there is a file or directory at `path`."""
         try:
             await self.stat(path)
@@ -57,7 +58,7 @@ class AsyncNames:
             return False
         return True
 
-    async def list(self, path: str) -> builtins.list[FileStatus]:
+    async def list(self, path: AnyPath) -> builtins.list[FileStatus]:
         """Return the entries of a directory in order of name; of a file: the file itself.
 
         As they were at one time, also where there are too many for one answer, unless names in the
@@ -65,13 +66,13 @@ class AsyncNames:
         """
         return [entry async for entry in self.scan(path)]
 
-    async def scan(self, path: str) -> AsyncIterator[FileStatus]:
+    async def scan(self, path: AnyPath) -> AsyncIterator[FileStatus]:
         """Yield the entries of `list` one by one."""
         async for page in self.pages(path):
             for entry in page.entries:
                 yield entry
 
-    def pages(self, path: str, *, one_state: bool = True) -> AsyncIterator[Listing]:
+    def pages(self, path: AnyPath, *, one_state: bool = True) -> AsyncIterator[Listing]:
         """Yield the pages of a directory, which tell since when each entry is there.
 
         Args:
@@ -83,13 +84,13 @@ class AsyncNames:
         Raises:
             NotFoundError: nothing is at `path`.
         """
-        return pages(self, path, one_state=one_state)
+        return pages(self, text_of(path), one_state=one_state)
 
-    async def page(self, path: str, after: str = "", limit: int = 1000) -> Listing:
+    async def page(self, path: AnyPath, after: str = "", limit: int = 1000) -> Listing:
         """Return one page: the entries behind the name `after`, and since when each is there."""
-        return await self._core.namenodes.call(LIST, ListDirectory(path, after, limit))
+        return await self._core.namenodes.call(LIST, ListDirectory(text_of(path), after, limit))
 
-    def walk(self, path: str) -> AsyncIterator[FileStatus]:
+    def walk(self, path: AnyPath) -> AsyncIterator[FileStatus]:
         """Yield every file and directory below `path`, a directory before what is in it, each as
         `list` shows it, in order of name; of a file, the file itself.
 
@@ -98,16 +99,16 @@ class AsyncNames:
         Raises:
             NotFoundError: nothing is at `path`.
         """
-        return walk(self, path)
+        return walk(self, text_of(path))
 
-    async def glob(self, pattern: str) -> builtins.list[FileStatus]:
+    async def glob(self, pattern: AnyPath) -> builtins.list[FileStatus]:
         """Files and directories that match a pattern of `*`, `?` and `[...]` in each name, and of
         `**` for any number of directories; in order of path."""
-        return [entry async for entry in glob(self, pattern)]
+        return [entry async for entry in glob(self, text_of(pattern))]
 
     async def mkdirs(
         self,
-        path: str,
+        path: AnyPath,
         *,
         parents: bool = True,
         permission: int = 0o755,
@@ -125,23 +126,26 @@ class AsyncNames:
             ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been made.
         """
-        request = MakeDirectories(path, parents, permission, current_user(), ttl_s)
+        request = MakeDirectories(text_of(path), parents, permission, current_user(), ttl_s)
         return await self._core.namenodes.call_once(
             MKDIRS, lambda once: replace(request, once=once)
         )
 
-    async def rename(self, source: str, destination: str, *, overwrite: bool = False) -> FileStatus:
+    async def rename(
+        self, source: AnyPath, destination: AnyPath, *, overwrite: bool = False
+    ) -> FileStatus:
         """Move a file or directory in one step; `overwrite` replaces a file that is there.
 
         Raises:
             NotFoundError, ExistsError: no source; or a destination that is there already.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been moved.
         """
+        request = Rename(text_of(source), text_of(destination), overwrite)
         return await self._core.namenodes.call_once(
-            RENAME, lambda once: Rename(source, destination, overwrite, once)
+            RENAME, lambda once: replace(request, once=once)
         )
 
-    async def delete(self, path: str, *, recursive: bool = False) -> bool:
+    async def delete(self, path: AnyPath, *, recursive: bool = False) -> bool:
         """Delete a file, or a directory (with all that is in it when `recursive`).
 
         Returns whether there was anything to delete.
@@ -150,12 +154,13 @@ class AsyncNames:
             DirectoryNotEmptyError: the directory has entries and `recursive` is not set.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been deleted.
         """
+        request = DeletePath(text_of(path), recursive)
         answer = await self._core.namenodes.call_once(
-            DELETE, lambda once: DeletePath(path, recursive, once)
+            DELETE, lambda once: replace(request, once=once)
         )
         return answer.existed
 
-    async def concat(self, target: str, sources: Sequence[str]) -> FileStatus:
+    async def concat(self, target: AnyPath, sources: Sequence[AnyPath]) -> FileStatus:
         """Move the blocks of closed files, in order, to the end of the closed file `target`.
 
         No byte is copied. The sources are gone afterwards. Who reads one goes on reading, unless it
@@ -167,11 +172,12 @@ class AsyncNames:
             InvalidRequestError: no source, a file twice, or more than BLOCKS_MOVED_MAX blocks.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
         """
+        request = ConcatFiles(text_of(target), tuple(map(text_of, sources)))
         return await self._core.namenodes.call_once(
-            CONCAT, lambda once: ConcatFiles(target, tuple(sources), once)
+            CONCAT, lambda once: replace(request, once=once)
         )
 
-    async def set_replication(self, path: str, replication: int) -> FileStatus:
+    async def set_replication(self, path: AnyPath, replication: int) -> FileStatus:
         """Let a file ask for another number of replicas of each block; return what it is then.
 
         Blocks that are finalized get replicas, or lose some, soon after; blocks to come are placed
@@ -182,8 +188,9 @@ class AsyncNames:
             InvalidRequestError: not from 1 to REPLICATION_MAX (`paxosblock.api.care`).
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
         """
+        request = SetReplication(text_of(path), replication)
         return await self._core.namenodes.call_once(
-            SET_REPLICATION, lambda once: SetReplication(path, replication, once)
+            SET_REPLICATION, lambda once: replace(request, once=once)
         )
 
     # -- transactions ---------------------------------------------------------------------------

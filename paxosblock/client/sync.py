@@ -13,6 +13,7 @@ from paxosblock.checksum import Buffer
 from paxosblock.client.check import BlockCheck
 from paxosblock.client.length import Consistency
 from paxosblock.client.locations import BlockLocation
+from paxosblock.client.path import AnyPath
 from paxosblock.client.sync_base import ClientBase, DataNodeBase
 from paxosblock.client.sync_files import FileReader, FileWriter
 from paxosblock.protocol.messages import LastVote, ReadReply, Vote
@@ -33,7 +34,7 @@ class Client(ClientBase):
 
     def create(
         self,
-        path: str,
+        path: AnyPath,
         *,
         overwrite: bool = False,
         replication: int | None = None,
@@ -77,7 +78,7 @@ class Client(ClientBase):
         return FileWriter(self, self._background, there)
 
     def append(
-        self, path: str, *, chunk_size: int | None = None, window: int | None = None
+        self, path: AnyPath, *, chunk_size: int | None = None, window: int | None = None
     ) -> FileWriter:
         """Go on with a closed file, in a new block: `with fs.append(path) as out`.
 
@@ -92,7 +93,9 @@ class Client(ClientBase):
         there = self._run(self._fs.append, path, chunk_size=chunk_size, window=window)
         return FileWriter(self, self._background, there)
 
-    def open(self, path: str, *, consistency: Consistency | str = Consistency.QUORUM) -> FileReader:
+    def open(
+        self, path: AnyPath, *, consistency: Consistency | str = Consistency.QUORUM
+    ) -> FileReader:
         """Read a file: `with fs.open(path) as f`.
 
         All that was acknowledged to any writer before this was called is there, also if the file
@@ -109,7 +112,7 @@ class Client(ClientBase):
         there = self._run(self._fs.open, path, consistency=consistency)
         return FileReader(self, self._background, there)
 
-    def follow(self, path: str, offset: int = 0) -> Iterator[bytes]:
+    def follow(self, path: AnyPath, offset: int = 0) -> Iterator[bytes]:
         """Yield the bytes of a file from `offset` on, as they are written, until it is closed.
 
         What is delivered is linearizable: it is acknowledged, or will be kept all the same. Blocks
@@ -121,7 +124,7 @@ class Client(ClientBase):
         """
         return self._iterate(self._fs.follow(path, offset))
 
-    def wait_longer(self, path: str, length: int, timeout_s: float) -> bool:
+    def wait_longer(self, path: AnyPath, length: int, timeout_s: float) -> bool:
         """Wait until a file has more than `length` bytes; False when it takes `timeout_s` or more.
 
         For programs that look at a file now and then; the members of its last block are asked to
@@ -129,7 +132,7 @@ class Client(ClientBase):
         """
         return self._run(self._fs.wait_longer, path, length, timeout_s)
 
-    def take_over(self, path: str) -> int:
+    def take_over(self, path: AnyPath) -> int:
         """Fence the writer of a file, close the file and return its length in bytes.
 
         Nothing that was acknowledged is lost; the old writer hears a FencedError. A file that is
@@ -138,7 +141,7 @@ class Client(ClientBase):
         return self._run(self._fs.take_over, path)
 
     def locations(
-        self, path: str, offset: int = 0, length: int | None = None
+        self, path: AnyPath, offset: int = 0, length: int | None = None
     ) -> builtins.list[BlockLocation]:
         """Locate the blocks of a file that hold its bytes from `offset` on, at most `length`.
 
@@ -213,15 +216,15 @@ class Client(ClientBase):
 
     # -- names ----------------------------------------------------------------------------------
 
-    def stat(self, path: str) -> FileStatus:
+    def stat(self, path: AnyPath) -> FileStatus:
         """Look a path up. `length` counts only finalized blocks while the file is `open`."""
         return self._run(self._fs.stat, path)
 
-    def exists(self, path: str) -> bool:
+    def exists(self, path: AnyPath) -> bool:
         """True if there is a file or directory at `path`."""
         return self._run(self._fs.exists, path)
 
-    def list(self, path: str) -> builtins.list[FileStatus]:
+    def list(self, path: AnyPath) -> builtins.list[FileStatus]:
         """Return the entries of a directory in order of name; of a file: the file itself.
 
         As they were at one time, also where there are too many for one answer, unless names in the
@@ -229,11 +232,11 @@ class Client(ClientBase):
         """
         return self._run(self._fs.list, path)
 
-    def scan(self, path: str) -> Iterator[FileStatus]:
+    def scan(self, path: AnyPath) -> Iterator[FileStatus]:
         """Yield the entries of `list` one by one."""
         return self._iterate(self._fs.scan(path))
 
-    def pages(self, path: str, *, one_state: bool = True) -> Iterator[Listing]:
+    def pages(self, path: AnyPath, *, one_state: bool = True) -> Iterator[Listing]:
         """Yield the pages of a directory, which tell since when each entry is there.
 
         Args:
@@ -247,11 +250,11 @@ class Client(ClientBase):
         """
         return self._iterate(self._fs.pages(path, one_state=one_state))
 
-    def page(self, path: str, after: str = "", limit: int = 1000) -> Listing:
+    def page(self, path: AnyPath, after: str = "", limit: int = 1000) -> Listing:
         """Return one page: the entries behind the name `after`, and since when each is there."""
         return self._run(self._fs.page, path, after, limit)
 
-    def walk(self, path: str) -> Iterator[FileStatus]:
+    def walk(self, path: AnyPath) -> Iterator[FileStatus]:
         """Yield every file and directory below `path`, a directory before what is in it, each as
         `list` shows it, in order of name; of a file, the file itself.
 
@@ -262,14 +265,14 @@ class Client(ClientBase):
         """
         return self._iterate(self._fs.walk(path))
 
-    def glob(self, pattern: str) -> builtins.list[FileStatus]:
+    def glob(self, pattern: AnyPath) -> builtins.list[FileStatus]:
         """Files and directories that match a pattern of `*`, `?` and `[...]` in each name, and of
         `**` for any number of directories; in order of path."""
         return self._run(self._fs.glob, pattern)
 
     def mkdirs(
         self,
-        path: str,
+        path: AnyPath,
         *,
         parents: bool = True,
         permission: int = 0o755,
@@ -289,7 +292,9 @@ class Client(ClientBase):
         """
         return self._run(self._fs.mkdirs, path, parents=parents, permission=permission, ttl_s=ttl_s)
 
-    def rename(self, source: str, destination: str, *, overwrite: bool = False) -> FileStatus:
+    def rename(
+        self, source: AnyPath, destination: AnyPath, *, overwrite: bool = False
+    ) -> FileStatus:
         """Move a file or directory in one step; `overwrite` replaces a file that is there.
 
         Raises:
@@ -298,7 +303,7 @@ class Client(ClientBase):
         """
         return self._run(self._fs.rename, source, destination, overwrite=overwrite)
 
-    def delete(self, path: str, *, recursive: bool = False) -> bool:
+    def delete(self, path: AnyPath, *, recursive: bool = False) -> bool:
         """Delete a file, or a directory (with all that is in it when `recursive`).
 
         Returns whether there was anything to delete.
@@ -309,7 +314,7 @@ class Client(ClientBase):
         """
         return self._run(self._fs.delete, path, recursive=recursive)
 
-    def concat(self, target: str, sources: Sequence[str]) -> FileStatus:
+    def concat(self, target: AnyPath, sources: Sequence[AnyPath]) -> FileStatus:
         """Move the blocks of closed files, in order, to the end of the closed file `target`.
 
         No byte is copied. The sources are gone afterwards. Who reads one goes on reading, unless it
@@ -323,7 +328,7 @@ class Client(ClientBase):
         """
         return self._run(self._fs.concat, target, sources)
 
-    def set_replication(self, path: str, replication: int) -> FileStatus:
+    def set_replication(self, path: AnyPath, replication: int) -> FileStatus:
         """Let a file ask for another number of replicas of each block; return what it is then.
 
         Blocks that are finalized get replicas, or lose some, soon after; blocks to come are placed

@@ -1,0 +1,22 @@
+"""Paths as programs write them."""
+
+from __future__ import annotations
+
+import os
+
+from paxosblock.errors import InvalidRequestError
+
+AnyPath = str | os.PathLike[str]
+"""A path of the cluster: a str, or a `pathlib.PurePosixPath`."""
+
+
+def text_of(path: AnyPath) -> str:
+    """Return a path as a str.
+
+    Raises:
+        InvalidRequestError: it is none.
+    """
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        raise InvalidRequestError(f"{path!r}: a path is a str or a pathlib path")
+    return text

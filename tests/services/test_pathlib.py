@@ -1,0 +1,47 @@
+"""Whoever writes paths with pathlib need not turn them into text."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from paxosblock import Client
+from paxosblock.errors import InvalidRequestError
+
+DIRECTORY = PurePosixPath("/pathlib")
+
+
+def test_every_call_takes_a_pathlib_path(fs: Client) -> None:
+    first, second, third = (DIRECTORY / name for name in ("first", "second", "third"))
+    bytes_written = bytes(1000)
+    assert fs.mkdirs(DIRECTORY).path == str(DIRECTORY)
+    for path in (first, second):
+        with fs.create(path) as out:
+            out.write(bytes_written)
+    with fs.append(second) as out:
+        out.write(bytes_written)
+    assert fs.take_over(second) == 2000
+    with fs.open(first) as file:
+        assert file.read() == bytes_written
+    assert b"".join(fs.follow(second, 1000)) == bytes_written
+    assert not fs.wait_longer(second, 2000, 0.01)
+    assert len(fs.locations(second)) == 2
+    fs.concat(first, [second])
+    assert fs.rename(first, third).path == str(third)
+    assert fs.set_replication(third, 2).replication == 2
+    assert fs.stat(third).length == 3000
+    assert [entry.path for entry in fs.list(DIRECTORY)] == [str(third)]
+    assert [entry.path for entry in fs.scan(DIRECTORY)] == [str(third)]
+    assert [entry.path for entry in fs.walk(DIRECTORY)] == [str(third)]
+    assert [entry.path for entry in fs.glob(DIRECTORY / "th*")] == [str(third)]
+    assert [page.next_after for page in fs.pages(DIRECTORY)] == [None]
+    assert fs.page(DIRECTORY).next_after is None
+    assert not fs.exists(second)
+    assert fs.delete(DIRECTORY, recursive=True)
+
+
+@pytest.mark.parametrize("path", [b"/bytes", 5, None])
+def test_what_is_no_path_is_refused_before_anybody_is_asked(path: object) -> None:
+    with Client("127.0.0.1:1") as fs, pytest.raises(InvalidRequestError, match="a path is a str"):
+        fs.stat(path)  # type: ignore[arg-type]
