@@ -41,6 +41,10 @@ DEFAULT_TIMEOUT_S: Final = 10.0
 SILENT_FOR_S: Final = 2.0
 """After so long it is told what a command waits for."""
 
+_VISIBLE: Final = {
+    number: ascii(chr(number))[1:-1] for number in (*range(0x20), *range(0x7F, 0xA0))
+}
+
 
 class UserError(PaxosBlockError):
     """A request of the user that makes no sense; `path` is the argument that is wrong."""
@@ -184,7 +188,8 @@ class Session:
     def say(self, text: str, fact: object = None) -> None:
         """One line for people; for machines the fact behind it, when there is one."""
         if not self.json:
-            click.echo(text)
+            # click takes what looks like colours out of a pipe, unless it is told not to.
+            click.echo(visible(text) if sys.stdout.isatty() else text, color=True)
         elif fact is not None:
             self.tell(fact)
 
@@ -196,7 +201,7 @@ class Session:
     def warn(self, path: str, text: str) -> None:
         """One line on standard error about what was done, but not as it was asked."""
         fact = {"verb": self.verb, "path": _printable(path), "warning": text}
-        line = msgspec.json.encode(fact) if self.json else f"{self.verb}: '{path}': {text}"
+        line = msgspec.json.encode(fact) if self.json else visible(f"{self.verb}: '{path}': {text}")
         click.echo(line, err=True)
 
     def for_each(self, items: Iterable[T], action: Callable[[T], None]) -> None:
@@ -224,12 +229,18 @@ class Session:
             click.echo(msgspec.json.encode(fact), err=True)
             return
         parts = [self.verb, f"'{about}'" if about else "", reason_of(error)]
-        click.echo(": ".join(part for part in parts if part), err=True)
+        click.echo(visible(": ".join(part for part in parts if part)), err=True)
 
 
 def _printable(path: str | None) -> str | None:
     """Return a path as it can be told: the name of a local file may be no Unicode text."""
     return None if path is None else path.encode(errors="backslashreplace").decode()
+
+
+def visible(text: str) -> str:
+    """Return a line as a terminal may get it: control characters in a name, which could move its
+    cursor or pass for another line, stand as `\\n`, `\\x1b` and so on."""
+    return text.translate(_VISIBLE)
 
 
 @contextmanager
@@ -260,4 +271,7 @@ def reason_of(error: PaxosBlockError | OSError) -> str:
     """Return why, in one line, without the path: errors about a path begin with it in quotes."""
     if not isinstance(error, PaxosBlockError):
         return (error.strerror or str(error)).lower()
-    return " ".join(str(error).removeprefix(f"'{path_of(error)}': ").split())
+    path, text = path_of(error) or "", str(error)
+    for written in (path, path.encode("unicode_escape").decode()):  # as a NameNode quotes it
+        text = text.removeprefix(f"'{written}': ")
+    return " ".join(text.split())

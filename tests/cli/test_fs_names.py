@@ -41,6 +41,30 @@ def test_ls_prints_a_directory_as_hdfs_does(fs: Paxosblock, client: Client, fold
     assert re.fullmatch(rf"-rw-r--r--   3 \S+ +\S+ +5 {moment} {folder}/b", file)
 
 
+STRANGE = "two\nlines \x1b[2J\x7f\x9b"
+
+
+def test_ls_keeps_a_name_byte_for_byte_in_a_pipe(
+    fs: Paxosblock, client: Client, folder: str
+) -> None:
+    make(client, f"{folder}/{STRANGE}")
+    assert fs("ls", "-C", folder).out == f"{folder}/{STRANGE}\n"
+
+
+def test_ls_shows_control_characters_escaped_on_a_terminal(
+    fs: Paxosblock, client: Client, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(client, f"{folder}/{STRANGE}")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert fs("ls", "-C", folder).out == rf"{folder}/two\nlines \x1b[2J\x7f\x9b" + "\n"
+
+
+def test_an_error_line_is_one_line_whatever_the_name(fs: Paxosblock) -> None:
+    assert fs("ls", f"/{STRANGE}").err == (
+        r"ls: '/two\nlines \x1b[2J\x7f\x9b': no such file or directory" + "\n"
+    )
+
+
 def test_ls_shows_a_directory_as_it_was_at_one_time(
     fs: Paxosblock, client: Client, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
