@@ -60,12 +60,15 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
         holds(self.finalized_generation <= self.generation, "I8 fgs <= gs")
         holds(self.writer_generation <= self.generation, "I8 wgs <= gs")
         holds(self.generation >= before.generation, "I8 gs is monotone")
-        if self.members != before.members and not (before.finalized and self.finalized):
-            holds(self.writer_generation > before.writer_generation, "I8 R changes only with wgs")
-        if before.finalized and self.finalized and self.length != before.length:
-            holds(
-                self.finalized_generation > before.finalized_generation, "I8 L changes only by K8"
-            )
+        if not (before.finalized and self.finalized):
+            same = self.members == before.members
+            renewed = self.writer_generation > before.writer_generation
+            holds(same or renewed, "I8 R changes only with wgs")
+            return
+        anew = self.finalized_generation > before.finalized_generation
+        holds(anew or self.length == before.length, "I8 L changes only by K8")
+        stayed = all(member in self.members for member in before.members)
+        holds(anew or stayed, "I8 a member leaves only with fgs")
 
 
 class Why(enum.Enum):
@@ -81,6 +84,8 @@ class Why(enum.Enum):
     """Somebody else may use this block's writer generation."""
     BAD_LENGTH = "bad_length"
     """The length asked for is not one the block can have."""
+    TOO_FEW = "too_few"
+    """Too few other members are known to hold the block."""
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
@@ -244,6 +249,36 @@ def add_replica(
     if storage in record.members:
         return record
     return replace(record, members=(*record.members, storage))
+
+
+def remove_replica(
+    record: BlockRecord,
+    storage: StorageId,
+    finalized_generation: Generation,
+    whole: tuple[StorageId, ...],
+    wanted: int,
+) -> BlockRecord | Refused:
+    """K13: a member of a finalized block leaves, as enough others are known to hold it.
+
+    `whole` are the other members that reported Finalized of `finalized_generation`; `wanted`, at
+    least one, of them must stay. The version that is left is the same under a fresh generation: a
+    Delete that is on its way to who left (D7) names an older one, and does nothing should the same
+    storage have become a member again by then (K12).
+    """
+    if not record.finalized:
+        return Refused(Why.NOT_FINALIZED, record)
+    if record.finalized_generation != finalized_generation:
+        return Refused(Why.NEWER, record)
+    if storage not in record.members:
+        return record
+    others = tuple(member for member in record.members if member != storage)
+    holds = invariants(record, storage, whole, wanted)
+    holds(wanted >= 1, "K13 a block is wanted at one storage at least")
+    holds(all(member in others for member in whole), "K13 others, which are members, stay")
+    if len(set(whole)) < wanted:
+        return Refused(Why.TOO_FEW, record)
+    generation = _next(record)
+    return replace(record, generation=generation, finalized_generation=generation, members=others)
 
 
 def grant(record: BlockRecord) -> Grant:

@@ -157,8 +157,8 @@ def heals(dead: Replica | None, request: Request) -> bool:
     """
     match request:
         case Finalize():
-            # K5, K6, K8 and K9 decide under a generation above all that were ever allocated: what
-            # was promised before is void. Only K4 allocates one above it afterwards.
+            # K5, K6, K8, K9 and K13 decide under a generation above all that were ever allocated:
+            # what was promised before is void. Only K4 allocates one above it afterwards.
             return dead is None or request.finalized_generation >= dead.registers.max_generation
         case RecoveryWrite() if dead is not None:
             # A later writer may have gone on from the log of a recovery that was accepted: what was

@@ -1,4 +1,4 @@
-"""Blocks in the catalog: the rules K1 to K12 as transactions, retries, and closing a file."""
+"""Blocks in the catalog: the rules K1 to K13 as transactions, retries, and closing a file."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from paxosblock.protocol.types import (
     BlockId,
     BlockState,
     Generation,
+    StorageId,
 )
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
@@ -35,6 +36,7 @@ from tests.namenode.scene import (
     new_catalog,
 )
 
+S4 = StorageId("s4")
 T = TypeVar("T")
 
 
@@ -173,6 +175,61 @@ async def test_k6_another_writer_or_generation_is_refused() -> None:
     wrong = FinalizeBlock(entry.record.block, ANN, Generation(1), 1, 10)
     with pytest.raises(FencedError):
         await catalog.finalize_by_writer(wrong)
+
+
+async def test_k12_a_copy_that_was_reported_becomes_a_member() -> None:
+    store = MemoryStore()
+    catalog = await new_catalog(store)
+    record = (await finalize(catalog, await open_block(catalog), 2)).record
+    grown = done(await catalog.add_replica(record.block, S4, record.finalized_generation))
+    assert grown.record.members == (*MEMBERS, S4)
+    assert (await catalog.get_block(record.block)) == grown
+    commits = store.commits
+    assert await catalog.add_replica(record.block, S4, record.finalized_generation) == grown
+    assert store.commits == commits
+    old = await catalog.add_replica(record.block, S4, Generation(0))
+    assert isinstance(old, Refused)
+
+
+async def test_k13_a_member_leaves_while_as_many_others_hold_it_as_its_file_asks_for() -> None:
+    catalog = await new_catalog()
+    record = (await finalize(catalog, await open_block(catalog), 2)).record
+    block, fgs = record.block, record.finalized_generation
+    refused = await catalog.remove_replica(block, MEMBERS[2], fgs, MEMBERS[:2])
+    assert isinstance(refused, Refused)
+    assert refused.why is Why.TOO_FEW
+    await catalog.add_replica(block, S4, fgs)
+    left = done(await catalog.remove_replica(block, MEMBERS[0], fgs, (*MEMBERS[1:], S4))).record
+    assert left.members == (*MEMBERS[1:], S4)
+    assert left.finalized_generation == fgs + 1
+    again = await catalog.remove_replica(block, MEMBERS[1], fgs, (MEMBERS[2], S4))
+    assert isinstance(again, Refused)
+    assert again.why is Why.NEWER
+
+
+async def test_k13_a_block_without_a_file_keeps_as_many_as_it_was_added_with() -> None:
+    catalog = await new_catalog()
+    request = AddBlock(NO_FILE, ANN, NO_BLOCK, window=2, replication=2)
+    entry = await catalog.add_block(request, await catalog.next_block(), MEMBERS)
+    record = (await finalize(catalog, entry, 1)).record
+    block, fgs = record.block, record.finalized_generation
+    one = await catalog.remove_replica(block, MEMBERS[2], fgs, MEMBERS[:1])
+    assert isinstance(one, Refused)
+    left = done(await catalog.remove_replica(block, MEMBERS[2], fgs, MEMBERS[:2])).record
+    assert left.members == MEMBERS[:2]
+
+
+async def test_k13_nobody_leaves_a_block_whose_file_was_deleted() -> None:
+    """The block goes as a whole: its members are told when the sweep comes to it."""
+    catalog = await new_catalog()
+    file = await file_with_blocks(catalog, "/f", 1)
+    record = (await blocks_of(catalog, file.number))[0].record
+    await catalog.close_file(file.number, ANN)
+    await catalog.delete(DeletePath("/f"))
+    with pytest.raises(NotFoundError):
+        await catalog.remove_replica(
+            record.block, MEMBERS[2], record.finalized_generation, MEMBERS[:2]
+        )
 
 
 async def test_a_closed_file_has_the_length_of_its_blocks() -> None:

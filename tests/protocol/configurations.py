@@ -122,7 +122,7 @@ CI: dict[str, tuple[Config, int]] = {
             budget=Budget(rebuilds=1, copies=1),
             must_fire=("K3", "K6", "K12-copy", "K12", "D4-none", "D5-fetch"),
         ),
-        2259,
+        2230,
     ),
     "delete": (
         Config(
@@ -145,6 +145,34 @@ CI: dict[str, tuple[Config, int]] = {
             must_fire=("K4", "K7", "D7", "D7-asked"),
         ),
         273,
+    ),
+    "leave": (
+        Config(
+            "a member leaves and comes back by a copy; its Delete arrives any time later",
+            chunks=1,
+            budget=Budget(leaves=1, copies=1, deletes=1),
+            must_fire=("K6", "K12", "K13", "P5", "D5-none", "D7", "D7-asked"),
+        ),
+        115,
+    ),
+    "leave-read": (
+        Config(
+            "an R2 read while a member leaves and comes back by a copy",
+            chunks=1,
+            budget=Budget(leaves=1, copies=1, deletes=1),
+            reads=("R2",),
+            must_fire=("K6", "K12", "K13", *READ, "R2", "R2-stale", "D7"),
+        ),
+        3079,
+    ),
+    "leave-append": (
+        Config(
+            "a member leaves, and comes back by a copy, while an APPEND is set up",
+            chunks=1,
+            budget=Budget(leaves=1, appends=1, copies=1, deletes=1),
+            must_fire=("K4", "K7", "K12", "K13", "P6", "D4-none", "D7", "D7-asked"),
+        ),
+        1532,
     ),
     "restart": (
         Config(

@@ -108,6 +108,7 @@ _finalize = register._finalize
 _next_gs = register._next_gs
 _read = register._read
 _concluded = read._concluded
+_remove_replica = finalize.remove_replica
 _finalize_by_writer = finalize.finalize_by_writer
 _on_vote = write.on_vote
 _restarted = register.restarted
@@ -244,6 +245,22 @@ def close_for_any_epoch(
     return finalize._finalized(record, length, size_bytes)
 
 
+class _Unchecked(BlockRecord, frozen=True, gc=False):
+    """A record that nobody compares with the one before it: I8 would tell first."""
+
+    def check_follows(self, before: BlockRecord) -> None:
+        """Take whatever comes."""
+
+
+def leave_under_the_same_generation(record: BlockRecord, leaving: Any, *guard: Any) -> Any:
+    """K13 without a fresh finalized generation: a Delete on its way is about what stays."""
+    left = _remove_replica(record, leaving, *guard)
+    if isinstance(left, Refused):
+        return left
+    kept = {name: getattr(record, name) for name in record.__struct_fields__}
+    return _Unchecked(**kept | {"members": left.members})
+
+
 def close_after_a_force(record: BlockRecord, *close: Any) -> BlockRecord | Refused:
     """K6 without looking whether members were given up."""
     unguarded = record if record.finalized else replace(record, forced=False)
@@ -308,6 +325,7 @@ _REBUILD_ONLY = replace(_REBUILD, budget=Budget(rebuilds=1))
 _DELETE = Config(
     "", chunks=1, storages=4, targets=((0, 1, 3),), budget=Budget(rebuilds=1, copies=1, deletes=1)
 )
+_LEAVE = Config("", chunks=1, budget=Budget(leaves=1, copies=1, deletes=1))
 _DAMAGED = Config("", chunks=1, budget=Budget(seals=1, appends=1, damages=1))
 _CUT = Config("", chunks=2, budget=Budget(seals=1, appends=1, truncates=1))
 
@@ -357,6 +375,13 @@ FAULTS: dict[str, Fault] = {
     ),
     "close for any epoch": Fault(
         finalize, "finalize_by_writer", close_for_any_epoch, _REBUILD_ONLY, "lacks acknowledged"
+    ),
+    "leave under the same generation": Fault(
+        finalize,
+        "remove_replica",
+        leave_under_the_same_generation,
+        _LEAVE,
+        "D7 a member lost its replica",
     ),
     "close after a force": Fault(
         finalize, "finalize_by_writer", close_after_a_force, _FORCE, "too few members hold"

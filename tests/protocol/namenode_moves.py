@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from paxosblock.protocol import finalize, recovery, write
 from paxosblock.protocol.finalize import BlockRecord, Refused
-from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote
+from paxosblock.protocol.messages import Delete, LastVote, Nack, NextGS, RecoveryVote
 from paxosblock.protocol.recovery import Phase, Proposer, RecoveryKind
 from paxosblock.protocol.types import Durability, ReplicaState, StorageId
 from tests.protocol import oracle
 from tests.protocol.world import (
+    BLOCK,
     WRITERS,
     Answer,
     Cell,
@@ -41,6 +42,8 @@ def namenode_moves(model: Model, world: World) -> Iterator[Move]:
         yield from _truncate(model, world)
     if world.record.value.finalized:
         yield from _replicate(model, world)
+        if budget.leaves:
+            yield from _leave(model, world)
     yield from proposer_moves(model, world)
 
 
@@ -96,6 +99,8 @@ def _replicate(model: Model, world: World) -> Iterator[Move]:
                 grown = finalize.add_replica(record, name, replica.registers.finalized_generation)
                 assert isinstance(grown, BlockRecord)
                 grown.check_follows(record)
+                # Their order says nothing, and a renamed world has them in order.
+                grown = replace(grown, members=tuple(sorted(grown.members)))
                 yield Move("K12", ("adds", name), world._replace(record=model.cell(grown)))
         elif budget.copies:
             asked = world._replace(
@@ -103,6 +108,42 @@ def _replicate(model: Model, world: World) -> Iterator[Move]:
                 budget=model.cell(replace(budget, copies=budget.copies - 1)),
             )
             yield Move("K12-copy", ("a copy is wanted at", name), asked)
+
+
+def _leave(model: Model, world: World) -> Iterator[Move]:
+    """K13: any member leaves, as soon as enough others have reported the decided version.
+
+    It is told to delete what it holds at once (D7), besides what its reports lead to.
+    """
+    record = world.record.value
+    for leaving in record.members:
+        whole = tuple(
+            member
+            for member in record.members
+            if member != leaving and _has_reported(model, world, member)
+        )
+        left = finalize.remove_replica(
+            record, leaving, record.finalized_generation, whole, model.config.wanted
+        )
+        if isinstance(left, Refused):
+            continue
+        left.check_follows(record)
+        told = model.post(Delete(BLOCK, record.finalized_generation), (model.index(leaving),))
+        after = world._replace(
+            record=model.cell(left),
+            history=model.cell(oracle.note_same(world.history.value, left)),
+            mail=world.mail | told | _finalize_letter(model, left),
+            budget=model.cell(replace(world.budget.value, leaves=world.budget.value.leaves - 1)),
+        )
+        yield Move("K13", (leaving, "leaves;", whole, "have it"), after)
+
+
+def _has_reported(model: Model, world: World, member: StorageId) -> bool:
+    """Whether `member` may have said Finalized, whatever was promised or accepted, or damaged,
+    since: the report that the NameNode goes by may be old."""
+    replica = world.disks[model.index(member)].value.replica
+    decided = world.record.value.finalized_generation
+    return replica is not None and replica.registers.finalized_generation == decided
 
 
 def rebuild_moves(model: Model, world: World, request: RebuildRequest) -> Iterator[Move]:

@@ -95,7 +95,8 @@ def note_accepted(
         accepted=tuple(sorted(accepted.items())),
         votes=tuple(sorted((g, base, count) for g, (base, count) in votes.items())),
     )
-    if len(history.decided) <= 1 and not history.forced:
+    versions = {(epoch, chunks) for _, epoch, chunks in history.decided}
+    if len(versions) <= 1 and not history.forced:
         _demand_agreement(history, len(request.members))
     return history
 
@@ -155,6 +156,15 @@ def note_truncated(history: History, record: BlockRecord) -> History:
     """K8: the user cut the block."""
     chunks = history.decided[-1][2][: record.length]
     demand(size_of(chunks) == record.size_bytes, "truncate recorded a wrong size", chunks)
+    return _decide(history, record, chunks)
+
+
+def note_same(history: History, record: BlockRecord) -> History:
+    """K13: a member left; the block is what it was, under another finalized generation."""
+    _, epoch, chunks = history.decided[-1]
+    same = (len(chunks), size_of(chunks), epoch)
+    now = (record.length, record.size_bytes, record.writer_generation)
+    demand(now == same, "a member that leaves changes the block", now, same)
     return _decide(history, record, chunks)
 
 

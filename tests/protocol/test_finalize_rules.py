@@ -1,4 +1,4 @@
-"""K1-K12: every compare-and-set on a block's record, rule by rule."""
+"""K1-K13: every compare-and-set on a block's record, rule by rule."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused, Why
 from paxosblock.protocol.invariants import InvariantError
-from paxosblock.protocol.types import BlockState, WriterId
-from tests.protocol.build import ABC, WRITER, A, B, D, applied, gs, record, size
+from paxosblock.protocol.types import BlockState, StorageId, WriterId
+from tests.protocol.build import ABC, WRITER, A, B, C, D, applied, gs, record, size
 
 OTHER = WriterId("w2")
 UC, UR, FINALIZED = BlockState.UNDER_CONSTRUCTION, BlockState.UNDER_RECOVERY, BlockState.FINALIZED
@@ -189,6 +189,55 @@ def test_k12_a_reported_copy_becomes_a_member() -> None:
     assert why(finalize.add_replica(record(), D, gs(1))) is Why.NOT_FINALIZED
 
 
+def test_k13_a_member_leaves_under_a_fresh_finalized_generation() -> None:
+    left = applied(finalize.remove_replica(done(), C, gs(2), (A, B), 2))
+    left.check_follows(done())
+    assert left.members == (A, B)
+    assert left.finalized_generation == left.generation == 3
+    assert (left.state, left.length, left.size_bytes) == (FINALIZED, 2, size(2))
+    assert left.writer_generation == done().writer_generation
+
+
+def test_k13_nobody_leaves_unless_as_many_others_as_are_wanted_have_reported() -> None:
+    """The guard counts reports, not members: of B nobody knows whether it holds the block."""
+    for whole, wanted in (((A,), 2), ((A, A), 2), ((), 1), ((A, B), 3)):
+        refused = finalize.remove_replica(done(), C, gs(2), whole, wanted)
+        assert why(refused) is Why.TOO_FEW
+    assert applied(finalize.remove_replica(done(), C, gs(2), (A,), 1)).members == (A, B)
+
+
+def test_k13_of_two_members_that_leave_at_once_only_one_does() -> None:
+    """The reports that the second one counts are of the version before."""
+    four = applied(finalize.add_replica(done(), D, gs(2)))
+    left = applied(finalize.remove_replica(four, C, gs(2), (A, B, D), 3))
+    assert why(finalize.remove_replica(left, D, gs(2), (A, B), 2)) is Why.NEWER
+
+
+def test_k13_a_block_that_is_not_finalized_loses_no_member() -> None:
+    assert why(finalize.remove_replica(record(), C, gs(0), (A, B), 2)) is Why.NOT_FINALIZED
+    assert why(finalize.remove_replica(recovering(), C, gs(1), (A, B), 2)) is Why.NOT_FINALIZED
+
+
+def test_k13_who_is_no_member_has_left_already() -> None:
+    assert finalize.remove_replica(done(), D, gs(2), (A, B), 2) == done()
+
+
+def test_k13_ends_an_append_that_is_being_set_up() -> None:
+    """Its config may have been chosen from members that have left."""
+    allocated = applied(finalize.allocate_append(done()))
+    left = applied(finalize.remove_replica(allocated, C, gs(2), (A, B), 2))
+    assert left.finalized_generation == 4
+    assert why(finalize.install_append(left, gs(0), gs(3), ABC, OTHER)) is Why.NEWER
+
+
+@pytest.mark.parametrize(
+    ("whole", "wanted"), [((A, C), 2), ((A, D), 2), ((A, B), 0)], ids=["itself", "stranger", "none"]
+)
+def test_k13_is_told_of_other_members_only(whole: tuple[StorageId, ...], wanted: int) -> None:
+    with pytest.raises(InvariantError, match="K13"):
+        finalize.remove_replica(done(), C, gs(2), whole, wanted)
+
+
 def test_p5_finalize_carries_the_decided_version() -> None:
     message = finalize.finalize_message(done(), (A,))
     assert (message.finalized_generation, message.length, message.holders) == (2, 2, (A,))
@@ -210,8 +259,17 @@ def test_p6_a_grant_tells_the_installed_config_whatever_was_allocated_since() ->
         (record(), record(members=(A, B, D))),
         (done(2), replace(done(2), length=1)),
         (record(), record(writer_generation=gs(1))),
+        (done(2), replace(done(2), members=(A, B))),
+        (replace(done(2), generation=gs(3)), replace(done(2), generation=gs(3), members=(A, B))),
     ],
-    ids=["gs falls", "members without epoch", "length without fgs", "wgs above gs"],
+    ids=[
+        "gs falls",
+        "members without epoch",
+        "length without fgs",
+        "wgs above gs",
+        "a member leaves without fgs",
+        "a member leaves with gs only",
+    ],
 )
 def test_i8_a_record_that_goes_backwards_is_an_error_of_our_own(
     before: BlockRecord, after: BlockRecord

@@ -141,10 +141,14 @@ class Budget(msgspec.Struct, frozen=True):
     copies: int = 0
     deletes: int = 0
     forces: int = 0
+    leaves: int = 0
 
 
 class Config(msgspec.Struct, frozen=True):
-    """Bounds of one exploration. `targets` are the configs a REBUILD or APPEND may ask for."""
+    """Bounds of one exploration. `targets` are the configs a REBUILD or APPEND may ask for.
+
+    `wanted` is how many replicas must stay when a member leaves.
+    """
 
     meaning: str
     chunks: int
@@ -152,6 +156,7 @@ class Config(msgspec.Struct, frozen=True):
     budget: Budget = Budget()
     members: int = 3
     storages: int = 3
+    wanted: int = 2
     targets: tuple[tuple[int, ...], ...] = ((0, 1, 2),)
     reads: tuple[str, ...] = ()
     durability: Durability = Durability.DISK

@@ -273,6 +273,10 @@ def refusal(refused: Refused) -> PaxosBlockError:
             )
         case Why.NOT_FINALIZED:
             return NotReadyError(f"block {block}: is not finalized yet", block=block)
+        case Why.TOO_FEW:
+            return NotReadyError(
+                f"block {block}: too few other members have reported it", block=block
+            )
         case Why.BAD_LENGTH:
             return InvalidRequestError(
                 f"block {block}: has {record.length} chunks, {record.size_bytes} bytes", block=block

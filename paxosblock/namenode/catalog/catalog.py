@@ -31,6 +31,7 @@ from paxosblock.namenode.catalog import (
     deadlines,
     garbage,
     keys,
+    members,
     namespace,
     nodes,
     tree,
@@ -220,7 +221,7 @@ class Catalog:
             files += (inode for inode in inodes if isinstance(inode, FileInode))
         return tuple(files)
 
-    # --- blocks: K1, K2, K5, K6, K10 -------------------------------------------------------------
+    # --- blocks: K1, K2, K5, K6, K10, K12, K13 ---------------------------------------------------
 
     async def already_added(self, request: AddBlock) -> BlockEntry | None:
         """The block that an earlier copy of this request made."""
@@ -273,6 +274,29 @@ class Catalog:
     async def finalize_by_writer(self, request: FinalizeBlock) -> BlockEntry:
         """K6: the writer's length is the block's."""
         return await self._change(lambda draft: blocks.finalize_by_writer(draft, request))
+
+    async def add_replica(
+        self, block: BlockId, storage: StorageId, finalized_generation: Generation
+    ) -> BlockEntry | Refused:
+        """K12: `storage`, which reported Finalized of that generation, becomes a member."""
+        return await self._rule(
+            block,
+            partial(
+                finalize.add_replica, storage=storage, finalized_generation=finalized_generation
+            ),
+        )
+
+    async def remove_replica(
+        self,
+        block: BlockId,
+        storage: StorageId,
+        finalized_generation: Generation,
+        whole: tuple[StorageId, ...],
+    ) -> BlockEntry | Refused:
+        """K13: `storage` leaves; `whole` are the other members that reported that generation."""
+        return await self._change(
+            lambda draft: members.remove_replica(draft, block, storage, finalized_generation, whole)
+        )
 
     async def get_block(self, block: BlockId) -> BlockEntry:
         """K10: the block's record as it is now."""

@@ -1,0 +1,52 @@
+"""The members of a finalized block: who leaves it, and how many replicas it asks for."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from paxosblock.api.namenode import NO_FILE
+from paxosblock.errors import NotFoundError
+from paxosblock.namenode.catalog import blocks, keys
+from paxosblock.namenode.catalog.draft import Draft, Reads
+from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_inode
+from paxosblock.protocol import finalize
+from paxosblock.protocol.finalize import Refused
+from paxosblock.protocol.types import BlockId, Generation, StorageId
+
+
+def remove_replica(
+    draft: Draft,
+    block: BlockId,
+    storage: StorageId,
+    finalized_generation: Generation,
+    whole: tuple[StorageId, ...],
+) -> BlockEntry | Refused:
+    """K13: a member leaves, as long as so many of `whole` stay as the block asks for now.
+
+    Raises:
+        NotFoundError: the block is gone, or its file is, and so will the block be.
+    """
+    wanted = wanted_replication(draft, blocks.get(draft, block))
+    rule = partial(
+        finalize.remove_replica,
+        storage=storage,
+        finalized_generation=finalized_generation,
+        whole=whole,
+        wanted=wanted,
+    )
+    return blocks.change(draft, block, rule)
+
+
+def wanted_replication(reads: Reads, entry: BlockEntry) -> int:
+    """Return how many replicas a block asks for: what its file does, or what it was added with.
+
+    Raises:
+        NotFoundError: its file was deleted.
+    """
+    if entry.file == NO_FILE:
+        return max(1, entry.replication)
+    found = reads.get(keys.inode(entry.file))
+    inode = decode_inode(found.value) if found.exists else None
+    if not isinstance(inode, FileInode):
+        raise NotFoundError(f"file {entry.file}: no such file; it was deleted", file=entry.file)
+    return inode.replication
