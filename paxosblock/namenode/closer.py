@@ -144,7 +144,7 @@ class Closer:
             async with asyncio.timeout(self._wait_s):
                 await self._replicas.wait_complete(record, self._min_replication)
         except TimeoutError:
-            holders = len(self._replicas.holders(record))
+            holders = len(self._replicas.whole(record))
             raise NotReadyError(
                 f"block {record.block}: {holders} of {len(record.members)} members have reported "
                 f"it finalized, {self._min_replication} needed to close the file",

@@ -180,7 +180,9 @@ def holds(version: Version, reply: ReadReply) -> bool:
     """True if a replica in this state serves the chunks of `version` (R-fin, bytes below a length).
 
     Finalized: it is exactly this version; or extends it while an append is being set up; or (the
-    block is committed, nobody was told yet) it is a strong replica of the epoch with enough chunks.
+    block is committed, nobody was told yet) it is a strong replica of the epoch with enough chunks;
+    or it is FINALIZED in the epoch under a later generation, and as long: a member has left since
+    (K13). Within an epoch a finalized block only gets shorter (K8), so its bytes are the same.
     Unfinalized: a strong replica of the same epoch with enough chunks.
     """
     now, decided = reply.registers, version.finalized_generation
@@ -191,8 +193,10 @@ def holds(version: Version, reply: ReadReply) -> bool:
         return reply.length == version.length
     if (now.finalized_generation, now.finalized_length) == (decided, version.length):
         return reply.length >= version.length
-    may_extend = strong_in_epoch and version.epoch <= now.accepted_generation <= decided
-    return may_extend and reply.length >= version.length
+    decided_since = now.state is ReplicaState.FINALIZED and now.accepted_generation > decided
+    told_nothing = version.epoch <= now.accepted_generation <= decided
+    in_line = strong_in_epoch and (told_nothing or decided_since)
+    return in_line and reply.length >= version.length
 
 
 def serves_finalized(record: BlockRecord, reply: ReadReply) -> bool:

@@ -347,8 +347,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "the bytes that a report names count only where the holder is news",
         "blocks/replicas.py",
-        "_Held(generation, held.storages, crc)",
-        "_Held(generation, held.storages, held.last_crc)",
+        "crc = held.last_crc if crc is None else crc",
+        "crc = held.last_crc if crc is None or storage in held.storages else crc",
         "tests/namenode/test_replicas.py",
     ),
     _recovery(

@@ -78,6 +78,8 @@ RBW = ReplicaState.RBW
         (DECIDED, True, summary(state=RBW, accepted=2), Verdict.FINALIZE, "is at generation 2"),
         (DECIDED, True, summary(accepted=3, promised=3), Verdict.FINALIZE, "is at generation 3"),
         (DECIDED, True, summary(length=1), Verdict.ALARM, "I7"),
+        (DECIDED, True, summary(accepted=3, promised=3, length=1), Verdict.ALARM, "I7"),
+        (DECIDED, True, summary(accepted=1, promised=3, length=1), Verdict.FINALIZE, "is at"),
         (DECIDED, True, summary("s9", RBW, 1, 1), Verdict.DELETE, "no member"),
         (DECIDED, True, summary("s9"), Verdict.FINE, ""),
         (DECIDED, True, summary(promised=5), Verdict.ALARM, "I9"),
@@ -109,12 +111,12 @@ def test_deleting_never_reaches_a_recovery_that_is_under_way() -> None:
 
 def test_only_members_with_the_decided_version_are_holders() -> None:
     replicas = Replicas()
-    replicas.note(BLOCK, MEMBERS[0], Generation(3))
+    replicas.note(BLOCK, MEMBERS[0], Generation(1))
     assert replicas.holders(DECIDED) == ()
     replicas.note(BLOCK, MEMBERS[1], Generation(4))
     replicas.note(BLOCK, StorageId("s9"), Generation(4))
-    replicas.note(BLOCK, MEMBERS[2], Generation(3))
-    assert replicas.holders(DECIDED) == (MEMBERS[1],)
+    replicas.note(BLOCK, MEMBERS[2], Generation(1))
+    assert replicas.holders(DECIDED) == replicas.whole(DECIDED) == (MEMBERS[1],)
     assert replicas.is_complete(DECIDED, 1)
     assert not replicas.is_complete(DECIDED, 2)
     assert not replicas.is_complete(OPEN, 1)
@@ -156,6 +158,43 @@ def test_what_a_storage_holds_is_told_in_order_of_the_ids_from_a_range() -> None
     replicas.forget(BlockId(4), MEMBERS[0])
     assert replicas.held(MEMBERS[0], between, 10) == (7,)
     assert replicas.held(MEMBERS[2], ALL_BLOCKS, 10) == ()
+
+
+def test_after_a_member_left_the_others_are_whole_before_they_are_told() -> None:
+    """K13: else a block that lacks nothing would count as incomplete, and be copied."""
+    replicas = Replicas()
+    for member in MEMBERS:
+        replicas.note(BLOCK, member, Generation(4), last_crc=7)
+    left = finalize.remove_replica(DECIDED, MEMBERS[0], Generation(4), MEMBERS[1:], 2)
+    assert isinstance(left, BlockRecord)
+    assert (replicas.holders(left), replicas.whole(left)) == ((), MEMBERS[1:])
+    assert replicas.is_complete(left, 2)
+    replicas.note(BLOCK, MEMBERS[2], left.finalized_generation)
+    assert replicas.holders(left) == (MEMBERS[2],)
+    assert sorted(replicas.whole(left)) == list(MEMBERS[1:])
+    replicas.note(BLOCK, MEMBERS[2], Generation(4), last_crc=7)  # a report that was overtaken
+    assert replicas.holders(left) == (MEMBERS[2],)
+    replicas.forget(BLOCK, MEMBERS[1])
+    assert replicas.whole(left) == (MEMBERS[2],)
+    assert replicas.held(MEMBERS[1], ALL_BLOCKS, 10) == ()
+    replicas.forget_block(BLOCK)
+    assert replicas.whole(left) == ()
+    assert all(replicas.count((member,)) == 0 for member in MEMBERS)
+
+
+def test_what_was_finalized_before_the_block_was_opened_again_is_not_whole() -> None:
+    replicas = Replicas()
+    replicas.note(BLOCK, MEMBERS[0], Generation(1))
+    replicas.note(BLOCK, MEMBERS[1], Generation(3))
+    assert replicas.whole(DECIDED) == (MEMBERS[1],)
+    assert replicas.whole(OPEN) == ()
+
+
+def test_different_bytes_are_noticed_among_the_holders_of_a_version_before() -> None:
+    replicas = Replicas()
+    assert replicas.note(BLOCK, MEMBERS[0], Generation(4), last_crc=7)
+    assert replicas.note(BLOCK, MEMBERS[1], Generation(5), last_crc=7)
+    assert not replicas.note(BLOCK, MEMBERS[2], Generation(4), last_crc=8)
 
 
 async def test_whoever_waits_for_completeness_is_woken_by_the_last_report_needed() -> None:

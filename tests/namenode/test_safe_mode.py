@@ -130,14 +130,14 @@ def test_more_is_never_reported_than_there_is(threshold: float) -> None:
 # --- what was reported ----------------------------------------------------------------------------
 
 
-def test_a_block_is_complete_while_enough_storages_hold_one_version() -> None:
+def test_a_block_is_complete_while_enough_storages_hold_it() -> None:
     replicas = Replicas(min_replication=2)
     seen = []
     for change in (
         lambda: replicas.note(B, S1, ONE),
         lambda: replicas.note(B, S1, ONE),
         lambda: replicas.note(B, S2, ONE),
-        lambda: replicas.note(B, S1, TWO),  # the next version has one holder yet
+        lambda: replicas.note(B, S1, TWO),  # a member left: the other one is still to be told
         lambda: replicas.note(B, S2, TWO),
         lambda: replicas.forget(B, S1),
         lambda: replicas.note(B, S1, TWO),
@@ -146,7 +146,7 @@ def test_a_block_is_complete_while_enough_storages_hold_one_version() -> None:
     ):
         change()
         seen.append(replicas.complete)
-    assert seen == [0, 0, 1, 0, 1, 0, 1, 0, 0]
+    assert seen == [0, 0, 1, 1, 1, 0, 1, 0, 0]
 
 
 async def test_a_catalog_counts_the_blocks_that_are_finalized() -> None:

@@ -16,7 +16,7 @@ from paxosblock.protocol import finalize, read, recovery, register, write
 from paxosblock.protocol.effects import DropReplica
 from paxosblock.protocol.finalize import BlockRecord, Refused, Why
 from paxosblock.protocol.messages import Deleted, Finalize, ReadReply, RecoveryWrite, Vote
-from paxosblock.protocol.read import Progress, QuorumRead
+from paxosblock.protocol.read import Progress, QuorumRead, Version
 from paxosblock.protocol.recovery import Choice, Proposer
 from paxosblock.protocol.register import Replica, Step
 from paxosblock.protocol.types import BlockState, Durability, Generation, ReplicaState
@@ -108,6 +108,7 @@ _finalize = register._finalize
 _next_gs = register._next_gs
 _read = register._read
 _concluded = read._concluded
+_holds = read.holds
 _remove_replica = finalize.remove_replica
 _finalize_by_writer = finalize.finalize_by_writer
 _on_vote = write.on_vote
@@ -206,6 +207,13 @@ def return_the_minimum(reading: QuorumRead) -> QuorumRead:
         goal = min(length for _, length, _ in reading.answers)
         return replace(reading, goal=goal, progress=Progress.DONE)
     return _concluded(reading)
+
+
+def serve_what_was_decided_first_only(version: Version, reply: ReadReply) -> bool:
+    """R-fin with the generation for the version: who opened a block before a member left it, finds
+    nobody who has it."""
+    now = reply.registers
+    return now.accepted_generation <= version.finalized_generation and _holds(version, reply)
 
 
 def return_the_first_maximum(reading: QuorumRead) -> QuorumRead:
@@ -366,6 +374,13 @@ FAULTS: dict[str, Fault] = {
     ),
     "return the first maximum": Fault(
         read, "_concluded", return_the_first_maximum, _seals(1, "R2"), LOST
+    ),
+    "serve what was decided first only": Fault(
+        read,
+        "holds",
+        serve_what_was_decided_first_only,
+        replace(_LEAVE, reads=("R2",)),
+        "refuses who opened the block before",
     ),
     "seal although overtaken": Fault(
         finalize, "finalize_by_recovery", seal_although_overtaken, _TWO_OF_TWO, "too few members"

@@ -26,7 +26,7 @@ from paxosblock.protocol.messages import (
 from paxosblock.protocol.read import Progress
 from paxosblock.protocol.recovery import Phase, Proposer
 from paxosblock.protocol.register import Replica
-from paxosblock.protocol.types import ChunkName, StorageId
+from paxosblock.protocol.types import ChunkName, ReplicaState, StorageId
 from tests.protocol.oracle import demand
 from tests.protocol.world import (
     BLOCK,
@@ -54,6 +54,8 @@ def check(model: Model, world: World) -> None:
     for reader in world.readers:
         if reader.value.quorum is not None:
             model.once(_read_waits_for_writes_only, model, reader, world.disks)
+        elif reader.value.record is not None and record.finalized:
+            model.once(_read_goes_on, model, reader, world.record, world.disks, world.history)
     if record.finalized:
         model.once(_can_be_made_whole, model, world.record, disks, world.history)
         return
@@ -117,6 +119,34 @@ def _read_waits_for_writes_only(
     for replica in waiting:
         hopeless = replica is not None and replica.restarted
         demand(not hopeless, "stuck: a read waits for who takes no Write", read, replica)
+
+
+def _read_goes_on(
+    model: Model,
+    reader: Cell[Reader],
+    record_cell: Cell[BlockRecord],
+    disks: tuple[Cell[Disk], ...],
+    history: Cell[History],
+) -> None:
+    """A reader of a finalized block, of the same chunks as now, need not ask for its record again:
+    every member it knows of that is FINALIZED with them serves, whoever has left since."""
+    opened, record = reader.value.record, record_cell.value
+    decided = {fgs: (epoch, chunks) for fgs, epoch, chunks in history.value.decided}
+    assert opened is not None
+    if decided[opened.finalized_generation] != decided[record.finalized_generation]:
+        return
+    _, expected = decided[record.finalized_generation]
+    model.doing = ("a read of the finalized block goes on",)
+    for member in opened.members:
+        replica = disks[model.index(member)].value.sound
+        if replica is None or member not in record.members:
+            continue
+        now = replica.registers
+        if now.state is ReplicaState.FINALIZED and content(replica.log) == expected:
+            reply = register.answer(member, replica, Read(BLOCK)).reply
+            assert isinstance(reply, ReadReply)
+            serves = reading.serves_finalized(opened, reply)
+            demand(serves, "stuck: a member refuses who opened the block before", member, now)
 
 
 def _may_decide(record: BlockRecord, replicas: Replicas) -> bool:

@@ -180,6 +180,17 @@ def test_r_fin_a_straggler_of_another_version_with_the_right_length_does_not_ser
     assert not read.serves_finalized(later, straggler)
 
 
+def test_r_fin_who_opened_a_block_before_a_member_left_reads_on_from_those_who_stay() -> None:
+    """K13: they are told a later generation of the same chunks."""
+    later = {"finalized_generation": gs(3), "accepted_generation": gs(3), "max_generation": gs(3)}
+    stays = read_reply(A, 2, state=FINALIZED["state"], finalized_length=2, **later)
+    assert read.serves_finalized(done_record(), stays)
+    cut = read_reply(A, 1, state=FINALIZED["state"], finalized_length=1, **later)
+    assert not read.serves_finalized(done_record(), cut)
+    assert not read.serves_finalized(done_record(), changed(stays, epoch=gs(1)))
+    assert not read.serves_finalized(done_record(), changed(stays, state=ReplicaState.RBW))
+
+
 def test_r_fin_a_replica_that_an_append_reopened_still_serves_the_finalized_part() -> None:
     reopened = read_reply(
         A,

@@ -48,7 +48,7 @@ class BlockViews:
 
     def hdfs_state(self, entry: BlockEntry) -> str:
         """Return what HDFS would call the block."""
-        holders = len(self._replicas.holders(entry.record))
+        holders = len(self._replicas.whole(entry.record))
         return hdfs_state(entry.record, holders, self._min_replication).value
 
     def datanodes(self) -> tuple[NodeStatus, ...]:

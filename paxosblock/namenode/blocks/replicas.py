@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -80,6 +80,9 @@ def _judge_finalized(record: BlockRecord, summary: ReplicaSummary) -> Finding:
     if summary.storage not in record.members:
         return _judge_stranger(state, decided)
     if state.state is not ReplicaState.FINALIZED or state.accepted_generation != decided:
+        of_epoch = state.accepted_generation >= record.writer_generation
+        if state.state is ReplicaState.FINALIZED and of_epoch and reply.length < record.length:
+            return Finding(Verdict.ALARM, "I7 what is finalized later in an epoch is longer")
         return Finding(Verdict.FINALIZE, f"is at generation {state.accepted_generation}")
     if (reply.length, reply.size_bytes) != (record.length, record.size_bytes):
         return Finding(Verdict.ALARM, "I7 equal generations and different lengths")
@@ -109,12 +112,43 @@ def _judge_stranger(state: Registers, current: Generation) -> Finding:
 class _Held(msgspec.Struct, frozen=True, gc=False):
     """The holders of the version `generation`, and the CRC32C of its last chunk, once known.
 
-    There is one for every block: a garbage collection that visited them all would stop the loop.
+    `before` are storages that have reported an earlier version only. There is one for every block:
+    a garbage collection that visited them all would stop the loop.
     """
 
     generation: Generation
     storages: tuple[StorageId, ...]
     last_crc: int | None = None
+    before: _Held | None = None
+
+    def versions(self) -> Iterator[_Held]:
+        """Yield this and what is before it, the latest version first."""
+        held: _Held | None = self
+        while held is not None:
+            yield held
+            held = held.before
+
+
+def _noted(
+    held: _Held | None, generation: Generation, storage: StorageId, crc: int | None
+) -> _Held:
+    """Return `held` with one more holder, which has no other version any more."""
+    if held is None or held.generation < generation:
+        return _Held(generation, (storage,), crc, _without(held, storage))
+    if held.generation > generation:
+        before = _noted(held.before, generation, storage, crc)
+        return _Held(held.generation, held.storages, held.last_crc, before)
+    crc = held.last_crc if crc is None else crc
+    storages = held.storages if storage in held.storages else (*held.storages, storage)
+    return _Held(generation, storages, crc, _without(held.before, storage))
+
+
+def _without(held: _Held | None, storage: StorageId) -> _Held | None:
+    if held is None:
+        return None
+    before = _without(held.before, storage)
+    left = tuple(other for other in held.storages if other != storage)
+    return _Held(held.generation, left, held.last_crc, before) if left else before
 
 
 class Replicas:
@@ -146,38 +180,33 @@ class Replicas:
         """`storage` holds the version `generation`. False: another holder's bytes differ (I7)."""
         storage = StorageId(sys.intern(storage))
         held = self._held.get(block)
-        if held is None or held.generation < generation:
-            held = _Held(generation, (), last_crc)
-        elif held.generation > generation:
-            return True
-        if held.last_crc is not None and last_crc not in (None, held.last_crc):
-            return False
-        crc = held.last_crc if last_crc is None else last_crc
-        if storage in held.storages:  # its answer to Finalize came before its report
-            self._keep(block, _Held(generation, held.storages, crc))
-        else:
-            self._keep(block, _Held(generation, (*held.storages, storage), crc))
-            if (blocks := self._by_storage.get(storage)) is None:
-                blocks = self._by_storage[storage] = SortedSet()
-            blocks.add(block)
-            if (waiting := self._waiting.pop(block, None)) is not None:
-                waiting.set()
+        for other in held.versions() if held is not None else ():
+            if other.generation > generation and storage in other.storages:
+                return True
+            known = other.last_crc if other.generation == generation else None
+            if known is not None and last_crc not in (None, known):
+                return False
+        self._keep(block, _noted(held, generation, storage, last_crc))
+        if (blocks := self._by_storage.get(storage)) is None:
+            blocks = self._by_storage[storage] = SortedSet()
+        blocks.add(block)
+        if (waiting := self._waiting.pop(block, None)) is not None:
+            waiting.set()
         return True
 
     def forget(self, block: BlockId, storage: StorageId) -> None:
         """`storage` does not hold the block any more, or its replica is not to be trusted."""
         if (blocks := self._by_storage.get(storage)) is not None:
             blocks.discard(block)
-        held = self._held.get(block)
-        if held is not None and storage in held.storages:
-            left = tuple(other for other in held.storages if other != storage)
-            self._keep(block, _Held(held.generation, left, held.last_crc) if left else None)
+        if (held := self._held.get(block)) is not None:
+            self._keep(block, _without(held, storage))
 
     def forget_block(self, block: BlockId) -> None:
         """The block was deleted."""
-        if block in self._held:
-            for storage in self._held[block].storages:
-                self._by_storage[storage].discard(block)
+        if (held := self._held.get(block)) is not None:
+            for version in held.versions():
+                for storage in version.storages:
+                    self._by_storage[storage].discard(block)
             self._keep(block, None)
         self._waiting.pop(block, None)
 
@@ -188,7 +217,9 @@ class Replicas:
             self._held[block] = held
 
     def _has_enough(self, held: _Held | None) -> bool:
-        return held is not None and len(held.storages) >= self._min_replication
+        if held is None:
+            return False
+        return sum(len(each.storages) for each in held.versions()) >= self._min_replication
 
     def held(self, storage: StorageId, covers: BlockRange, limit: int) -> tuple[BlockId, ...]:
         """Return the first `limit` blocks of a range that the storage holds, in order."""
@@ -198,16 +229,34 @@ class Replicas:
         return tuple(islice(blocks.irange(covers.after, covers.last, (False, True)), limit))
 
     def holders(self, record: BlockRecord) -> tuple[StorageId, ...]:
-        """Members that hold the decided version."""
+        """Members that hold the decided version: others may fetch it from them (D5)."""
         held = self._held.get(record.block)
-        if held is None or held.generation != record.finalized_generation:
+        for version in held.versions() if held is not None else ():
+            if version.generation == record.finalized_generation:
+                return tuple(each for each in version.storages if each in record.members)
+        return ()
+
+    def whole(self, record: BlockRecord) -> tuple[StorageId, ...]:
+        """Members that hold all chunks of a finalized block, under whichever generation.
+
+        What was finalized before in the same epoch is at least as long as what is decided now: a
+        member that left (K13), or a cut (K8), leaves those who stay whole, before they are told.
+        """
+        held = self._held.get(record.block)
+        if held is None or not record.finalized:
             return ()
-        return tuple(storage for storage in held.storages if storage in record.members)
+        return tuple(
+            storage
+            for version in held.versions()
+            if version.generation >= record.writer_generation
+            for storage in version.storages
+            if storage in record.members
+        )
 
     def is_complete(self, record: BlockRecord, min_replication: int) -> bool:
         """True if enough members hold the decided version (HDFS: complete)."""
         needed = min(min_replication, len(record.members))
-        return record.finalized and len(self.holders(record)) >= needed
+        return record.finalized and len(self.whole(record)) >= needed
 
     async def wait_complete(self, record: BlockRecord, min_replication: int) -> None:
         """Return once `record`'s version is complete. Bound it with a time-out."""

@@ -157,6 +157,8 @@ class Reports:
                 self._take_holder(summary)
             case Verdict.FINALIZE:
                 assert record is not None, "only a member of a block is told to finalize it"
+                if summary.state.registers.state is ReplicaState.FINALIZED:
+                    self._take_holder(summary)  # of a version before: it may be whole all the same
                 if self._finalizer.has_room:
                     self._finalizer.tell(record, storage)
             case Verdict.DELETE:
