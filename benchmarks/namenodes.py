@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -24,7 +23,14 @@ from typing import Any
 from urllib.request import urlopen
 
 from benchmarks.http_load import Load, connect, run_load
-from benchmarks.stats import latencies, machine, percentile, resident_mib, say
+from benchmarks.stats import (
+    latencies,
+    machine,
+    percentile,
+    processor_seconds,
+    resident_mib,
+    say,
+)
 from paxosblock import AsyncClient, LocalCluster, loop
 from paxosblock.api.methods import Method, Once
 from paxosblock.api.namenode import (
@@ -44,14 +50,7 @@ from paxosblock.local.node_process import Node, wait_until
 from paxosblock.protocol.types import Durability, WriterId
 from paxosblock.units import MIB
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 CLIENTS = 64
-
-
-def processor_seconds(pid: int | None) -> float:
-    """Processor time that a process has used, in user and system mode."""
-    fields = Path(f"/proc/{pid or os.getpid()}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,15 @@
-"""How long does a NameNode's loop turn when a storage with very many replicas reports them?
+"""What does a NameNode pay when a storage with very many replicas reports them?
 
-    python -m benchmarks.reports [--replicas 300000] [--clients 8] [--folder DIR]
+    python -m benchmarks.reports [--replicas 100000 1000000] [--clients 8] [--folder DIR]
 
 A NameNode as a process, whose catalog has so many finalized blocks, all at one storage. The shipped
 reporter of a DataNode, in this process, tells of them; the replicas themselves are made up. Then it
 comes back with none, so that all are missing, and answers no question. Clients ask for a path
 meanwhile, one call after the other. Shown are, for each of the two reports: how long it took, the
-longest that the NameNode's loop was busy with one thing (processor time, `loop_busy_seconds` of its
-`/metrics`), the longest call of a client, and the longest silence of the DataNode as the NameNode
-saw it.
+processor time of the NameNode, the longest that its loop was busy with one thing (processor time,
+`loop_busy_seconds` of its `/metrics`), the longest call of a client, and the longest silence of the
+DataNode as the NameNode saw it. And the NameNode's memory for a block: of its record, and of one
+replica that was reported.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from urllib.request import urlopen
 
 from msgspec.structs import replace
 
-from benchmarks.stats import latencies, machine, say
+from benchmarks.stats import latencies, machine, processor_seconds, resident_mib, say
 from paxosblock import AsyncClient, LocalCluster, loop
 from paxosblock.api.reports import StorageReport
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest, NodeStatus
@@ -55,11 +56,13 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
+from paxosblock.units import MIB
 
 NODE = "many"
 """The DataNode's name."""
 BLOCKS_AT_ONCE = 2000
 LOOK_EVERY_S = 0.1
+LOADED_WITHIN_S = 120.0
 CHUNK = ChunkName(ChunkIndex(0), 100, 7)
 DECIDED = Generation(1)
 
@@ -212,7 +215,7 @@ async def measure(
     async with AsyncClient([namenode.address]) as fs:
         await fs.stat("/")
         await asyncio.to_thread(longest_turn_s, namenode.address)  # what was before does not count
-        took_s: list[float] = []
+        used_before_s, took_s = processor_seconds(namenode.pid), list[float]()
         asking = [asyncio.create_task(ask_for_ever(fs, took_s)) for _ in range(clients)]
         begun = time.perf_counter()
         silence_s = await work()
@@ -220,9 +223,11 @@ async def measure(
         for task in asking:
             task.cancel()
         await asyncio.wait(asking)
+    used_s = processor_seconds(namenode.pid) - used_before_s
     turn_s = await asyncio.to_thread(longest_turn_s, namenode.address)
     say(
-        f"{name:<20} {elapsed_s:6.2f} s  longest turn of the NameNode {turn_s * 1e3:5.1f} ms  "
+        f"{name:<20} {elapsed_s:6.2f} s, processor {used_s:.2f} s  "
+        f"longest turn of the NameNode {turn_s * 1e3:5.1f} ms  "
         f"longest silence of the DataNode {silence_s:.2f} s"
     )
     say(latencies(f"  stat, {clients} clients, longest {max(took_s) * 1e3:.1f} ms", took_s))
@@ -232,10 +237,12 @@ async def run(cluster: LocalCluster, folder: Path, count: int, clients: int) -> 
     """Fill the catalog, report all, report none."""
     namenode = cluster.namenode
     volume = open_volume(OsDisk(), folder / "volume", NODE, boot="benchmark", sync_threads=1)
+    empty_mib = resident_mib(namenode.pid or 0)
     namenode.kill()
     blocks = await fill(namenode.volumes[0], namenode.address, volume.storage, count)
-    namenode.start()
+    namenode.start(LOADED_WITHIN_S)
     cluster.wait_registered()
+    filled_mib = resident_mib(namenode.pid or 0)
     async with RpcClient() as client:
         for name, held in ((f"{count} replicas", blocks), ("all are missing", [])):
             config = DataNodeConfig()
@@ -249,22 +256,29 @@ async def run(cluster: LocalCluster, folder: Path, count: int, clients: int) -> 
 
             await measure(name, namenode, clients, report)
             await reporter.close()
+            if held:
+                reported_mib = resident_mib(namenode.pid or 0)
+    record, replica = (
+        mib * MIB / count for mib in (filled_mib - empty_mib, reported_mib - filled_mib)
+    )
+    say(f"memory of the NameNode: {record:.0f} bytes for a block, {replica:.0f} for its replica")
     volume.close()
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--replicas", type=int, default=300_000)
+    parser.add_argument("--replicas", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--clients", type=int, default=8, help="that ask for a path meanwhile")
     parser.add_argument("--folder", type=Path, default=None, help="where; default: a temporary one")
     options = parser.parse_args()
     say(machine())
-    with (
-        tempfile.TemporaryDirectory(dir=options.folder) as folder,
-        LocalCluster(datanodes=1, path=Path(folder) / "cluster") as cluster,
-    ):
-        loop.run(run(cluster, Path(folder), options.replicas, options.clients))
+    for count in options.replicas:
+        with (
+            tempfile.TemporaryDirectory(dir=options.folder) as folder,
+            LocalCluster(datanodes=1, path=Path(folder) / "cluster") as cluster,
+        ):
+            loop.run(run(cluster, Path(folder), count, options.clients))
 
 
 if __name__ == "__main__":

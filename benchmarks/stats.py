@@ -7,6 +7,10 @@ import platform
 import sys
 from collections.abc import Sequence
 from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 def say(line: str = "") -> None:
@@ -45,3 +49,9 @@ def resident_mib(pid: int | str = "self") -> float:
     with open(f"/proc/{pid}/status", encoding="ascii") as status:
         line = next(line for line in status if line.startswith("VmRSS"))
     return int(line.split()[1]) / 1024
+
+
+def processor_seconds(pid: int | None = None) -> float:
+    """Processor time that a process (None: this one) has used, in user and system mode."""
+    fields = Path(f"/proc/{pid or os.getpid()}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S

@@ -138,6 +138,14 @@ class Checker:
         """True if the world damaged this very replica."""
         return self.held[block][storage].file in self.damaged
 
+    def power_cut(self, machine: Machine) -> None:
+        """Cut the power of a machine: what is damaged on its disk stays so."""
+        before = machine.disk.names_now
+        damaged = [path for path, file in before.items() if file in self.damaged]
+        self.cluster.kill(machine, power_cut=True)
+        now = machine.disk.names_now
+        self.damaged |= {now[path] for path in damaged if path in now}
+
     def survives(self, lost: Where) -> bool:
         """True if every block would keep a sound replica without what is `lost`.
 
@@ -234,7 +242,7 @@ def catalog_blocks(cluster: Cluster) -> Iterator[tuple[BlockId, Wanted]]:
     for _, value in view.scan(*keys.BLOCKS):
         entry: BlockEntry = decode_entry(value.value)
         inode = view.get(keys.inode(entry.file))
-        if inode is None:
+        if not inode.exists:
             continue  # it was deleted, and is being swept
         file = decode_inode(inode.value)
         assert isinstance(file, FileInode)

@@ -10,7 +10,7 @@ from typing import Final
 
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.errors import PaxosBlockError
-from tests.lives.checks import Checker, Held
+from tests.lives.checks import Checker, Held, Where
 from tests.lives.cluster import Cluster, Machine
 from tests.lives.network import Weather
 from tests.lives.users import PATIENCE_S, Users
@@ -19,6 +19,9 @@ from tests.lives.world import World, new_world
 RACKS: Final = ("/a", "/a", "/b", "/b", "/c")
 NODES_MIN: Final = 3
 """Nodes that are up and not to be left, whatever happens."""
+BETWEEN_LOSSES_S: Final = 9.0
+"""From one loss for good to the next: a NameNode must know of the first, or it begins a block at
+both, of which then too few members are left to tell that nothing was written."""
 TROUBLE_S: Final = 60.0
 LOOK_EVERY_S: Final = 0.25
 WHOLE_WITHIN_S: Final = 200.0
@@ -52,6 +55,7 @@ class Life:
         self.counts: Counter[str] = Counter()
         self._admin = world.new_host()
         self._namenode_up = True
+        self._no_loss_before_s = 0.0
         self._to_return: list[Callable[[], None]] = []
         """What is to come back in the end at the latest."""
 
@@ -127,18 +131,17 @@ class Life:
         return self.rng.choice(up) if len(up) > NODES_MIN else None
 
     def _end_process(self) -> None:
-        self._go_down("process killed", power_cut=False)
+        self._go_down("process killed", self.cluster.kill)
 
     def _cut_power(self) -> None:
-        self._go_down("power cut", power_cut=True)
+        self._go_down("power cut", self.checker.power_cut)
 
-    def _go_down(self, what: str, *, power_cut: bool) -> None:
+    def _go_down(self, what: str, end: Callable[[Machine], None]) -> None:
         machine = self._victim()
-        if machine is None:
-            return
-        self._happens(what, machine.name)
-        self.cluster.kill(machine, power_cut=power_cut)
-        self._come_back(machine)
+        if machine is not None:
+            self._happens(what, machine.name)
+            end(machine)
+            self._come_back(machine)
 
     def _come_back(self, machine: Machine) -> None:
         def back() -> None:
@@ -151,7 +154,7 @@ class Life:
     def _destroy(self) -> None:
         """It never comes back; an empty one does, in its rack."""
         machine = self._victim()
-        if machine is None or not self.checker.survives(lambda held: held.machine is machine):
+        if machine is None or not self._may_lose(lambda held: held.machine is machine):
             return
         self._happens("machine lost", machine.name)
         self.cluster.destroy(machine)
@@ -160,6 +163,14 @@ class Life:
             self._happens("machine added", self.cluster.add_machine(machine.rack).name)
 
         self._later(self.rng.uniform(0, 20), replace)
+
+    def _may_lose(self, lost: Where) -> bool:
+        """True if this may be lost for good now; then it is."""
+        known = self.cluster.namenode is not None and self.loop.now >= self._no_loss_before_s
+        if not known or not self.checker.survives(lost):
+            return False
+        self._no_loss_before_s = self.loop.now + BETWEEN_LOSSES_S
+        return True
 
     def _break_volume(self) -> None:
         machine = self._victim()
@@ -170,7 +181,7 @@ class Life:
         def lost(held: Held) -> bool:
             return held.machine is machine and held.folder == folder
 
-        if self.checker.survives(lost):
+        if self._may_lose(lost):
             self._happens("volume failed", machine.name, folder.name)
             machine.break_volume(folder)
 
@@ -217,6 +228,7 @@ class Life:
         def back() -> None:
             self._namenode_up = True
             self._happens("NameNode started")
+            self._no_loss_before_s = max(self._no_loss_before_s, self.loop.now + BETWEEN_LOSSES_S)
             self.cluster.start_namenode()
 
         self._later(self._about(0.1, 3.0, 8.0), back)
