@@ -11,6 +11,7 @@ import enum
 import re
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from typing import Final
 
 from paxosblock import LocalCluster
@@ -70,8 +71,15 @@ def _section(config: type[Config]) -> Iterator[str]:
     yield f"In a file as `[{name}]`, in the environment as `{prefix}<SETTING>` in capitals.\n"
     yield "| setting | default | expected | meaning |\n|---|---|---|---|"
     meanings, defaults = _meanings(config), config()
+    made = {  # what each machine finds out for itself
+        field.name: f"{getattr(field.default_factory, '__name__', '')}()"
+        for field in fields(config)
+        if field.default_factory is not MISSING
+    }
     for setting in settings_of(config).values():
-        default = _written(setting, getattr(defaults, setting.attribute))
+        default = made.get(setting.attribute) or _written(
+            setting, getattr(defaults, setting.attribute)
+        )
         meaning = meanings[setting.attribute]
         yield f"| `{setting.name}` | `{default}` | {setting.kind.expected} | {meaning} |"
     yield ""
@@ -88,6 +96,8 @@ def _written(setting: Setting, value: object) -> object:
             return format_size(value)
         case int(), "_bytes_per_s":
             return f"{format_size(value)}/s"
+        case (), _:
+            return "{}"
     return value
 
 

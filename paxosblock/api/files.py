@@ -18,13 +18,14 @@ class GetFile:
 
     They begin at `place`, or with the block that holds byte `offset`, the last block if the file
     ends before. With a `file_id` it is the file of that id, whatever it is called by now: the pages
-    of one file.
+    of one file. `host` is the machine of who asks: members tell how far they are from it.
     """
 
     path: str
     place: int = 0
     offset: int | None = None
     file_id: int = NO_FILE
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -319,10 +319,11 @@ class FinalizeBlock:
 
 @dataclass(frozen=True, slots=True)
 class BlockRequest:
-    """A call about one block; `writer` is who asks ("" for a reader)."""
+    """A call about one block; `writer` is who asks ("" for a reader), on the machine `host`."""
 
     block: BlockId
     writer: WriterId = NO_WRITER
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

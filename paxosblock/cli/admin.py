@@ -47,9 +47,10 @@ def report(session: Session) -> None:
 
     One NameNode's address is enough. "Behind" is what the leader knows: entries of its log that the
     other one has not stored yet. "Used" is what the blocks take; what is neither used nor free
-    belongs to others. Of a volume that failed and a NameNode whose disk is full the reason is
-    shown. An alarm is what somebody has to look at: a broken invariant, a damaged replica, a
-    DataNode that was refused. The latest are shown, of the time since the NameNodes were started.
+    belongs to others. A rack is shown where one was chosen. Of a volume that failed and a NameNode
+    whose disk is full the reason is shown. An alarm is what somebody has to look at: a broken
+    invariant, a damaged replica, a DataNode that was refused. The latest are shown, of the time
+    since the NameNodes were started.
     Exit code 1 when a node does not answer, is not live or cannot store changes.
     """
     standings = _ask_all(session)

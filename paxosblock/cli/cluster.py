@@ -55,6 +55,12 @@ _folder = click.option(
 @click.option("--namenodes", type=click.Choice(NAMENODES), help="How many.  [default: 1]")
 @click.option("--volumes", type=click.IntRange(1), default=1, help="Per DataNode.  [default: 1]")
 @click.option(
+    "--racks",
+    type=click.IntRange(1),
+    default=1,
+    help="Of a new cluster: DataNodes stand in so many racks in turn.  [default: 1]",
+)
+@click.option(
     "--base-port",
     type=click.IntRange(0, 65535),
     default=9870,
@@ -69,6 +75,7 @@ def up(
     datanodes: int | None,
     namenodes: str | None,
     volumes: int,
+    racks: int,
     base_port: int,
     path: str,
 ) -> None:
@@ -94,6 +101,7 @@ def up(
         path,
         base_port=base_port,
         volumes=volumes,
+        racks=racks,
         die_with_parent=False,
     )
     if local.alive:

@@ -20,7 +20,17 @@ from paxosblock.errors import PaxosBlockError
 from paxosblock.net.control import call
 from paxosblock.protocol.types import BlockId
 
-_HEAD = ("storage", "node", "state", "promised", "accepted", "chunks", "bytes", "last chunk")
+_HEAD = (
+    "storage",
+    "node",
+    "rack",
+    "state",
+    "promised",
+    "accepted",
+    "chunks",
+    "bytes",
+    "last chunk",
+)
 _TIMEOUT_S = 5.0
 _TIMEOUT_NOT_LIVE_S = 0.5
 """For a DataNode that the NameNode has not heard of for a while: a file has many blocks there."""
@@ -58,8 +68,8 @@ def explain(session: Session, words: tuple[str, ...]) -> None:
       $ paxosblock explain /logs/a.log
       block 7 of /logs/a.log: finalized (complete), 12 chunks, 6291456 bytes
         written in generation 0, length decided in generation 1
-        storage  node        state      promised  accepted  chunks  bytes    last chunk
-        f7d8...  datanode-0  finalized  1         1         12      6291456  11 (524288 bytes, ...)
+        storage  node        rack  state      promised  accepted  chunks  bytes    last chunk
+        f7d8...  datanode-0  /r7   finalized  1         1         12      6291456  11 (524288 b ...)
         ...
         votes:
           time                 step       storage
@@ -151,11 +161,12 @@ def _record_lines(explanation: BlockExplanation) -> Iterator[str]:
 def _row(line: ReplicaLine) -> tuple[str, ...]:
     member, replica = line.member, line.replica
     if replica is None:
-        return (member.storage, member.node, line.problem, "", "", "", "", "")
+        return (member.storage, member.node, member.rack, line.problem, "", "", "", "", "")
     state, last = replica.state, replica.last
     return (
         member.storage,
         member.node,
+        member.rack,
         replica.hdfs_state + (" (weak)" if state.registers.weak else ""),
         str(state.registers.max_generation),
         str(state.registers.accepted_generation),

@@ -354,6 +354,7 @@ def stat(session: Session, words: tuple[str, ...]) -> None:
     \b
     %b bytes        %F type           %n name        %o block size   %r replicas asked for
     %m members of the block that has the fewest: less than %r while DataNodes are missing
+    %R racks of the block that is in the fewest: two, where there are two (and %r is not 1)
     %u owner        %g group          %a mode (octal)                %A mode (symbolic)
     %y changed, UTC %Y the same in ms %%  a percent sign
 
@@ -366,22 +367,32 @@ def stat(session: Session, words: tuple[str, ...]) -> None:
 
     def show(path: str) -> None:
         status = status_of(session, path)
-        has = _fewest_replicas(session, status) if session.json or "%m" in template else 0
-        fact = msgspec.to_builtins(status) | {"fewest_replicas": has}
-        session.say(formatted(template, status, has), fact)
+        asked = session.json or "%m" in template or "%R" in template
+        replicas, racks = _fewest(session, status) if asked else (0, 0)
+        fewest = {"fewest_replicas": replicas, "fewest_racks": racks}
+        fact = msgspec.to_builtins(status) | fewest
+        session.say(formatted(template, status, replicas, racks), fact)
 
     for_each_path(session, paths, show)
 
 
-def _fewest_replicas(session: Session, status: FileStatus) -> int:
-    """Members of the block that has the fewest: fewer than `replication` is a shortfall."""
+def _fewest(session: Session, status: FileStatus) -> tuple[int, int]:
+    """Members of the block that has the fewest, fewer than `replication` are a shortfall, and racks
+    of the one that is in the fewest; those of members that are not known are not counted.
+    """
     if status.kind is Kind.DIRECTORY:
-        return 0
-    members = (len(block.members) for block in session.blocks(status.path))
-    return min(members, default=status.replication)
+        return 0, 0
+    replicas, racks = status.replication, 0
+    for number, block in enumerate(session.blocks(status.path)):
+        found = len({member.rack for member in block.members if member.rack})
+        replicas = min(replicas, len(block.members)) if number else len(block.members)
+        racks = min(racks, found) if number else found
+    return replicas, racks
 
 
-def formatted(template: str, status: FileStatus, fewest_replicas: int) -> str:
+def formatted(
+    template: str, status: FileStatus, fewest_replicas: int, fewest_racks: int = 0
+) -> str:
     """`template` with its %-letters filled in; unknown ones stay."""
     changed = datetime.fromtimestamp(status.modified_ms // 1000, UTC)
     values = {
@@ -391,6 +402,7 @@ def formatted(template: str, status: FileStatus, fewest_replicas: int) -> str:
         "o": str(status.block_size),
         "r": str(status.replication),
         "m": str(fewest_replicas),
+        "R": str(fewest_racks),
         "u": status.owner,
         "g": status.group,
         "a": f"{status.permission:o}",

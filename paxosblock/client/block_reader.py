@@ -6,12 +6,9 @@ slow or is damaged is left for the next one; a damaged one is reported to the Na
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import random
-import socket
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 from paxosblock.api.datanode import Chunks, ReadBytes
@@ -134,12 +131,10 @@ class BlockReader:
         return error or UnavailableError(f"block {target.block} has no replica to read")
 
     def _candidates(self) -> list[Member]:
-        """Sound members, those first that nothing speaks against; of those the ones near by."""
+        """Sound members, those first that nothing speaks against; of those the nearest, in turn."""
         suspected = self._core.reading.is_suspected
         sound = [member for member in self._order if member.storage not in self._corrupt]
-        return sorted(
-            sound, key=lambda at: (suspected(at.address), not at.live, not is_here(at.address))
-        )
+        return sorted(sound, key=lambda at: (suspected(at.address), not at.live, at.distance))
 
     async def _read_from(self, member: Member, target: _Target) -> None:
         connection = await self._core.reading.get(member.address)
@@ -173,7 +168,8 @@ class BlockReader:
 
     async def _refresh(self) -> None:
         """Get the record again: the block may have been finalized, or have other members."""
-        view = await self._core.namenodes.call(GET_BLOCK, BlockRequest(self.extent.block))
+        request = BlockRequest(self.extent.block, host=self._core.config.host)
+        view = await self._core.namenodes.call(GET_BLOCK, request)
         old = self.extent
         version = old.version
         if view.record.finalized:
@@ -276,24 +272,3 @@ class _Sink:
                 f"chunk {header.index} of block {header.block} came for chunk {self._index} of "
                 f"block {self._target.block}"
             )
-
-
-def is_here(address: str) -> bool:
-    """True if host:port belongs to this machine. A name is compared, never looked up."""
-    return _is_own(address.rpartition(":")[0].strip("[]"))
-
-
-@lru_cache(maxsize=1024)
-def _is_own(host: str) -> bool:
-    try:
-        literal = ipaddress.ip_address(host)
-    except ValueError:
-        return host in ("localhost", socket.gethostname())
-    family = socket.AF_INET if literal.version == 4 else socket.AF_INET6
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            # The system binds a socket to its own addresses only; nothing is sent.
-            probe.bind((host, 0))
-    except OSError:
-        return False
-    return True

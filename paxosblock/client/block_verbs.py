@@ -171,7 +171,8 @@ class BlockVerbs:
 
         Raises NotFoundError when there is no such block.
         """
-        return await self.core.namenodes.call(GET_BLOCK, BlockRequest(block))
+        request = BlockRequest(block, host=self.core.config.host)
+        return await self.core.namenodes.call(GET_BLOCK, request)
 
     def datanode(self, member: Member) -> AsyncDataNode:
         """Return the verbs of the DataNode that holds one member of a block."""

@@ -144,7 +144,7 @@ async def page_of(
     core: ClientCore, file: FileStatus, *, place: int = 0, offset: int | None = None
 ) -> FileView:
     """Fetch a page of the blocks of a file looked at before, wherever it was moved since."""
-    request = GetFile(file.path, place, offset, file.file_id)
+    request = GetFile(file.path, place, offset, file.file_id, core.config.host)
     return await core.namenodes.call(GET_FILE, request)
 
 

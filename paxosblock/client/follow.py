@@ -70,7 +70,7 @@ class Follower:
 
     async def _look(self) -> FileView:
         """Fetch the page of blocks that begins where we stand."""
-        request = GetFile(self.path, offset=self.position)
+        request = GetFile(self.path, offset=self.position, host=self.core.config.host)
         view = await self.core.namenodes.call(GET_FILE, request)
         if self._file_id not in (None, view.status.file_id):
             raise NotFoundError(f"'{self.path}': was replaced by another file", path=self.path)

@@ -103,7 +103,7 @@ def length_undecided(path: str, why: str, decided_bytes: int) -> UnavailableErro
 
 
 async def _look(core: ClientCore, path: str, consistency: Consistency) -> ReadableFile:
-    view = await core.namenodes.call(GET_FILE, GetFile(path))
+    view = await core.namenodes.call(GET_FILE, GetFile(path, host=core.config.host))
     last, following = view.last_block, view.next_place
     extents = tuple(finalized_extent(each) for each in view.blocks if each.record.finalized)
     if last is None:

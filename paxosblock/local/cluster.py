@@ -64,6 +64,7 @@ class LocalCluster:
         *,
         base_port: int = 0,
         volumes: int = 1,
+        racks: int = 1,
         settings: Settings | None = None,
         die_with_parent: bool = True,
     ) -> None:
@@ -75,6 +76,7 @@ class LocalCluster:
                 the numbers of nodes must agree. None: a temporary one, removed at the end.
             base_port: the first NameNode's port, the other nodes' follow; 0: any free ports.
             volumes: folders per DataNode, each a storage of its own.
+            racks: the DataNodes are in `/rack-0`, `/rack-1` and so on in turn, with 1 in none.
             settings: by section and name, as in the configuration file.
             die_with_parent: nodes are killed with this process, even when that is by SIGKILL.
 
@@ -82,6 +84,8 @@ class LocalCluster:
             ConfigError: the numbers make no sense, or the folder holds another cluster.
         """
         _check_counts(datanodes, namenodes, volumes, base_port)
+        if not 1 <= racks <= datanodes:
+            raise ConfigError(f"racks = {racks}: from 1 to the number of DataNodes, {datanodes}")
         self._temporary = path is None
         self._die_with_parent = die_with_parent
         self.path = Path(
@@ -89,7 +93,7 @@ class LocalCluster:
         ).absolute()
         self._folder = ClusterFolder(self.path)
         self._membership = self._folder.read() or Membership(
-            _members(datanodes, namenodes, base_port, volumes),
+            _members(datanodes, namenodes, base_port, volumes, racks),
             {section: dict(values) for section, values in (settings or {}).items()},
         )
         self._check_same(Role.NAMENODE, "NameNodes", namenodes)
@@ -263,6 +267,8 @@ class LocalCluster:
             command += ["--path", str(volume)]
         if member.role is Role.DATANODE:
             command += ["--namenodes", ",".join(self.addresses)]
+            if member.rack:
+                command += ["--rack", member.rack]
         elif len(self.namenodes) > 1:
             command += ["--peers", ",".join(self.addresses)]
             command += ["--secret-file", str(self._folder.secret)]
@@ -313,7 +319,9 @@ def _check_counts(datanodes: int, namenodes: int, volumes: int, base_port: int) 
         raise ConfigError(f"base_port = {base_port}: ports end at {_LAST_PORT}")
 
 
-def _members(datanodes: int, namenodes: int, base_port: int, volumes: int) -> tuple[NodeEntry, ...]:
+def _members(
+    datanodes: int, namenodes: int, base_port: int, volumes: int, racks: int
+) -> tuple[NodeEntry, ...]:
     count = namenodes + datanodes
     ports = range(base_port, base_port + count) if base_port else [0] * count
     listen = [f"{HOST}:{port}" for port in ports]
@@ -323,7 +331,13 @@ def _members(datanodes: int, namenodes: int, base_port: int, volumes: int) -> tu
             for number, address in enumerate(listen[:namenodes])
         ),
         *(
-            NodeEntry(Role.DATANODE, f"datanode-{number}", address, volumes)
+            NodeEntry(
+                Role.DATANODE,
+                f"datanode-{number}",
+                address,
+                volumes,
+                f"/rack-{number % racks}" if racks > 1 else "",
+            )
             for number, address in enumerate(listen[namenodes:])
         ),
     )

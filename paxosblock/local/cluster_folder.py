@@ -48,13 +48,14 @@ class NodeEntry:
     """A node of the cluster.
 
     `listen` is host:port, port 0 until the node was first started. `volumes` counts the folders a
-    DataNode keeps replicas in.
+    DataNode keeps replicas in, `rack` is its own, "" for one that names none.
     """
 
     role: Role
     name: str
     listen: str
     volumes: int = 1
+    rack: str = ""
 
     @property
     def folders(self) -> tuple[str, ...]:

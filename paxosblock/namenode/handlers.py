@@ -80,7 +80,7 @@ async def recover_lease(node: NameNode, request: RecoverLease) -> LeaseRecovery:
 
 async def get_file(node: NameNode, request: GetFile) -> FileView:
     """Show a file and a page of its blocks."""
-    return node.views.file(await node.catalog.file_page(request))
+    return node.views.file(await node.catalog.file_page(request), request.host)
 
 
 # --- files being written, blocks -------------------------------------------------------------
@@ -126,7 +126,7 @@ async def delete_block(node: NameNode, request: DeleteBlock) -> Deletion:
 
 async def get_block(node: NameNode, request: BlockRequest) -> BlockView:
     """K10: show a block."""
-    return node.views.block(await node.catalog.get_block(request.block))
+    return node.views.block(await node.catalog.get_block(request.block), host=request.host)
 
 
 async def close_file(node: NameNode, request: CloseFile) -> FileStatus:

@@ -63,8 +63,8 @@ def test_explain_shows_a_block_that_is_being_written(
     head, written, columns, *rows = result.out.splitlines()
     assert head.startswith(f"block {receipt.block} of {folder}/a: under_construction")
     assert written == "  written in generation 0, generation 0 is the latest"
-    assert columns.split()[:5] == ["storage", "node", "state", "promised", "accepted"]
-    assert [row.split()[2:7] for row in rows] == [["rbw", "0", "0", "1", "5"]] * 3
+    assert columns.split()[:5] == ["storage", "node", "rack", "state", "promised"]
+    assert [row.split()[3:8] for row in rows] == [["rbw", "0", "0", "1", "5"]] * 3
 
 
 def test_explain_tells_the_votes_of_a_recovery(

@@ -66,6 +66,7 @@ from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.messages import LastVote, RecoveryVote
 from paxosblock.protocol.types import NO_WRITER, BlockId, StorageId, WriterId
+from paxosblock.rack import FAR_AWAY
 from tests.client.memory_node import MemoryDataNode
 
 
@@ -97,6 +98,8 @@ class MemoryCluster:
         """What the length of a file lacks when it is closed."""
         self.answers_lost: set[str] = set()
         """Control calls that are carried out, but whose answers do not arrive."""
+        self.distances: dict[tuple[str, StorageId], int] = {}
+        """How far a storage is from a machine, as this NameNode knows it."""
         self.disk_full = False
         """The NameNode's own: no call is carried out."""
         self.address = ""
@@ -274,7 +277,7 @@ class MemoryCluster:
     async def get_file(self, request: GetFile) -> FileView:
         by_path = request.file_id == NO_FILE
         file = self._at(request.path) if by_path else self._file(request.file_id)
-        views = [self._view(block) for block in file.blocks]
+        views = [self._view(block, request.host) for block in file.blocks]
         start = request.place
         if request.offset is not None:
             before = sum(view.offset <= request.offset for view in views)
@@ -285,7 +288,7 @@ class MemoryCluster:
         return FileView(file.status, tuple(views[start:end]), end, views[-1])
 
     async def get_block(self, request: BlockRequest) -> BlockView:
-        return self._view(request.block)
+        return self._view(request.block, request.host)
 
     async def renew(self, request: RenewLeases) -> Renewed:
         writers = {file.writer for file in self.files.values() if file.status.open}
@@ -376,10 +379,16 @@ class MemoryCluster:
             ),
         )
 
-    def _view(self, block: BlockId) -> BlockView:
+    def _view(self, block: BlockId, host: str = "") -> BlockView:
         record = self._record(block)
         members = tuple(
-            Member(at, at, self.by_storage[at].address, at not in self.dead)
+            Member(
+                at,
+                at,
+                self.by_storage[at].address,
+                at not in self.dead,
+                distance=self.distances.get((host, at), FAR_AWAY),
+            )
             for at in record.members
         )
         return BlockView(record, members, self._offset(block), complete=record.finalized)

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from paxosblock.client import block_reader
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.errors import (
@@ -187,20 +186,44 @@ async def test_a_datanode_that_dies_in_mid_read_is_not_noticed() -> None:
         assert begin + await file.read() == DATA
 
 
-async def test_the_replica_on_this_machine_is_read_as_long_as_nothing_speaks_against_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with stored() as (cluster, fs):
+async def test_the_nearest_replica_is_read_as_long_as_nothing_speaks_against_it() -> None:
+    async with stored(host="here") as (cluster, fs):
+        here, beside, far = cluster.nodes
+        cluster.distances = {("here", here.storage): 0, ("here", beside.storage): 2}
+        async with await fs.open("/a") as file:
+            assert await file.read() == DATA
+        assert here.reads_served
+        assert [node.reads_asked for node in (beside, far)] == [0, 0]
+        await cluster.kill(here)
+        async with await fs.open("/a") as file:
+            assert await file.read() == DATA
+        assert beside.reads_served
+        assert not far.reads_asked
+        await cluster.kill(beside)
+        async with await fs.open("/a") as file:
+            assert await file.read() == DATA
+
+
+async def test_replicas_that_are_equally_near_share_the_reads() -> None:
+    async with stored(host="here", prefetch_bytes=1) as (cluster, fs):
+        one, other, far = cluster.nodes
+        cluster.distances = {("here", one.storage): 2, ("here", other.storage): 2}
+        async with await fs.open("/a") as file:
+            for place in range(0, 16 * KIB, KIB):  # of one block
+                assert await file.pread(place, KIB) == DATA[place : place + KIB]
+        assert min(one.reads_served, other.reads_served) > 0
+        assert not far.reads_asked
+
+
+async def test_a_file_that_is_followed_is_read_from_the_nearest_replica() -> None:
+    async with stored(host="here") as (cluster, fs):
         near, *others = cluster.nodes
-        # All of them are on this machine; here only one of them counts as that.
-        monkeypatch.setattr(block_reader, "is_here", lambda address: address == near.address)
-        async with await fs.open("/a") as file:
-            assert await file.read() == DATA
-        assert near.reads_served
+        cluster.distances = {("here", near.storage): 0}
+        followed = bytearray()
+        async for data in fs.follow("/a"):
+            followed += data
+        assert followed == DATA
         assert not any(node.reads_asked for node in others)
-        await cluster.kill(near)
-        async with await fs.open("/a") as file:
-            assert await file.read() == DATA
 
 
 async def test_a_silent_datanode_is_left_for_another_one() -> None:

@@ -9,13 +9,16 @@ from dataclasses import replace
 import pytest
 
 from paxosblock.api.care import SET_REPLICATION, SetReplication
+from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.api.namenode import (
     ADD_BLOCK,
     FINALIZE_BLOCK,
+    GET_BLOCK,
     NO_BLOCK,
     NO_FILE,
     RENEW_LEASES,
     AddBlock,
+    BlockRequest,
     BlockView,
     Excluded,
     FinalizeBlock,
@@ -26,6 +29,7 @@ from paxosblock.api.reports import HEARTBEAT, REGISTER, Heartbeat, Register, Sto
 from paxosblock.errors import InvalidRequestError, NoSpaceError, NotReadyError
 from paxosblock.protocol.types import FIRST_GENERATION as FIRST
 from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.rack import FAR_AWAY
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.scene import ANN, ROOM_BYTES, Scene, new_scene
 
@@ -201,3 +205,21 @@ async def test_a_datanode_whose_rack_is_no_path_is_refused_and_nothing_is_known_
     with pytest.raises(InvalidRequestError, match=r"^DataNode dn-s9: 'a b' is not a machine's"):
         await scene.service.call(REGISTER, replace(request, rack="/r9", host="a b"))
     assert scene.node.datanodes.home(StorageId("s9")) is None
+
+
+async def test_whoever_asks_for_a_block_is_told_how_far_its_members_are(scene: Scene) -> None:
+    await all_registered(scene)
+    for storage, rack in (("s1", "/dc1/r1"), ("s2", "/dc1/r1"), ("s3", "/dc2/r1")):
+        await scene.register(storage, rack=rack)
+    file = await scene.create("/f")
+    block = (await scene.add_block(file)).record.block
+
+    def apart(view: BlockView) -> dict[str, int]:
+        return {member.storage: member.distance for member in view.members}
+
+    of_file = await scene.service.call(GET_FILE, GetFile("/f", host="dn-s2"))
+    assert apart(of_file.blocks[0]) == {"s1": 2, "s2": 0, "s3": 6}
+    of_block = await scene.service.call(GET_BLOCK, BlockRequest(block, host="dn-s3"))
+    assert apart(of_block) == {"s1": 6, "s2": 6, "s3": 0}
+    nowhere = await scene.service.call(GET_BLOCK, BlockRequest(block, host="elsewhere"))
+    assert set(apart(nowhere).values()) == {FAR_AWAY}

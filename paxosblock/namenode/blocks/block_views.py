@@ -11,6 +11,7 @@ from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.catalog.blocks import FilePage
 from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.namenode.catalog.tree import Located
 from paxosblock.protocol.block_state import hdfs_state
 
 
@@ -30,20 +31,27 @@ class BlockViews:
         self._min_replication = min_replication
         self._clock_s = clock_s
 
-    def block(self, entry: BlockEntry, offset: int = 0) -> BlockView:
-        """A block that starts at byte `offset` of its file."""
+    def block(self, entry: BlockEntry, offset: int = 0, host: str = "") -> BlockView:
+        """A block that starts at byte `offset` of its file, as seen from the machine `host`."""
         record, now_s = entry.record, self._clock_s()
+        asker = self._datanodes.locate(host)
         return BlockView(
             record=record,
-            members=tuple(self._datanodes.member(storage, now_s) for storage in record.members),
+            members=tuple(
+                self._datanodes.member(storage, now_s, asker) for storage in record.members
+            ),
             offset=offset,
             complete=self._replicas.is_complete(record, self._min_replication),
         )
 
-    def file(self, found: FilePage) -> FileView:
-        """A file and a page of its blocks."""
-        blocks = tuple(self.block(located.entry, located.offset) for located in found.page.blocks)
-        last = None if found.last is None else self.block(found.last.entry, found.last.offset)
+    def file(self, found: FilePage, host: str = "") -> FileView:
+        """A file and a page of its blocks, as seen from the machine `host`."""
+
+        def show(located: Located) -> BlockView:
+            return self.block(located.entry, located.offset, host)
+
+        blocks = tuple(map(show, found.page.blocks))
+        last = None if found.last is None else show(found.last)
         return FileView(found.status, blocks, found.page.next_place, last)
 
     def hdfs_state(self, entry: BlockEntry) -> str:
