@@ -81,7 +81,7 @@ root = LazyGroup(
 
 
 def main() -> NoReturn:
-    """Run the command line of this process and exit; the console script."""
+    """Run the command line of this process and exit."""
     sys.exit(run(sys.argv[1:]))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -74,6 +76,33 @@ def test_help_does_not_import_what_the_verbs_need() -> None:
     command = [sys.executable, "-c", script]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert out.splitlines()[-1] == "0 []"
+
+
+def test_ctrl_c_while_modules_are_imported_ends_the_command_without_a_traceback(
+    tmp_path: Path, ctrl_c: CtrlC
+) -> None:
+    reached, at_import = os.pipe()
+    never, kept_open = os.pipe()
+    # The first module that the command imports from elsewhere, and which takes its time.
+    (tmp_path / "click.py").write_text(
+        f"import os; os.write({at_import}, b'.'); os.read({never}, 1)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    with killed_at_the_end(
+        subprocess.Popen(
+            [sys.executable, "-m", "paxosblock", "--version"],
+            env=environment,
+            pass_fds=[at_import, never],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    ) as process:
+        assert os.read(reached, 1) == b"."
+        ctrl_c(process)
+        _, errors = process.communicate(timeout=30)
+    for end in (reached, at_import, never, kept_open):
+        os.close(end)
+    assert (process.returncode, errors) == (-signal.SIGINT, "")
 
 
 def test_the_version_is_told(paxosblock: Paxosblock) -> None:
