@@ -15,6 +15,7 @@
     ├── DeadlineError (TimeoutError)              time ran out: outcome UNKNOWN
     ├── UnavailableError (ConnectionError)        no node answers; nothing was done
     ├── NotReadyError                             not yet (just started, not complete): try again
+    ├── SafeModeError                             an operator stopped changes of names: try again
     ├── NotLeaderError                            another NameNode leads: ask that one
     ├── NoSpaceError (OSError)                    too few DataNodes with room, or a full disk
     ├── CorruptionError                           bytes do not match their checksum
@@ -182,6 +183,16 @@ class UnavailableError(PaxosBlockError, ConnectionError):
 
 class NotReadyError(PaxosBlockError):
     """The node cannot do this yet; the same request will succeed later."""
+
+    outcome = Outcome.NEVER
+    retriable = True
+    http_status = 503
+
+
+class SafeModeError(PaxosBlockError):
+    """An operator entered safe mode: no name is changed until they leave it. Files that are open
+    can be written and closed, and what is there can be read.
+    """
 
     outcome = Outcome.NEVER
     retriable = True

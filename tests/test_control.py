@@ -25,6 +25,7 @@ from paxosblock.errors import (
     OutcomeUnknownError,
     PaxosBlockError,
     ProtocolError,
+    SafeModeError,
     StorageError,
     UnavailableError,
 )
@@ -293,6 +294,17 @@ def test_that_a_disk_is_full_is_told_rather_than_that_another_one_does_not_lead(
     ):
         for addresses in ([full, follower], [follower, full], [full]):
             with pytest.raises(StorageError, match="the disk of NameNode nn1 is full"):
+                ask(addresses, retry_for_s=0.6)
+
+
+def test_safe_mode_is_told_rather_than_that_others_do_not_lead() -> None:
+    refused, safe = NotLeaderError("it does not lead"), SafeModeError("safe mode is on")
+    with (
+        answering(safe.http_status, encode_error(safe)) as leader,
+        answering(refused.http_status, encode_error(refused)) as follower,
+    ):
+        for addresses in ([leader, follower], [follower, leader]):
+            with pytest.raises(SafeModeError, match="safe mode is on"):
                 ask(addresses, retry_for_s=0.6)
 
 

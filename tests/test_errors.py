@@ -31,6 +31,7 @@ from paxosblock.errors import (
     OutcomeUnknownError,
     PaxosBlockError,
     ProtocolError,
+    SafeModeError,
     StorageError,
     UnavailableError,
 )
@@ -53,6 +54,7 @@ KINDS: dict[type[PaxosBlockError], tuple[Outcome, bool, int, int | None]] = {
     DeadlineError: (UNKNOWN, True, 504, errno.ETIMEDOUT),
     UnavailableError: (NEVER, True, 503, errno.ECONNREFUSED),
     NotReadyError: (NEVER, True, 503, None),
+    SafeModeError: (NEVER, True, 503, None),
     NotLeaderError: (NEVER, True, 421, None),
     NoSpaceError: (NEVER, True, 507, errno.ENOSPC),
     CorruptionError: (UNKNOWN, False, 500, None),

@@ -14,6 +14,7 @@ from paxosblock.api.status import (
     NameNodeStatusRequest,
 )
 from paxosblock.cli.group import DashGroup, Entry, Verb
+from paxosblock.cli.safemode import safe_mode_words
 from paxosblock.cli.session import Session
 from paxosblock.cli.text import counted
 from paxosblock.cli.words import cluster_words, datanode_words
@@ -23,10 +24,11 @@ ANSWER_WITHIN_S = 2.0
 
 admin = DashGroup(
     "admin",
-    short_help="Look after a cluster: report, recover-lease.",
+    short_help="Look after a cluster: report, safemode, recover-lease.",
     help="Look after a cluster, whichever of its NameNodes leads.",
     entries={
         "report": Entry("paxosblock.cli.admin", "Show every NameNode and DataNode."),
+        "safemode": Entry("paxosblock.cli.safemode", "Show, enter or leave safe mode, or wait."),
         "recover-lease": Entry("paxosblock.cli.lease", "End the writing of a file."),
     },
 )
@@ -51,6 +53,7 @@ def report(session: Session) -> None:
     whose disk is full the reason is shown. An alarm is what somebody has to look at: a broken
     invariant, a damaged replica, a DataNode that was refused. The latest are shown, of the time
     since the NameNodes were started.
+    Safe mode is shown while it is on: nothing is copied or taken away then, see `admin safemode`.
     Exit code 1 when a node does not answer, is not live or cannot store changes.
     """
     standings = _ask_all(session)
@@ -63,6 +66,8 @@ def report(session: Session) -> None:
     for alarm in _alarms(standings.values()):
         session.say(f"Alarm     {alarm}")
     seen = session.call(CLUSTER_STATUS, ClusterStatusRequest())
+    if seen.safe_mode.on:
+        session.say(safe_mode_words(seen.safe_mode))
     for datanode in seen.datanodes:
         heard = f"heard {datanode.seconds_since_heartbeat:.1f} s ago"
         words = f"{datanode_words(datanode)}, {heard}"

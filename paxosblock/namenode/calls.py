@@ -20,7 +20,7 @@ from paxosblock.api.methods import Method, Once
 from paxosblock.logs import facts
 from paxosblock.metrics import NodeMetrics
 from paxosblock.namenode import checks, handlers, operators
-from paxosblock.namenode.catalog import namespace, transactions, tree
+from paxosblock.namenode.catalog import namespace, safe_mode, transactions, tree
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.namespace import Context
@@ -82,6 +82,7 @@ def decided(
     *,
     ids: Callable[[R], int] = lambda _: 0,
     check: Callable[[R], None] | None = None,
+    in_safe_mode: bool = False,
     then: Callable[[NameNode, R, A], None] | None = None,
     log: Callable[[R, A], Facts | None],
 ) -> Call:
@@ -89,18 +90,33 @@ def decided(
 
     Args:
         ids: how many files and directories it makes at most.
+        in_safe_mode: it is done also while an operator wants safe mode: it changes no name.
         then: what follows from it in this process.
     """
 
+    decision = decide if in_safe_mode else _of_names(decide)
+
     async def answer(node: NameNode, request: R) -> A:
         made = await node.catalog.decide(
-            method.answer, decide, request, ids(request), once=request.once
+            method.answer, decision, request, ids(request), once=request.once
         )
         if then is not None:
             then(node, request, made)
         return made
 
     return Call(method, answer, By.LEADER, check, log)
+
+
+def _of_names(
+    decide: Callable[[Draft, R, Context], Slices[A]],
+) -> Callable[[Draft, R, Context], Slices[A]]:
+    """Return a decision that is refused while an operator wants safe mode."""
+
+    def decision(draft: Draft, request: R, context: Context) -> Slices[A]:
+        safe_mode.check_names_may_change(draft)
+        return (yield from decide(draft, request, context))
+
+    return decision
 
 
 def shown(
@@ -364,5 +380,14 @@ CALLS: Final = (
         log=lambda _, done: facts(datanode=done.node, admin=done.admin.value, until=done.until_ms),
     ),
     handled(status.CLUSTER_STATUS, handlers.cluster_status),
+    handled(
+        status.SAFE_MODE,
+        operators.safe_mode,
+        log=lambda request, found: (
+            None
+            if request.action is status.SafeModeAction.GET
+            else facts(action=request.action.value, on=found.on)
+        ),
+    ),
     handled(status.EXPLAIN, handlers.explain),
 )

@@ -194,6 +194,7 @@ async def cluster_status(node: NameNode, _: ClusterStatusRequest) -> ClusterStat
         open_files=counts.open_files,
         recoveries=node.recoverer.running,
         datanodes=node.views.datanodes(),
+        safe_mode=node.safe_mode.status(node.clock_s()),
     )
 
 

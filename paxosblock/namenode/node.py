@@ -59,7 +59,11 @@ class NameNode:
         self.leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.block_leases = Leases(config.lease_soft_limit_s, config.lease_hard_limit_s)
         self.replicas = Replicas(config.min_replication)
-        self.safe_mode = SafeMode(config.safe_mode_threshold, config.safe_mode_extension_s)
+        self.safe_mode = SafeMode(
+            config.safe_mode_threshold,
+            config.safe_mode_extension_s,
+            by_hand=lambda: self.catalog.in_safe_mode,
+        )
         self.datanodes = DataNodes(
             config.datanode_stale_after_s, config.datanode_dead_after_s, dict(config.racks)
         )
@@ -128,7 +132,7 @@ class NameNode:
             self.block_leases.open(record.writer, record.block, self.clock_s())
         await self.take_admin_states()
         self.datanodes.ask_for_reports()
-        self.safe_mode.begin(by_hand=False)
+        self.safe_mode.begin()
         await self._look_at_reports()
         self.background.repeat("safe mode", self._look_at_reports, self.config.heartbeat_interval_s)
         self.housekeeper.start(self.config.heartbeat_interval_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paxosblock.api.care import AdminStatus, SetAdminState
+from paxosblock.api.status import SafeModeAction, SafeModeRequest, SafeModeStatus
 from paxosblock.errors import NotFoundError
 from paxosblock.namenode.catalog.draft import in_one
 from paxosblock.namenode.catalog.nodes import Change, Known
@@ -24,6 +25,19 @@ async def set_admin_state(node: NameNode, request: SetAdminState) -> AdminStatus
     done = await node.catalog.decide(AdminStatus, in_one(decide), change, once=request.once)
     await node.take_admin_states()
     return done
+
+
+async def safe_mode(node: NameNode, request: SafeModeRequest) -> SafeModeStatus:
+    """Show, enter or leave safe mode."""
+    match request.action:
+        case SafeModeAction.GET:
+            await node.catalog.view()  # raises where this NameNode does not lead any more
+        case SafeModeAction.ENTER:
+            await node.catalog.enter_safe_mode()
+        case SafeModeAction.LEAVE:
+            await node.catalog.leave_safe_mode()
+            node.safe_mode.leave()
+    return node.safe_mode.status(node.clock_s())
 
 
 def _known(node: NameNode, written: str) -> Known:

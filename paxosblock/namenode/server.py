@@ -157,6 +157,11 @@ def _metrics(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetrics:
     metrics.observe("recoveries", "Blocks being recovered.", lambda: node.recoverer.running)
     metrics.observe("datanodes", "DataNodes that registered.", lambda: len(node.datanodes))
     metrics.observe("leads", "1 on the NameNode that serves.", lambda: node.leadership.serves)
+    metrics.observe(
+        "safe_mode",
+        "1 while the NameNode that serves has nothing copied or taken away.",
+        lambda: node.leadership.serves and node.safe_mode.holds,
+    )
     metrics.observe("alarms", "Broken invariants and damaged replicas.", node.alarms.counts.total)
     metrics.observe(
         "loop_stall_seconds", "Longest stall of the event loop since the last look.", stall.take

@@ -22,6 +22,7 @@ from paxosblock.errors import (
     NoSpaceError,
     Outcome,
     PaxosBlockError,
+    SafeModeError,
     StorageError,
     UnavailableError,
 )
@@ -184,7 +185,12 @@ class LeaderSearch:
             call.cancel()
 
     def _after(self, error: PaxosBlockError) -> tuple[str, ...]:
-        """Return whom to ask after this answer: the leader it names, then those next in line."""
+        """Return whom to ask after this answer: the leader it names, then those next in line.
+
+        Only who leads tells of safe mode; that others do not lead would hide it.
+        """
+        if isinstance(error, SafeModeError):
+            return ()
         known = self._addresses
         place = known.index(self._current) + 1 if self._current in known else 0
         leader = str(error.details.get("leader", ""))

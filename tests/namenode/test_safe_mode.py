@@ -31,7 +31,7 @@ S1, S2 = StorageId("s1"), StorageId("s2")
 def mode(threshold: float = 0.999, extension_s: float = 30.0) -> SafeMode:
     """Safe mode at the beginning of a term."""
     made = SafeMode(threshold, extension_s)
-    made.begin(by_hand=False)
+    made.begin()
     return made
 
 
@@ -88,12 +88,13 @@ def test_a_lost_block_keeps_it_on_until_an_operator_leaves() -> None:
 
 
 def test_entered_by_hand_it_stays_whatever_is_reported() -> None:
-    safe_mode = mode(extension_s=0.0)
-    safe_mode.enter()
+    by_hand = [True]
+    safe_mode = SafeMode(0.999, 0.0, lambda: by_hand[0])
+    safe_mode.begin()
     safe_mode.look(10, 10, 0.0)
     assert safe_mode.holds
     assert safe_mode.status(0.0).by_hand
-    safe_mode.leave()
+    by_hand[0] = False
     assert not safe_mode.holds
     assert not safe_mode.status(0.0).by_hand
 
@@ -102,11 +103,7 @@ def test_what_ended_begins_again_with_a_term() -> None:
     safe_mode = mode(extension_s=0.0)
     safe_mode.look(10, 10, 0.0)
     assert not safe_mode.holds
-    safe_mode.begin(by_hand=False)
-    assert safe_mode.holds
-    safe_mode.look(10, 10, 1.0)
-    safe_mode.begin(by_hand=True)
-    safe_mode.look(10, 10, 2.0)
+    safe_mode.begin()
     assert safe_mode.holds
 
 

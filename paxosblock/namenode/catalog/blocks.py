@@ -29,7 +29,7 @@ from paxosblock.errors import (
     NotReadyError,
     PaxosBlockError,
 )
-from paxosblock.namenode.catalog import keys, paths, tree
+from paxosblock.namenode.catalog import keys, paths, safe_mode, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads
 from paxosblock.namenode.catalog.records import (
     RECOVERY_WRITER,
@@ -201,11 +201,13 @@ def delete_without_file(draft: Draft, block: BlockId) -> Deletion:
     """Take an embedder's block out of the catalog, whether it is ended or not.
 
     Raises:
+        SafeModeError: an operator entered safe mode.
         InvalidRequestError: it belongs to a file.
     """
     entry = draft.block(block)
     if entry is None:
         return Deletion(existed=False)
+    safe_mode.check_names_may_change(draft)
     if entry.file != NO_FILE:
         raise InvalidRequestError(
             f"block {block}: belongs to a file and is deleted with that", block=block
@@ -384,6 +386,7 @@ def append(draft: Draft, request: AppendFile) -> Appendable:
         LeaseError: somebody is writing it.
         NotReadyError: it is being closed after its writer was fenced.
         FencedError: the writer held the file before, and it was closed since.
+        SafeModeError: an operator entered safe mode.
     """
     inode = tree.find_inode(draft, request.path)
     if not isinstance(inode, FileInode):
@@ -407,6 +410,7 @@ def unfinished(reads: Reads, number: int) -> tuple[BlockEntry, ...]:
 
 
 def _reopened(draft: Draft, inode: FileInode, request: AppendFile) -> FileInode:
+    safe_mode.check_names_may_change(draft)
     if inode.writer == request.writer:  # a copy of the request that comes late
         raise _not_held(inode, request.path, request.writer)
     opened = msgspec.structs.replace(

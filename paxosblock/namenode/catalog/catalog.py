@@ -34,6 +34,7 @@ from paxosblock.namenode.catalog import (
     members,
     namespace,
     nodes,
+    safe_mode,
     tree,
 )
 from paxosblock.namenode.catalog.blocks import Closed, FilePage
@@ -326,6 +327,22 @@ class Catalog:
     def was_allocated(self, block: BlockId) -> bool:
         """Tell whether `block` is, or was, one of this cluster's."""
         return was_allocated(self._store.view(), self._cluster.block_tag, block)
+
+    # --- safe mode -------------------------------------------------------------------------------
+
+    async def enter_safe_mode(self) -> None:
+        """Refuse changes of names from now on, whoever leads."""
+        now_ms = self._clock_ms()
+        await self._change(lambda draft: safe_mode.enter(draft, now_ms))
+
+    async def leave_safe_mode(self) -> None:
+        """Take changes of names again."""
+        await self._change(safe_mode.leave)
+
+    @property
+    def in_safe_mode(self) -> bool:
+        """True if an operator entered safe mode and did not leave it, as far as is known here."""
+        return self._store.view().get(keys.SAFE_MODE).exists
 
     # --- housekeeping ----------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator
 
-from paxosblock.namenode.catalog import keys, namespace, tree
+from paxosblock.namenode.catalog import keys, namespace, safe_mode, tree
 from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import (
@@ -32,7 +32,7 @@ class Ended(enum.Enum):
     GONE = "gone"
     """It had ended before, or was given another time."""
     HELD = "held"
-    """A file below the directory is being written: ask again later."""
+    """A file below the directory is being written, or safe mode is on: ask again later."""
     DELETED = "deleted"
     FORGOTTEN = "forgotten"
 
@@ -44,7 +44,9 @@ def due(view: View, after: bytes, now_ms: int, limit: int) -> tuple[bytes, ...]:
 
 
 def end(draft: Draft, key: bytes, context: Context) -> Ended:
-    """End what the deadline `key` is about, unless a writer below a directory still renews."""
+    """End what the deadline `key` is about. A directory stays while a writer below it still renews,
+    and while an operator wants safe mode.
+    """
     subject = keys.deadline_subject(key)
     found = draft.get(subject)
     if not found.exists:
@@ -59,7 +61,7 @@ def end(draft: Draft, key: bytes, context: Context) -> Ended:
     assert isinstance(inode, DirectoryInode), "only directories have a time to live"
     if inode.expires_ms != keys.number_of(key) or tree.path_of(draft, inode) is None:
         return _gone(draft, key)
-    if _is_held(draft, inode.number, context.is_held):
+    if safe_mode.is_entered(draft) or _is_held(draft, inode.number, context.is_held):
         return Ended.HELD
     namespace.unlink(draft, inode, context)
     namespace.discard(draft, inode)

@@ -20,14 +20,16 @@ from paxosblock.namenode.catalog.catalog import Catalog
 class SafeMode:
     """On from the beginning of a term until enough is known, and as long as an operator wants."""
 
-    def __init__(self, threshold: float, extension_s: float) -> None:
+    def __init__(
+        self, threshold: float, extension_s: float, by_hand: Callable[[], bool] = lambda: False
+    ) -> None:
         """Wait until the share `threshold` (0 to 1) of the finalized blocks was reported, and
-        `extension_s` longer.
+        `extension_s` longer. `by_hand` tells whether an operator entered it and did not leave yet.
         """
         assert 0 <= threshold <= 1, "a share"
         self._threshold = threshold
         self._extension_s = extension_s
-        self._by_hand = False
+        self._by_hand = by_hand
         self._waits = True
         self._met_s: float | None = None
         self._reported = self._blocks = 0
@@ -38,19 +40,15 @@ class SafeMode:
     @property
     def holds(self) -> bool:
         """True while nothing is copied or taken away."""
-        return self._by_hand or self._waits
+        return self._waits or self._by_hand()
 
     @property
     def waits(self) -> bool:
         """True while it is to be told what was reported; it ends by itself when that is enough."""
         return self._waits
 
-    def begin(self, *, by_hand: bool) -> None:
-        """This NameNode begins to lead: what it heard before is to be heard again.
-
-        `by_hand`: an operator entered safe mode and did not leave it yet.
-        """
-        self._by_hand = by_hand
+    def begin(self) -> None:
+        """This NameNode begins to lead: what it heard before is to be heard again."""
         self._waits = True
         self._met_s = None
 
@@ -70,19 +68,15 @@ class SafeMode:
         if self._left_s(now_s) == 0:
             self._waits = False
 
-    def enter(self) -> None:
-        """An operator wants it on, until they leave it."""
-        self._by_hand = True
-
     def leave(self) -> None:
-        """An operator wants it off, whatever was reported."""
-        self._by_hand = self._waits = False
+        """An operator has waited for reports long enough: what is missing now stays missing."""
+        self._waits = False
 
     def status(self, now_s: float) -> SafeModeStatus:
         """Return it as people are told of it, with what the last look saw."""
         return SafeModeStatus(
             on=self.holds,
-            by_hand=self._by_hand,
+            by_hand=self._by_hand(),
             reported=self._reported,
             blocks=self._blocks,
             threshold=self._threshold,

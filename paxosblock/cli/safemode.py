@@ -1,0 +1,74 @@
+"""`paxosblock admin safemode`, and the words for safe mode wherever it is shown."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import click
+
+from paxosblock.api.status import SAFE_MODE, SafeModeAction, SafeModeRequest, SafeModeStatus
+from paxosblock.cli.group import Verb
+from paxosblock.cli.session import Session
+from paxosblock.cli.text import counted
+from paxosblock.errors import DeadlineError, Outcome
+from paxosblock.units import format_duration
+
+LOOKS_EVERY_S: Final = 0.5
+WAIT: Final = "wait"
+
+
+@click.command(cls=Verb)
+@click.argument("action", type=click.Choice([*(each.value for each in SafeModeAction), WAIT]))
+@click.pass_obj
+def safemode(session: Session, action: str) -> None:
+    """Show safe mode, enter or leave it, or wait until it is off. (HDFS: dfsadmin -safemode)
+
+    \b
+      $ paxosblock admin safemode get
+      Safe mode is ON: 1000 of 1000 blocks were reported, it ends in 12 s
+      $ paxosblock admin safemode wait --timeout 5min && run-my-jobs
+
+    After a NameNode was started, or another one leads, nothing is copied or taken away until the
+    DataNodes have reported nearly all blocks (safe_mode_threshold) and a moment has passed
+    (safe_mode_extension). Nobody who reads or writes waits for that. When what is missing does not
+    come back, `leave` goes on without it: until the next start or fail-over.
+
+    `enter` turns it on until `leave`, also across a fail-over. Then changes of names are refused,
+    too: create, append, mkdir, rename, delete and the like try again until their time is over.
+    Files that are open are written and closed, and all are read.
+
+    `wait` has no end of its own: with --timeout it fails, exit code 1, when safe mode is still on
+    after that time.
+    """
+    if action == WAIT:
+        status = _until_off(session)
+    else:
+        status = session.call(SAFE_MODE, SafeModeRequest(SafeModeAction(action)))
+    session.say(safe_mode_words(status), status)
+
+
+def _until_off(session: Session) -> SafeModeStatus:
+    began_s, told = time.monotonic(), False
+    while (status := session.call(SAFE_MODE, SafeModeRequest())).on:
+        if session.timeout is not None and time.monotonic() - began_s >= session.timeout:
+            over = f"after {format_duration(session.timeout)}: {safe_mode_words(status)}"
+            raise DeadlineError(over).with_outcome(Outcome.NEVER)
+        if not told and not session.json:
+            click.echo(f"{session.verb}: waiting: {safe_mode_words(status)}", err=True)
+            told = True
+        time.sleep(LOOKS_EVERY_S)
+    return status
+
+
+def safe_mode_words(status: SafeModeStatus) -> str:
+    """Return whether it is on, and why, in one line that begins as that of hdfs."""
+    if not status.on:
+        return "Safe mode is OFF"
+    if status.by_hand:
+        return "Safe mode is ON: entered by hand, until `paxosblock admin safemode leave`"
+    seen = f"Safe mode is ON: {status.reported} of {counted(status.blocks, 'block')} were reported"
+    if status.left_s is None:
+        share = f"{seen}, {status.threshold * 100:g} % are needed"
+        return f"{share}; without the rest: `paxosblock admin safemode leave`"
+    return f"{seen}, it ends in {status.left_s:.0f} s"
