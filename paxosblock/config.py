@@ -197,6 +197,10 @@ class DataNodeConfig(NodeConfig):
     copy_bandwidth_bytes_per_s: BytesPerSecond = 64 * MIB
     """Bytes per second that whole replicas for other nodes may bring here, and as many take away.
     Readers, writers and recoveries are not counted."""
+    scrub_period_s: SecondsOrZero = 3 * 7 * 24 * 3600.0
+    """Seconds within which every replica is read and compared with its checksums; 0 never does."""
+    scrub_bandwidth_bytes_per_s: BytesPerSecond = 16 * MIB
+    """Most bytes per second that are read of each volume for that."""
 
     def check(self) -> None:
         """Raise ConfigError when a copy could not be made in time."""

@@ -82,6 +82,10 @@ class Disk(Protocol):
         False says that `read` must do it, and that `into` holds anything.
         """
 
+    def read_stored(self, file: FileHandle, size_bytes: int, offset: int) -> bytes:
+        """As `read`, from the disk itself where the system can: not what it has in memory, and
+        nothing of it is in memory afterwards for it."""
+
     def truncate(self, file: FileHandle, size_bytes: int) -> None:
         """Cut the file; does not sync."""
 
@@ -105,7 +109,7 @@ class Disk(Protocol):
         """
 
     def room(self, folder: Path) -> Room:
-        """Return how much room there is."""
+        """Return how much room there is. A file system that takes no writes refuses to tell."""
 
 
 class OsDisk:
@@ -165,6 +169,13 @@ class OsDisk:
         except OSError:  # it would wait, or the file system cannot tell; an error comes from `read`
             return False
 
+    def read_stored(self, file: FileHandle, size_bytes: int, offset: int) -> bytes:
+        with _translated("cannot read"):
+            os.posix_fadvise(file, offset, size_bytes, os.POSIX_FADV_DONTNEED)
+            data = self.read(file, size_bytes, offset)
+            os.posix_fadvise(file, offset, size_bytes, os.POSIX_FADV_DONTNEED)
+            return data
+
     def truncate(self, file: FileHandle, size_bytes: int) -> None:
         with _translated("cannot truncate"):
             os.ftruncate(file, size_bytes)
@@ -200,6 +211,8 @@ class OsDisk:
     def room(self, folder: Path) -> Room:
         with _translated(f"cannot tell the room of {folder}"):
             found = os.statvfs(folder)
+            if found.f_flag & os.ST_RDONLY:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(folder))
             return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
 
@@ -242,6 +255,11 @@ def is_broken(error: StorageError) -> bool:
     """True if the disk itself failed, and nobody's mistake, such as a wrong path, is the cause."""
     cause = error.__cause__
     return isinstance(cause, OSError) and cause.errno in _BROKEN
+
+
+def is_gone(error: StorageError) -> bool:
+    """True if a file is not there, and nothing else is known to be wrong."""
+    return isinstance(error.__cause__, FileNotFoundError)
 
 
 def is_shortage(error: Exception) -> bool:

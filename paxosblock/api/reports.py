@@ -24,7 +24,8 @@ class StorageReport:
     """One volume: identity and room in bytes; a failed one says why.
 
     `used_bytes` is what its block files take, `free_bytes` what further ones may take. The rest of
-    its file system's `capacity_bytes` belongs to others or is kept in reserve.
+    its file system's `capacity_bytes` belongs to others or is kept in reserve. `scrubbed_ms` is the
+    Unix time at which its DataNode had read all of it for the last time; 0: not yet.
     """
 
     storage: StorageId
@@ -32,6 +33,7 @@ class StorageReport:
     free_bytes: int
     used_bytes: int
     failed: str = ""
+    scrubbed_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

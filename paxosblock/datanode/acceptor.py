@@ -14,7 +14,8 @@ from typing import Final
 from sortedcontainers import SortedDict
 
 from paxosblock.api.datanode import Answer, Envelope
-from paxosblock.datanode.block import Block, Listener
+from paxosblock.datanode.block import Block
+from paxosblock.datanode.listener import Listener
 from paxosblock.datanode.steps import ControlSteps, Fetcher
 from paxosblock.datanode.volume import Volume
 from paxosblock.logs import facts

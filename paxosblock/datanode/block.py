@@ -17,16 +17,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from paxosblock.api.datanode import Answer, Control
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.group_commit import Done
+from paxosblock.datanode.listener import Listener
 from paxosblock.datanode.log_texts import log_texts
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.store import FetchedChunks, Loaded, Stored, carry_out
 from paxosblock.datanode.volume import Volume
-from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError
+from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.logs import facts
 from paxosblock.net.wire import HEADER_BYTES, Flags, Header
 from paxosblock.protocol.effects import (
@@ -57,7 +58,6 @@ from paxosblock.protocol.types import (
     Generation,
     Reason,
     ReplicaState,
-    StorageId,
 )
 from paxosblock.units import MIB
 
@@ -65,16 +65,6 @@ _log = logging.getLogger(__name__)
 _SYNC: Final = int(Flags.SYNC)
 WRITE_BEHIND_BYTES: Final = 8 * MIB
 """Bytes left to the page cache in memory mode before the disk is told to begin."""
-
-
-class Listener(Protocol):
-    """The one who is told about replicas (the reporter). Called on the event loop."""
-
-    def replica_changed(self, block: BlockId, storage: StorageId) -> None:
-        """A replica was made, finalized, deleted, or changed by a recovery."""
-
-    def replica_corrupt(self, block: BlockId, storage: StorageId, reason: str) -> None:
-        """A replica is dead."""
 
 
 class Block:
@@ -232,6 +222,7 @@ class Block:
         # I1, I2 in short; `check_follows` compares whole logs, which no chunk can wait for.
         assert len(after.log) == len(before.log) + 1
         try:
+            self.volume.touch()
             self.volume.store.append(files.file, before.log, frame)
         except NoSpaceError as error:
             _log.warning("chunk refused", extra=facts(block=self.id, reason=error))
@@ -367,6 +358,9 @@ class Block:
             self.stepping = True
             try:
                 step = await self.volume.run(self._perform, request, draft, reserved_bytes)
+            except CorruptionError as error:  # nothing was changed
+                self.mark_corrupt(str(error))
+                return self.nack(generation_of(request), Reason.CORRUPT)
             finally:
                 self.stepping = False
                 old = old_files.file if old_files is not None else None

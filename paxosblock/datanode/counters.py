@@ -23,6 +23,26 @@ class Counters:
         observe("blocks", "Replicas, the dead ones too.", lambda: acceptor.count)
         observe("volumes", "Folders.", lambda: len(volumes))
         observe("volumes_failed", "Failed.", lambda: sum(bool(v.failed) for v in volumes))
+        last_whole = (
+            "Unix time at which the volume that waits longest was read as a whole; 0: never."
+        )
+        observe(
+            "scrubbed_last_seconds",
+            last_whole,
+            lambda: min((v.scrubbed.whole_ms for v in volumes if not v.failed), default=0) / 1000,
+        )
+        self.metrics.tally(
+            "scrubbed_bytes",
+            "Bytes that the scrubber has read.",
+            ("storage",),
+            lambda: (((v.storage,), v.scrubbed.read_bytes) for v in volumes),
+        )
+        self.metrics.tally(
+            "scrubbed_damaged",
+            "Replicas that the scrubber found damaged.",
+            ("storage",),
+            lambda: (((v.storage,), v.scrubbed.damaged) for v in volumes),
+        )
         observe("syncs", "Group commits.", lambda: sum(v.commit.sync_count for v in volumes))
 
     def count(self, reply: Vote | Nack) -> None:

@@ -29,12 +29,12 @@ from paxosblock.datanode.layout import (
     meta_name,
 )
 from paxosblock.datanode.load import load
-from paxosblock.datanode.meta import describe
+from paxosblock.datanode.meta import decode_metadata, describe
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import check_records, record_start
 from paxosblock.datanode.store import FetchedChunks, Loaded, Stored
-from paxosblock.disk import Disk, Room, opened, publish
-from paxosblock.errors import NoSpaceError
+from paxosblock.disk import Disk, FileHandle, Room, is_gone, opened, publish
+from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
 from paxosblock.kept_room import KeptRoom
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.effects import AdoptLog
@@ -48,6 +48,8 @@ T = TypeVar("T")
 SPARE_BYTES: Final = 8 * MIB
 """Enough for a window of chunks of the default size, twice: as a draft, and in its block file."""
 SPARE_PIECE_BYTES: Final = 256 * KIB
+PROBE: Final = "probe"
+"""A file in `tmp/` by which a disk is tried, and what is in it."""
 
 
 class FileStore:
@@ -67,6 +69,18 @@ class FileStore:
     def room(self) -> Room:
         self.spare.keep()
         return self.disk.room(self.folder)
+
+    def prove(self) -> None:
+        path = self.folder / TEMPORARY / PROBE
+        file = self.disk.create(path)
+        try:
+            self.disk.write(file, PROBE.encode(), 0)
+            self.disk.sync(file)
+            if self.disk.read_stored(file, len(PROBE), 0) != PROBE.encode():
+                raise StorageError("the disk does not return what was written")
+        finally:
+            self.disk.close(file)
+            self.disk.remove(path)
 
     def with_spare(self, step: Callable[[], T]) -> T:
         return self.spare.retried(step)
@@ -127,9 +141,9 @@ class FileStore:
     def drop(self, files: Stored, replica: Replica) -> None:
         path = _ours(files).path
         # The meta file first: a block file without it is what a crash leaves, and is cleaned up.
-        self.disk.remove(self._meta_path(replica))
+        self._remove(self._meta_path(replica))
         self.disk.sync_folder(self._meta_path(replica).parent)
-        self.disk.remove(path)
+        self._remove(path)
         self.disk.sync_folder(path.parent)
 
     def purge(self, block: BlockId, kept: Stored | None = None) -> None:
@@ -149,10 +163,30 @@ class FileStore:
         return OpenFile(self.disk, self.disk.open(_ours(files).path))
 
     def read(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Buffer:
-        start = record_start(log, chunks.start)
-        records = self.disk.read(file.handle, self.size_of(log, chunks), start)
+        return self._read(self.disk.read, file, block, log, chunks)
+
+    def read_stored(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Buffer:
+        return self._read(self.disk.read_stored, file, block, log, chunks)
+
+    def _read(
+        self,
+        how: Callable[[FileHandle, int, int], bytes],
+        file: OpenFile,
+        block: BlockId,
+        log: ChunkLog,
+        chunks: range,
+    ) -> Buffer:
+        records = how(file.handle, self.size_of(log, chunks), record_start(log, chunks.start))
         check_records(block, log.slice(chunks.start, chunks.stop), records)
         return records
+
+    def check_metadata(self, files: Stored, replica: Replica) -> None:
+        with opened(self.disk, self._meta_path(replica)) as handle:
+            data = self.disk.read_stored(handle, self.disk.size(handle), 0)
+        found = decode_metadata(data, replica.block)
+        if found != describe(replica, found.boot, _ours(files).copy):
+            what = f"metadata of block {replica.block} is not what was written"
+            raise CorruptionError(what, block=replica.block)
 
     def read_cached(
         self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview
@@ -182,14 +216,14 @@ class FileStore:
             self.disk.remove(path)
             raise
         if files is not None:
-            self.disk.remove(files.path)
+            self._remove(files.path)
             self._leave(files.path.parent, after)
         return ReplicaFiles(self._kept_open(after, OpenFile(self.disk, handle)), path, copy)
 
     def _adopt_in_place(
         self, files: ReplicaFiles, after: Replica, effect: AdoptLog, draft: FetchedFile | None
     ) -> ReplicaFiles:
-        file = files.file or OpenFile(self.disk, self.disk.open(files.path))
+        file = files.file or self._existing(files.path)
         own = file is not files.file
         try:
             self._extend(file, after, effect, draft)
@@ -211,6 +245,14 @@ class FileStore:
         kept = self._kept_open(after, file) if own else file if _writable(after) else None
         return ReplicaFiles(kept, path, files.copy)
 
+    def _existing(self, path: Path) -> OpenFile:
+        try:
+            return OpenFile(self.disk, self.disk.open(path))
+        except StorageError as error:
+            if is_gone(error):
+                raise CorruptionError(str(error)) from error
+            raise
+
     def _extend(
         self, file: OpenFile, after: Replica, effect: AdoptLog, draft: FetchedFile | None
     ) -> None:
@@ -231,7 +273,7 @@ class FileStore:
     def _leave(self, folder: Path, after: Replica) -> None:
         """Remove what is left of the replica in the folder it was in; durably."""
         if folder != self.folder / home(after.registers.state):
-            self.disk.remove(folder / meta_name(after.block))
+            self._remove(folder / meta_name(after.block))
         self.disk.sync_folder(folder)
 
     def _kept_open(self, after: Replica, file: OpenFile) -> OpenFile | None:
@@ -239,6 +281,14 @@ class FileStore:
             return file
         file.retire()
         return None
+
+    def _remove(self, path: Path) -> None:
+        """Remove the name, unless somebody else did: a replica may be dead for just that."""
+        try:
+            self.disk.remove(path)
+        except StorageError as error:
+            if not is_gone(error):
+                raise
 
     # -- names ----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A DataNode put together: volumes, acceptor, reader, reporter."""
+"""A DataNode put together: volumes, acceptor, reader, reporter, scrubbers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from paxosblock.datanode.counters import Counters
 from paxosblock.datanode.pace import Pace
 from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.reporter import Reporter, summarize
+from paxosblock.datanode.scrubber import Scrubber
 from paxosblock.datanode.session import StreamSession
 from paxosblock.datanode.transfer import Transfer
 from paxosblock.datanode.volume import LostVolume, Volume, check_volumes, open_volume
@@ -62,6 +63,17 @@ class DataNode:
             copies=Pace(config.copy_bandwidth_bytes_per_s),
         )
         self.counters = Counters(self.acceptor, self.volumes)
+        self._scrubbers = tuple(
+            Scrubber(
+                volume,
+                self.acceptor,
+                period_s=config.scrub_period_s,
+                bytes_per_s=config.scrub_bandwidth_bytes_per_s,
+            )
+            for volume in self.volumes
+            if config.scrub_period_s
+        )
+        self._scrubs: list[asyncio.Task[None]] = []
 
     async def load(self) -> None:
         """Load every replica."""
@@ -69,11 +81,15 @@ class DataNode:
         _log.info("replicas loaded", extra=facts(blocks=self.acceptor.count))
 
     def start(self, address: str) -> None:
-        """Begin to report to the NameNodes; `address` is where this node is reached."""
+        """Begin to scrub, and to report to the NameNodes that this node is at `address`."""
         self._reporter.start(address)
+        self._scrubs = [asyncio.create_task(scrubber.run()) for scrubber in self._scrubbers]
 
     async def close(self) -> None:
-        """Stop reporting, let steps under way end, give the volumes free."""
+        """Stop scrubbing and reporting, let steps under way end, give the volumes free."""
+        for scrub in self._scrubs:
+            scrub.cancel()
+        await asyncio.gather(*self._scrubs, return_exceptions=True)
         await self._reporter.close()
         await self.acceptor.close()
         for volume in self.volumes:

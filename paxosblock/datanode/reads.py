@@ -14,6 +14,7 @@ from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Watch
 from paxosblock.checksum import Buffer
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
+from paxosblock.datanode.damage import is_damaged
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.pace import Pace
 from paxosblock.datanode.store import Stored
@@ -154,11 +155,9 @@ class Reader:
             if records is None:
                 return None
         except (CorruptionError, StorageError) as error:
-            block.volume.check()
-            if await self._has_changed(block, replica, files):
-                return None
-            block.mark_corrupt(str(error))
-            raise
+            if await is_damaged(block, replica, files, error):
+                raise
+            return None
         size = log.start_of(stop) - log.start_of(first)
         return Bulk(
             Chunks(first, log.start_of(first), stop - first, size), stop - first, (records,)
@@ -177,6 +176,7 @@ class Reader:
             # The way through a thread costs more than to copy what is in memory already.
             if size_bytes <= MAX_INLINE_BYTES and len(chunks) <= MAX_INLINE_CHUNKS:
                 volume.check()
+                volume.touch()
                 into = self._buffers.take(size_bytes)
                 if store.read_cached(file, block.id, log, chunks, into):
                     return into
@@ -194,16 +194,6 @@ class Reader:
             if len(self._open) > MAX_OPEN_FILES:
                 self._open.popitem(last=False)[1].close_for_readers()
         return opened
-
-    @staticmethod
-    async def _has_changed(block: Block, replica: Replica, files: Stored) -> bool:
-        await block.settled()
-        now = block.replica
-        same_log = (
-            now is not None
-            and now.registers.accepted_generation == replica.registers.accepted_generation
-        )
-        return block.files != files or not same_log
 
 
 async def _changed_before(block: Block, deadline: float) -> None:

@@ -83,6 +83,14 @@ class ReplicaStore(Protocol):
     def room(self) -> Room:
         """Take what is missing of the room that is kept for promises; return what is left."""
 
+    def prove(self) -> None:
+        """Write, sync and read back a little, and leave nothing of it.
+
+        Raises:
+            NoSpaceError: there is no room for it.
+            StorageError: the disk does not work.
+        """
+
     def with_spare(self, step: Callable[[], T]) -> T:
         """Do `step`, which changes nothing when it finds no room; then with the room that is kept.
 
@@ -114,6 +122,9 @@ class ReplicaStore(Protocol):
 
         The result's file is open exactly when `after` may take writes; an open file of `files`
         that the result does not have is the caller's to retire.
+
+        Raises:
+            CorruptionError: the records to keep are gone; nothing was changed.
         """
 
     def drop(self, files: Stored, replica: Replica) -> None:
@@ -137,6 +148,16 @@ class ReplicaStore(Protocol):
         self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview
     ) -> bool:
         """As `read`, into a buffer of their size, if the system has all of it in memory."""
+
+    def check_metadata(self, files: Stored, replica: Replica) -> None:
+        """Compare what is kept beside the chunks with `replica`, which is what was written.
+
+        Raises:
+            CorruptionError: it is not that.
+        """
+
+    def read_stored(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Buffer:
+        """As `read`, from the disk itself, and without a trace in the system's memory."""
 
     def size_of(self, log: ChunkLog, chunks: range) -> int:
         """Return how long the records of `chunks` are."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from paxosblock.api.reports import StorageReport
 from paxosblock.datanode.file_store import FileStore, holds_blocks, make_folders
 from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.identity import (
+    VERSION,
     Identity,
     check_node_id,
     enter_cluster,
@@ -28,7 +30,7 @@ from paxosblock.datanode.identity import (
 )
 from paxosblock.datanode.store import Loaded, ReplicaStore
 from paxosblock.descriptors import scarce
-from paxosblock.disk import OF_A_NAMENODE, Disk, FileHandle, Room, blamed
+from paxosblock.disk import OF_A_NAMENODE, Disk, FileHandle, Room, blamed, is_shortage
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.logs import facts
 from paxosblock.protocol.types import StorageId
@@ -37,8 +39,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LOCK: Final = "lock"
+QUIET_S: Final = 0.05
+"""Seconds after which a volume that nobody used is at rest."""
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Scrubbed:
+    """The scrubber's work on a volume since the process began, and when its last pass ended."""
+
+    read_bytes: int = 0
+    damaged: int = 0
+    whole_ms: int = 0
+    """Unix time in milliseconds at which every replica had been read; 0: never."""
 
 
 class Volume:
@@ -68,11 +82,17 @@ class Volume:
         """Bytes that the block files take; the blocks keep it right (`Block.changed`)."""
         self.open_count = 0
         """Replicas that are being written; kept right in the same place."""
+        self.doubted = False
+        """Something on it could not be read: the next look tries whether it still works."""
+        self.scrubbed = Scrubbed()
+        """Kept by the scrubber."""
         self.on_failure: Callable[[Volume], None] = lambda _: None
         self._lock = lock
         self._loop = asyncio.get_running_loop()
-        # Besides the syncs there must be threads for control steps and reads.
-        self._threads = ThreadPoolExecutor(sync_threads + 2, thread_name_prefix=folder.name)
+        self._under_way = 0
+        self._touched_s = -QUIET_S
+        # Besides the syncs there must be threads for control steps, reads and the scrubber.
+        self._threads = ThreadPoolExecutor(sync_threads + 3, thread_name_prefix=folder.name)
         self.commit = GroupCommit(self._threads, sync_threads)
 
     def __repr__(self) -> str:
@@ -104,9 +124,28 @@ class Volume:
             StorageError: the volume had failed before.
             Whatever `step` raises.
         """
+        self._under_way += 1
+        try:
+            return await self.look_quietly(step, *args, **kwargs)
+        finally:
+            self._under_way -= 1
+            self.touch()
+
+    async def look_quietly(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Like `look` for work that gives way to all other, and makes the volume not `busy`."""
         self.check()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: step(*args, **kwargs))
+
+    def touch(self) -> None:
+        """Note that a client's chunk is written or read at this moment."""
+        self._touched_s = time.monotonic()
+
+    @property
+    def busy(self) -> bool:
+        """True if something else than the scrubber uses it, or did a moment ago."""
+        in_use = self._under_way or self.commit.waiting_count
+        return bool(in_use) or time.monotonic() - self._touched_s < QUIET_S
 
     async def load(self) -> list[Loaded]:
         """Load the replicas; none when the volume fails at it."""
@@ -148,22 +187,35 @@ class Volume:
     def report(self, reserved_bytes: int) -> StorageReport:
         """Its state for the NameNode; `free_bytes` leaves out what is kept in reserve. Blocks.
 
-        What the spare lacks is taken here, so that it gets room before others do.
+        What the spare lacks is taken here, so that it gets room before others do. A folder that was
+        removed, or whose disk went away, is found out here too.
         """
         room, failed = Room(0, 0), self.failed
         if not failed:
             try:
-                room = self.store.room()
-            except StorageError as error:
-                failed = blamed(self.folder, error)
-                self._loop.call_soon_threadsafe(self.fail, error)
+                room = self._look()
+            except (StorageError, CorruptionError, ConfigError) as error:
+                if not is_shortage(error):
+                    failed = blamed(self.folder, error)
+                    self._loop.call_soon_threadsafe(self.fail, error)
         return StorageReport(
             storage=self.storage,
             capacity_bytes=room.capacity_bytes,
             free_bytes=max(room.free_bytes - reserved_bytes, 0),
             used_bytes=self.used_bytes,
             failed=failed,
+            scrubbed_ms=self.scrubbed.whole_ms,
         )
+
+    def _look(self) -> Room:
+        identity = read_identity(self.disk, self.folder)
+        if identity is None or identity.storage != self.storage:
+            raise StorageError(f"{self.folder / VERSION} is gone: this is not its storage any more")
+        if self.doubted:
+            self.doubted = False
+            with contextlib.suppress(NoSpaceError):  # a full disk works
+                self.store.prove()
+        return self.store.room()
 
     def check_room(self, reserved_bytes: int, needed_bytes: int = 0) -> None:
         """Raise NoSpaceError when `needed_bytes` of a new replica would go into the reserve.

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from paxosblock.datanode import acceptor
-from paxosblock.datanode.block import Block, Listener
+from paxosblock.datanode.block import Block
+from paxosblock.datanode.listener import Listener
 from paxosblock.datanode.volume import Volume
 from paxosblock.protocol.messages import (
     Created,

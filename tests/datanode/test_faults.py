@@ -162,6 +162,46 @@ async def test_no_promise_leaves_after_a_vote_met_the_failed_sync(tmp_path: Path
         assert isinstance(await vote, Nack)
 
 
+async def test_a_volume_whose_folder_is_removed_or_replaced_fails_at_the_next_look(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path / "a", tmp_path / "b") as node:
+        (tmp_path / "a").rename(tmp_path / "elsewhere")
+        assert "No such file or directory" in node.volumes[0].report(0).failed
+        (tmp_path / "b" / VERSION).unlink()  # as under a disk that was unmounted
+        assert "VERSION is gone" in node.volumes[1].report(0).failed
+        await wait_until_async(lambda: all(volume.failed for volume in node.volumes))
+
+
+async def test_a_volume_that_cannot_be_read_in_one_place_goes_on_if_it_works_in_others(
+    tmp_path: Path,
+) -> None:
+    disk = SimulatedDisk()
+    async with running(tmp_path, disk=disk) as node:
+        (volume,) = node.volumes
+        volume.doubted = True
+        assert volume.report(0).failed == ""
+        assert not volume.doubted
+        assert disk.names(tmp_path / "tmp") == []
+        disk.full = True
+        volume.doubted = True
+        assert volume.report(0).failed == "", "it is full, and works"
+        disk.full = False
+
+
+@pytest.mark.parametrize("call", ["open", "read", "write", "sync"])
+async def test_a_volume_that_was_doubted_fails_when_it_does_not_work(
+    tmp_path: Path, call: str
+) -> None:
+    disk = SimulatedDisk()
+    async with running(tmp_path, disk=disk) as node:
+        (volume,) = node.volumes
+        disk.breaks(Fault((call,), path=f"{tmp_path}/tmp/", error="EIO"))
+        assert volume.report(0).failed == "", "nobody has met it yet"
+        volume.doubted = True
+        assert "Input/output error" in volume.report(0).failed
+
+
 async def test_a_failed_volume_takes_only_its_own_replicas_with_it(tmp_path: Path) -> None:
     disk = SimulatedDisk()
     async with running(tmp_path / "a", tmp_path / "b", disk=disk) as node:

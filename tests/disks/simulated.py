@@ -182,6 +182,9 @@ class SimulatedDisk:
         self._check()
         return bytes(inode.data[offset : offset + size_bytes])
 
+    def read_stored(self, file: FileHandle, size_bytes: int, offset: int) -> bytes:
+        return self.read(file, size_bytes, offset)
+
     def read_cached(self, file: FileHandle, into: memoryview, offset: int) -> bool:
         data = self._handles[file].data[offset : offset + len(into)]
         if len(data) < len(into):
@@ -296,7 +299,8 @@ class SimulatedDisk:
 
     def _file(self, path: Path) -> File:
         if path not in self.names_now:
-            raise StorageError(f"cannot open {path}: {os.strerror(errno.ENOENT)}")
+            gone = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+            raise StorageError.of(f"cannot open {path}", gone) from gone
         return self.names_now[path]
 
     def _path(self, file: File) -> Path:

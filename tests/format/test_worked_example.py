@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from paxosblock.checksum import crc32c
+from paxosblock.datanode.cursor import Cursor, decode_cursor
 from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.identity import Identity, decode_identity
 from paxosblock.datanode.layout import FOLDERS
@@ -72,6 +73,13 @@ def test_the_identity_file_is_as_written_down(examples: list[str]) -> None:
     data = examples[0].encode() + b"\n"
     assert IDENTITY.encode() == data
     assert decode_identity(data, Path("VERSION")) == IDENTITY
+
+
+def test_the_cursor_file_is_as_written_down(examples: list[str]) -> None:
+    cursor = Cursor(BlockId(1073741831), 1_700_000_000_000, 268_435_456, 1_698_000_000_000)
+    data = examples[3].encode() + b"\n"
+    assert cursor.encode() == data
+    assert decode_cursor(data) == cursor
 
 
 def test_the_block_file_is_as_written_down(examples: list[str]) -> None:

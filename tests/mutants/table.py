@@ -173,12 +173,12 @@ SOURCE: tuple[Mutant, ...] = (
     _store(
         "a replica's block file is deleted before its metadata",
         "datanode/file_store.py",
-        "        self.disk.remove(self._meta_path(replica))\n"
+        "        self._remove(self._meta_path(replica))\n"
         "        self.disk.sync_folder(self._meta_path(replica).parent)\n"
-        "        self.disk.remove(path)\n",
-        "        self.disk.remove(path)\n"
+        "        self._remove(path)\n",
+        "        self._remove(path)\n"
         "        self.disk.sync_folder(path.parent)\n"
-        "        self.disk.remove(self._meta_path(replica))\n",
+        "        self._remove(self._meta_path(replica))\n",
         CRASH_STATES,
     ),
     _store(

@@ -1,0 +1,237 @@
+"""Reads every replica of a volume once in a period: damage is found while other replicas are whole.
+
+What it meets is damage as if a reader had met it: the replica is dead, the NameNodes hear of it,
+and it is copied anew (PROTOCOL.md, D9). A pass goes through the blocks in order of their ids, in
+slices that take some milliseconds each, in a thread of the volume. While clients use the volume it
+waits, unless the pass would then not end within its period; and it never reads more than so many
+bytes in a second. Nothing that it reads stays in the system's memory, or comes from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Final, Protocol
+
+from paxosblock.api.namenode import NO_BLOCK
+from paxosblock.api.reports import LAST_BLOCK
+from paxosblock.datanode.block import Block
+from paxosblock.datanode.cursor import NEVER, Cursor, read_cursor, write_cursor
+from paxosblock.datanode.damage import is_damaged
+from paxosblock.datanode.open_file import OpenFile
+from paxosblock.datanode.store import Stored
+from paxosblock.datanode.volume import QUIET_S, Volume
+from paxosblock.disk import is_shortage
+from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
+from paxosblock.logs import facts
+from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.register import Replica
+from paxosblock.protocol.types import BlockId
+from paxosblock.units import KIB, MIB
+
+SLICE_BYTES: Final = MIB
+"""User bytes that are read at a time, or one chunk if that is longer."""
+SEEK_BYTES: Final = 256 * KIB
+"""To find a replica costs a disk as much as to read so many bytes: small blocks are not free."""
+SAVE_EVERY_S: Final = 60.0
+"""Seconds after which the cursor is written again; so much is read once more after a restart."""
+LOOK_AGAIN_S: Final = 60.0
+"""Seconds after which the clock is looked at again, which may have been set."""
+LOOKED_AT_MAX: Final = 10_000
+"""Blocks of other volumes that are passed over before others get a turn."""
+_ATTEMPTS: Final = 5
+
+_log = logging.getLogger(__name__)
+
+
+class Blocks(Protocol):
+    """The replicas of this node (its acceptor)."""
+
+    def behind(self, block: BlockId) -> Iterator[Block]:
+        """The blocks with greater ids than `block`, in order; to be used before the next await."""
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+class Scrubber:
+    """Scrubs one volume."""
+
+    def __init__(
+        self,
+        volume: Volume,
+        blocks: Blocks,
+        *,
+        period_s: float,
+        bytes_per_s: int,
+        now_ms: Callable[[], int] = _now_ms,
+    ) -> None:
+        """Read every replica of `volume` within `period_s`, at most `bytes_per_s` in a second.
+
+        `now_ms` is the wall clock, for a period outlives processes.
+        """
+        self._volume = volume
+        self._blocks = blocks
+        self._period_s = period_s
+        self._bytes_per_s = bytes_per_s
+        self._now_ms = now_ms
+        self._cursor = NEVER
+        self._may_read_s = 0.0
+        self._saved_s = 0.0
+
+    async def run(self) -> None:
+        """Scrub for ever; return when the volume fails."""
+        with contextlib.suppress(StorageError):  # the failed volume has told why
+            await self._begin()
+            while True:
+                await self._wait_due()
+                await self._pass()
+
+    async def _begin(self) -> None:
+        volume = self._volume
+        try:
+            self._cursor = await volume.look_quietly(read_cursor, volume.disk, volume.folder)
+        except StorageError:
+            volume.check()
+            volume.doubted = True
+        volume.scrubbed.whole_ms = self._cursor.whole_ms
+        self._saved_s = asyncio.get_running_loop().time()
+
+    async def _wait_due(self) -> None:
+        """Wait until a pass is to begin, or to go on that an earlier process began."""
+        cursor = self._cursor
+        if not cursor.ended:
+            return
+        while cursor.begun_ms <= (now_ms := self._now_ms()):  # else the clock was set back
+            left_s = self._period_s - (now_ms - cursor.begun_ms) / 1000
+            if left_s <= 0:
+                break
+            await asyncio.sleep(min(left_s, LOOK_AGAIN_S))
+            self._volume.check()
+        self._cursor = Cursor(NO_BLOCK, self._now_ms(), whole_ms=cursor.whole_ms)
+
+    async def _pass(self) -> None:
+        while (block := await self._next()) is not None:
+            await self._scrub(block)
+            self._cursor = replace(self._cursor, block=block.id)
+            if asyncio.get_running_loop().time() - self._saved_s >= SAVE_EVERY_S:
+                await self._save()
+        now_ms = self._volume.scrubbed.whole_ms = self._now_ms()
+        self._cursor = replace(self._cursor, block=LAST_BLOCK, whole_ms=now_ms)
+        await self._save()
+        took_s = (now_ms - self._cursor.begun_ms) / 1000
+        told = facts(
+            folder=self._volume.folder, bytes=self._cursor.read_bytes, seconds=round(took_s, 1)
+        )
+        if took_s > self._period_s:
+            _log.warning("a scrub took longer than scrub_period: raise scrub_bandwidth", extra=told)
+        else:
+            _log.info("scrub ended", extra=told)
+
+    async def _next(self) -> Block | None:
+        """Return the volume's block behind the cursor; None behind the last one."""
+        after = self._cursor.block
+        while True:
+            looked_at = 0
+            for block in islice(self._blocks.behind(after), LOOKED_AT_MAX):
+                if block.volume is self._volume:
+                    return block
+                after, looked_at = block.id, looked_at + 1
+            if looked_at < LOOKED_AT_MAX:
+                return None
+            await asyncio.sleep(0)
+
+    async def _save(self) -> None:
+        volume = self._volume
+        self._saved_s = asyncio.get_running_loop().time()
+        with contextlib.suppress(NoSpaceError):  # it is written again
+            await volume.run(write_cursor, volume.disk, volume.folder, self._cursor)
+
+    # -- one replica ----------------------------------------------------------------------------
+
+    async def _scrub(self, block: Block) -> None:
+        """Read a replica, again if it changed meanwhile; what is damaged is dead then.
+
+        Raises:
+            StorageError: the volume has failed.
+        """
+        for _ in range(_ATTEMPTS):
+            replica, files = block.replica, block.files
+            if block.corrupt or replica is None or files is None:
+                return  # it is known to be dead, or is being deleted
+            try:
+                if await self._read(block, replica, files):
+                    return
+            except (CorruptionError, StorageError) as error:
+                if is_shortage(error):
+                    await asyncio.sleep(1)
+                elif await is_damaged(block, replica, files, error):
+                    self._volume.scrubbed.damaged += 1
+                    return
+
+    async def _read(self, block: Block, replica: Replica, files: Stored) -> bool:
+        """Compare all that is on stable storage of a replica with what was written.
+
+        Of one that is being written these are the chunks that were synced: nothing but a control
+        step touches them any more, and that changes the registers or the files. False: it did.
+
+        Raises:
+            CorruptionError, StorageError: it is not that, unless it changed meanwhile.
+        """
+        volume, store, log = self._volume, self._volume.store, replica.log
+        await self._turn(SEEK_BYTES)
+        await volume.look_quietly(store.check_metadata, files, replica)
+        if files.file is not None:
+            if block.files is not files:
+                return False
+            with files.file.used():
+                durable = log.truncate(min(block.synced, replica.length))
+                return await self._read_chunks(block, files, files.file, durable)
+        file = await volume.look_quietly(store.open, files)
+        try:
+            with file.used():
+                return await self._read_chunks(block, files, file, log)
+        finally:
+            file.retire()
+
+    async def _read_chunks(
+        self, block: Block, files: Stored, file: OpenFile, log: ChunkLog
+    ) -> bool:
+        store, first = self._volume.store, 0
+        while first < len(log):
+            stop = max(first + 1, log.index_at(log.start_of(first) + SLICE_BYTES))
+            chunks = range(first, min(stop, len(log)))
+            size_bytes = store.size_of(log, chunks)
+            await self._turn(size_bytes)
+            if block.files is not files:
+                return False
+            await self._volume.look_quietly(store.read_stored, file, block.id, log, chunks)
+            self._volume.scrubbed.read_bytes += size_bytes
+            read_bytes = self._cursor.read_bytes + size_bytes
+            self._cursor = replace(self._cursor, read_bytes=read_bytes)
+            first = chunks.stop
+        return True
+
+    # -- when -----------------------------------------------------------------------------------
+
+    async def _turn(self, cost_bytes: int) -> None:
+        """Wait until so many bytes may be read: for the rate, and for who uses the volume."""
+        loop = asyncio.get_running_loop()
+        pause_s = max(self._may_read_s - loop.time(), 0.0)
+        while True:
+            await asyncio.sleep(pause_s)
+            if not self._volume.busy or self._is_late():
+                break
+            pause_s = QUIET_S
+        self._may_read_s = max(self._may_read_s, loop.time()) + cost_bytes / self._bytes_per_s
+
+    def _is_late(self) -> bool:
+        """True if the pass would not end in its period if it went on as slowly as until now."""
+        gone = (self._now_ms() - self._cursor.begun_ms) / 1000 / self._period_s
+        return self._cursor.read_bytes < gone * self._volume.used_bytes
