@@ -23,7 +23,7 @@ ENTRIES = {
     "fs": Entry("paxosblock.cli.fs", "Files, with the verbs and flags of `hdfs dfs`."),
     "spark": Entry("paxosblock.cli.spark", "Jobs on Spark: distcp, fsck, compact."),
     "explain": Entry("paxosblock.cli.explain", "Show a block's generations and votes by replica."),
-    "setup": Entry("paxosblock.cli.setup", "Install what several NameNodes need."),
+    "setup": Entry("paxosblock.cli.setup", "Install what pip does not: raft, completion, man."),
     "namenode": Entry("paxosblock.cli.nodes", "Run one NameNode."),
     "datanode": Entry("paxosblock.cli.nodes", "Run one DataNode."),
 }

@@ -1,4 +1,4 @@
-"""`paxosblock setup`: what cannot be a dependency, installed by a command."""
+"""`paxosblock setup`: what pip does not install."""
 
 from __future__ import annotations
 
@@ -17,9 +17,13 @@ from paxosblock.namenode.raft.options import RAFTOS, REQUIREMENTS, check_raftos
 
 setup = LazyGroup(
     "setup",
-    short_help="Install what several NameNodes need.",
-    help="Install what pip cannot be told as a dependency.",
-    entries={"raft": Entry("paxosblock.cli.setup", "raftos, for several NameNodes.")},
+    short_help="Install what pip does not: raft, completion, man.",
+    help="Install what pip does not.",
+    entries={
+        "raft": Entry("paxosblock.cli.setup", "raftos, for several NameNodes."),
+        "completion": Entry("paxosblock.cli.shell", "Commands completed by the Tab key."),
+        "man": Entry("paxosblock.cli.shell", "Manual pages."),
+    },
 )
 
 
