@@ -36,7 +36,9 @@ NAMENODE_CONFIG: Final = NameNodeConfig(
     chunk_size_bytes=CHUNK_BYTES,
     block_size_bytes=BLOCK_BYTES,
 )
-DATANODE_CONFIG: Final = DataNodeConfig(reserved_space_bytes=0, block_report_page=7)
+DATANODE_CONFIG: Final = DataNodeConfig(
+    reserved_space_bytes=0, block_report_page=7, scrub_period_s=20.0
+)
 CLIENT_CONFIG: Final = ClientConfig(
     chunk_size_bytes=CHUNK_BYTES,
     block_size_bytes=BLOCK_BYTES,
@@ -57,6 +59,8 @@ class Machine:
     host: Host | None = None
     node: DataNode | None = None
     """Its replicas are loaded."""
+    leaving: bool = False
+    """An operator wants it to leave, and shall be obeyed in the end."""
     broken: set[Path] = field(default_factory=set)
     """Volumes that have failed for good."""
 

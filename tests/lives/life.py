@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from paxosblock.api.care import SET_ADMIN_STATE, AdminState, SetAdminState
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.errors import PaxosBlockError
 from tests.lives.checks import Checker, Held, Where
@@ -67,6 +68,7 @@ class Life:
         await self._trouble()
         await self._heal()
         await self.users.end()
+        await self._say_again()
         unfinished = await self._become_whole()
         watching.cancel()
         await self._read_all()
@@ -94,6 +96,8 @@ class Life:
             (2, self._restart_namenode),
             (3, self._set_replication),
             (1, self._take_over),
+            (2, self._decommission),
+            (1, self._recommission),
         )
         names = [event for weight, event in events for _ in range(weight)]
         while self.loop.now < TROUBLE_S:
@@ -127,8 +131,9 @@ class Life:
         return [each for each in self.cluster.machines if each.node is not None]
 
     def _victim(self) -> Machine | None:
-        up = self._up()
-        return self.rng.choice(up) if len(up) > NODES_MIN else None
+        """Return a machine that others can do without for a while."""
+        up, staying = self._up(), [each for each in self._up() if not each.leaving]
+        return self.rng.choice(up) if len(staying) > NODES_MIN else None
 
     def _end_process(self) -> None:
         self._go_down("process killed", self.cluster.kill)
@@ -248,6 +253,20 @@ class Life:
             self._happens("take over", file.path)
             self._ask(lambda fs: fs.take_over(file.path))
 
+    def _decommission(self) -> None:
+        machine = self._victim()
+        if machine is not None and not machine.leaving:
+            self._happens("decommission", machine.name)
+            machine.leaving = True
+            self._ask(lambda fs: set_admin_state(fs, machine))
+
+    def _recommission(self) -> None:
+        if leaving := [each for each in self.cluster.machines if each.leaving]:
+            machine = self.rng.choice(leaving)
+            self._happens("recommission", machine.name)
+            machine.leaving = False
+            self._ask(lambda fs: set_admin_state(fs, machine))
+
     def _ask(self, what: Callable[[AsyncClient], Awaitable[object]]) -> None:
         """Ask, and go on without the answer."""
 
@@ -271,8 +290,26 @@ class Life:
         self.checker.rebase()
         self._happens("quiet")
 
+    async def _say_again(self) -> None:
+        """Tell the NameNode once more who is to leave: it may not have heard."""
+
+        async def say() -> None:
+            async with self.cluster.new_client() as fs:
+                for machine in self.cluster.machines:
+                    while not await self._is_set(fs, machine):
+                        await self.loop.pass_time(1.0)
+
+        await self._admin.ask(say(), PATIENCE_S)
+
+    async def _is_set(self, fs: AsyncClient, machine: Machine) -> bool:
+        try:
+            await set_admin_state(fs, machine)
+        except PaxosBlockError:
+            return False  # such as: it has not registered yet
+        return True
+
     def _usable(self) -> frozenset[str]:
-        return frozenset(each.name for each in self.cluster.machines)
+        return frozenset(each.name for each in self.cluster.machines if not each.leaving)
 
     async def _become_whole(self) -> tuple[str, ...]:
         """Wait until all is as it must be; return what is not, after so long."""
@@ -302,6 +339,14 @@ class Life:
                         self.world.mistake(f"{file.path} cannot be read: {error}")
 
         await self._admin.ask(read(), 10 * PATIENCE_S)
+
+
+async def set_admin_state(fs: AsyncClient, machine: Machine) -> None:
+    """Say whether a machine is to leave, as `paxosblock admin decommission` does."""
+    admin = AdminState.DECOMMISSIONED if machine.leaving else AdminState.IN_SERVICE
+    await fs._core.namenodes.call_once(
+        SET_ADMIN_STATE, lambda once: SetAdminState(machine.name, admin, once=once)
+    )
 
 
 def live(seed: int) -> Outcome:

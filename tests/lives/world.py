@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import secrets
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
@@ -25,6 +26,8 @@ from paxosblock.net import calls
 from tests.lives.network import Network, SimulatedRpc
 from tests.raft.virtual_time import DeadlockError, Host, VirtualTimeLoop, spread
 
+BEGAN_S = 1e9
+"""By the wall clock."""
 SLOWEST_DISK_S = 0.004
 CLEAN_UP_ROUNDS = 200
 
@@ -107,12 +110,15 @@ def _end(world: World) -> None:
 
 @contextmanager
 def _simulated(world: World) -> Iterator[None]:
-    """Put what is simulated where sockets and threads are."""
+    """Put what is simulated where sockets, threads and clocks are."""
     changes: tuple[tuple[ModuleType | type, str, object], ...] = (
         (volume, "ThreadPoolExecutor", VirtualExecutor),
         (calls, "connect", world.network.connect),
         (transport, "connect", world.network.connect),
         (core, "RpcClient", lambda: SimulatedRpc(world.network)),
+        (time, "monotonic", lambda: world.loop.now),
+        (time, "time", lambda: BEGAN_S + world.loop.now),
+        (time, "time_ns", lambda: int((BEGAN_S + world.loop.now) * 1e9)),
     )
     with changed(changes):
         yield
