@@ -104,7 +104,7 @@ class Many:
         """No replica ever changes."""
         return None
 
-    def storages(self) -> tuple[StorageReport, ...]:
+    async def storages(self) -> tuple[StorageReport, ...]:
         """The one volume."""
         return (self.volume.report(0),)
 

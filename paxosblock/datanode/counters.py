@@ -23,6 +23,7 @@ class Counters:
         observe("blocks", "Replicas, the dead ones too.", lambda: acceptor.count)
         observe("volumes", "Folders.", lambda: len(volumes))
         observe("volumes_failed", "Failed.", lambda: sum(bool(v.failed) for v in volumes))
+        observe("volumes_hung", "Do not answer.", lambda: sum(bool(v.hung) for v in volumes))
         last_whole = (
             "Unix time at which the volume that waits longest was read as a whole; 0: never."
         )

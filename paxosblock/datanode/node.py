@@ -14,6 +14,7 @@ from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.counters import Counters
+from paxosblock.datanode.look import Look
 from paxosblock.datanode.pace import Pace
 from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.reporter import Reporter, summarize
@@ -46,7 +47,14 @@ class DataNode:
         volumes, self._lost = opened
         self.volumes = tuple(volumes)
         self._entering = asyncio.Lock()
-        self._reserved_bytes = config.reserved_space_bytes
+        self._looks = tuple(
+            Look(
+                volume,
+                reserved_bytes=config.reserved_space_bytes,
+                hung_after_s=config.volume_hung_after_s,
+            )
+            for volume in self.volumes
+        )
         self._reporter = Reporter(node, namenodes, self, client, config)
         self.acceptor = Acceptor(
             self.volumes,
@@ -92,6 +100,8 @@ class DataNode:
         await asyncio.gather(*self._scrubs, return_exceptions=True)
         await self._reporter.close()
         await self.acceptor.close()
+        for look in self._looks:
+            look.close()
         for volume in self.volumes:
             await asyncio.to_thread(volume.close)
 
@@ -106,7 +116,7 @@ class DataNode:
     def standing(self) -> dict[str, str]:
         """Return "ok" or why it is not used, by volume; its folder names one that is not known."""
         lost = {str(each.folder): each.reason for each in self._lost}
-        return {each.storage: each.failed or "ok" for each in self.volumes} | lost
+        return {each.storage: each.failed or each.hung or "ok" for each in self.volumes} | lost
 
     async def wait_failure(self) -> StorageError:
         """Return why this node is of no use, once every volume has failed."""
@@ -154,9 +164,9 @@ class DataNode:
         """The block, if its replica is at `storage`."""
         return self.acceptor.find(block, storage)
 
-    def storages(self) -> tuple[StorageReport, ...]:
-        """The volumes and their room."""
-        reports = [volume.report(self._reserved_bytes) for volume in self.volumes]
+    async def storages(self) -> tuple[StorageReport, ...]:
+        """The volumes and their room; one that hangs keeps nobody waiting."""
+        reports = await asyncio.gather(*(look.report() for look in self._looks))
         return (*reports, *(lost.report(self.name) for lost in self._lost))
 
     # -- control calls and streams --------------------------------------------------------------

@@ -76,8 +76,8 @@ class Holdings(Protocol):
     def find(self, block: BlockId, storage: StorageId) -> Block | None:
         """The block, if its replica is at `storage`."""
 
-    def storages(self) -> tuple[StorageReport, ...]:
-        """The volumes and their room. Blocks."""
+    async def storages(self) -> tuple[StorageReport, ...]:
+        """The volumes and their room; one that hangs keeps nobody waiting."""
 
     @property
     def cluster(self) -> str:
@@ -202,7 +202,7 @@ class _Link:
 
     async def _register(self, here: str) -> None:
         self._registered.clear()
-        self._storages = await asyncio.to_thread(self._holdings.storages)
+        self._storages = await self._holdings.storages()
         cluster = self._holdings.cluster
         config = self._config
         request = Register(
@@ -224,7 +224,7 @@ class _Link:
 
     async def _beat(self) -> bool:
         """Send a heartbeat; False when the NameNode does not know this process."""
-        self._storages = await asyncio.to_thread(self._holdings.storages)
+        self._storages = await self._holdings.storages()
         beat = Heartbeat(self._node, self._incarnation, self._storages, self._holdings.open_count)
         answer = await self._call(HEARTBEAT, beat)
         if answer.report:

@@ -82,6 +82,9 @@ class Volume:
         """Bytes that the block files take; the blocks keep it right (`Block.changed`)."""
         self.open_count = 0
         """Replicas that are being written; kept right in the same place."""
+        self.hung = ""
+        """The reason why the heartbeat calls it failed while it does not answer; "" while it does.
+        Kept by `Look`."""
         self.doubted = False
         """Something on it could not be read: the next look tries whether it still works."""
         self.scrubbed = Scrubbed()

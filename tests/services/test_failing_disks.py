@@ -20,7 +20,7 @@ from paxosblock.errors import NoSpaceError, Outcome, PaxosBlockError, Unavailabl
 from paxosblock.local.node_process import Node
 from paxosblock.net.serving import DISK_FAILED
 from paxosblock.units import MIB
-from tests.disks.faults import SYNCS, WRITES, Fault
+from tests.disks.faults import CALLS, HELD, SYNCS, WRITES, Fault
 from tests.services.faulty_node import FaultyCluster
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -154,6 +154,62 @@ def test_a_datanode_goes_on_with_the_volume_that_is_left_and_the_report_names_th
         assert content(fs, "/after") == data
         assert node.alive
         assert any((sound / "current").iterdir())
+
+
+def test_a_volume_that_hangs_silences_nobody_is_named_and_comes_back_when_it_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = os.urandom(3 * MIB)
+    settings = SETTINGS | {
+        "namenode": {"heartbeat_interval": "100ms", "datanode_stale_after": "5s"},
+        "datanode": {"heartbeat_interval": "100ms", "volume_hung_after": "1s"},
+    }
+    with (
+        FaultyCluster(1, 1, tmp_path / "cluster", volumes=2, settings=settings) as cluster,
+        Client(cluster.url, PATIENT) as fs,
+    ):
+        (node,) = cluster.datanodes
+        for number in range(4):
+            write(fs, f"/{number}", data)
+        hung, other = node.volumes
+        cluster.break_disk(node, Fault(CALLS, path=f"{hung}/", delay_s=HELD))
+        (failed,) = wait_until(lambda: failed_volumes(cluster), what="the report")
+        assert str(hung) in failed
+        assert "hangs since" in failed
+        (seen,) = cluster.status().datanodes
+        assert seen.state == "live", "its heartbeats go on"
+        assert run(["admin", "report", "--namenodes", cluster.namenode.address]) == 0
+        assert failed in capsys.readouterr().out
+        before = len(list((other / "current").iterdir()))
+        write(fs, "/meanwhile", data)
+        wait_until(
+            lambda: len(list((other / "current").iterdir())) > before,
+            what="the new block at the volume that answers",
+        )
+        assert node.alive
+        cluster.mend_disk(node)
+        wait_until(lambda: not failed_volumes(cluster), what="the volume to be back")
+        for path in ("/0", "/1", "/2", "/3", "/meanwhile"):
+            assert content(fs, path) == data
+
+
+@pytest.mark.parametrize("how", ["removed", "unreadable"])
+def test_a_volume_that_is_gone_is_named_although_nobody_used_it(tmp_path: Path, how: str) -> None:
+    with (
+        FaultyCluster(1, 1, tmp_path / "cluster", volumes=2, settings=SETTINGS) as cluster,
+        Client(cluster.url, PATIENT) as fs,
+    ):
+        (node,) = cluster.datanodes
+        broken = node.volumes[1]
+        if how == "removed":
+            broken.rename(tmp_path / "elsewhere")
+        else:
+            cluster.break_disk(node, Fault(("read",), path=f"{broken}/", error="EIO"))
+        (failed,) = wait_until(lambda: failed_volumes(cluster), what="the report")
+        assert str(broken) in failed
+        assert ("No such file" if how == "removed" else BROKEN) in failed
+        write(fs, "/file", b"all")
+        assert content(fs, "/file") == b"all"
 
 
 def failed_volumes(cluster: FaultyCluster) -> list[str]:

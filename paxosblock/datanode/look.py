@@ -1,0 +1,80 @@
+"""Looks at a volume for the heartbeat, in a thread of its own: one that hangs silences no other.
+
+A disk that does not answer is no disk that failed: nothing it was given was dropped, so all that
+was promised and voted on it still holds. While it hangs, the heartbeat says that it failed, so that
+nothing is placed there and its blocks are copied; when it answers, it is there again with all it
+had, like a DataNode that was cut off. Should its answer be an error, it has failed for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final
+
+from paxosblock.api.reports import StorageReport
+from paxosblock.datanode.volume import Volume
+from paxosblock.logs import facts
+
+PATIENCE_S: Final = 0.5
+"""Seconds that a heartbeat waits for a look; what the one before saw is told then."""
+LATE_S: Final = 3.0
+"""Seconds after which a volume that does not answer gets no new blocks: it tells of no room."""
+
+_log = logging.getLogger(__name__)
+
+
+class Look:
+    """The looks at one volume, one after the other."""
+
+    def __init__(self, volume: Volume, *, reserved_bytes: int, hung_after_s: float) -> None:
+        """`reserved_bytes` as in `Volume.report`; a look that lasts `hung_after_s` has hung."""
+        self._volume = volume
+        self._reserved_bytes = reserved_bytes
+        self._hung_after_s = hung_after_s
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"look-{volume.folder.name}")
+        self._under_way: asyncio.Future[StorageReport] | None = None
+        self._begun_s = 0.0
+        self._begun_at = ""
+        self._last: StorageReport | None = None
+
+    async def report(self) -> StorageReport:
+        """The volume's state for the NameNode, within `PATIENCE_S`, the first time `LATE_S`."""
+        loop = asyncio.get_running_loop()
+        if self._under_way is None:
+            self._begun_s, self._begun_at = loop.time(), time.strftime("%H:%M:%S")
+            self._under_way = loop.run_in_executor(
+                self._thread, self._volume.report, self._reserved_bytes
+            )
+        look = self._under_way
+        patience_s = PATIENCE_S if self._last else LATE_S
+        left_s = self._begun_s + patience_s - loop.time()
+        await asyncio.wait((look,), timeout=max(left_s, 0))
+        if not look.done():
+            return self._silent(loop.time() - self._begun_s)
+        if self._under_way is look:  # else another heartbeat has noted it
+            self._under_way = None
+            self._answered(look.result())
+        return look.result()
+
+    def _answered(self, report: StorageReport) -> None:
+        self._last = report
+        if self._volume.hung:
+            self._volume.hung = ""
+            _log.warning("volume answers again", extra=facts(folder=self._volume.folder))
+
+    def _silent(self, silent_s: float) -> StorageReport:
+        volume = self._volume
+        last = self._last or StorageReport(volume.storage, 0, 0, volume.used_bytes)
+        if silent_s >= self._hung_after_s and not volume.hung:
+            volume.hung = f"{volume.folder}: it hangs since {self._begun_at}"
+            _log.error("volume hangs", extra=facts(folder=volume.folder, since=self._begun_at))
+        free_bytes = last.free_bytes if silent_s < LATE_S else 0
+        return replace(last, free_bytes=free_bytes, failed=volume.failed or volume.hung)
+
+    def close(self) -> None:
+        """Look no more. The thread ends when the look that is under way does."""
+        self._thread.shutdown(wait=False)
