@@ -138,11 +138,11 @@ class Checker:
         """True if the world damaged this very replica."""
         return self.held[block][storage].file in self.damaged
 
-    def power_cut(self, machine: Machine) -> None:
-        """Cut the power of a machine: what is damaged on its disk stays so."""
+    def kill(self, machine: Machine, *, power_cut: bool) -> None:
+        """End a process: what is damaged on its disk stays so."""
         before = machine.disk.names_now
         damaged = [path for path, file in before.items() if file in self.damaged]
-        self.cluster.kill(machine, power_cut=True)
+        self.cluster.kill(machine, power_cut=power_cut)
         now = machine.disk.names_now
         self.damaged |= {now[path] for path in damaged if path in now}
 

@@ -141,10 +141,12 @@ class Cluster:
         if power_cut:
             machine.boots += 1
             machine.disk = machine.disk.power_cut(self.rng)
-            for folder in sorted(machine.broken):
-                machine.break_volume(folder)
+        elif machine.disk.dead:  # so that a step in the middle of which it ended comes no further
+            machine.disk = SimulatedDisk(machine.disk.files())
         else:
             machine.disk = machine.disk.next_process()
+        for folder in sorted(machine.broken):
+            machine.break_volume(folder)
 
     def destroy(self, machine: Machine) -> None:
         """It never comes back, nor does its disk."""

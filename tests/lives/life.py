@@ -11,6 +11,7 @@ from typing import Final
 from paxosblock.api.care import SET_ADMIN_STATE, AdminState, SetAdminState
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.errors import PaxosBlockError
+from tests.disks.simulated import Burns
 from tests.lives.checks import Checker, Held, Where
 from tests.lives.cluster import Cluster, Machine
 from tests.lives.network import Weather
@@ -23,6 +24,8 @@ NODES_MIN: Final = 3
 BETWEEN_LOSSES_S: Final = 9.0
 """From one loss for good to the next: a NameNode must know of the first, or it begins a block at
 both, of which then too few members are left to tell that nothing was written."""
+INSIDE_CHANCE: Final = 0.6
+"""That a process ends between two steps of what it does, not while it waits."""
 TROUBLE_S: Final = 60.0
 LOOK_EVERY_S: Final = 0.25
 WHOLE_WITHIN_S: Final = 200.0
@@ -90,6 +93,7 @@ class Life:
             (3, self._destroy),
             (2, self._break_volume),
             (3, self._damage),
+            (1, self._fill_disk),
             (2, self._pause),
             (2, self._cut_off),
             (2, self._bad_weather),
@@ -136,17 +140,43 @@ class Life:
         return self.rng.choice(up) if len(staying) > NODES_MIN else None
 
     def _end_process(self) -> None:
-        self._go_down("process killed", self.cluster.kill)
+        self._go_down("process killed", power_cut=False)
 
     def _cut_power(self) -> None:
-        self._go_down("power cut", self.checker.power_cut)
+        self._go_down("power cut", power_cut=True)
 
-    def _go_down(self, what: str, end: Callable[[Machine], None]) -> None:
+    def _go_down(self, what: str, *, power_cut: bool) -> None:
+        """Now, or in the middle of what it does with its disk next."""
+        machine = self._victim()
+        if machine is None:
+            return
+
+        def happen() -> None:
+            if machine.host is not None and machine in self.cluster.machines:
+                self.checker.look()
+                self._happens(what, machine.name)
+                machine.disk.die()
+                self.checker.kill(machine, power_cut=power_cut)
+                self._come_back(machine)
+                self.checker.rebase()
+
+        if self.rng.random() < INSIDE_CHANCE:
+            machine.disk.light(self.rng.randint(1, 40), self.rng.choice((*Burns,)), happen)
+        else:
+            happen()
+
+    def _fill_disk(self) -> None:
+        """There is no room for a while, of what is written half fits."""
         machine = self._victim()
         if machine is not None:
-            self._happens(what, machine.name)
-            end(machine)
-            self._come_back(machine)
+            self._happens("disk full", machine.name)
+            disk = machine.disk
+            disk.full = True
+
+            def make_room() -> None:
+                disk.full = machine.disk.full = False
+
+            self._later(self._about(1.0, 6.0), make_room)
 
     def _come_back(self, machine: Machine) -> None:
         def back() -> None:
@@ -286,6 +316,8 @@ class Life:
         self.checker.look()
         for back in tuple(self._to_return):
             back()
+        for machine in self.cluster.machines:
+            machine.disk.light(0)
         self.world.network.heal()
         self.checker.rebase()
         self._happens("quiet")
@@ -299,7 +331,11 @@ class Life:
                     while not await self._is_set(fs, machine):
                         await self.loop.pass_time(1.0)
 
-        await self._admin.ask(say(), PATIENCE_S)
+        try:
+            await self._admin.ask(say(), PATIENCE_S)
+        except TimeoutError:
+            down = [each.name for each in self.cluster.machines if each.node is None]
+            self.world.mistake(f"an operator is not heard; not up are {down}")
 
     async def _is_set(self, fs: AsyncClient, machine: Machine) -> bool:
         try:
