@@ -174,6 +174,36 @@ CI: dict[str, tuple[Config, int]] = {
         ),
         1532,
     ),
+    "leave-damaged": (
+        Config(
+            "the bytes of a replica are damaged while a member leaves and comes back by a copy",
+            chunks=1,
+            budget=Budget(leaves=1, copies=1, deletes=1, damages=1),
+            must_fire=("K12", "K13", "D7", "D9", "D9-damage"),
+        ),
+        462,
+    ),
+    "leave-two": (
+        Config(
+            "two of four members leave, one after the other, and one comes back by a copy",
+            chunks=1,
+            members=4,
+            storages=4,
+            targets=((0, 1, 2, 3),),
+            budget=Budget(leaves=2, copies=1, deletes=1),
+            must_fire=("K12", "K13", "P5", "D7", "D7-asked"),
+        ),
+        1879,
+    ),
+    "leave-truncate": (
+        Config(
+            "a member leaves while a block is cut and an APPEND is set up",
+            chunks=1,
+            budget=Budget(leaves=1, appends=1, truncates=1, deletes=1),
+            must_fire=("K4", "K7", "K8", "K9", "K13", "P6", "D7", "D7-asked"),
+        ),
+        5295,
+    ),
     "restart": (
         Config(
             "a DataNode process restarts during a recovery",
@@ -468,6 +498,76 @@ LARGE: dict[str, tuple[Config, int]] = {
             must_fire=("K3", "K4", "K6", "K7", "P6", "D7"),
         ),
         70015,
+    ),
+    "leave-seal": (
+        Config(
+            "a recovery, then a member leaves and comes back by a copy",
+            chunks=1,
+            budget=Budget(seals=1, leaves=1, copies=1, deletes=1),
+            must_fire=(*SEAL, "K12", "K13", "D7"),
+        ),
+        6207,
+    ),
+    "leave-and-another-comes": (
+        Config(
+            "two members leave, and two copies are made, also where nobody was a member",
+            chunks=1,
+            storages=4,
+            budget=Budget(leaves=2, copies=2, deletes=2),
+            must_fire=("K12", "K13", "D7", "D7-asked"),
+        ),
+        18995,
+    ),
+    "leave-append-seal": (
+        Config(
+            "a member leaves beside an APPEND, and a SEAL",
+            chunks=1,
+            budget=Budget(seals=1, appends=1, leaves=1, deletes=1),
+            must_fire=(*SEAL, "K4", "K7", "K13", "P6", "D7"),
+        ),
+        40792,
+    ),
+    "leave-truncate-append": (
+        Config(
+            "a member leaves while a block of two chunks is cut, and an APPEND is set up",
+            chunks=2,
+            budget=Budget(appends=1, truncates=1, leaves=1, deletes=1),
+            must_fire=("K4", "K7", "K8", "K9", "K13", "P6", "D7"),
+        ),
+        12998,
+    ),
+    "leave-rebuild-delete": (
+        Config(
+            "a member leaves after a REBUILD left a replica behind, and Deletes",
+            chunks=1,
+            storages=4,
+            targets=((0, 1, 3),),
+            budget=Budget(rebuilds=1, leaves=1, deletes=1),
+            must_fire=("K3", "K6", "K7", "K13", "D7", "D7-asked"),
+        ),
+        14411,
+    ),
+    "leave-rebuild-copy": (
+        Config(
+            "a member leaves after a REBUILD left a replica behind, and a copy",
+            chunks=1,
+            storages=4,
+            targets=((0, 1, 3),),
+            budget=Budget(rebuilds=1, leaves=1, copies=1),
+            must_fire=("K3", "K6", "K7", "K12", "K13", "D7"),
+        ),
+        43447,
+    ),
+    "leave-rebuild-copy-delete": (
+        Config(
+            "a member leaves after a REBUILD left a replica behind, a copy, and Deletes",
+            chunks=1,
+            storages=4,
+            targets=((0, 1, 3),),
+            budget=Budget(rebuilds=1, leaves=1, copies=1, deletes=1),
+            must_fire=("K3", "K6", "K7", "K12", "K13", "D7", "D7-asked"),
+        ),
+        98292,
     ),
     "restart-two-seals": (
         Config(

@@ -94,6 +94,16 @@ class Finalizer:
             self._spreading.pop((record.block, member), None)
             self.delete(record.block, member, record.generation)
 
+    def dismiss(self, block: BlockId, storage: StorageId, up_to: Generation, *, told: bool) -> None:
+        """`storage` left the block (K13): no P5 for it any more, and D7 if it can be `told` now.
+
+        If it cannot, its report is judged when it is back.
+        """
+        self._spreading.pop((block, storage), None)
+        self._replicas.forget(block, storage)
+        if told:
+            self.delete(block, storage, up_to)
+
     def copy_again(self, record: BlockRecord, storage: StorageId, why: str) -> None:
         """The replica at `storage` is said to be damaged: have it replaced if it is (D9).
 

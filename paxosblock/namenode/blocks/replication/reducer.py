@@ -1,0 +1,181 @@
+"""Members that leave (K13): damaged, gone for good, asked to leave, too many, in a crowded place.
+
+`leaver` is the choice, and pure. `Reducer` carries it out, one member of a block at a time: the
+guard of K13 counts who reported the present version, and after a member left nobody has, until
+those who stay have answered (P5). So the next one of the block waits for that by itself.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from paxosblock.errors import NotFoundError
+from paxosblock.namenode.background import Background
+from paxosblock.namenode.blocks.finalizer import Finalizer
+from paxosblock.namenode.blocks.history import History
+from paxosblock.namenode.blocks.replicas import Replicas
+from paxosblock.namenode.blocks.replication.needs import Need, Standing, View
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.protocol.finalize import BlockRecord, Refused
+from paxosblock.protocol.types import BlockId, StorageId
+
+FULLNESS_STEPS: Final = 20
+"""Storages are as full as others to within a twentieth of their room."""
+UNDER_WAY_MAX: Final = 64
+"""Members that leave at a time: each is a transaction, and writers wait for theirs behind it."""
+
+Fullness = Callable[[StorageId], float]
+"""The share of a storage's room that is taken, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaver:
+    """A member that is to leave, why, and who stays: others that have reported this version."""
+
+    storage: StorageId
+    why: str
+    staying: tuple[StorageId, ...]
+
+
+def leaver(
+    record: BlockRecord,
+    need: Need,
+    view: View,
+    reported: Collection[StorageId],
+    fullness: Fullness,
+) -> Leaver | None:
+    """Return who leaves a finalized block next; None when nobody does, or nobody may yet.
+
+    Damaged and lagging members go first, then those that are lost or asked to leave, then of too
+    many the one in the most crowded place, in the fullest storage. As many as are wanted stay that
+    are sound, in service, and have reported this version; and a block that is in two racks stays
+    in two, unless who goes is of no use there.
+
+    Args:
+        need: as `needs.assess` found it with the same `view`.
+        reported: members that reported the present version, under its own generation.
+    """
+    if not need.wanted:
+        return None
+    stays = tuple(
+        member
+        for member in need.sound
+        if member in reported and view.place(member).standing is not Standing.LEAVING
+    )
+    useless = [(each, "is damaged") for each in need.damaged]
+    useless += [(each, "does not hold it") for each in need.lagging]
+    lost = [each for each in need.gone if view.place(each).standing is Standing.LOST]
+    useless += [(each, "is lost") for each in lost]
+    if len(stays) >= need.wanted and useless:
+        return Leaver(*useless[0], stays)
+    asked = [each for each in need.gone if each not in lost]
+    found = [(each, "was asked to leave") for each in asked]
+    if not found and need.surplus and len(stays) == need.counted:
+        ordered = sorted(stays, key=_worth(record, stays, view, fullness))
+        found = [(each, "is one too many") for each in ordered]
+    for storage, why in found:
+        staying = tuple(each for each in stays if each != storage)
+        if len(staying) >= need.wanted and _keeps_racks(
+            storage, staying, min(2, need.wanted), view
+        ):
+            return Leaver(storage, why, staying)
+    return None
+
+
+def _worth(
+    record: BlockRecord, members: tuple[StorageId, ...], view: View, fullness: Fullness
+) -> Callable[[StorageId], tuple[int, int, int, int]]:
+    """Sort the one of least worth first: on a node or in a rack with others, in a full storage.
+
+    Storages that are about as full take turns, block by block.
+    """
+    nodes = Counter(view.place(each).node for each in members)
+    racks = Counter(view.place(each).rack for each in members)
+
+    def worth(storage: StorageId) -> tuple[int, int, int, int]:
+        place, full = view.place(storage), int(fullness(storage) * FULLNESS_STEPS)
+        tie = zlib.crc32(f"{record.block}/{storage}".encode())
+        return -nodes[place.node], -racks[place.rack], -full, tie
+
+    return worth
+
+
+def _keeps_racks(
+    storage: StorageId, staying: tuple[StorageId, ...], wanted: int, view: View
+) -> bool:
+    """True if the block stays in as many racks as are wanted of those it is in, and could be in."""
+    left = {view.place(each).rack for each in staying}
+    had = left | {view.place(storage).rack}
+    return len(left) >= min(wanted, len(had), view.racks)
+
+
+class Reducer:
+    """Lets members leave, on the leader only, and never in safe mode."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        replicas: Replicas,
+        finalizer: Finalizer,
+        history: History,
+        background: Background,
+        fullness: Fullness,
+        held_up: Callable[[], bool],
+    ) -> None:
+        """Use these parts of the node; nobody leaves while `held_up()`."""
+        self._catalog = catalog
+        self._replicas = replicas
+        self._finalizer = finalizer
+        self._history = history
+        self._background = background
+        self._fullness = fullness
+        self._held_up = held_up
+        self._leaving: set[BlockId] = set()
+
+    @property
+    def busy(self) -> bool:
+        """True while a member is leaving."""
+        return bool(self._leaving)
+
+    def look(self, record: BlockRecord, need: Need, view: View) -> bool:
+        """Let the next member of a finalized block leave, if one is to and may; True if it does.
+
+        `need` is as `needs.assess` finds it with the same `view`. What is not begun now, because of
+        a member that has not answered yet or because enough is under way, waits for another look.
+        """
+        apart = record.generation == record.finalized_generation  # else K4 prepares an APPEND
+        busy = record.block in self._leaving or len(self._leaving) >= UNDER_WAY_MAX
+        if busy or not apart or self._held_up():
+            return False
+        found = leaver(record, need, view, self._replicas.holders(record), self._fullness)
+        if found is None:
+            return False
+        self._leaving.add(record.block)
+        work = self._part(record, found, told=view.place(found.storage).live)
+        self._background.start(work, f"{found.storage} leaves block {record.block}")
+        return True
+
+    async def _part(self, record: BlockRecord, found: Leaver, *, told: bool) -> None:
+        """K13, then P5 to those who stay and D7 to who left.
+
+        Should this end in between, those who stay are told by the audit, and who left when it
+        reports.
+        """
+        block, storage, generation = record.block, found.storage, record.finalized_generation
+        try:
+            entry = await self._catalog.remove_replica(block, storage, generation, found.staying)
+        except NotFoundError:
+            return  # the block goes as a whole
+        finally:
+            self._leaving.discard(block)
+        if isinstance(entry, Refused):
+            return
+        decided = entry.record
+        self._history.add(block, decided.finalized_generation, "left", storage, found.why)
+        self._finalizer.dismiss(block, storage, generation, told=told)
+        self._finalizer.spread(decided)
