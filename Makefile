@@ -18,7 +18,7 @@ NAMENODES ?= 3
 SEEDS ?= 2000
 LIVES ?= 50
 
-.PHONY: help bootstrap demo test coverage test-pythons test-all lint pyright format generate explore simulate lives mutants chaos bench clean
+.PHONY: help bootstrap demo test coverage test-pythons test-all lint pyright format generate site explore simulate lives mutants chaos bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -76,6 +76,9 @@ generate: $(STAMP) ## rewrite what is made from other source: the client without
 	$(BIN)/python -m tests.client.make_sync
 	$(BIN)/python -m tests.make_api
 	$(BIN)/python -m tests.make_reference
+
+site: $(STAMP) ## build the documents as a site, in build/site; needs no network
+	$(BIN)/python -m tests.make_site
 
 explore: $(STAMP) ## check the protocol in every order of messages, with larger bounds than the tests
 	$(BIN)/python -m tests.protocol.explore
