@@ -178,8 +178,9 @@ def datanode(
     \b
       $ paxosblock datanode --namenodes nn:9870 --path /disk1/pxb --path /disk2/pxb
 
-    Logs to standard error. Closes at SIGTERM or Ctrl-C. Exit code 74 when its disk failed: start
-    it again, for only a new process knows what the disk really has.
+    Logs to standard error. Closes at SIGTERM or Ctrl-C. Exit code 74 when no volume is left: start
+    it again, for only a new process knows what the disks really have. Exit code 1 when every
+    NameNode that answers refuses it: it is of another cluster, or works on a copy of a volume.
     """
     with quick_imports():
         from paxosblock.client.url import cluster_addresses

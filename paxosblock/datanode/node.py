@@ -118,11 +118,20 @@ class DataNode:
         lost = {str(each.folder): each.reason for each in self._lost}
         return {each.storage: each.failed or each.hung or "ok" for each in self.volumes} | lost
 
-    async def wait_failure(self) -> StorageError:
-        """Return why this node is of no use, once every volume has failed."""
+    async def wait_failure(self) -> PaxosBlockError:
+        """Return why this node is of no use, once every volume has failed or nobody takes it in."""
+        failed = asyncio.create_task(self._wait_volumes())
+        refused = asyncio.create_task(self._reporter.wait_refusal())
+        try:
+            await asyncio.wait((failed, refused), return_when=asyncio.FIRST_COMPLETED)
+            return refused.result() if refused.done() else StorageError(self.failure)
+        finally:
+            failed.cancel()
+            refused.cancel()
+
+    async def _wait_volumes(self) -> None:
         for volume in self.volumes:
             await volume.over.wait()
-        return StorageError(self.failure)
 
     @property
     def cluster(self) -> str:

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol, TypeVar
@@ -108,9 +108,10 @@ class Reporter:
         config: DataNodeConfig,
     ) -> None:
         """Reports from `start` on, under an incarnation that no other process has."""
-        sender = _Sender(node, uuid.uuid4().hex, holdings, client, config)
+        sender = _Sender(node, uuid.uuid4().hex, holdings, client, config, self._note_answer)
         self._links = [_Link(address, sender) for address in namenodes]
         self._holdings = holdings
+        self._refused = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, address: str) -> None:
@@ -127,6 +128,23 @@ class Reporter:
         for task in self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+    async def wait_refusal(self) -> ConfigError:
+        """Return why this node is nobody's, once no NameNode takes it in and one refuses it.
+
+        It is of another cluster, or works on a copy: nothing that it waits for would mend that.
+        """
+        await self._refused.wait()
+        refusals = (f"{link.address}: {link.refusal}" for link in self._links if link.refusal)
+        return ConfigError(f"{REFUSES}: {next(refusals)}")
+
+    def _note_answer(self) -> bool:
+        """Note that a link has an answer; True if a NameNode takes this process in."""
+        taken_in = any(link.taken_in for link in self._links)
+        refused = any(link.refusal for link in self._links)
+        if refused and not taken_in and all(link.asked for link in self._links):
+            self._refused.set()
+        return taken_in
 
     def replica_changed(self, block: BlockId, storage: StorageId) -> None:
         """A replica was made, finalized, deleted, or changed by a recovery."""
@@ -148,13 +166,21 @@ class _Sender:
     holdings: Holdings
     client: RpcClient
     config: DataNodeConfig
+    on_answer: Callable[[], bool]
+    """Called after each answer, or none; True if any NameNode takes this process in."""
 
 
 class _Link:
     """All that one NameNode was told and has yet to be told."""
 
     def __init__(self, address: str, sender: _Sender) -> None:
-        self._address = address
+        self.address = address
+        self.asked = False
+        """The NameNode answered, or did not in time."""
+        self.taken_in = False
+        """It took this process in, and has not refused it since."""
+        self.refusal: PaxosBlockError | None = None
+        self._on_answer = sender.on_answer
         self._node = sender.node
         self._incarnation = sender.incarnation
         self._holdings = sender.holdings
@@ -195,10 +221,20 @@ class _Link:
             try:
                 if not self._registered.is_set() or not await self._beat():
                     await self._register(here)
-                self._answers.note(self._address, None)
+                self._note_answer(None)
             except PaxosBlockError as error:
-                self._answers.note(self._address, error)
+                self._note_answer(error)
             await asyncio.sleep(self._config.heartbeat_interval_s)
+
+    def _note_answer(self, error: PaxosBlockError | None) -> None:
+        self.asked = True
+        if error is None:
+            self.taken_in, self.refusal = True, None
+        elif isinstance(error, _REFUSALS):
+            self.taken_in, self.refusal = False, error
+        # One that nobody takes in ends, and says so then.
+        if self._on_answer() or self.refusal is None:
+            self._answers.note(self.address, error)
 
     async def _register(self, here: str) -> None:
         self._registered.clear()
@@ -244,11 +280,11 @@ class _Link:
             await self._registered.wait()
             try:
                 await self._report_next()
-                self._listens.note(self._address, None)
+                self._listens.note(self.address, None)
             except NotReadyError:
                 self._registered.clear()  # the next heartbeat registers
             except PaxosBlockError as error:
-                self._listens.note(self._address, error)
+                self._listens.note(self.address, error)
                 await asyncio.sleep(self._config.heartbeat_interval_s)
 
     async def _report_next(self) -> None:
@@ -346,9 +382,7 @@ class _Link:
         return await self._call(BLOCK_REPORT, report, REPORT_TIMEOUT_S)
 
     async def _call(self, method: Method[Q, A], request: Q, timeout_s: float = CALL_TIMEOUT_S) -> A:
-        return await self._client.call(
-            self._address, method.name, request, method.answer, timeout_s
-        )
+        return await self._client.call(self.address, method.name, request, method.answer, timeout_s)
 
 
 class _Standing:

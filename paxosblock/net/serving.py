@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from aiohttp import web
 
-from paxosblock.errors import ConfigError, StorageError
+from paxosblock.errors import ConfigError, PaxosBlockError, StorageError
 from paxosblock.net.accepting import Listener, open_sockets
 from paxosblock.net.guard import Guard
 from paxosblock.net.http_server import HeadWatch, HttpConnection
@@ -30,10 +30,13 @@ SHUTDOWN_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A node that serves at `address` (host:port); `failure` waits until it cannot any more."""
+    """A node that serves at `address` (host:port); `failure` waits until it cannot any more.
+
+    That is a StorageError when its disks failed.
+    """
 
     address: str
-    failure: Callable[[], Awaitable[StorageError]]
+    failure: Callable[[], Awaitable[PaxosBlockError]]
 
 
 def stop_signal() -> asyncio.Event:
@@ -50,13 +53,18 @@ async def until_stopped(stop: asyncio.Event, node: Running, role: str) -> None:
 
     Only a process that reads what is really there may go on after a failed sync: what the system
     could not write it drops, and a second sync succeeds without it (fsyncgate, 2018).
+
+    Raises:
+        ConfigError: it cannot go on for another reason, which is no fault of its disks.
     """
     stopped = asyncio.ensure_future(stop.wait())
     failed = asyncio.ensure_future(node.failure())
     try:
         await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
         if not stopped.done():
-            _end(role, failed.result())
+            if isinstance(failure := failed.result(), StorageError):
+                _end(role, failure)
+            raise failure
     finally:
         stopped.cancel()
         failed.cancel()

@@ -472,6 +472,30 @@ async def test_a_namenode_of_another_cluster_hears_no_reports_and_one_line_tells
         assert refusals(caplog) == [REFUSES]
 
 
+async def test_a_node_that_nobody_takes_in_is_of_no_use_and_says_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with namenode() as (own, address), namenode() as (other, elsewhere):
+        own.cluster, other.cluster = "own", "other"
+        async with reporting(tmp_path, address) as node:
+            await own.hears(Heartbeat)
+        async with reporting(tmp_path, elsewhere, address) as node:
+            failure = asyncio.create_task(node.wait_failure())
+            await wait_until_async(lambda: len(other.all(Register)) > 3, what="it is refused")
+            assert not failure.done(), "its own cluster takes it in"
+            await own.stop()
+            before = len(other.all(Register))
+            await wait_until_async(lambda: len(other.all(Register)) > before + 3, what="refusals")
+            assert not failure.done(), "its own cluster may be back in a moment"
+            failure.cancel()
+        caplog.clear()
+        async with reporting(tmp_path, elsewhere, address) as node:
+            error = await asyncio.wait_for(node.wait_failure(), 60)
+            assert isinstance(error, ConfigError)
+            assert str(error) == f"{REFUSES}: {elsewhere}: it is of cluster own"
+        assert refusals(caplog) == [], "who ends says so then"
+
+
 async def test_a_node_that_two_clusters_want_at_once_belongs_to_one(tmp_path: Path) -> None:
     async with namenode() as (one, address), namenode() as (two, elsewhere):
         one.cluster, two.cluster = "one", "two"
