@@ -396,9 +396,30 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "two members on one node",
         "blocks/placement.py",
-        "        best.setdefault(candidate.node, candidate.storage)\n",
-        "        best.setdefault(candidate.storage, candidate.storage)\n",
+        "        best.setdefault(candidate.node, candidate)\n",
+        "        best.setdefault(candidate.storage, candidate)\n",
         "tests/namenode/test_placement.py",
+    ),
+    _recovery(
+        "two replicas stay in one rack although there is another",
+        "blocks/placement.py",
+        "(each for each in equals if each.rack not in racks)",
+        "(each for each in equals if each.rack in racks)",
+        "tests/namenode/test_placement.py",
+    ),
+    _recovery(
+        "a copy goes to the node of another replica",
+        "blocks/placement.py",
+        "    if candidate.node in taken:\n",
+        "    if candidate.storage in taken:\n",
+        "tests/namenode/test_placement.py",
+    ),
+    _recovery(
+        "who asks is told the distance of somebody else",
+        "blocks/block_views.py",
+        "        asker = self._datanodes.locate(host)\n",
+        "        asker = None\n",
+        "tests/namenode/test_adding_blocks.py",
     ),
     _recovery(
         "ids are handed out twice",
@@ -732,6 +753,13 @@ SOURCE: tuple[Mutant, ...] = (
         "block_reader.py",
         "                sink.take_back()\n                raise\n",
         "                raise\n",
+        FILE_READER,
+    ),
+    _client(
+        "the furthest replica is read first",
+        "block_reader.py",
+        "not at.live, at.distance)",
+        "not at.live, -at.distance)",
         FILE_READER,
     ),
     _node(
