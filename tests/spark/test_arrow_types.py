@@ -12,6 +12,7 @@ from pyspark.sql.types import (
     DataType,
     IntegerType,
     MapType,
+    NullType,
     StringType,
     StructField,
     StructType,
@@ -45,6 +46,11 @@ def test_timestamps_are_in_utc() -> None:
 def test_a_type_without_an_arrow_type_is_refused_by_its_column() -> None:
     with pytest.raises(InvalidRequestError, match="column 'a': type interval year to month has no"):
         arrow_schema(one(YearMonthIntervalType()))
+
+
+def test_a_map_with_keys_of_type_void_is_refused_by_its_column() -> None:
+    with pytest.raises(InvalidRequestError, match=r"column 'a': type map<void,void> has no Arrow"):
+        arrow_schema(one(MapType(NullType(), NullType())))
 
 
 def test_two_fields_of_one_name_in_a_struct_are_refused() -> None:

@@ -54,7 +54,7 @@ def _arrow_field(field: StructField) -> pa.Field:
             error_on_duplicated_field_names_in_struct=True,
             timezone=TIME_ZONE,
         ).field(0)
-    except PySparkException as error:
+    except (PySparkException, ValueError) as error:  # the latter for maps with keys of type void
         raise InvalidRequestError(
             f"column {field.name!r}: type {field.dataType.simpleString()} has no Arrow type"
         ) from error
