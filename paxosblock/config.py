@@ -113,6 +113,13 @@ class NameNodeConfig(NodeConfig):
     """Silence after which a DataNode is chosen last for new replicas and reads."""
     datanode_dead_after_s: Seconds = 15.0
     """Silence after which a DataNode's replicas count as lost."""
+    replicate_after_s: SecondsOrZero = 30.0
+    """Seconds for which a DataNode is dead before its replicas are made again elsewhere: one that
+    is back by then costs no copy. A volume that failed is not waited for."""
+    copies_per_source: Count = 4
+    """Replicas that one DataNode sends at a time for others to be made."""
+    copies_per_target: Count = 4
+    """Replicas that are made at one DataNode at a time."""
     lease_soft_limit_s: Seconds = 60.0
     """Silence of a writer after which another client may take over its file."""
     lease_hard_limit_s: Seconds = 20 * 60.0

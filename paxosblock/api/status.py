@@ -68,6 +68,20 @@ OFF = SafeModeStatus(on=False)
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicationStatus:
+    """Numbers of finalized blocks.
+
+    `waiting` should get another replica and have one to copy, `under_way` are being copied,
+    `missing` have no replica left that can be read, `corrupt` have one that is damaged.
+    """
+
+    waiting: int = 0
+    under_way: int = 0
+    missing: int = 0
+    corrupt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterStatus:
     """`cluster status` and `admin report`."""
 
@@ -79,6 +93,7 @@ class ClusterStatus:
     recoveries: int
     datanodes: tuple[NodeStatus, ...]
     safe_mode: SafeModeStatus = OFF
+    replication: ReplicationStatus = ReplicationStatus()
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,6 +195,7 @@ async def cluster_status(node: NameNode, _: ClusterStatusRequest) -> ClusterStat
         recoveries=node.recoverer.running,
         datanodes=node.views.datanodes(),
         safe_mode=node.safe_mode.status(node.clock_s()),
+        replication=node.monitor.status,
     )
 
 

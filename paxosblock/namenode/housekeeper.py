@@ -1,4 +1,4 @@
-"""A NameNode's unasked work: expired leases and directories, deleted trees, members that lag."""
+"""A NameNode's unasked work: expired leases and directories, deleted trees."""
 
 from __future__ import annotations
 
@@ -9,25 +9,20 @@ import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.errors import NotFoundError
 from paxosblock.logs import facts
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.recoverer import Recoverer
-from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.closer import Closer
 from paxosblock.namenode.leases import Leases
-from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.protocol.types import BlockId
 
-AUDIT_PAGE = 500
 EXPIRIES_AT_ONCE = 32
-AUDIT_INTERVAL_S = 30.0
 RETRY_S = 5.0
 """Pause before the recovery of a file that failed is tried again."""
 FORGET_AFTER_S = 60.0
@@ -49,7 +44,6 @@ class Housekeeper:
         block_leases: Leases,
         recoverer: Recoverer,
         datanodes: DataNodes,
-        replicas: Replicas,
         closer: Closer,
         finalizer: Finalizer,
         background: Background,
@@ -61,7 +55,6 @@ class Housekeeper:
         self._block_leases = block_leases
         self._recoverer = recoverer
         self._datanodes = datanodes
-        self._replicas = replicas
         self._closer = closer
         self._finalizer = finalizer
         self._background = background
@@ -81,7 +74,6 @@ class Housekeeper:
             ("leases", self.check_leases, interval_s),
             ("deadlines", self.check_deadlines, interval_s),
             ("sweep", self.sweep, 0),
-            ("audit", self.audit, AUDIT_INTERVAL_S),
         )
         for name, work, pause_s in loops:
             self._background.repeat(name, work, pause_s)
@@ -157,20 +149,6 @@ class Housekeeper:
             self._garbage.set()
             raise
 
-    async def audit(self) -> None:
-        """Tell members again that should hold a decided block and have not reported it.
-
-        Stops while there is much to tell already; the next audit goes on.
-        """
-        after = NO_BLOCK
-        while page := await self._catalog.block_page(after, AUDIT_PAGE):
-            if not self._finalizer.has_room:
-                return
-            for entry in page:
-                self._audit_one(entry.record)
-            after = page[-1].record.block
-            await asyncio.sleep(0)
-
     async def _end_block(self, block: BlockId) -> None:
         """Recover a block without a file whose writer is gone, unless it was deleted."""
         with contextlib.suppress(NotFoundError):
@@ -184,15 +162,3 @@ class Housekeeper:
             for entry in swept.blocks:
                 self._finalizer.delete_everywhere(entry)
             done = swept.done
-
-    def _audit_one(self, record: BlockRecord) -> None:
-        if not record.finalized:
-            return
-        holders = self._replicas.holders(record)
-        for member in record.members:
-            if member not in holders and self._should_hold(member):
-                self._finalizer.tell(record, member)
-
-    def _should_hold(self, member: StorageId) -> bool:
-        reachable = self._datanodes.is_reachable(member, self._clock_s())
-        return reachable and self._datanodes.has_reported(member)

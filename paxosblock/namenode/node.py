@@ -18,7 +18,10 @@ from paxosblock.namenode.blocks.history import History
 from paxosblock.namenode.blocks.recoverer import Recoverer
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication import safe_mode
+from paxosblock.namenode.blocks.replication.copies import Copies, Limits
+from paxosblock.namenode.blocks.replication.monitor import Monitor
 from paxosblock.namenode.blocks.replication.safe_mode import SafeMode
+from paxosblock.namenode.blocks.replication.standing import Patience
 from paxosblock.namenode.blocks.reports import Reports
 from paxosblock.namenode.blocks.survey import Surveyor
 from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
@@ -71,6 +74,8 @@ class NameNode:
         reach = acceptors(self.datanodes)
         self.finalizer = self._make_finalizer(reach)
         self.recoverer = self._make_recoverer(reach)
+        self.copies = self._make_copies(reach)
+        self.monitor = self._make_monitor()
         self.surveyor = Surveyor(self.recoverer, self.datanodes, clock_s)
         self.closer = self._make_closer()
         self.reports = Reports(
@@ -80,9 +85,10 @@ class NameNode:
             finalizer=self.finalizer,
             alarms=self.alarms,
             judges=lambda: self.leadership.serves,
+            copied=self.monitor.take_finished,
         )
         self.housekeeper = self._make_housekeeper()
-        self.leadership = Leadership(name, store, self._begin, self.background.close)
+        self.leadership = Leadership(name, store, self._begin, self._end)
 
     @property
     def failure(self) -> str:
@@ -136,6 +142,12 @@ class NameNode:
         await self._look_at_reports()
         self.background.repeat("safe mode", self._look_at_reports, self.config.heartbeat_interval_s)
         self.housekeeper.start(self.config.heartbeat_interval_s)
+        self.monitor.start()
+
+    async def _end(self) -> None:
+        """End what only a leader does."""
+        await self.background.close()
+        self.monitor.clear()
 
     async def _look_at_reports(self) -> None:
         """Let safe mode end when enough was reported."""
@@ -162,6 +174,38 @@ class NameNode:
             jitter=random.Random(),
         )
 
+    def _make_copies(self, reach: Acceptors) -> Copies:
+        return Copies(
+            catalog=self.catalog,
+            datanodes=self.datanodes,
+            replicas=self.replicas,
+            finalizer=self.finalizer,
+            acceptors=reach,
+            history=self.history,
+            background=self.background,
+            limits=Limits(self.config.copies_per_source, self.config.copies_per_target),
+            clock_s=self.clock_s,
+        )
+
+    def _make_monitor(self) -> Monitor:
+        config = self.config
+        return Monitor(
+            catalog=self.catalog,
+            datanodes=self.datanodes,
+            replicas=self.replicas,
+            finalizer=self.finalizer,
+            copies=self.copies,
+            alarms=self.alarms,
+            background=self.background,
+            holds=lambda: self.safe_mode.holds,
+            patience=Patience(
+                config.replicate_after_s, config.datanode_dead_after_s, self._started_s
+            ),
+            min_live=config.min_replication,
+            interval_s=config.heartbeat_interval_s,
+            clock_s=self.clock_s,
+        )
+
     def _make_closer(self) -> Closer:
         return Closer(
             catalog=self.catalog,
@@ -181,7 +225,6 @@ class NameNode:
             block_leases=self.block_leases,
             recoverer=self.recoverer,
             datanodes=self.datanodes,
-            replicas=self.replicas,
             closer=self.closer,
             finalizer=self.finalizer,
             background=self.background,

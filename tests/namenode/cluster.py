@@ -153,7 +153,9 @@ class Network:
     hung: set[StorageId] = field(default_factory=set)
     asked: list[tuple[StorageId, Question]] = field(default_factory=list)
 
-    async def ask(self, storage: StorageId, question: Question) -> Answer:
+    async def ask(
+        self, storage: StorageId, question: Question, *, timeout_s: float | None = None
+    ) -> Answer:
         """Stand in for `RpcAcceptors`."""
         self.asked.append((storage, question))
         if storage in self.hung:

@@ -27,9 +27,11 @@ from paxosblock.api.namenode import (
 from paxosblock.api.reports import (
     ALL_BLOCKS,
     BLOCK_REPORT,
+    HEARTBEAT,
     REGISTER,
     BlockRange,
     BlockReport,
+    Heartbeat,
     Register,
     StorageReport,
 )
@@ -204,6 +206,12 @@ class Scene:
         await self.service.call(REGISTER, request)
         if report:
             await self.report(storage)
+
+    async def beat(self, *storages: str, failed: str = "") -> None:
+        """Heartbeats of these storages' DataNodes; `failed` is why their volumes are lost."""
+        for storage in storages:
+            room = StorageReport(StorageId(storage), ROOM_BYTES, ROOM_BYTES, 0, failed)
+            await self.service.call(HEARTBEAT, Heartbeat(f"dn-{storage}", "run-1", (room,), 0))
 
     async def report(self, storage: str, *, full: bool = True) -> None:
         """A block report of all replicas of a storage; not `full`, as if all had changed."""

@@ -417,12 +417,14 @@ async def test_a_member_that_does_not_name_a_block_it_held_is_told_again(scene: 
     await wait_until_async(lambda: is_finalized(scene, "s3", block))
 
 
-async def test_the_audit_finds_a_member_that_lost_a_block_nobody_remembers(scene: Scene) -> None:
+async def test_the_walk_over_all_blocks_finds_a_member_that_lost_a_block_nobody_remembers(
+    scene: Scene,
+) -> None:
     block = await decided_everywhere(scene)
     del scene.acceptor("s3").replicas[block]
     scene.node.replicas.forget(block, StorageId("s3"))  # as after a restart of the NameNode
     scene.network.asked.clear()
-    await scene.node.housekeeper.audit()
+    await scene.node.monitor.walk()
     await wait_until_async(lambda: is_finalized(scene, "s3", block))
     asked = {storage for storage, question in scene.network.asked if isinstance(question, Finalize)}
     assert asked == {"s3"}

@@ -90,6 +90,16 @@ def test_a_member_that_may_hold_what_it_did_not_report_counts(standing: Standing
     assert (need.lacks, need.lagging, need.sound) == (0, (), (S1, S2))
 
 
+def test_so_many_replicas_as_must_be_live_are_not_in_maintenance() -> None:
+    away = Place("dn-s2", Standing.MAINTENANCE, live=False)
+    two_away = view(s2=away, s3=of(Standing.MAINTENANCE))
+    assert assess(BLOCK, 3, (S1,), two_away).lacks == 0
+    assert assess(BLOCK, 3, (S1,), replace(two_away, min_live=2)).lacks == 1
+    all_away = replace(two_away, places={**two_away.places, S1: away})
+    assert assess(BLOCK, 3, (), all_away).lacks == 1
+    assert assess(BLOCK, 1, (), replace(all_away, min_live=2)).lacks == 1
+
+
 def test_a_damaged_replica_neither_counts_nor_is_read() -> None:
     need = assess(BLOCK, 3, MEMBERS, view(), damaged={S2})
     assert (need.lacks, need.sound, need.damaged) == (1, (S1, S3), (S2,))

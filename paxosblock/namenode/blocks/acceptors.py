@@ -29,8 +29,10 @@ Answer = LastVote | RecoveryVote | Finalized | Short | Deleted | Nack
 class Acceptors(Protocol):
     """The calls that the recoverer and the finalizer need of the network."""
 
-    async def ask(self, storage: StorageId, question: Question) -> Answer:
-        """Ask one storage.
+    async def ask(
+        self, storage: StorageId, question: Question, *, timeout_s: float | None = None
+    ) -> Answer:
+        """Ask one storage; `timeout_s` where it may take longer than questions do.
 
         Raises:
             PaxosBlockError: no answer (the question may have arrived), or the node's own error.
@@ -46,7 +48,9 @@ class RpcAcceptors:
         self._datanodes = datanodes
         self._timeout_s = timeout_s
 
-    async def ask(self, storage: StorageId, question: Question) -> Answer:
+    async def ask(
+        self, storage: StorageId, question: Question, *, timeout_s: float | None = None
+    ) -> Answer:
         """Ask one storage; the holders that the question names go along with their addresses."""
         address = self._datanodes.address(storage)
         if not address:
@@ -54,7 +58,11 @@ class RpcAcceptors:
         envelope = Envelope(storage, question, self._peers(storage, question))
         try:
             answer = await self._client.call(
-                address, ACCEPT.name, envelope, ACCEPT.answer, timeout_s=self._timeout_s
+                address,
+                ACCEPT.name,
+                envelope,
+                ACCEPT.answer,
+                timeout_s=timeout_s or self._timeout_s,
             )
         except UnavailableError:
             self._datanodes.suspect(storage)

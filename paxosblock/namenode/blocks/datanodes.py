@@ -218,6 +218,10 @@ class DataNodes:
         stale = node.suspected or silence_s >= self._stale_after_s
         return Liveness.STALE if stale else Liveness.LIVE
 
+    def dead_for_s(self, node: DataNode, now_s: float) -> float:
+        """Return for how long `node` has counted as dead; below 0 while it does not."""
+        return now_s - node.heard_s - self._dead_after_s
+
     def home(self, storage: StorageId) -> DataNode | None:
         """The DataNode that a storage was last seen in."""
         name = self._homes.get(storage)

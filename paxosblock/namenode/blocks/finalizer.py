@@ -2,7 +2,7 @@
 
 Every member is told until it reports Finalized. One that lacks chunks fetches them from those that
 reported already. A member that stays away is left alone after a while: its next block report, or
-the audit, starts again.
+the walk over all blocks (`replication/monitor.py`), starts again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from paxosblock.protocol.messages import Delete, Finalized, Nack
 from paxosblock.protocol.types import BlockId, Generation, Reason, StorageId
 
 UNDER_WAY_MAX = 4096
-"""Questions after which work that can wait for a block report or an audit is left to them."""
+"""Questions after which work that can wait for a block report or the next walk is left to them."""
 
 
 class Finalizer:
@@ -112,7 +112,7 @@ class Finalizer:
         whoever complains has bad memory or a bad line. No member is ever told to delete anything.
         """
         self._alarms.ring(f"damaged replica: {why}", block=record.block, storage=storage)
-        self._replicas.forget(record.block, storage)
+        self._replicas.note_damaged(record.block, storage)
         if record.finalized:
             self.tell(record, storage)
 
@@ -141,7 +141,7 @@ class Finalizer:
                 # Its DataNode replaces it by a full copy (D9), as soon as a holder sends one.
                 why = "damaged replica: does not match the decided log"
                 self._alarms.ring(why, block=record.block, storage=member)
-                self._replicas.forget(record.block, member)
+                self._replicas.note_damaged(record.block, member)
                 return False
             case _:
                 return False  # it lacks chunks: again, once somebody holds all of them

@@ -1,7 +1,8 @@
 """Questions to storages that nobody waits for: few at a time, for each storage and in each turn.
 
 A storage that cannot be reached is tried with one question now and then, not with each; after a
-while all of them are given up: its next block report, or the audit, starts again.
+while all of them are given up: its next block report, or the walk over all
+blocks, starts again.
 """
 
 from __future__ import annotations

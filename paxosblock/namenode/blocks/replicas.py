@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -35,6 +35,8 @@ class Verdict(enum.Enum):
     FINE = "fine"
     HOLDS = "holds"
     """Exactly the decided version: counts for completeness."""
+    COPIED = "copied"
+    """A finished copy of the decided version, at a storage that is no member yet (K12)."""
     FINALIZE = "finalize"
     """A member that is not at the decided version yet: tell it again (P5)."""
     DELETE = "delete"
@@ -77,36 +79,46 @@ def judge(record: BlockRecord | None, ours: bool, summary: ReplicaSummary) -> Fi
 def _judge_finalized(record: BlockRecord, summary: ReplicaSummary) -> Finding:
     reply, decided = summary.state, record.finalized_generation
     state = reply.registers
-    if summary.storage not in record.members:
-        return _judge_stranger(state, decided)
-    if state.state is not ReplicaState.FINALIZED or state.accepted_generation != decided:
+    current = state.state is ReplicaState.FINALIZED and state.accepted_generation == decided
+    stranger = summary.storage not in record.members
+    if stranger and not current:
+        return _judge_stranger(record, state)
+    if not current:
         of_epoch = state.accepted_generation >= record.writer_generation
         if state.state is ReplicaState.FINALIZED and of_epoch and reply.length < record.length:
             return Finding(Verdict.ALARM, "I7 what is finalized later in an epoch is longer")
         return Finding(Verdict.FINALIZE, f"is at generation {state.accepted_generation}")
     if (reply.length, reply.size_bytes) != (record.length, record.size_bytes):
         return Finding(Verdict.ALARM, "I7 equal generations and different lengths")
-    return Finding(Verdict.HOLDS)
+    return Finding(Verdict.COPIED if stranger else Verdict.HOLDS)
 
 
 def _judge_open(record: BlockRecord, summary: ReplicaSummary) -> Finding:
     state, epoch = summary.state.registers, record.writer_generation
     if summary.storage not in record.members:
-        return _judge_stranger(state, epoch)
+        return _judge_stranger(record, state)
     if state.state is ReplicaState.FINALIZED and state.accepted_generation >= epoch:
         return Finding(Verdict.ALARM, "I6 finalized before the block was decided")
     return FINE
 
 
-def _judge_stranger(state: Registers, current: Generation) -> Finding:
+def _judge_stranger(record: BlockRecord, state: Registers) -> Finding:
     """No member, so its replica goes (D7); but not what may be about to make it one.
 
     A copy of the decided version becomes a member by K12. A target of an APPEND or REBUILD under
     way has promised more than the current generation.
     """
-    if state.max_generation >= current:
+    up_to = leftovers_up_to(record)
+    if state.max_generation > up_to:
         return FINE
-    return Finding(Verdict.DELETE, "no member of the block", Generation(current - 1))
+    return Finding(Verdict.DELETE, "no member of the block", up_to)
+
+
+def leftovers_up_to(record: BlockRecord) -> Generation:
+    """Return the bound below which a replica of no member may be deleted, whenever that arrives:
+    the version before the current one (D7)."""
+    current = record.finalized_generation if record.finalized else record.writer_generation
+    return Generation(current - 1)
 
 
 class _Held(msgspec.Struct, frozen=True, gc=False):
@@ -164,6 +176,7 @@ class Replicas:
         """Blocks with enough holders; kept up to date, as nobody could count them all."""
         self._held: dict[BlockId, _Held] = {}
         self._by_storage: dict[StorageId, SortedSet] = {}  # of BlockId
+        self._damaged: dict[BlockId, frozenset[StorageId]] = {}
         self._waiting: dict[BlockId, asyncio.Event] = {}
 
     def count(self, storages: Iterable[StorageId]) -> int:
@@ -187,6 +200,8 @@ class Replicas:
             if known is not None and last_crc not in (None, known):
                 return False
         self._keep(block, _noted(held, generation, storage, last_crc))
+        if block in self._damaged:
+            self._mend(block, {storage})
         if (blocks := self._by_storage.get(storage)) is None:
             blocks = self._by_storage[storage] = SortedSet()
         blocks.add(block)
@@ -201,8 +216,29 @@ class Replicas:
         if (held := self._held.get(block)) is not None:
             self._keep(block, _without(held, storage))
 
+    def note_damaged(self, block: BlockId, storage: StorageId) -> None:
+        """The replica at `storage` is damaged, until it reports that it holds a version again."""
+        self.forget(block, storage)
+        self._damaged[block] = self._damaged.get(block, frozenset()) | {storage}
+
+    def damaged(self, record: BlockRecord) -> frozenset[StorageId]:
+        """Return the members whose replicas are known to be damaged."""
+        known = self._damaged.get(record.block)
+        if known is None:
+            return frozenset()
+        self._mend(record.block, known.difference(record.members))
+        return self._damaged.get(record.block, frozenset())
+
+    def _mend(self, block: BlockId, storages: Collection[StorageId]) -> None:
+        left = self._damaged[block].difference(storages)
+        if left:
+            self._damaged[block] = left
+        else:
+            del self._damaged[block]
+
     def forget_block(self, block: BlockId) -> None:
         """The block was deleted."""
+        self._damaged.pop(block, None)
         if (held := self._held.get(block)) is not None:
             for version in held.versions():
                 for storage in version.storages:

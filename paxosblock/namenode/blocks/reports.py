@@ -25,7 +25,7 @@ from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.replicas import Finding, Replicas, Verdict, judge
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry
-from paxosblock.protocol.types import BlockId, ReplicaState, StorageId
+from paxosblock.protocol.types import BlockId, Generation, ReplicaState, StorageId
 
 SLICE = 256
 """Replicas that are judged before others get a turn."""
@@ -62,14 +62,17 @@ class Reports:
         finalizer: Finalizer,
         alarms: Alarms,
         judges: Callable[[], bool],
+        copied: Callable[[BlockId, StorageId, Generation], None],
     ) -> None:
-        """Use these parts of the node; `judges` tells whether it leads."""
+        """Use these parts of the node; `judges` tells whether it leads, `copied` is told of
+        finished copies that are no members yet."""
         self._catalog = catalog
         self._datanodes = datanodes
         self._replicas = replicas
         self._finalizer = finalizer
         self._alarms = alarms
         self._judges = judges
+        self._copied = copied
         self._turns: dict[StorageId, _Turn] = {}
 
     async def take(self, report: BlockReport) -> BlockId:
@@ -155,6 +158,9 @@ class Reports:
                 pass
             case Verdict.HOLDS:
                 self._take_holder(summary)
+            case Verdict.COPIED:
+                if self._take_holder(summary):
+                    self._copied(block, storage, summary.state.registers.accepted_generation)
             case Verdict.FINALIZE:
                 assert record is not None, "only a member of a block is told to finalize it"
                 if summary.state.registers.state is ReplicaState.FINALIZED:
@@ -166,16 +172,19 @@ class Reports:
             case Verdict.ALARM:
                 self._ring(finding, summary)
 
-    def _take_holder(self, summary: ReplicaSummary) -> None:
+    def _take_holder(self, summary: ReplicaSummary) -> bool:
+        """Note who holds a version; False: its bytes are not those of the other holders."""
         state, crc = summary.state, summary.last.crc if summary.last else None
-        if not self._replicas.note(
+        sound = self._replicas.note(
             state.block, summary.storage, state.registers.accepted_generation, crc
-        ):
+        )
+        if not sound:
             self._alarms.ring(
                 "I7 equal generations and different bytes",
                 block=state.block,
                 storage=summary.storage,
             )
+        return sound
 
     def _ring(self, finding: Finding, summary: ReplicaSummary) -> None:
         self._alarms.ring(
@@ -202,7 +211,7 @@ class Reports:
 
     async def _tell_again(self, missing: tuple[BlockId, ...], storage: StorageId) -> None:
         if not self._finalizer.has_room:
-            return  # the audit goes on
+            return  # the walk over all blocks goes on
         for entry in await self._catalog.block_entries(missing):
             if entry and entry.record.finalized and storage in entry.record.members:
                 self._finalizer.tell(entry.record, storage)

@@ -43,6 +43,7 @@ from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.garbage import Swept
 from paxosblock.namenode.catalog.ids import IdPool, block_id, was_allocated
+from paxosblock.namenode.catalog.members import Asked
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
@@ -316,6 +317,22 @@ class Catalog:
         view = await self._store.barrier()
         return tuple(blocks.written(view, wanted))
 
+    def asked(self, wanted: tuple[BlockId, ...]) -> tuple[Asked | None, ...]:
+        """Return blocks with how many replicas they ask for, as applied here; None for those that
+        are gone. A transaction that builds on it is judged by what stands by then."""
+        view = self._store.view()
+        found = (view.get(keys.block(block)) for block in wanted)
+        entries = tuple(decode_entry(value.value) if value.exists else None for value in found)
+        asked = members.asked(view, (entry for entry in entries if entry is not None))
+        return tuple(None if entry is None else next(asked) for entry in entries)
+
+    def asked_page(self, after: BlockId, limit: int) -> tuple[Asked, ...]:
+        """Return the blocks with greater ids than `after`, in order, as `asked` does."""
+        view = self._store.view()
+        start, end = keys.block(BlockId(after + 1)), keys.BLOCKS[1]
+        entries = (decode_entry(found.value) for _, found in view.scan(start, end, limit))
+        return tuple(members.asked(view, entries))
+
     async def block_path(self, entry: BlockEntry) -> str:
         """Path of the file a block belongs to; "" when it has none any more."""
         if entry.file == NO_FILE:
@@ -345,12 +362,6 @@ class Catalog:
         return self._store.view().get(keys.SAFE_MODE).exists
 
     # --- housekeeping ----------------------------------------------------------------------------
-
-    async def block_page(self, after: BlockId, limit: int) -> tuple[BlockEntry, ...]:
-        """Blocks in order of their ids, from the first one greater than `after` on."""
-        view = await self._store.barrier()
-        start, end = keys.block(BlockId(after + 1)), keys.BLOCKS[1]
-        return tuple(decode_entry(found.value) for _, found in view.scan(start, end, limit))
 
     async def garbage(self, limit: int = 100) -> tuple[int, ...]:
         """Ids of unlinked inodes that are still to be swept."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 from paxosblock.api.namenode import NO_FILE
@@ -50,3 +52,26 @@ def wanted_replication(reads: Reads, entry: BlockEntry) -> int:
     if not isinstance(inode, FileInode):
         raise NotFoundError(f"file {entry.file}: no such file; it was deleted", file=entry.file)
     return inode.replication
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A block, and how many replicas it asks for; 0: its file is gone, and so will the block be."""
+
+    entry: BlockEntry
+    wanted: int
+
+
+def asked(reads: Reads, entries: Iterable[BlockEntry]) -> Iterator[Asked]:
+    """Yield blocks with what they ask for; what a file asks for is read once."""
+    known: dict[int, int] = {}
+    for entry in entries:
+        wanted = known.get(entry.file)
+        if wanted is None:
+            try:
+                wanted = wanted_replication(reads, entry)
+            except NotFoundError:
+                wanted = 0
+            if entry.file != NO_FILE:
+                known[entry.file] = wanted
+        yield Asked(entry, wanted)

@@ -46,12 +46,14 @@ NOWHERE = Place("", Standing.LOST, live=False)
 class View:
     """All storages at one moment; `unknown` stands for those that nobody heard of.
 
-    `racks` is how many of them there are with a DataNode in service.
+    `racks` is how many of them there are with a DataNode in service. So many replicas as `min_live`
+    should be on others than those in maintenance.
     """
 
     places: Mapping[StorageId, Place]
     racks: int = 1
     unknown: Place = NOWHERE
+    min_live: int = 1
 
     def place(self, storage: StorageId) -> Place:
         """Return where a storage is."""
@@ -68,6 +70,8 @@ class Need:
     wanted: int
     counted: int = 0
     """Replicas that count, whether they can be read now or not."""
+    lacks: int = 0
+    """Replicas more that should be made."""
     sound: tuple[StorageId, ...] = ()
     """Holders that can be read now: the sources of a copy."""
     lagging: tuple[StorageId, ...] = ()
@@ -83,9 +87,17 @@ class Need:
     """No replica is left that can be read, nor one that may come back in a moment."""
 
     @property
-    def lacks(self) -> int:
-        """Return how many replicas more are wanted than count."""
-        return max(0, self.wanted - self.counted)
+    def in_order(self) -> bool:
+        """True if nothing is to be done."""
+        return not (
+            self.lacks
+            or self.surplus
+            or self.lagging
+            or self.damaged
+            or self.gone
+            or self.misplaced
+            or self.missing
+        )
 
     @property
     def may_mend(self) -> bool:
@@ -100,9 +112,10 @@ class Need:
 
 @dataclass(slots=True)
 class _Sorted:
-    """The members of a block, sorted by what they are worth to it."""
+    """The members of a block by what they are worth; `in_maintenance` of `counted` are that."""
 
     counted: list[StorageId] = field(default_factory=list)
+    in_maintenance: int = 0
     sound: list[StorageId] = field(default_factory=list)
     lagging: list[StorageId] = field(default_factory=list)
     gone: list[StorageId] = field(default_factory=list)
@@ -130,6 +143,7 @@ def assess(
     return Need(
         wanted=wanted,
         counted=len(seen.counted),
+        lacks=_lacks(seen, wanted, view),
         sound=tuple(seen.sound),
         lagging=tuple(seen.lagging),
         damaged=tuple(member for member in record.members if member in damaged),
@@ -144,10 +158,19 @@ def _sort(seen: _Sorted, member: StorageId, place: Place, holds: bool, damaged: 
         seen.gone.append(member)
     elif not damaged and (holds or _may_be_back(place)):
         seen.counted.append(member)
+        seen.in_maintenance += place.standing is Standing.MAINTENANCE
     elif not damaged:
         seen.lagging.append(member)
     if holds and not damaged and place.live and place.standing is not Standing.LOST:
         seen.sound.append(member)
+
+
+def _lacks(seen: _Sorted, wanted: int, view: View) -> int:
+    lacks = max(0, wanted - len(seen.counted))
+    if not seen.in_maintenance:
+        return lacks
+    staying = len(seen.counted) - seen.in_maintenance
+    return max(lacks, min(view.min_live, wanted) - staying)
 
 
 def _may_be_back(place: Place) -> bool:

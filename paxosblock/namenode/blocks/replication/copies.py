@@ -1,0 +1,254 @@
+"""Copies of finalized blocks to other DataNodes: where from, where to, how many at a time, and K12.
+
+A copy is a `Finalize` with holders to a storage that is no member (D5): it fetches all chunks by
+itself. Once it reported Finalized it becomes a member (K12), whoever hears of it: the NameNode that
+asked for it, or one that leads later and finds it in a block report. What cannot become a member
+any more is deleted below the current version (D7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Final
+
+from paxosblock.errors import NoSpaceError, NotFoundError, PaxosBlockError
+from paxosblock.namenode.background import Background
+from paxosblock.namenode.blocks.acceptors import Acceptors
+from paxosblock.namenode.blocks.datanodes import DataNodes
+from paxosblock.namenode.blocks.finalizer import Finalizer
+from paxosblock.namenode.blocks.history import History, describe
+from paxosblock.namenode.blocks.placement import Candidate, Wish, place
+from paxosblock.namenode.blocks.replicas import Replicas, leftovers_up_to
+from paxosblock.namenode.blocks.replication.needs import Need, Standing, View
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.protocol.finalize import BlockRecord, Refused, finalize_message
+from paxosblock.protocol.messages import Finalized
+from paxosblock.protocol.types import BlockId, Generation, StorageId
+
+TIMEOUT_S: Final = 600.0
+"""A copy that takes longer is given up here; should it end all the same, a report tells."""
+REST_S: Final = 10.0
+"""A target that failed gets no other copy for so long."""
+TARGETS_LOOKED_AT: Final = 64
+"""Storages that one copy is placed among: more would take longer and find no better place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Copies that one DataNode may send, and get, at a time."""
+
+    per_source: int
+    per_target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy; the first of `holders` is the one it counts for."""
+
+    record: BlockRecord
+    holders: tuple[StorageId, ...]
+    source: str
+    target: StorageId
+    target_node: str
+
+
+class Busy(Exception):
+    """There are a source and a place, but they have enough to do."""
+
+
+class Copies:
+    """The copies that are under way."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        datanodes: DataNodes,
+        replicas: Replicas,
+        finalizer: Finalizer,
+        acceptors: Acceptors,
+        history: History,
+        background: Background,
+        limits: Limits,
+        clock_s: Callable[[], float],
+    ) -> None:
+        """Use these parts of the node."""
+        self._catalog = catalog
+        self._datanodes = datanodes
+        self._replicas = replicas
+        self._finalizer = finalizer
+        self._acceptors = acceptors
+        self._history = history
+        self._background = background
+        self._limits = limits
+        self._clock_s = clock_s
+        self.ended: Callable[[BlockId], None] = lambda _: None
+        """Called when a copy of a block has ended, whatever came of it."""
+        self.outcomes: Counter[str] = Counter({"made": 0, "failed": 0})
+        self._under_way: dict[BlockId, tuple[Copy, asyncio.Task[None]]] = {}
+        self._at_source: Counter[str] = Counter()
+        self._at_target: Counter[str] = Counter()
+        self._resting: dict[StorageId, float] = {}
+        self._view = View({})
+        self._known: dict[StorageId, Candidate] = {}
+        self._targets: list[Candidate] = []
+
+    def __len__(self) -> int:
+        """Return how many are under way."""
+        return len(self._under_way)
+
+    def __contains__(self, block: BlockId) -> bool:
+        return block in self._under_way
+
+    @property
+    def has_room(self) -> bool:
+        """True if there may be room for another one."""
+        return len(self._under_way) < self._limits.per_target * len(self._targets)
+
+    def look(self, view: View, now_s: float) -> None:
+        """Go by this view from now on; give up copies to storages that are not live any more."""
+        self._view = view
+        known = self._datanodes.candidates(1, now_s)
+        self._known = {candidate.storage: candidate for candidate in known}
+        for storage in [each for each, until_s in self._resting.items() if now_s >= until_s]:
+            del self._resting[storage]
+        self._targets = [
+            candidate
+            for candidate in known
+            if view.place(candidate.storage).standing is Standing.IN_SERVICE
+            and not candidate.stale
+            and candidate.storage not in self._resting
+        ]
+        for copy, task in tuple(self._under_way.values()):
+            if not view.place(copy.target).live:
+                task.cancel()
+
+    @property
+    def targets(self) -> frozenset[StorageId]:
+        """Return the storages that may get copies."""
+        return frozenset(candidate.storage for candidate in self._targets)
+
+    def plan(self, record: BlockRecord, need: Need) -> Copy | None:
+        """Choose the source and place of one more replica; None where there is none.
+
+        Raises:
+            Busy: those that there are have enough to do for now.
+        """
+        holders = self._replicas.holders(record)
+        sources = sorted((each for each in need.sound if each in holders), key=self._load)
+        if record.length and not sources:
+            return None
+        source = self._view.place(sources[0]).node if sources else ""
+        if source and self._at_source[source] >= self._limits.per_source:
+            raise Busy
+        target = self._place(record, need)
+        if target is None:
+            return None
+        return Copy(record, tuple(sources), source, target.storage, target.node)
+
+    def start(self, copy: Copy) -> None:
+        """Make a copy."""
+        block = copy.record.block
+        assert block not in self._under_way, "one copy of a block at a time"
+        self._at_source[copy.source] += 1
+        self._at_target[copy.target_node] += 1
+        self._datanodes.note_placed((copy.target,))
+        name = f"copy of block {block} to {copy.target}"
+        self._under_way[block] = copy, self._background.start(self._make(copy), name)
+
+    def clear(self) -> None:
+        """Forget all; their tasks have ended with the term."""
+        self._under_way.clear()
+        self._at_source.clear()
+        self._at_target.clear()
+        self._resting.clear()
+        self._targets = []
+
+    async def adopt(self, block: BlockId, storage: StorageId, generation: Generation) -> None:
+        """K12: a storage that reported Finalized of this version becomes a member.
+
+        One that cannot any more is told to drop what it made: below the version that is current
+        now it is nobody's (D7).
+        """
+        try:
+            done = await self._catalog.add_replica(block, storage, generation)
+        except NotFoundError:
+            self._finalizer.delete(block, storage, generation)
+            return
+        if not isinstance(done, Refused):
+            self._replicas.note(block, storage, generation)
+        elif storage not in done.record.members:
+            self._finalizer.delete(block, storage, leftovers_up_to(done.record))
+
+    # -- where from and where to ----------------------------------------------------------------
+
+    def _load(self, storage: StorageId) -> tuple[bool, int, int]:
+        """Return what speaks against a holder as a source."""
+        home = self._known.get(storage)
+        if home is None:
+            return True, 0, 0
+        return home.stale, self._at_source[home.node], home.load
+
+    def _place(self, record: BlockRecord, need: Need) -> Candidate | None:
+        members = [(each, self._known[each]) for each in record.members if each in self._known]
+        nodes = {candidate.node for _, candidate in members}
+        kept = tuple(candidate for each, candidate in members if each not in need.gone)
+        helpful = [
+            each
+            for each in self._targets
+            if each.node not in nodes and (need.lacks or _helps(each, kept))
+        ]
+        idle = [each for each in helpful if self._at_target[each.node] < self._limits.per_target]
+        start = record.block % max(1, len(idle))
+        some = tuple(islice(chain(idle[start:], idle[:start]), TARGETS_LOOKED_AT))
+        size_bytes = max(1, record.size_bytes)
+        wish = Wish(replication=1, min_replication=1, block_size=size_bytes, seed=record.block)
+        try:
+            (chosen,) = place(wish, some, kept)
+        except NoSpaceError:
+            if len(idle) < len(helpful):
+                raise Busy from None
+            return None
+        return self._known[chosen]
+
+    # -- one copy -------------------------------------------------------------------------------
+
+    async def _make(self, copy: Copy) -> None:
+        record, outcome = copy.record, "failed"
+        try:
+            question = finalize_message(record, copy.holders)
+            answer = await self._acceptors.ask(copy.target, question, timeout_s=TIMEOUT_S)
+            event, detail = describe(answer)
+            self._note(copy, event, detail)
+            if isinstance(answer, Finalized):
+                await self.adopt(record.block, copy.target, record.finalized_generation)
+                outcome = "made"
+        except PaxosBlockError as error:
+            self._note(copy, "not copied", str(error))
+        finally:
+            self._end(copy, outcome)
+
+    def _end(self, copy: Copy, outcome: str) -> None:
+        del self._under_way[copy.record.block]
+        self._at_source[copy.source] -= 1
+        self._at_target[copy.target_node] -= 1
+        self.outcomes[outcome] += 1
+        if outcome == "failed":
+            self._resting[copy.target] = self._clock_s() + REST_S
+            self._targets = [each for each in self._targets if each.storage != copy.target]
+        self.ended(copy.record.block)
+
+    def _note(self, copy: Copy, event: str, detail: str) -> None:
+        generation = copy.record.finalized_generation
+        self._history.add(copy.record.block, generation, event, copy.target, detail)
+
+
+def _helps(candidate: Candidate, kept: tuple[Candidate, ...]) -> bool:
+    """True if a replica there, for one of a block that lacks none, puts it in better places."""
+    if len({each.node for each in kept}) < len(kept):
+        return True
+    return candidate.rack not in {each.rack for each in kept}

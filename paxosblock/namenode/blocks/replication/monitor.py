@@ -1,0 +1,345 @@
+"""The replication monitor: finds blocks that lack replicas, and has them copied. Leader only.
+
+What a death took is read off by storage: when one is lost, asked to leave, or back, the blocks that
+it reported are looked at. Everything else (a member that says it has nothing, a file that asks for
+more) is found by a slow walk over all blocks, which also tells members again that should hold a
+decided block and have not reported it. Blocks that need anything are remembered and looked at again
+and again, so whatever mends them is noticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from paxosblock.api.namenode import NO_BLOCK
+from paxosblock.api.reports import LAST_BLOCK, BlockRange
+from paxosblock.api.status import ReplicationStatus
+from paxosblock.errors import PaxosBlockError
+from paxosblock.namenode.alarms import Alarms
+from paxosblock.namenode.background import Background
+from paxosblock.namenode.blocks.datanodes import DataNodes
+from paxosblock.namenode.blocks.finalizer import Finalizer
+from paxosblock.namenode.blocks.replicas import Replicas
+from paxosblock.namenode.blocks.replication import standing
+from paxosblock.namenode.blocks.replication.copies import Busy, Copies
+from paxosblock.namenode.blocks.replication.needs import Need, Place, Standing, View, assess
+from paxosblock.namenode.blocks.replication.standing import Patience
+from paxosblock.namenode.blocks.replication.waiting import Waiting
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.members import Asked
+from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.types import BlockId, Generation, StorageId
+
+SLICE: Final = 128
+"""Blocks that are looked at before others get a turn: about a millisecond."""
+LOOKED_AT_AGAIN: Final = 256
+"""Blocks that need something and are looked at again with each view."""
+TRIED_MAX: Final = 64
+"""Blocks that find all sources or targets busy, after which the others wait for a turn, too."""
+ADOPTED_AT_ONCE: Final = 32
+"""Copies that become members at a time."""
+WALKED_PER_S: Final = 1500
+"""Blocks that the walk over all of them looks at in a second: a million cost less than a second of
+processor time in each minute."""
+WALKED_PER_S_AT_FIRST: Final = 15_000
+"""The same for the first walk of a term, before which nobody knows what lacks."""
+WALK_PAUSE_S: Final = 30.0
+MISSING_NAMED: Final = 20
+"""Missing blocks that are named by an alarm; how many there are is told as a number."""
+ELSEWHERE: Final = 1 << 16
+"""The rank of a block that only should be in another place: after all that lack replicas."""
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """A block that needs something, since when, and what is counted of it."""
+
+    since_s: float
+    missing: bool = False
+    corrupt: bool = False
+
+
+class Monitor:
+    """Keeps count of what lacks, and begins copies."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        datanodes: DataNodes,
+        replicas: Replicas,
+        finalizer: Finalizer,
+        copies: Copies,
+        alarms: Alarms,
+        background: Background,
+        holds: Callable[[], bool],
+        patience: Patience,
+        min_live: int,
+        interval_s: float,
+        clock_s: Callable[[], float],
+    ) -> None:
+        """Use these parts of the node.
+
+        `holds` is True while nothing may be copied. A new view is made after `interval_s`.
+        """
+        self._catalog = catalog
+        self._datanodes = datanodes
+        self._replicas = replicas
+        self._finalizer = finalizer
+        self._copies = copies
+        self._alarms = alarms
+        self._background = background
+        self._holds = holds
+        self._patience = patience
+        self._min_live = min_live
+        self._interval_s = interval_s
+        self._clock_s = clock_s
+        self.looked: Callable[[BlockEntry, Need, View], None] = lambda *_: None
+        """Called with every block that was found not to be simply in order."""
+        copies.ended = self.look_at
+        self._wake = asyncio.Event()
+        self._view = View({})
+        self._looked_s = float("-inf")
+        self._seen: dict[StorageId, Place] = {}
+        self._targets: frozenset[StorageId] = frozenset()
+        self._waiting = Waiting()
+        self._troubles: dict[BlockId, _Trouble] = {}
+        """In the order in which they were looked at."""
+        self._missing = self._corrupt = 0
+        self._news: dict[BlockId, None] = {}
+        self._finished: dict[tuple[BlockId, StorageId], Generation] = {}
+        self._walked_once = False
+
+    def start(self) -> None:
+        """Begin a term."""
+        self.clear()
+        self._renew_view()
+        self._background.repeat("replication", self._turn_and_wait, 0)
+        self._background.repeat("walk over all blocks", self.walk, WALK_PAUSE_S)
+
+    def clear(self) -> None:
+        """Forget all: the term is over, or a new one begins."""
+        self._copies.clear()
+        self._waiting.clear()
+        self._troubles.clear()
+        self._missing = self._corrupt = 0
+        self._news.clear()
+        self._finished.clear()
+        self._seen = {}
+        self._looked_s = float("-inf")
+        self._walked_once = False
+
+    @property
+    def status(self) -> ReplicationStatus:
+        """Return the numbers of blocks that need something."""
+        return ReplicationStatus(
+            waiting=len(self._waiting),
+            under_way=len(self._copies),
+            missing=self._missing,
+            corrupt=self._corrupt,
+        )
+
+    @property
+    def view(self) -> View:
+        """Return where all storages stood when that was looked at last."""
+        return self._view
+
+    def look_at(self, block: BlockId) -> None:
+        """Something happened to a block: look at it soon."""
+        self._news[block] = None
+        self._wake.set()
+
+    def take_finished(self, block: BlockId, storage: StorageId, generation: Generation) -> None:
+        """A storage that is no member reported the decided version: a copy, to be a member (K12).
+
+        Also of a block that has enough: one is taken away then (K13). A Delete of the current
+        version might arrive after somebody else has made this storage a member (D7).
+        """
+        self._finished[block, storage] = generation
+        self._wake.set()
+
+    # -- turns ----------------------------------------------------------------------------------
+
+    async def _turn_and_wait(self) -> None:
+        self._wake.clear()
+        await self.turn()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._interval_s):
+                await self._wake.wait()
+
+    async def turn(self) -> None:
+        """Take in what happened, and begin what copies there is room for."""
+        await self._adopt_finished()
+        if self._clock_s() - self._looked_s >= self._interval_s:
+            await self._look()
+        news, self._news = tuple(self._news), {}
+        await self._look_at_all(news)
+        if not self._holds():
+            await self._begin_copies()
+
+    async def _look(self) -> None:
+        """Make a new view; look at the blocks of storages that stand otherwise than before."""
+        self._looked_s = self._clock_s()
+        view = self._renew_view()
+        changed = [each for each, place in view.places.items() if self._matters(each, place)]
+        self._seen = dict(view.places)
+        if self._copies.targets == self._targets:
+            self._waiting.unpark(LOOKED_AT_AGAIN)
+        else:
+            self._targets = self._copies.targets
+            self._waiting.unpark()
+        for storage in changed:
+            await self._look_at_storage(storage)
+        await self._look_at_all(tuple(islice(self._troubles, LOOKED_AT_AGAIN)))
+
+    def _renew_view(self) -> View:
+        now_s = self._clock_s()
+        self._view = standing.look(self._datanodes, now_s, self._patience, self._min_live)
+        self._copies.look(self._view, now_s)
+        return self._view
+
+    def _matters(self, storage: StorageId, place: Place) -> bool:
+        """True if blocks of a storage may need something else than they did before.
+
+        Not when it has reported what it holds: each report is judged by itself.
+        """
+        before, gone = self._seen.get(storage), {Standing.LOST, Standing.LEAVING}
+        known = before is not None and before.standing in gone
+        return known != (place.standing in gone)
+
+    async def _look_at_storage(self, storage: StorageId) -> None:
+        left = BlockRange(NO_BLOCK, LAST_BLOCK)
+        while blocks := self._replicas.held(storage, left, SLICE):
+            await self._look_at_all(blocks)
+            left = BlockRange(blocks[-1], LAST_BLOCK)
+
+    async def _look_at_all(self, blocks: tuple[BlockId, ...]) -> None:
+        for start in range(0, len(blocks), SLICE):
+            some = blocks[start : start + SLICE]
+            for block, asked in zip(some, self._catalog.asked(some), strict=True):
+                self._assess(block, asked)
+            await asyncio.sleep(0)
+
+    # -- one block ------------------------------------------------------------------------------
+
+    def _assess(self, block: BlockId, asked: Asked | None) -> Need | None:
+        """Find out what a block needs, and remember it; None: nothing, or it is not decided."""
+        if asked is None or not asked.wanted or not _is_settled(asked.entry.record):
+            self._forget(block)
+            return None
+        record = asked.entry.record
+        whole, damaged = self._replicas.whole(record), self._replicas.damaged(record)
+        need = assess(record, asked.wanted, whole, self._view, damaged)
+        if any(each not in self._view.places and self._datanodes.home(each) for each in need.gone):
+            # It registered since the view was made.
+            need = assess(record, asked.wanted, whole, self._renew_view(), damaged)
+        if need.in_order:
+            self._forget(block)
+            return None
+        self._remember(block, need)
+        self.looked(asked.entry, need, self._view)
+        return need
+
+    def _forget(self, block: BlockId) -> None:
+        trouble = self._troubles.pop(block, None)
+        if trouble is not None:
+            self._count(block, trouble, missing=False, corrupt=False)
+            self._waiting.drop(block)
+
+    def _remember(self, block: BlockId, need: Need) -> None:
+        now_s = self._clock_s()
+        trouble = self._troubles.pop(block, None) or _Trouble(now_s)
+        self._troubles[block] = trouble
+        # Members in service are being told what was decided (P5, D9): most need a moment only.
+        waits = need.may_mend and now_s - trouble.since_s < self._patience.replicate_after_s
+        missing = need.missing and not (waits and need.lagging)
+        self._count(block, trouble, missing=missing, corrupt=bool(need.damaged))
+        if block in self._copies or need.missing or (need.lacks and waits):
+            self._waiting.drop(block)
+        elif need.lacks:
+            self._waiting.put(block, len(need.sound))
+        elif need.misplaced and not need.surplus:
+            self._waiting.put(block, ELSEWHERE)
+        else:
+            self._waiting.drop(block)
+
+    def _count(self, block: BlockId, trouble: _Trouble, *, missing: bool, corrupt: bool) -> None:
+        if missing and not trouble.missing and self._missing < MISSING_NAMED:
+            why = "missing block: no replica is left that can be read"
+            self._alarms.ring(why, block=block)
+        self._missing += missing - trouble.missing
+        self._corrupt += corrupt - trouble.corrupt
+        trouble.missing, trouble.corrupt = missing, corrupt
+
+    # -- copies ---------------------------------------------------------------------------------
+
+    async def _adopt_finished(self) -> None:
+        while some := tuple(islice(self._finished.items(), ADOPTED_AT_ONCE)):
+            for key, _ in some:
+                del self._finished[key]
+            await asyncio.gather(*(self._adopt(*key, generation) for key, generation in some))
+
+    async def _adopt(self, block: BlockId, storage: StorageId, generation: Generation) -> None:
+        try:
+            await self._copies.adopt(block, storage, generation)
+        except PaxosBlockError:
+            self._finished.setdefault((block, storage), generation)
+            raise
+        self._news[block] = None
+
+    async def _begin_copies(self) -> None:
+        tried = 0
+        waiting = iter(self._waiting.first(LOOKED_AT_AGAIN * 4))
+        while self._copies.has_room and tried < TRIED_MAX and (some := tuple(islice(waiting, 32))):
+            for block, asked in zip(some, self._catalog.asked(some), strict=True):
+                need = self._assess(block, asked)
+                if need is not None and asked is not None and block in self._waiting:
+                    tried += not self._begin_copy(asked.entry, need)
+            await asyncio.sleep(0)
+
+    def _begin_copy(self, entry: BlockEntry, need: Need) -> bool:
+        """Copy a block if there is a source and a target; False: not before others are done."""
+        block = entry.record.block
+        try:
+            copy = self._copies.plan(entry.record, need)
+        except Busy:
+            return False
+        if copy is None:
+            self._waiting.park(block)
+        else:
+            self._waiting.drop(block)
+            self._copies.start(copy)
+        return True
+
+    # -- the walk over all blocks -----------------------------------------------------------------
+
+    async def walk(self) -> None:
+        """Look at every block once, slowly."""
+        per_s = WALKED_PER_S if self._walked_once else WALKED_PER_S_AT_FIRST
+        enough_is_known = not self._holds()
+        self._renew_view()
+        after = NO_BLOCK
+        while page := self._catalog.asked_page(after, SLICE):
+            for asked in page:
+                need = self._assess(asked.entry.record.block, asked)
+                if need is not None:
+                    self._tell_again(asked.entry, (*need.lagging, *need.damaged))
+            after = page[-1].entry.record.block
+            await asyncio.sleep(len(page) / per_s)
+        self._walked_once |= enough_is_known
+
+    def _tell_again(self, entry: BlockEntry, members: Iterable[StorageId]) -> None:
+        for member in members:
+            if self._finalizer.has_room:
+                self._finalizer.tell(entry.record, member)
+
+
+def _is_settled(record: BlockRecord) -> bool:
+    """True if the block is decided, and nobody is about to open it again (K4)."""
+    return record.finalized and record.generation == record.finalized_generation

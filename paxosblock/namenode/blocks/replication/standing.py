@@ -1,0 +1,69 @@
+"""The standing of every storage at a moment, by what DataNodes and operators said of it.
+
+Time is an argument: seconds on a clock that does not go back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from paxosblock.api.care import AdminState
+from paxosblock.namenode.blocks.datanodes import DataNode, DataNodes
+from paxosblock.namenode.blocks.replication.needs import NOWHERE, Place, Standing, View
+from paxosblock.protocol.types import StorageId
+
+_ASKED: Final = {
+    AdminState.IN_SERVICE: Standing.IN_SERVICE,
+    AdminState.DECOMMISSIONED: Standing.LEAVING,
+    AdminState.IN_MAINTENANCE: Standing.MAINTENANCE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """The seconds for which a DataNode that is dead is waited for, from when on.
+
+    One that has not been heard of at all may have been dead since before `since_s`.
+    """
+
+    replicate_after_s: float
+    dead_after_s: float
+    since_s: float
+
+
+def look(datanodes: DataNodes, now_s: float, patience: Patience, min_live: int = 1) -> View:
+    """Return where all storages stand."""
+    places: dict[StorageId, Place] = {}
+    racks = set()
+    for node in datanodes:
+        dead_s = datanodes.dead_for_s(node, now_s)
+        asked = _ASKED[datanodes.admin.state(node.node, now_s)]
+        for storage, report in node.storages.items():
+            if report.failed:
+                places[storage] = Place(node.node, Standing.LOST, False, node.location.rack)
+                continue
+            complete = datanodes.has_reported(storage)
+            place = _place(node, asked, dead_s, patience, complete=complete)
+            places[storage] = place
+            if place.live and asked is Standing.IN_SERVICE:
+                racks.add(place.rack)
+    for name, record in datanodes.admin.records(now_s):
+        for storage in record.storages:
+            places.setdefault(storage, Place(name, _ASKED[record.admin], live=False))
+    begun_s = now_s - patience.since_s
+    known = begun_s >= patience.dead_after_s + patience.replicate_after_s
+    unknown = NOWHERE if known else Place("", Standing.AWAY, live=False)
+    return View(places, len(racks), unknown, min_live)
+
+
+def _place(
+    node: DataNode, asked: Standing, dead_s: float, patience: Patience, *, complete: bool
+) -> Place:
+    standing, live = asked, dead_s < 0
+    if asked is not Standing.MAINTENANCE:
+        if dead_s >= patience.replicate_after_s:
+            standing = Standing.LOST
+        elif asked is Standing.IN_SERVICE and not (live and complete):
+            standing = Standing.AWAY
+    return Place(node.node, standing, live, node.location.rack)

@@ -1,0 +1,455 @@
+"""Blocks that lost a replica get another one, and no others do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import combinations
+
+import pytest
+
+from paxosblock.api.care import SET_REPLICATION, SetReplication
+from paxosblock.api.namenode import (
+    DELETE,
+    FINALIZE_BLOCK,
+    GET_BLOCK,
+    NO_BLOCK,
+    BlockRequest,
+    DeletePath,
+)
+from paxosblock.api.status import (
+    SAFE_MODE,
+    ReplicationStatus,
+    SafeModeAction,
+    SafeModeRequest,
+)
+from paxosblock.config import NameNodeConfig
+from paxosblock.errors import NoSpaceError
+from paxosblock.namenode.blocks.acceptors import Answer, Question
+from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.messages import Delete, Finalize
+from paxosblock.protocol.types import BlockId, ReplicaState, StorageId
+from tests.namenode.cluster import Network, acceptors
+from tests.namenode.scene import Scene, finalize_request, new_scene
+from tests.waiting import wait_until_async
+
+DEAD_S = 15.0
+LOST_S = 45.0
+"""Silence after which what a DataNode holds is made again: dead, and `replicate_after` over."""
+NAMES = ("s1", "s2", "s3", "s4")
+
+
+class Refusing(Network):
+    """Storages that are full answer so."""
+
+    full: frozenset[str] = frozenset()
+
+    async def ask(
+        self, storage: StorageId, question: Question, *, timeout_s: float | None = None
+    ) -> Answer:
+        if storage in self.full and isinstance(question, Finalize):
+            self.asked.append((storage, question))
+            raise NoSpaceError(f"storage {storage} has no room")
+        return await super().ask(storage, question, timeout_s=timeout_s)
+
+
+async def scene_of(*names: str, config: NameNodeConfig | None = None) -> Scene:
+    """DataNodes with an empty storage each."""
+    return await new_scene(network=Refusing(acceptors(*names)), config=config)
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    scene = await scene_of(*NAMES)
+    yield scene
+    await scene.close()
+
+
+async def blocks_of_three(scene: Scene, count: int = 1, path: str = "/f") -> list[BlockRecord]:
+    """A file of so many blocks; all members hold them and have told so."""
+    file, previous, records = await scene.create(path), NO_BLOCK, []
+    for _ in range(count):
+        view = await scene.add_block(file, previous)
+        scene.write(view, *[1] * len(view.record.members))
+        request = finalize_request(BlockEntry(view.record), 1)
+        records.append((await scene.service.call(FINALIZE_BLOCK, request)).record)
+        previous = view.record.block
+        await scene.beat(*scene.network.reach)  # blocks are counted as open no more, and spread
+    held = scene.node.replicas.holders
+    await wait_until_async(lambda: all(len(held(each)) == len(each.members) for each in records))
+    return records
+
+
+async def record_of(scene: Scene, block: BlockId) -> BlockRecord:
+    return (await scene.service.call(GET_BLOCK, BlockRequest(block))).record
+
+
+async def silent(scene: Scene, silence_s: float, *storages: str) -> None:
+    """Time passes in which all DataNodes but these are heard of."""
+    for storage in storages:
+        scene.acceptor(storage).alive = False
+    scene.clock.now += silence_s
+    await scene.beat(*(name for name in scene.network.reach if name not in storages))
+
+
+async def turn(scene: Scene) -> None:
+    """One turn of the monitor with a view of this moment, and all that it began."""
+    scene.clock.now += scene.node.config.heartbeat_interval_s
+    alive = [name for name, each in scene.network.reach.items() if each.alive]
+    await scene.beat(*alive)
+    await scene.node.monitor.turn()
+    await wait_until_async(lambda: len(scene.node.copies) == 0)
+    await scene.node.monitor.turn()
+
+
+def copied_to(scene: Scene, record: BlockRecord) -> list[str]:
+    """The storages that were asked to make a copy, in order."""
+    return [
+        storage
+        for storage, asked in scene.network.asked
+        if isinstance(asked, Finalize)
+        and asked.block == record.block
+        and storage not in record.members
+    ]
+
+
+def stranger(record: BlockRecord) -> str:
+    """The one of the four storages that is no member."""
+    (name,) = set(NAMES) - set(record.members)
+    return name
+
+
+NONE = ReplicationStatus()
+
+
+async def test_a_lost_replica_comes_back_elsewhere(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    lost, new = record.members[0], stranger(record)
+    await silent(scene, LOST_S, lost)
+    await scene.node.monitor.turn()
+    await turn(scene)
+    after = await record_of(scene, record.block)
+    assert set(after.members) == {*record.members, new}
+    replica = scene.acceptor(new).replicas[record.block]
+    assert (replica.registers.state, replica.length) == (ReplicaState.FINALIZED, 1)
+    assert copied_to(scene, record) == [new]
+    assert scene.node.monitor.status == NONE
+    await turn(scene)
+    assert copied_to(scene, record) == [new]
+
+
+async def test_a_node_that_is_back_in_time_costs_no_copy(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    back = record.members[0]
+    await silent(scene, LOST_S - 5, back)
+    await turn(scene)
+    assert (copied_to(scene, record), scene.node.monitor.status) == ([], NONE)
+    await scene.register(back)
+    await silent(scene, LOST_S)
+    await turn(scene)
+    assert copied_to(scene, record) == []
+
+
+async def test_a_copy_that_was_not_begun_is_dropped_when_the_node_is_back(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    await scene.service.call(SAFE_MODE, SafeModeRequest(SafeModeAction.ENTER))
+    await silent(scene, LOST_S, record.members[0])
+    await turn(scene)
+    assert scene.node.monitor.status == ReplicationStatus(waiting=1)
+    await scene.register(record.members[0])
+    await turn(scene)
+    assert scene.node.monitor.status == NONE
+    await scene.service.call(SAFE_MODE, SafeModeRequest(SafeModeAction.LEAVE))
+    await turn(scene)
+    assert copied_to(scene, record) == []
+
+
+async def test_a_failed_volume_is_not_waited_for(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    await scene.beat(record.members[0], failed="no disk")
+    scene.clock.now += 1.0
+    await scene.beat(*record.members[1:], stranger(record))
+    await scene.node.monitor.turn()
+    await wait_until_async(lambda: len(scene.node.copies) == 0)
+    assert copied_to(scene, record) == [stranger(record)]
+
+
+def copies_asked(scene: Scene, records: list[BlockRecord]) -> list[tuple[StorageId, Finalize]]:
+    """The targets of copies with what they were asked, in order."""
+    members = {record.block: record.members for record in records}
+    return [
+        (target, asked)
+        for target, asked in scene.network.asked
+        if isinstance(asked, Finalize) and target not in members[asked.block]
+    ]
+
+
+async def test_blocks_with_the_fewest_replicas_come_first(scene: Scene) -> None:
+    await scene.close()
+    few = NameNodeConfig(copies_per_source=1, copies_per_target=1)
+    scene = await scene_of(*NAMES, "s5", config=few)
+    try:
+        records, left, lost = await blocks_of_three(scene, 20), dict[BlockId, int](), ("", "")
+        for lost in combinations(scene.network.reach, 2):
+            left = {each.block: len(set(each.members) - set(lost)) for each in records}
+            if {1, 2} <= set(left.values()):
+                break
+        assert {1, 2} <= set(left.values()), "where blocks are is left to chance, but not so much"
+        await silent(scene, LOST_S, *lost)
+        await scene.node.monitor.turn()
+        await wait_until_async(lambda: scene.node.monitor.status == NONE)
+        order = [left[asked.block] for _, asked in copies_asked(scene, records)]
+        assert order[0] == 1
+        assert order.count(1) == 2 * sum(each == 1 for each in left.values())
+        assert order.count(2) == sum(each == 2 for each in left.values())
+    finally:
+        await scene.close()
+
+
+async def test_sources_and_targets_get_no_more_copies_than_they_may(scene: Scene) -> None:
+    await scene.close()
+    few = NameNodeConfig(copies_per_source=2, copies_per_target=3)
+    scene = await scene_of(*NAMES, config=few)
+    try:
+        records = await blocks_of_three(scene, 30)
+        scene.network.hung.update(map(StorageId, NAMES))
+        await silent(scene, LOST_S, "s1")
+        await scene.node.monitor.turn()
+        status = scene.node.monitor.status
+        lacking = sum(StorageId("s1") in each.members for each in records)
+        assert status.under_way + status.waiting == lacking
+        await wait_until_async(lambda: len(copies_asked(scene, records)) == status.under_way)
+        asked = copies_asked(scene, records)
+        for name in NAMES:
+            assert sum(target == name for target, _ in asked) <= 3
+            assert sum(question.holders[0] == name for _, question in asked) <= 2
+        assert len(asked) >= 4
+    finally:
+        await scene.close()
+
+
+async def test_without_a_place_a_block_waits_and_gets_the_next_node_that_comes() -> None:
+    scene = await scene_of("s1", "s2", "s3")
+    try:
+        (record,) = await blocks_of_three(scene)
+        await silent(scene, LOST_S, "s1")
+        await turn(scene)
+        assert scene.node.monitor.status == ReplicationStatus(waiting=1)
+        scene.network.reach |= acceptors("s4")
+        for acceptor in scene.network.reach.values():
+            acceptor.peers = scene.network.reach
+        await scene.register("s4")
+        await turn(scene)
+        assert copied_to(scene, record) == ["s4"]
+        assert scene.node.monitor.status == NONE
+    finally:
+        await scene.close()
+
+
+async def test_a_target_without_room_rests_and_another_one_is_taken(scene: Scene) -> None:
+    await scene.close()
+    scene = await scene_of(*NAMES, "s5")
+    try:
+        (record,) = await blocks_of_three(scene)
+        full, other = sorted(set(scene.network.reach) - set(record.members))
+        assert isinstance(scene.network, Refusing)
+        scene.network.full = frozenset({full, other})
+        await silent(scene, LOST_S, record.members[0])
+        await turn(scene)
+        tried = copied_to(scene, record)
+        scene.network.full -= {full}
+        await turn(scene)
+        assert set(tried) <= {full, other}
+        scene.clock.now += 10
+        await turn(scene)
+        assert full in (await record_of(scene, record.block)).members
+        outcomes = scene.node.copies.outcomes
+        assert (outcomes["made"], outcomes["failed"] >= 1) == (1, True)
+    finally:
+        await scene.close()
+
+
+async def test_nothing_is_copied_before_reports_are_in(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    scene.node.datanodes.ask_for_reports()  # as one that begins to lead does
+    for acceptor in scene.network.reach.values():
+        for block in acceptor.replicas:
+            scene.node.replicas.forget(block, acceptor.storage)
+    await turn(scene)
+    await scene.node.monitor.walk()
+    await turn(scene)
+    assert (copied_to(scene, record), scene.node.monitor.status) == ([], NONE)
+
+
+async def test_a_block_without_any_replica_left_is_missing_and_an_alarm(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    await silent(scene, LOST_S - 5, *record.members)
+    await turn(scene)
+    assert scene.node.monitor.status.missing == 0
+    await silent(scene, 5, *record.members)
+    await turn(scene)
+    assert scene.node.monitor.status == ReplicationStatus(missing=1)
+    assert scene.node.alarms.counts["missing"] == 1
+    (told,) = scene.node.alarms.latest()
+    assert told.endswith(f"no replica is left that can be read block={record.block}")
+    await scene.register(record.members[0])
+    await turn(scene)
+    assert scene.node.monitor.status.missing == 0
+    await turn(scene)
+    assert stranger(record) in (await record_of(scene, record.block)).members
+
+
+async def test_a_damaged_replica_is_counted_until_it_is_replaced(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    bad = record.members[0]
+    scene.network.hung.add(bad)
+    await scene.node.reports.damaged(record.block, bad, "bytes do not match")
+    scene.node.monitor.look_at(record.block)
+    await turn(scene)
+    assert scene.node.monitor.status == ReplicationStatus(corrupt=1)
+    scene.network.hung.clear()
+    await scene.node.monitor.walk()
+    scene.acceptor(bad).alive = True
+    await scene.report(bad)
+    await turn(scene)
+    assert (copied_to(scene, record), scene.node.monitor.status) == ([], NONE)
+
+
+async def test_a_damaged_replica_that_cannot_be_replaced_comes_back_elsewhere(
+    scene: Scene,
+) -> None:
+    (record,) = await blocks_of_three(scene)
+    bad = record.members[0]
+    scene.network.hung.add(bad)
+    await scene.node.reports.damaged(record.block, bad, "bytes do not match")
+    scene.node.monitor.look_at(record.block)
+    await turn(scene)
+    assert copied_to(scene, record) == []
+    await silent(scene, 31)
+    await turn(scene)
+    assert copied_to(scene, record) == [stranger(record)]
+
+
+async def test_a_member_that_lost_a_block_is_told_again_before_another_gets_it(
+    scene: Scene,
+) -> None:
+    (record,) = await blocks_of_three(scene)
+    await turn(scene)
+    gone = record.members[0]
+    del scene.acceptor(gone).replicas[record.block]
+    scene.node.replicas.forget(record.block, gone)
+    scene.network.hung.add(gone)
+    await scene.node.monitor.walk()
+    await turn(scene)
+    assert (copied_to(scene, record), scene.node.monitor.status) == ([], NONE)
+    await silent(scene, 31)
+    await turn(scene)
+    assert copied_to(scene, record) == [stranger(record)]
+
+
+async def test_a_file_that_asks_for_more_gets_more(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    await scene.service.call(SET_REPLICATION, SetReplication("/f", 4))
+    await scene.node.monitor.walk()
+    await turn(scene)
+    assert copied_to(scene, record) == [stranger(record)]
+
+
+async def test_blocks_of_deleted_files_and_open_ones_are_let_be(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    open_view = await scene.add_block(await scene.create("/open"))
+    await scene.service.call(DELETE, DeletePath("/f"))
+    await silent(scene, LOST_S, *record.members[:1], *open_view.record.members[:1])
+    await scene.node.monitor.walk()
+    await turn(scene)
+    assert copied_to(scene, record) == copied_to(scene, open_view.record) == []
+    assert scene.node.monitor.status == NONE
+
+
+async def test_a_copy_whose_target_dies_is_given_up_for_another(scene: Scene) -> None:
+    await scene.close()
+    scene = await scene_of(*NAMES, "s5")
+    try:
+        (record,) = await blocks_of_three(scene)
+        first, second = sorted(set(scene.network.reach) - set(record.members))
+        scene.network.hung.update(map(StorageId, (first, second)))
+        await silent(scene, LOST_S, record.members[0])
+        await scene.node.monitor.turn()
+        await wait_until_async(lambda: len(copied_to(scene, record)) == 1)
+        (target,) = copied_to(scene, record)
+        other = second if target == first else first
+        scene.network.hung.clear()
+        await silent(scene, DEAD_S + 1, record.members[0], target)
+        await scene.node.monitor.turn()
+        await turn(scene)
+        assert copied_to(scene, record) == [target, other]
+        assert other in (await record_of(scene, record.block)).members
+    finally:
+        await scene.close()
+
+
+async def test_a_finished_copy_that_nobody_knows_of_becomes_a_member(scene: Scene) -> None:
+    """The NameNode that asked for it has lost its office, or its answer was lost."""
+    (record,) = await blocks_of_three(scene)
+    new = stranger(record)
+    await silent(scene, LOST_S, record.members[0])
+    asked = Finalize(
+        record.block,
+        record.finalized_generation,
+        record.writer_generation,
+        record.length,
+        record.size_bytes,
+        record.members[1:],
+        record.window,
+        record.durability,
+    )
+    scene.acceptor(new).answer(asked)
+    await scene.report(new, full=False)
+    await turn(scene)
+    assert set((await record_of(scene, record.block)).members) == {*record.members, new}
+    assert (copied_to(scene, record), scene.node.monitor.status) == ([], NONE)
+
+
+async def test_a_copy_of_a_block_that_was_deleted_meanwhile_is_deleted(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    new = stranger(record)
+    generation = record.finalized_generation
+    await scene.service.call(DELETE, DeletePath("/f"))
+    await wait_until_async(lambda: not scene.acceptor(record.members[0]).replicas)
+    scene.network.asked.clear()
+    await scene.node.copies.adopt(record.block, StorageId(new), generation)
+    await wait_until_async(lambda: bool(scene.network.asked))
+    assert scene.network.asked == [(new, Delete(record.block, generation))]
+
+
+async def test_a_copy_of_a_version_that_is_over_is_deleted_below_the_current_one(
+    scene: Scene,
+) -> None:
+    (record,) = await blocks_of_three(scene)
+    leaving, *staying = record.members
+    left = await scene.node.catalog.remove_replica(
+        record.block, leaving, record.finalized_generation, tuple(staying)
+    )
+    assert not isinstance(left, BlockEntry), "two stay of three that are asked for"
+    await scene.service.call(SET_REPLICATION, SetReplication("/f", 2))
+    await scene.node.catalog.remove_replica(
+        record.block, leaving, record.finalized_generation, tuple(staying)
+    )
+    scene.network.asked.clear()
+    new = StorageId(stranger(record))
+    await scene.node.copies.adopt(record.block, new, record.finalized_generation)
+    await wait_until_async(lambda: bool(scene.network.asked))
+    assert scene.network.asked == [(new, Delete(record.block, record.finalized_generation))]
+    assert new not in (await record_of(scene, record.block)).members
+
+
+async def test_the_end_of_a_term_ends_its_copies(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    scene.network.hung.add(StorageId(stranger(record)))
+    await silent(scene, LOST_S, record.members[0])
+    await scene.node.monitor.turn()
+    assert scene.node.monitor.status == ReplicationStatus(under_way=1)
+    await scene.close()
+    assert scene.node.monitor.status == NONE
+    assert [task.get_name() for task in asyncio.all_tasks() if "copy" in task.get_name()] == []
