@@ -21,16 +21,24 @@ def progress_bar(what: str, total_bytes: int | None, *, wanted: bool = True) -> 
         BarColumn,
         DownloadColumn,
         Progress,
+        ProgressColumn,
+        Task,
         TextColumn,
         TimeRemainingColumn,
-        TransferSpeedColumn,
     )
+    from rich.text import Text
+
+    class Speed(ProgressColumn):
+        """In the units of the bytes beside it; rich's own column counts in powers of 1000."""
+
+        def render(self, task: Task) -> Text:
+            return Text(speed_text(task.finished_speed or task.speed))
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
+        Speed(),
         TimeRemainingColumn(),
     )
     # Lines printed meanwhile go above the bar, unless standard output goes somewhere else.
@@ -42,3 +50,14 @@ def progress_bar(what: str, total_bytes: int | None, *, wanted: bool = True) -> 
     ) as progress:
         task = progress.add_task(what, total=total_bytes)
         yield lambda count: progress.advance(task, count)
+
+
+def speed_text(bytes_per_s: float | None) -> str:
+    """Return a speed for people; "" while it is not known."""
+    if bytes_per_s is None:
+        return ""
+    from rich.filesize import pick_unit_and_suffix
+
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    unit, suffix = pick_unit_and_suffix(int(bytes_per_s), units, 1024)
+    return f"{bytes_per_s / unit:.1f} {suffix}/s"

@@ -18,6 +18,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.cli.fs_bytes import COPYING
+from paxosblock.cli.progress import speed_text
 from tests.children import killed_at_the_end
 from tests.cli.conftest import CtrlC, Paxosblock
 from tests.waiting import wait_until
@@ -250,6 +251,16 @@ def test_put_shows_its_progress_on_a_terminal_only(
         os.close(ours)
     assert b"local.bin" in shown
     assert b"3.0/3.0 MiB" in shown
+
+
+@pytest.mark.parametrize(
+    ("bytes_per_s", "text"),
+    [(None, ""), (0.4, "0.4 B/s"), (1536.0, "1.5 KiB/s"), (3 * 2.0**20, "3.0 MiB/s")],
+)
+def test_a_speed_is_in_the_units_of_the_bytes_beside_it(
+    bytes_per_s: float | None, text: str
+) -> None:
+    assert speed_text(bytes_per_s) == text
 
 
 def test_copying_with_json_tells_what_was_copied(fs: Paxosblock, folder: str, local: Path) -> None:
