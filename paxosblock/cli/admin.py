@@ -28,6 +28,7 @@ admin = DashGroup(
     help="Look after a cluster, whichever of its NameNodes leads.",
     entries={
         "report": Entry("paxosblock.cli.admin", "Show every NameNode and DataNode."),
+        "grow": Entry("paxosblock.cli.grow", "Make a single NameNode the first of several."),
         "safemode": Entry("paxosblock.cli.safemode", "Show, enter or leave safe mode, or wait."),
         "recover-lease": Entry("paxosblock.cli.lease", "End the writing of a file."),
     },

@@ -67,6 +67,9 @@ _folder = click.option(
     show_default=True,
     help="The first NameNode's port, those of the other nodes follow; 0: any free ports.",
 )
+@click.option(
+    "--grow", is_flag=True, help="With --namenodes 3 or 5: let a cluster of one NameNode have more."
+)
 @_folder
 @click.pass_obj
 def up(
@@ -77,6 +80,7 @@ def up(
     volumes: int,
     racks: int,
     base_port: int,
+    grow: bool,
     path: str,
 ) -> None:
     """Start a cluster in the background, in a new folder or one that has been up before.
@@ -91,9 +95,18 @@ def up(
     With --namenodes 3 the cluster goes on when any one node is lost, a NameNode too. A folder
     remembers its nodes and their ports. Of a cluster that runs, the nodes that are down are
     started, and the others left alone. Returns when every node is ready.
+
+    A cluster of one NameNode that is down gets two more, which fetch what it knows:
+
+    \b
+      $ paxosblock cluster up --namenodes 3 --grow
     """
     if session.namenodes is not None:
         raise click.UsageError(_misplaced(session.namenodes))
+    if grow and int(namenodes or 1) == 1:
+        raise click.UsageError("--grow goes with --namenodes 3 or 5")
+    if grow:
+        LocalCluster.grow(path, int(namenodes or 1))
     known = ClusterFolder(Path(path)).read()
     local = LocalCluster(
         datanodes or (known.count(Role.DATANODE) if known else 3),

@@ -77,6 +77,13 @@ def _rack(_: click.Context, __: click.Parameter, written: str | None) -> str | N
     help="With --peers: the first start of each of them. Without it an empty folder is refused.",
 )
 @click.option(
+    "--join",
+    "joins",
+    is_flag=True,
+    help="With --peers: the first start of one that comes to a cluster of a single NameNode, which "
+    "`paxosblock admin grow` made the first of several.",
+)
+@click.option(
     "--secret-file",
     envvar="PAXOSBLOCK_SECRET_FILE",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -96,6 +103,7 @@ def namenode(
     peers: str | None,
     advertise: str | None,
     new_cluster: bool,
+    joins: bool,
     secret_file: Path | None,
 ) -> None:
     """Run a NameNode: it knows the files, their blocks and who may write them.
@@ -111,7 +119,8 @@ def namenode(
           --peers nn1:9870,nn2:9870,nn3:9870 --secret-file /etc/paxosblock/secret
 
     The first time, and only then, with --new-cluster: a NameNode that finds its folder empty has
-    lost it, and must not take part as if nothing had been in it.
+    lost it, and must not take part as if nothing had been in it. A cluster of a single NameNode
+    becomes one of three by `paxosblock admin grow`, which says how.
 
     Logs to standard error. Closes at SIGTERM or Ctrl-C. Exit code 74 when its disk failed: start
     it again, for only a new process knows what the disk really has.
@@ -126,12 +135,14 @@ def namenode(
     session.serves = True
     _set_up(name, log_level, die_with)
     settings = load_config(NameNodeConfig, config)
-    if not peers and (advertise or new_cluster):
-        raise ConfigError("--advertise and --new-cluster go with --peers")
+    if not peers and (advertise or new_cluster or joins):
+        raise ConfigError("--advertise, --new-cluster and --join go with --peers")
     several = None
     if peers:
         members = cluster_addresses(peers)
-        several = read_peers(members, advertise or listen, secret_file, new_cluster=new_cluster)
+        several = read_peers(
+            members, advertise or listen, secret_file, new_cluster=new_cluster, joins=joins
+        )
     _run(session, serve(settings, listen=listen, path=path, node_id=name, peers=several))
 
 

@@ -42,6 +42,7 @@ from paxosblock.errors import (
 )
 from paxosblock.local.cluster_folder import ClusterFolder, Membership, NodeEntry, Role, Settings
 from paxosblock.local.node_process import START_TIMEOUT_S, Node, wait_until
+from paxosblock.namenode.growing import grow_folder
 from paxosblock.net import control
 
 HOST: Final = "127.0.0.1"
@@ -115,6 +116,26 @@ class LocalCluster:
             raise NotFoundError(f"'{path}': no cluster lives in this folder", path=str(path))
         datanodes, namenodes = map(membership.count, (Role.DATANODE, Role.NAMENODE))
         return cls(datanodes, namenodes, path, die_with_parent=False)
+
+    @staticmethod
+    def grow(path: str | os.PathLike[str], namenodes: int = 3) -> None:
+        """Let the cluster of one NameNode in a folder, which must be down, have more of them when
+        it starts the next time. Files and DataNodes stay. Once it has so many, nothing is done.
+
+        Raises:
+            NotFoundError: no cluster lives there.
+            ConfigError: it has another number of NameNodes, or it runs, or `namenodes` is even.
+        """
+        cluster = LocalCluster.at(path)
+        _check_counts(len(cluster.datanodes), namenodes, 1, 0)
+        found = len(cluster.namenodes)
+        if found == namenodes:
+            return
+        if found > 1 or cluster.alive:
+            why = f"has {found} NameNodes" if found > 1 else "runs: `paxosblock cluster down` first"
+            raise ConfigError(f"{cluster.path}: its cluster {why}")
+        cluster._folder.mark_growing()
+        cluster._folder.write(cluster._membership.with_namenodes(namenodes))
 
     def __enter__(self) -> Self:
         self.start()
@@ -192,6 +213,8 @@ class LocalCluster:
         """
         self._hold_ports()
         self._folder.prepare(self._membership)
+        if self._folder.is_growing and len(self.namenodes) > 1:
+            grow_folder(self.namenode.volumes[0], self.addresses)
         self._start_together(self.namenodes, timeout_s)
         self._folder.mark_started()
         self._start_together(self.datanodes, timeout_s)
@@ -272,7 +295,9 @@ class LocalCluster:
         elif len(self.namenodes) > 1:
             command += ["--peers", ",".join(self.addresses)]
             command += ["--secret-file", str(self._folder.secret)]
-            if self._folder.is_first_start(member):
+            if self._folder.joins(member):
+                command += ["--join"]
+            elif self._folder.is_first_start(member):
                 command += ["--new-cluster"]
         if self._die_with_parent:
             command += ["--die-with", str(os.getpid())]
@@ -301,7 +326,10 @@ class LocalCluster:
     def _check_same(self, role: Role, what: str, wanted: int) -> None:
         found = self._membership.count(role)
         if found != wanted:
-            raise ConfigError(f"{self.path} holds a cluster of {found} {what}, not {wanted}")
+            how = ""
+            if role is Role.NAMENODE and found == 1:
+                how = f": `paxosblock cluster up --namenodes {wanted} --grow` makes them so many"
+            raise ConfigError(f"{self.path} holds a cluster of {found} {what}, not {wanted}{how}")
 
     def _live_at(self, namenode: Node) -> set[str]:
         seen = self.standing(namenode)

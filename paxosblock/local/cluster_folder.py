@@ -5,7 +5,8 @@
     cluster.json        members, ports, settings
     config.toml         the settings as the nodes read them
     secret              what several NameNodes know each other by, for its owner only
-    started             says that all NameNodes have been up: an empty folder is a lost one
+    growing             says that the first NameNode was the only one, and the others join it
+started             says that all NameNodes have been up: an empty folder is a lost one
     logs/NAME.log       what a node said
     run/NAME.json       the process a node was last started as
     NAME/               a node's own files
@@ -84,6 +85,17 @@ class Membership:
         """Return how many members have this role."""
         return sum(member.role is role for member in self.members)
 
+    def with_namenodes(self, count: int) -> Membership:
+        """Return the same with so many NameNodes, the new ones at any free ports."""
+        known = self.count(Role.NAMENODE)
+        host = self.members[0].listen.rpartition(":")[0]
+        added = (
+            NodeEntry(Role.NAMENODE, f"namenode-{number}", f"{host}:0")
+            for number in range(known, count)
+        )
+        members = (*self.members[:known], *added, *self.members[known:])
+        return replace(self, members=members)
+
     def replacing(self, member: NodeEntry) -> Membership:
         """Return the same with `member` in the place of the one of its name."""
         members = tuple(member if old.name == member.name else old for old in self.members)
@@ -138,6 +150,31 @@ class ClusterFolder:
             why = error if isinstance(error, StorageError) else error.strerror or error
             raise StorageError(f"cannot make a cluster in {self.path}: {why}") from error
 
+    @property
+    def _growing(self) -> Path:
+        return self.path / "growing"
+
+    @property
+    def is_growing(self) -> bool:
+        """True from `mark_growing` until the NameNodes have all been up."""
+        return self._growing.exists()
+
+    def mark_growing(self) -> None:
+        """Note that the cluster of one NameNode is to have more.
+
+        Raises:
+            StorageError: the operating system refuses.
+        """
+        try:
+            self._growing.touch()
+        except OSError as error:
+            raise StorageError.of(self._growing, error) from error
+
+    def joins(self, namenode: NodeEntry) -> bool:
+        """True if a NameNode comes to a cluster of one, and was never there before."""
+        vote = self.volumes(namenode)[0] / "raft" / "vote"
+        return self.is_growing and not vote.exists()
+
     def is_first_start(self, namenode: NodeEntry) -> bool:
         """True if a NameNode's folder is empty because the cluster never ran as a whole."""
         vote = self.volumes(namenode)[0] / "raft" / "vote"
@@ -151,6 +188,7 @@ class ClusterFolder:
         """
         try:
             self._started.touch()
+            self._growing.unlink(missing_ok=True)
         except OSError as error:
             raise StorageError.of(self._started, error) from error
 

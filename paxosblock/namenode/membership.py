@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,9 +10,17 @@ from pathlib import Path
 from aiohttp import web
 
 from paxosblock.config import NameNodeConfig
-from paxosblock.disk import OF_A_VOLUME
+from paxosblock.disk import OF_A_VOLUME, OsDisk
 from paxosblock.errors import ConfigError, StorageError
 from paxosblock.metrics import NodeMetrics
+from paxosblock.namenode.growing import (
+    ALONE,
+    COMMAND,
+    CONVERTED,
+    REPLICATED,
+    is_converted,
+    is_unfinished,
+)
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.folder import Limits
 from paxosblock.namenode.kv.interface import KeyValueStore
@@ -19,21 +28,20 @@ from paxosblock.namenode.kv.interface import KeyValueStore
 RESIGN_S = 1.0
 """Seconds that a successor may take to lead, before the next one is tried."""
 
-_ALONE, _REPLICATED = "kv", "raft"
-"""Folders of the two engines inside a NameNode's own."""
-
 
 @dataclass(frozen=True, slots=True)
 class Peers:
     """All NameNodes of a cluster as host:port, this one (`address`) too, and the secret they share.
 
     `new_cluster`: this is the cluster's first start, so that an empty folder is no lost one.
+    `joins`: this is its own first start, in a cluster that was one of a single NameNode.
     """
 
     address: str
     members: tuple[str, ...]
     secret: bytes = field(repr=False)
     new_cluster: bool = False
+    joins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,12 @@ class Engine:
 
 
 def read_peers(
-    members: tuple[str, ...], address: str, secret_file: Path | None, *, new_cluster: bool = False
+    members: tuple[str, ...],
+    address: str,
+    secret_file: Path | None,
+    *,
+    new_cluster: bool = False,
+    joins: bool = False,
 ) -> Peers:
     """Return the members of a cluster of several NameNodes.
 
@@ -79,9 +92,11 @@ def read_peers(
         raise ConfigError(f"--peers {','.join(members)}: {named}")
     if len(members) % 2 == 0:
         raise ConfigError(f"--peers: {len(members)} NameNodes; an odd number can lose as many")
+    if new_cluster and joins:
+        raise ConfigError("--new-cluster and --join: a cluster is new, or this one comes to it")
     if secret_file is None:
         raise ConfigError("--peers needs --secret-file: what the NameNodes know each other by")
-    return Peers(address, members, _read_secret(secret_file), new_cluster)
+    return Peers(address, members, _read_secret(secret_file), new_cluster, joins)
 
 
 def alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
@@ -91,9 +106,13 @@ def alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
         ConfigError: the folder is that of one of several.
     """
     _refuse_volume(folder)
-    _refuse_other(folder, _REPLICATED, "one of several NameNodes: start it with --peers")
+    if not is_unfinished(folder):
+        cut_short = (folder / ALONE).exists() and not is_converted(folder)
+        how = f"run `{COMMAND}` again" if cut_short else "start it with --peers"
+        for part in (REPLICATED, f"{ALONE}/{CONVERTED}"):
+            _refuse_other(folder, part, f"one of several NameNodes: {how}")
     limits = Limits(snapshot_bytes=config.snapshot_growth_bytes)
-    store = SingleMemberStore(folder / _ALONE, address=address, limits=limits)
+    store = SingleMemberStore(folder / ALONE, address=address, limits=limits)
 
     def standing() -> Standing:
         revision = store.view().revision
@@ -111,21 +130,33 @@ def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
             or it is that of a member of another cluster.
     """
     _refuse_volume(folder)
-    _refuse_other(folder, _ALONE, "a cluster's only NameNode, which cannot become one of several")
+    if not is_converted(folder):
+        _refuse_other(
+            folder, ALONE, f"a cluster's only NameNode: `{COMMAND}` makes it the first of several"
+        )
     from paxosblock.namenode.raft.options import check_raftos, options_of  # noqa: PLC0415 - not needed alone
 
     check_raftos()
-    from paxosblock.namenode.raft.http_transport import HttpTransport  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.http_transport import HttpTransport, check_secret  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.member_folder import check_member  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.planting import key_of, read_lineage  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.report import observe  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.seed import Seeds  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.store import ReplicatedStore  # noqa: PLC0415 - not needed alone
 
-    transport = HttpTransport(peers.address, peers.members, peers.secret)
-    check_member(folder / _REPLICATED, peers.members, new_cluster=peers.new_cluster)
+    replicated = folder / REPLICATED
+    check_secret(peers.secret)
+    check_member(replicated, peers.members, new_cluster=peers.new_cluster)
+    lineage = read_lineage(OsDisk(), replicated)
+    seeds = Seeds(replicated, peers.address, peers.members, peers.secret, lineage)
+    key = key_of(peers.secret, lineage)
+    transport = HttpTransport(peers.address, peers.members, key, seeds.note)
     options = options_of(config)
-    store = ReplicatedStore(
-        folder / _REPLICATED, peers.address, peers.members, transport, options=options
-    )
+    store = ReplicatedStore(replicated, peers.address, peers.members, transport, options=options)
+
+    def add_to(app: web.Application) -> None:
+        transport.add_to(app)
+        seeds.add_to(app)
 
     def standing() -> Standing:
         status = store.status()
@@ -140,10 +171,47 @@ def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
         store,
         peers.members,
         standing,
-        transport.add_to,
+        add_to,
         resign,
         lambda metrics: observe(metrics, store, transport),
     )
+
+
+async def join(folder: Path, peers: Peers) -> None:
+    """Let an empty folder begin with the catalog of the other NameNodes.
+
+    Raises:
+        ConfigError: the folder is not empty, or the others know this NameNode as a member.
+        UnavailableError: none of them has a catalog to begin with.
+        ProtocolError, CorruptionError: what came was changed on its way.
+        NoSpaceError, StorageError: the disk refuses; try again.
+    """
+    from paxosblock.namenode.raft import snapshot_file  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.http_transport import check_secret  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.planting import plant  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.seed import fetch_seed  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.vote_file import NAME  # noqa: PLC0415 - not needed alone
+
+    _refuse_volume(folder)
+    _refuse_other(folder, ALONE, "a cluster's only NameNode: --join is for the others")
+    if (folder / REPLICATED / NAME).exists():
+        raise ConfigError(f"--join: {folder} holds a member already; start without it")
+    check_secret(peers.secret)
+    seed = await fetch_seed(peers.address, peers.members, peers.secret)
+
+    def begin() -> None:
+        head = snapshot_file.decode("the catalog of the others", memoryview(seed.snapshot))
+        plant(
+            OsDisk(),
+            folder / REPLICATED,
+            [seed.snapshot],
+            index=head.index,
+            term=head.term,
+            members=peers.members,
+            lineage=seed.lineage,
+        )
+
+    await asyncio.to_thread(begin)
 
 
 async def _stay() -> None:

@@ -22,7 +22,7 @@ from paxosblock.disk import OsDisk
 from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE, NodeMetrics
 from paxosblock.namenode.calls import CALLS, By, Call, Service, handled
-from paxosblock.namenode.membership import Engine, Peers, alone, one_of
+from paxosblock.namenode.membership import Engine, Peers, alone, join, one_of
 from paxosblock.namenode.node import NameNode, over_rpc
 from paxosblock.net.guard import Guard
 from paxosblock.net.rpc import RpcClient, RpcRouter
@@ -55,9 +55,12 @@ async def serve(
 
     Raises:
         ConfigError: it cannot listen there, the folder is in use, or raftos is missing.
+        UnavailableError: it comes to other NameNodes, and none of them has a catalog for it.
         StorageError, CorruptionError: the folder cannot be read or written.
     """
     refuse_optimized_python()
+    if peers and peers.joins:
+        await join(path, peers)  # before signals are waited for: it may end at any step
     stop = stop_signal()
     async with running(config, listen=listen, path=path, node_id=node_id, peers=peers) as node:
         # What was imported and loaded stays: no full collection need visit it again.

@@ -762,6 +762,52 @@ SOURCE: tuple[Mutant, ...] = (
         "not at.live, -at.distance)",
         FILE_READER,
     ),
+    _recovery(
+        "what changes names does not expect that safe mode stays off",
+        "catalog/safe_mode.py",
+        "    return draft.get(keys.SAFE_MODE).exists\n",
+        "    return draft.peek(keys.SAFE_MODE).exists\n",
+        "tests/namenode/test_safe_mode_by_hand.py",
+    ),
+    _recovery(
+        "safe mode ends when enough was reported once",
+        "blocks/replication/safe_mode.py",
+        "            self._met_s = None\n        elif self._met_s is None:\n",
+        "            pass\n        elif self._met_s is None:\n",
+        "tests/namenode/test_safe_mode.py",
+    ),
+    _recovery(
+        "a replica of an earlier version counts as reported",
+        "blocks/replicas.py",
+        "        self.complete += self._has_enough(held) - "
+        "self._has_enough(self._held.pop(block, None))\n",
+        "        before = self._held.pop(block, None)\n"
+        "        self.complete += self._has_enough(held) and not self._has_enough(before)\n",
+        "tests/namenode/test_safe_mode.py",
+    ),
+    _recovery(
+        "a folder counts as converted before the catalog is there",
+        "growing.py",
+        "        snapshot = MachineSnapshot(FIRST_TERM, machine.snapshot())\n",
+        "        write_lines(disk, alone / CONVERTED, sorted(members))\n"
+        "        snapshot = MachineSnapshot(FIRST_TERM, machine.snapshot())\n",
+        "tests/raft/test_growing.py",
+    ),
+    _recovery(
+        "a member that lost its folder may come in as a new one",
+        "raft/seed.py",
+        "        if asked.caller in self._heard or asked.caller in "
+        "await asyncio.to_thread(self._joined):\n",
+        "        if asked.caller in self._heard:\n",
+        "tests/raft/test_seed.py",
+    ),
+    _recovery(
+        "an empty NameNode of the same secret is no stranger",
+        "raft/planting.py",
+        '"sha256") if lineage else secret\n',
+        '"sha256") if not secret else secret\n',
+        "tests/raft/test_seed.py",
+    ),
     _node(
         "two requests of a session have one name",
         "net/leader_search.py",

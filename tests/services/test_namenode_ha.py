@@ -397,8 +397,9 @@ def test_namenodes_are_known_by_another_address_than_the_one_they_listen_at(tmp_
         (("--peers", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"), "must name 127.0.0.1:0 and each"),
         (("--peers", "127.0.0.1:1", "--listen", "127.0.0.1:1"), "--peers needs --secret-file"),
         (("--peers", "nn:1", "--advertise", "nn:2"), "must name nn:2 and each"),
-        (("--advertise", "127.0.0.1:1"), "--advertise and --new-cluster go with --peers"),
-        (("--new-cluster",), "--advertise and --new-cluster go with --peers"),
+        (("--advertise", "127.0.0.1:1"), "--advertise, --new-cluster and --join go with --peers"),
+        (("--new-cluster",), "--advertise, --new-cluster and --join go with --peers"),
+        (("--join",), "--advertise, --new-cluster and --join go with --peers"),
         (
             ("--peers", "127.0.0.1:1,127.0.0.1:2", "--listen", "127.0.0.1:1"),
             "2 NameNodes; an odd number",

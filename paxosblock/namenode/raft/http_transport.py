@@ -12,7 +12,7 @@ import hmac
 import logging
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,6 +46,12 @@ _FROM, _TO, _NONCE, _PROOF = "X-Raft-From", "X-Raft-To", "X-Raft-Nonce", "X-Raft
 _log = logging.getLogger(__name__)
 
 
+def check_secret(secret: bytes) -> None:
+    """Raise ConfigError if a cluster's secret is too short to be one."""
+    if len(secret) < SECRET_BYTES_MIN:
+        raise ConfigError(f"the cluster secret must have at least {SECRET_BYTES_MIN} bytes")
+
+
 @dataclass(slots=True)
 class TransportCounters:
     """The numbers of things refused or lost since the start."""
@@ -58,21 +64,27 @@ class TransportCounters:
 class HttpTransport:
     """The `Transport` of a NameNode."""
 
-    def __init__(self, address: str, members: Sequence[str], secret: bytes) -> None:
+    def __init__(
+        self,
+        address: str,
+        members: Sequence[str],
+        secret: bytes,
+        on_proven: Callable[[str], None] = lambda peer: None,
+    ) -> None:
         """`members` are the addresses of all NameNodes, `address` is this one's; `secret` is the
-        cluster's.
+        cluster's. `on_proven` is told of another one that has proven to be a member.
 
         Raises:
             ConfigError: the secret is too short to be one.
         """
-        if len(secret) < SECRET_BYTES_MIN:
-            raise ConfigError(f"the cluster secret must have at least {SECRET_BYTES_MIN} bytes")
+        check_secret(secret)
         self.counters = TransportCounters()
         self._address, self._secret = address, secret
         self._links = {peer: _Link(self, peer) for peer in members if peer != address}
         self._receivers: set[_Receiver] = set()
         self._deliver: Deliver | None = None
         self._told: set[str] = set()
+        self.on_proven = on_proven
 
     def __repr__(self) -> str:
         up = [peer for peer, link in self._links.items() if link.up]
@@ -189,6 +201,7 @@ class _Receiver(asyncio.Protocol):
         except ProtocolError as error:
             self._refuse(str(error))
         if self._opener.proven and not proven:
+            self._owner.on_proven(self._caller)
             self.slot.release()
             if self._patience is not None:
                 self._patience.cancel()

@@ -2,6 +2,8 @@
 
 folder/lock                     locked while a process has it open
 folder/members                  its format, and the addresses of all members, one in each line
+folder/lineage                  the cluster of one NameNode that it comes from, if any (planting.py)
+folder/joined                   in a cluster with a lineage: the others that were heard of (seed.py)
 folder/vote                     term and vote (vote_file.py)
 folder/spare                    room for the next votes on a full disk (vote_file.py)
 folder/snapshot-<index>         the machine after that entry (snapshot_file.py)
@@ -167,7 +169,8 @@ def check_member(folder: Path, members: Sequence[str], *, new_cluster: bool) -> 
         elif not (folder / vote_file.NAME).exists():
             raise ConfigError(
                 f"{folder} holds no member of the cluster. Start with --new-cluster if the cluster "
-                "is new; a NameNode that lost its folder gets it back as docs/operations.md says"
+                "is new, with --join if it had a single NameNode and this one comes to it; a "
+                "NameNode that lost its folder gets it back as docs/operations.md says"
             )
         _check_list(disk, folder, sorted(members))
     except (NoSpaceError, StorageError):
@@ -188,9 +191,8 @@ def _make(disk: Disk, folder: Path) -> None:
 def _check_list(disk: Disk, folder: Path, members: list[str]) -> None:
     file = folder / _MEMBERS
     if not file.exists():
-        lines = (f"{_FORMAT}{_KNOWN_FORMAT}", *members)
-        publish(disk, file, [f"{line}\n".encode() for line in lines])
-    known = _read_list(disk, file)
+        write_members(disk, folder, members)
+    known = read_members(disk, folder)
     if known != members:
         raise ConfigError(
             f"{folder} is that of a member of {','.join(known)}, not of {','.join(members)}. "
@@ -198,8 +200,30 @@ def _check_list(disk: Disk, folder: Path, members: list[str]) -> None:
         )
 
 
-def _read_list(disk: Disk, file: Path) -> list[str]:
-    """Return the members in the file, which has no format if an earlier version wrote it."""
+def write_members(disk: Disk, folder: Path, members: Sequence[str]) -> None:
+    """Remember the list of members, durably."""
+    write_lines(disk, folder / _MEMBERS, sorted(members))
+
+
+def read_members(disk: Disk, folder: Path) -> list[str]:
+    """Return the members that the folder remembers, sorted. Raises as `read_lines`."""
+    return read_lines(disk, folder / _MEMBERS)
+
+
+def write_lines(disk: Disk, file: Path, lines: Sequence[str]) -> None:
+    """Replace a text file, durably; its first line is the format."""
+    with_format = (f"{_FORMAT}{_KNOWN_FORMAT}", *lines)
+    publish(disk, file, [f"{line}\n".encode() for line in with_format])
+
+
+def read_lines(disk: Disk, file: Path) -> list[str]:
+    """Return the lines of a text file, which has no format if an earlier version wrote it.
+
+    Raises:
+        ConfigError: a later version wrote it.
+        CorruptionError: its format is no number.
+        StorageError: it cannot be read.
+    """
     lines = read_file(disk, file).decode(errors="replace").split()
     if lines and lines[0].startswith(_FORMAT):
         found = lines.pop(0).removeprefix(_FORMAT)

@@ -39,13 +39,14 @@ class Handshake:
 
     def proof(self, secret: bytes) -> bytes:
         """Return what only a holder of the secret can answer to the caller's nonce."""
-        return self._digest(secret, b"proof")
+        return self.purpose(secret, b"proof")
 
     def key(self, secret: bytes) -> bytes:
         """Return the key of this connection's frames."""
-        return self._digest(secret, b"frames")
+        return self.purpose(secret, b"frames")
 
-    def _digest(self, secret: bytes, purpose: bytes) -> bytes:
+    def purpose(self, secret: bytes, purpose: bytes) -> bytes:
+        """Return what only a holder of the secret can make, for one `purpose` and no other."""
         parts = (purpose, self.caller.encode(), self.called.encode())
         named = b"".join(_LENGTH.pack(len(part)) + part for part in parts)
         return hmac.digest(secret, named + self.caller_nonce + self.called_nonce, "sha256")

@@ -22,7 +22,7 @@ from paxosblock.namenode.kv.snapshot import Pace, decode_snapshot, encode_snapsh
 from paxosblock.namenode.raft.machine import EMPTY, MachineSnapshot
 from paxosblock.units import MIB
 
-_KIND = "snapshot"
+KIND = "snapshot"
 _MAGIC, _EARLIER = b"PBKRSNP2", b"PBKRSNP1"
 _HEADER = struct.Struct(">8sQQ")
 _CRC = struct.Struct(">I")
@@ -62,18 +62,18 @@ def decode(name: str, whole: bytes | memoryview) -> MachineSnapshot:
 
 def write(disk: Disk, folder: Path, snapshot: MachineSnapshot, pace: Pace) -> int:
     """Write the snapshot durably; return its size in bytes."""
-    return publish(disk, numbered(folder, _KIND, snapshot.index), pace.of(encode(snapshot)))
+    return publish(disk, numbered(folder, KIND, snapshot.index), pace.of(encode(snapshot)))
 
 
 def keep(disk: Disk, folder: Path, index: int, data: memoryview) -> None:
     """Write the snapshot of entry `index`, which came as bytes, durably."""
     pieces = (bytes(data[i : i + PIECE_BYTES]) for i in range(0, len(data), PIECE_BYTES))
-    publish(disk, numbered(folder, _KIND, index), pieces)
+    publish(disk, numbered(folder, KIND, index), pieces)
 
 
 def read(disk: Disk, folder: Path, index: int) -> bytes:
     """Return the bytes of the snapshot of entry `index`."""
-    return read_file(disk, numbered(folder, _KIND, index))
+    return read_file(disk, numbered(folder, KIND, index))
 
 
 def load(disk: Disk, folder: Path) -> tuple[MachineSnapshot, int]:
@@ -83,10 +83,10 @@ def load(disk: Disk, folder: Path) -> tuple[MachineSnapshot, int]:
     Raises:
         CorruptionError: it is damaged; an older one would lack its log.
     """
-    found = numbers(disk.names(folder), _KIND)
+    found = numbers(disk.names(folder), KIND)
     if not found:
         return EMPTY, 0
-    path = numbered(folder, _KIND, found[-1])
+    path = numbered(folder, KIND, found[-1])
     data = read_file(disk, path)
     snapshot = decode(str(path), data)
     if snapshot.index != found[-1]:

@@ -1,0 +1,49 @@
+"""`paxosblock admin grow`: one NameNode becomes several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from paxosblock.cli.group import LocalVerb
+from paxosblock.cli.session import Session
+from paxosblock.cli.text import counted
+
+
+@click.command(cls=LocalVerb)
+@click.option(
+    "--path",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder of the NameNode, which is stopped.",
+)
+@click.option(
+    "--peers",
+    required=True,
+    metavar="HOST:PORT,...",
+    help="All NameNodes that there will be, this one too.",
+)
+@click.pass_obj
+def grow(session: Session, *, path: Path, peers: str) -> None:
+    """Make a cluster's only NameNode the first of three or more. Its files stay, nobody copies any.
+
+    \b
+      $ paxosblock admin grow --path /srv/nn --peers nn1:9870,nn2:9870,nn3:9870
+      /srv/nn is that of one of 3 NameNodes now: 1204 records, up to entry 4711
+
+    Stop it first. Then start it with --peers and --secret-file; and the others, each with an empty
+    folder, with the same and, this once, with --join: they fetch the catalog. DataNodes and clients
+    are told of all of them, with --namenodes.
+
+    It may be ended at any step, and run again. The catalog as the single NameNode kept it stays in
+    the folder `kv`, and may be removed once the others are up.
+    """
+    from paxosblock.client.url import cluster_addresses
+    from paxosblock.namenode.growing import grow_folder
+
+    members = cluster_addresses(peers)
+    done = grow_folder(path, members)
+    told = f"{path} is that of one of {len(members)} NameNodes"
+    amount = f" now: {counted(done.keys, 'record')}, up to entry {done.revision}"
+    session.say(f"{told}{amount if done.keys else ' already'}", done)

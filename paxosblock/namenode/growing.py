@@ -1,0 +1,117 @@
+"""The folder of a cluster's only NameNode becomes that of the first of several.
+
+The catalog is written as the snapshot with which a member begins (raft/planting.py), read back, and
+then a file in the old part says that it counts no more. That is the one step that matters: before
+it the folder is a single NameNode's, and after it a member's, whatever else is in it. What is cut
+short before it is begun anew. The old part stays as it was.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from paxosblock.disk import Disk, OsDisk
+from paxosblock.errors import ConfigError, CorruptionError
+from paxosblock.namenode.kv.folder import Limits, open_store
+from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.raft import member_folder, snapshot_file, vote_file
+from paxosblock.namenode.raft.machine import MachineSnapshot
+from paxosblock.namenode.raft.member_folder import read_members, write_lines
+from paxosblock.namenode.raft.planting import FIRST_TERM, plant
+
+ALONE: Final = "kv"
+REPLICATED: Final = "raft"
+"""Folders of the two engines inside a NameNode's own."""
+
+CONVERTED: Final = "converted"
+"""The file in `kv` which says that the catalog is in `raft` since."""
+
+COMMAND: Final = "paxosblock admin grow"
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A folder was converted: `keys` of the catalog, up to its log entry `revision`. Both are 0 if
+    that had been done before.
+    """
+
+    keys: int = 0
+    revision: int = 0
+
+
+def is_converted(folder: Path) -> bool:
+    """True if what a NameNode's folder holds of a single one does not count any more."""
+    return (folder / ALONE / CONVERTED).exists()
+
+
+def is_unfinished(folder: Path) -> bool:
+    """True if a conversion was cut short, and the folder is still that of a single NameNode."""
+    vote = folder / REPLICATED / vote_file.NAME
+    return (folder / ALONE).exists() and not is_converted(folder) and not vote.exists()
+
+
+def grow_folder(folder: Path, members: Sequence[str]) -> Grown:
+    """Convert a NameNode's folder; `members` are the host:port of all NameNodes, this one too.
+
+    Raises:
+        ConfigError: it is not the folder of a cluster's only NameNode, or it is in use, or it was
+            converted for other members; or the list of members makes no sense.
+        CorruptionError: the catalog is damaged.
+        NoSpaceError, StorageError: the disk refuses. Do it again; until then it is as it was.
+    """
+    if len(members) < 3 or len(members) % 2 == 0 or len(set(members)) < len(members):
+        raise ConfigError(
+            f"--peers {','.join(members)}: name three or five NameNodes, each once, this one too"
+        )
+    if not (folder / ALONE).exists():
+        what = "one of several NameNodes already" if (folder / REPLICATED).exists() else "none"
+        raise ConfigError(f"{folder} is not the folder of a cluster's only NameNode, but of {what}")
+    return grow(OsDisk(), folder, members, secrets.token_hex(16))
+
+
+def grow(disk: Disk, folder: Path, members: Sequence[str], lineage: str) -> Grown:
+    """Convert the folder of a cluster's only NameNode, which is there, under a fresh `lineage`.
+
+    Raises as `grow_folder`.
+    """
+    alone, replicated = folder / ALONE, folder / REPLICATED
+    if CONVERTED in disk.names(alone):
+        known = read_members(disk, replicated)
+        if known != sorted(members):
+            raise ConfigError(f"{folder} is that of one of {','.join(known)} already")
+        return Grown()
+    store = open_store(disk, alone, Limits())
+    try:
+        machine = store.machine
+        if not machine.revision:
+            raise ConfigError(f"{folder} holds no catalog yet: start all with --new-cluster")
+        snapshot = MachineSnapshot(FIRST_TERM, machine.snapshot())
+        plant(
+            disk,
+            replicated,
+            snapshot_file.encode(snapshot),
+            index=snapshot.index,
+            term=snapshot.term,
+            members=members,
+            lineage=lineage,
+        )
+        _check_same(disk, replicated, machine)
+        write_lines(disk, alone / CONVERTED, sorted(members))
+        return Grown(len(machine), machine.revision)
+    finally:
+        store.close()
+
+
+def _check_same(disk: Disk, folder: Path, machine: StateMachine) -> None:
+    """Read what was written as a start would, before anybody relies on it."""
+    member = member_folder.open_folder(disk, folder, member_folder.Limits().segment_bytes)
+    try:
+        read = member.machine
+        if (read.revision, len(read)) != (machine.revision, len(machine)):
+            raise CorruptionError(f"{folder}: what was written reads as {read}, not as {machine}")
+    finally:
+        member.close()

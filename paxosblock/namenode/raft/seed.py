@@ -1,0 +1,261 @@
+"""The snapshot with which a new member of a grown cluster begins: `GET /raft/seed` of the others.
+
+    request   X-Raft-From, X-Raft-To, X-Raft-Nonce (16 random bytes), X-Raft-Proof
+    answer    X-Raft-Lineage; the bytes of a snapshot file (snapshot_file.py), a tag of 32 bytes
+
+Proof and tag are HMAC-SHA256 with the cluster's secret over both names and the nonce; the tag
+covers lineage and bytes, too. As in all that members say, nothing is encrypted.
+
+A member that was heard of as one never gets it again: its folder was lost, and with it votes and
+entries that the others count on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import os
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+from aiohttp import web
+
+from paxosblock.disk import FileHandle, OsDisk
+from paxosblock.errors import (
+    ConfigError,
+    NoSpaceError,
+    ProtocolError,
+    StorageError,
+    UnavailableError,
+)
+from paxosblock.namenode.kv.files import numbered, numbers
+from paxosblock.namenode.raft.member_folder import read_lines, write_lines
+from paxosblock.namenode.raft.secure_channel import NONCE_BYTES, Handshake
+from paxosblock.namenode.raft.snapshot_file import KIND
+from paxosblock.units import KIB
+
+SEED_PATH: Final = "/raft/seed"
+JOIN_WITHIN_S: Final = 30.0
+"""Seconds that a new member looks for one that has the catalog."""
+ASK_AGAIN_S: Final = 0.2
+SILENCE_S: Final = 10.0
+JOINED: Final = "joined"
+"""A file: members that were heard of as such."""
+
+_PIECE_BYTES = 256 * KIB
+_TAG_BYTES = 32
+_FROM, _TO, _NONCE, _PROOF = "X-Raft-From", "X-Raft-To", "X-Raft-Nonce", "X-Raft-Proof"
+_LINEAGE = "X-Raft-Lineage"
+
+_log = logging.getLogger(__name__)
+
+
+class Seeds:
+    """Gives new members what they begin with; of a cluster that never was one, nothing."""
+
+    def __init__(
+        self,
+        folder: Path,
+        address: str,
+        members: Sequence[str],
+        secret: bytes,
+        lineage: str,
+    ) -> None:
+        """Give away the newest snapshot in `folder`, which is this member's."""
+        self._folder, self._address, self._secret = folder, address, secret
+        self._others = frozenset(members) - {address}
+        self._lineage = lineage
+        self._disk = OsDisk()
+        self._heard: dict[str, asyncio.Task[None]] = {}
+        self._writing = asyncio.Lock()
+
+    def add_to(self, app: web.Application) -> None:
+        """Add the route."""
+        app.router.add_get(SEED_PATH, self._give)
+
+    def note(self, member: str) -> None:
+        """Another one was heard of as a member: it gets nothing any more, also after a restart."""
+        if self._lineage and member not in self._heard:
+            self._heard[member] = asyncio.create_task(self._write(), name=f"note {member}")
+
+    async def _write(self) -> None:
+        """Remember whom this process and those before it heard of."""
+        async with self._writing:
+            with contextlib.suppress(NoSpaceError, StorageError):  # it is told again
+                joined = await asyncio.to_thread(self._joined)
+                if missing := self._heard.keys() - joined:
+                    lines = sorted({*joined, *missing})
+                    await asyncio.to_thread(write_lines, self._disk, self._folder / JOINED, lines)
+
+    async def _give(self, request: web.Request) -> web.StreamResponse:
+        asked = _Asked.read(request)
+        known = asked is not None and asked.caller in self._others
+        if asked is None or not known or asked.called != self._address:
+            return _refusal(403, "only NameNodes of this cluster are told")
+        if not hmac.compare_digest(asked.proof(self._secret), request.headers[_PROOF].encode()):
+            return _refusal(403, f"{asked.caller} does not know the cluster's secret")
+        if not self._lineage:
+            return _refusal(404, f"{self._address} did not come from a single NameNode")
+        if asked.caller in self._heard or asked.caller in await asyncio.to_thread(self._joined):
+            return _refusal(409, f"{asked.caller} has been a member of this cluster")
+        async with self._newest() as file:
+            return await self._send(request, asked, file)
+
+    def _joined(self) -> list[str]:
+        there = JOINED in self._disk.names(self._folder)
+        return read_lines(self._disk, self._folder / JOINED) if there else []
+
+    @contextlib.asynccontextmanager
+    async def _newest(self) -> AsyncIterator[FileHandle]:
+        """The newest snapshot; open, it may be replaced by a later one meanwhile."""
+
+        def find() -> FileHandle:
+            found = numbers(self._disk.names(self._folder), KIND)
+            assert found, "a grown cluster began with a snapshot"
+            return self._disk.open(numbered(self._folder, KIND, found[-1]))
+
+        file = await asyncio.to_thread(find)
+        try:
+            yield file
+        finally:
+            self._disk.close(file)
+
+    async def _send(
+        self, request: web.Request, asked: _Asked, file: FileHandle
+    ) -> web.StreamResponse:
+        size = self._disk.size(file)
+        response = web.StreamResponse(headers={_LINEAGE: self._lineage})
+        response.content_length = size + _TAG_BYTES
+        await response.prepare(request)
+        tag = asked.tag(self._secret, self._lineage)
+        for offset in range(0, size, _PIECE_BYTES):
+            piece = await asyncio.to_thread(self._disk.read, file, _PIECE_BYTES, offset)
+            tag.update(piece)
+            await response.write(piece)
+        await response.write(tag.digest())
+        _log.info("gave the catalog to %s, which comes to this cluster", asked.caller)
+        return response
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """The bytes of a snapshot file, and the lineage of the cluster that it is of."""
+
+    lineage: str
+    snapshot: bytearray
+
+
+async def fetch_seed(
+    address: str, members: Sequence[str], secret: bytes, within_s: float = JOIN_WITHIN_S
+) -> Seed:
+    """Return what the member at `address` begins with, from one of the others.
+
+    Raises:
+        ConfigError: one of them knows it as a member, or has another secret or other peers.
+        ProtocolError: what one of them sent was changed on its way.
+        UnavailableError: none had it within `within_s`.
+    """
+    others = [member for member in members if member != address]
+    until_s, why = asyncio.get_running_loop().time() + within_s, dict.fromkeys(others, "")
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=SILENCE_S, sock_read=SILENCE_S)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        while asyncio.get_running_loop().time() < until_s:
+            for peer in others:
+                try:
+                    return await _fetch(session, _Asked(address, peer, os.urandom(16)), secret)
+                except UnavailableError as error:
+                    why[peer] = str(error)
+                except (OSError, aiohttp.ClientError, TimeoutError):
+                    why[peer] = "no whole answer"
+            await asyncio.sleep(ASK_AGAIN_S)
+    told = ", ".join(f"{peer}: {words or 'not asked'}" for peer, words in why.items())
+    raise UnavailableError(
+        f"--join: nobody has a catalog for {address} ({told}): start the one first that was a "
+        "cluster's only NameNode"
+    )
+
+
+async def _fetch(session: aiohttp.ClientSession, asked: _Asked, secret: bytes) -> Seed:
+    """Ask one of them.
+
+    Raises:
+        ConfigError, UnavailableError, ProtocolError: it refuses; it may have it later; what came
+            does not prove that it comes from there.
+    """
+    async with session.get(
+        f"http://{asked.called}{SEED_PATH}", headers=asked.headers(secret)
+    ) as found:
+        if found.status != 200:
+            raise _refused(asked, found.status, (await found.text()).strip())
+        data = bytearray()
+        async for piece in found.content.iter_any():
+            data += piece
+    lineage = found.headers.get(_LINEAGE, "")
+    tag = asked.tag(secret, lineage)
+    tag.update(memoryview(data)[:-_TAG_BYTES])
+    if not lineage or not hmac.compare_digest(tag.digest(), bytes(data[-_TAG_BYTES:])):
+        raise ProtocolError(f"{asked.called} sent a catalog that was changed on its way")
+    del data[-_TAG_BYTES:]
+    return Seed(lineage, data)
+
+
+def _refused(asked: _Asked, status: int, words: str) -> ConfigError | UnavailableError:
+    if status == 409:
+        return ConfigError(
+            f"--join: {words}, says {asked.called}: a NameNode that lost its folder gets it back "
+            "as docs/operations.md says"
+        )
+    if status == 403:
+        return ConfigError(f"--join: {asked.called} refuses: {words}")
+    return UnavailableError(f"{words} ({status})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question: who asks whom, and a nonce that nobody used before."""
+
+    caller: str
+    called: str
+    nonce: bytes
+
+    @classmethod
+    def read(cls, request: web.Request) -> _Asked | None:
+        """Return what a request asks; None if it lacks something."""
+        headers = request.headers
+        if not {_FROM, _TO, _NONCE, _PROOF} <= headers.keys():
+            return None
+        with contextlib.suppress(ValueError):
+            nonce = bytes.fromhex(headers[_NONCE])
+            return cls(headers[_FROM], headers[_TO], nonce) if len(nonce) == NONCE_BYTES else None
+        return None
+
+    def headers(self, secret: bytes) -> dict[str, str]:
+        """Return the headers of the request."""
+        return {
+            _FROM: self.caller,
+            _TO: self.called,
+            _NONCE: self.nonce.hex(),
+            _PROOF: self.proof(secret).decode(),
+        }
+
+    def proof(self, secret: bytes) -> bytes:
+        """Return what only a holder of the secret can ask with, in hex."""
+        return self._handshake.purpose(secret, b"seed").hex().encode()
+
+    def tag(self, secret: bytes, lineage: str) -> hmac.HMAC:
+        """Return what is to be fed with the bytes of the answer."""
+        key = self._handshake.purpose(secret, b"seed answer")
+        return hmac.new(key, lineage.encode() + b"\0", "sha256")
+
+    @property
+    def _handshake(self) -> Handshake:
+        return Handshake(self.caller, self.called, self.nonce, b"")
+
+
+def _refusal(status: int, words: str) -> web.Response:
+    return web.Response(status=status, text=f"{words}\n")

@@ -1,0 +1,61 @@
+"""`paxosblock admin grow` and `cluster up --grow`: one NameNode becomes three."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from tests.cli.conftest import Paxosblock, Result
+
+
+def test_cluster_up_says_how_and_does_it_when_asked(
+    tmp_path: Path, paxosblock: Paxosblock, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(lambda: LocalCluster.at(tmp_path).close())
+    with LocalCluster(1, 1, tmp_path) as cluster, Client(cluster.url) as fs:
+        fs.mkdirs("/d")
+    up = ("cluster", "up", "--path", tmp_path)
+    refused = paxosblock(*up, "--namenodes", "3")
+    told = (
+        f"up: {tmp_path} holds a cluster of 1 NameNodes, not 3: `paxosblock cluster up --namenodes"
+    )
+    assert (refused.code, refused.err) == (1, f"{told} 3 --grow` makes them so many\n")
+    grown = paxosblock(*up, "--namenodes", "3", "--grow")
+    assert (grown.code, grown.err) == (0, "")
+    assert [line.split()[0] for line in grown.out.splitlines()[:3]] == [
+        "namenode-0",
+        "namenode-1",
+        "namenode-2",
+    ]
+    with Client(LocalCluster.at(tmp_path).url) as fs:
+        assert fs.exists("/d")
+    assert paxosblock(*up, "--namenodes", "3", "--grow").code == 0
+    wrong = paxosblock(*up, "--grow")
+    assert (wrong.code, "--grow goes with --namenodes 3 or 5" in wrong.err) == (2, True)
+
+
+def test_admin_grow_says_in_one_line_what_it_did_and_what_is_wrong(
+    tmp_path: Path, paxosblock: Paxosblock
+) -> None:
+    three = "nn1:9870,nn2:9870,nn3:9870"
+    with LocalCluster(1, 1, tmp_path) as cluster:
+        folder = cluster.namenode.volumes[0]
+        volume = cluster.datanodes[0].volumes[0]
+
+        def grow(path: Path, peers: str = three) -> Result:
+            return paxosblock("admin", "grow", "--path", path, "--peers", peers)
+
+        in_use = grow(folder)
+        assert in_use == Result(1, "", f"grow: {folder}/kv is in use by another process\n")
+    none = f"grow: {volume} is not the folder of a cluster's only NameNode, but of none\n"
+    assert grow(volume) == Result(1, "", none)
+    two = grow(folder, "nn1:9870,nn2:9870")
+    assert (two.code, two.out, two.err.count("\n")) == (1, "", 1)
+    assert "name three or five NameNodes, each once" in two.err
+    assert not (folder / "raft").exists()
+    done = grow(folder)
+    assert (done.code, done.err, done.out.count("\n")) == (0, "", 1)
+    assert done.out.startswith(f"{folder} is that of one of 3 NameNodes now: ")
+    assert grow(folder) == Result(0, f"{folder} is that of one of 3 NameNodes already\n", "")

@@ -1,0 +1,238 @@
+"""What a new member of a grown cluster begins with: who gets it, and that it is what was sent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from paxosblock.disk import OsDisk
+from paxosblock.errors import ConfigError, ProtocolError, UnavailableError
+from paxosblock.namenode.kv.interface import Versioned
+from paxosblock.namenode.kv.state import Snapshot
+from paxosblock.namenode.membership import Peers, join
+from paxosblock.namenode.raft import snapshot_file
+from paxosblock.namenode.raft.http_transport import HttpTransport
+from paxosblock.namenode.raft.machine import MachineSnapshot
+from paxosblock.namenode.raft.member_folder import check_member, open_folder
+from paxosblock.namenode.raft.planting import key_of, plant, read_lineage
+from paxosblock.namenode.raft.seed import JOINED, SEED_PATH, Seeds, fetch_seed
+from tests.waiting import wait_until_async
+
+SECRET, OTHER_SECRET = b"a secret of sixteen bytes", b"another one of them bytes"
+ITEMS = [(b"k%06d" % number, Versioned(b"v" * 100, number)) for number in range(1, 8000)]
+SNAPSHOT = b"".join(snapshot_file.encode(MachineSnapshot(1, Snapshot(9000, ITEMS))))
+
+
+def free_port() -> str:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
+@contextlib.asynccontextmanager
+async def served(add_to: Callable[[web.Application], None], address: str) -> AsyncIterator[None]:
+    """A web application at host:port."""
+    app = web.Application()
+    add_to(app)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    host, _, port = address.rpartition(":")
+    await web.TCPSite(runner, host, int(port)).start()
+    try:
+        yield
+    finally:
+        await runner.cleanup()
+
+
+class Giver:
+    """A member that was a cluster's only NameNode: its folder, and what it answers."""
+
+    def __init__(self, folder: Path, lineage: str = "line") -> None:
+        self.address, self.joiner, self.third = (free_port() for _ in range(3))
+        self.members = (self.address, self.joiner, self.third)
+        self.folder = folder / "raft"
+        plant(
+            OsDisk(),
+            self.folder,
+            [SNAPSHOT],
+            index=9000,
+            term=1,
+            members=self.members,
+            lineage=lineage,
+        )
+        self.seeds = Seeds(self.folder, self.address, self.members, SECRET, lineage)
+
+    @contextlib.asynccontextmanager
+    async def serving(
+        self, instead: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
+    ) -> AsyncIterator[None]:
+        """Answer, or let `instead` do it."""
+
+        def add_to(app: web.Application) -> None:
+            if instead is None:
+                self.seeds.add_to(app)
+            else:
+                app.router.add_get(SEED_PATH, instead)
+
+        async with served(add_to, self.address):
+            yield
+
+    def peers(self, secret: bytes = SECRET) -> Peers:
+        return Peers(self.joiner, self.members, secret, joins=True)
+
+
+@pytest.fixture
+def giver(tmp_path: Path) -> Giver:
+    return Giver(tmp_path / "giver")
+
+
+async def test_a_new_member_begins_with_the_catalog_of_the_first(
+    giver: Giver, tmp_path: Path
+) -> None:
+    async with giver.serving():
+        await join(tmp_path, giver.peers())
+    folder = tmp_path / "raft"
+    check_member(folder, giver.members, new_cluster=False)
+    assert read_lineage(OsDisk(), folder) == "line"
+    member = open_folder(OsDisk(), folder, 1 << 20)
+    assert list(member.machine.scan(b"", b"")) == ITEMS
+    assert (member.tail.last_index, member.votes.vote.term) == (9000, 1)
+    member.close()
+
+
+async def test_one_that_is_a_member_is_not_begun_anew(giver: Giver, tmp_path: Path) -> None:
+    async with giver.serving():
+        await join(tmp_path, giver.peers())
+        with pytest.raises(ConfigError, match="holds a member already; start without it"):
+            await join(tmp_path, giver.peers())
+
+
+async def test_one_that_was_cut_short_is_begun_anew(giver: Giver, tmp_path: Path) -> None:
+    async with giver.serving():
+        await join(tmp_path, giver.peers())
+        (tmp_path / "raft" / "vote").unlink()
+        with pytest.raises(ConfigError, match="holds no member"):
+            check_member(tmp_path / "raft", giver.members, new_cluster=False)
+        await join(tmp_path, giver.peers())
+    check_member(tmp_path / "raft", giver.members, new_cluster=False)
+
+
+async def test_the_folder_of_a_single_namenode_does_not_join(giver: Giver, tmp_path: Path) -> None:
+    (tmp_path / "kv").mkdir()
+    with pytest.raises(ConfigError, match="--join is for the others"):
+        await join(tmp_path, giver.peers())
+
+
+async def test_one_that_was_heard_of_as_a_member_gets_nothing_ever_again(
+    giver: Giver, tmp_path: Path
+) -> None:
+    """Its folder was lost, and with it votes and entries that the others count on."""
+    async with giver.serving():
+        giver.seeds.note(giver.joiner)
+        with pytest.raises(ConfigError, match=r"has been a member .* lost its folder gets it back"):
+            await join(tmp_path, giver.peers())
+        await wait_until_async((giver.folder / JOINED).exists)
+    giver.seeds = Seeds(giver.folder, giver.address, giver.members, SECRET, "line")
+    async with giver.serving():
+        with pytest.raises(ConfigError, match="has been a member"):
+            await join(tmp_path, giver.peers())
+    assert not (tmp_path / "raft" / "vote").exists()
+
+
+async def test_who_does_not_know_the_secret_gets_nothing(giver: Giver, tmp_path: Path) -> None:
+    async with giver.serving():
+        with pytest.raises(ConfigError, match="does not know the cluster's secret"):
+            await join(tmp_path, giver.peers(OTHER_SECRET))
+
+
+async def test_a_stranger_gets_nothing(giver: Giver) -> None:
+    async with giver.serving():
+        stranger = free_port()
+        with pytest.raises(ConfigError, match="only NameNodes of this cluster are told"):
+            await fetch_seed(stranger, (giver.address, stranger, giver.third), SECRET)
+
+
+async def test_a_cluster_that_did_not_come_from_one_namenode_gives_nothing(tmp_path: Path) -> None:
+    giver = Giver(tmp_path, lineage="")
+    async with giver.serving():
+        with pytest.raises(UnavailableError, match="did not come from a single NameNode"):
+            await fetch_seed(giver.joiner, giver.members, SECRET, within_s=0.5)
+
+
+async def test_where_nobody_is_it_says_whom_to_start(giver: Giver) -> None:
+    with pytest.raises(UnavailableError, match="start the one first that was a cluster's only"):
+        await fetch_seed(giver.joiner, giver.members, SECRET, within_s=0.5)
+
+
+async def test_the_first_one_may_come_later(giver: Giver) -> None:
+    asking = asyncio.create_task(fetch_seed(giver.joiner, giver.members, SECRET))
+    await asyncio.sleep(0)
+    async with giver.serving():
+        assert (await asking).snapshot == SNAPSHOT
+
+
+@pytest.mark.parametrize("at", [None, 0, 1000, len(SNAPSHOT) - 1, len(SNAPSHOT) + 31])
+async def test_bytes_that_were_changed_on_their_way_are_refused(
+    giver: Giver, at: int | None
+) -> None:
+    """Somebody in between passes the question on, and flips a bit of the answer."""
+    behind = free_port()
+
+    async def in_between(request: web.Request) -> web.Response:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{behind}{SEED_PATH}", headers=request.headers) as answer,
+        ):
+            body = bytearray(await answer.read())
+            lineage = answer.headers["X-Raft-Lineage"]
+        if at is not None:
+            body[at] ^= 1
+        return web.Response(body=bytes(body), headers={"X-Raft-Lineage": lineage})
+
+    asked = fetch_seed(giver.joiner, giver.members, SECRET, within_s=5.0)
+    async with served(giver.seeds.add_to, behind), giver.serving(in_between):
+        if at is None:
+            assert (await asked).snapshot == SNAPSHOT
+        else:
+            with pytest.raises(ProtocolError, match="changed on its way"):
+                await asked
+
+
+async def test_an_answer_that_ends_too_early_is_asked_for_again(giver: Giver) -> None:
+    async def cut(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"X-Raft-Lineage": "line"})
+        response.content_length = len(SNAPSHOT) + 32
+        await response.prepare(request)
+        await response.write(SNAPSHOT[:1000])
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    async with giver.serving(cut):
+        with pytest.raises(UnavailableError):
+            await fetch_seed(giver.joiner, giver.members, SECRET, within_s=0.5)
+
+
+async def test_an_empty_member_of_the_same_secret_is_a_stranger() -> None:
+    """Started with --new-cluster by mistake: two of those could elect each other, with nothing."""
+    grown, empty = free_port(), free_port()
+    members = (grown, empty)
+    first = HttpTransport(grown, members, key_of(SECRET, "line"))
+    second = HttpTransport(empty, members, key_of(SECRET, ""))
+    heard: list[object] = []
+    async with served(first.add_to, grown), served(second.add_to, empty):
+        for transport in (first, second):
+            transport.start(lambda sender, message: heard.append(message))
+        await wait_until_async(
+            lambda: first.counters.connections_refused and second.counters.connections_refused
+        )
+        assert heard == []
+        for transport in (first, second):
+            await transport.close()
