@@ -24,8 +24,9 @@ from paxosblock.client.backoff import Backoff
 from paxosblock.client.core import ClientCore
 from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.net.wire import Header, verify_payload
+from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.read import QuorumRead, Version, finalized_version, unfinalized_version
-from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.protocol.types import BlockId, Reason, StorageId
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +75,8 @@ class BlockReader:
         """Size of the chunks as far as is known: requests that fit it fetch nothing twice."""
         self._core = core
         self._corrupt: dict[StorageId, CorruptionError] = {}
+        self._gone: set[StorageId] = set()
+        """Members that have no replica of this version any more, as they said themselves."""
         self._order = random.sample(extent.members, len(extent.members))
 
     async def fetch(self, start: int, into: memoryview) -> None:
@@ -87,7 +90,7 @@ class BlockReader:
         target = _Target(self.extent.block, start, into)
         # Requests that run side by side go to different replicas: so do their processors and disks.
         self._order = self._order[1:] + self._order[:1]
-        backoff = Backoff(self._core.config.retry_for_s)
+        backoff, refreshed = Backoff(self._core.config.retry_for_s), False
         while True:
             error = await self._try_all(target)
             if error is None:
@@ -99,8 +102,11 @@ class BlockReader:
                     f"block {self.extent.block}: no replica serves it: {error}",
                     block=self.extent.block,
                 ) from error
-            await backoff.pause()
+            # If members have left, the record says who came: that need not be waited for.
+            if refreshed or not isinstance(error, _GoneError):
+                await backoff.pause()
             await self._refresh()
+            refreshed = True
 
     async def fetch_once(self, start: int, into: memoryview) -> None:
         """Like `fetch`, of the members that the extent names and no others, each asked once.
@@ -122,6 +128,9 @@ class BlockReader:
             except CorruptionError as corruption:
                 error = corruption
                 await self._report(member, corruption)
+            except _GoneError as gone:  # which says nothing against its DataNode
+                error = gone
+                self._gone.add(member.storage)
             except PaxosBlockError as failure:
                 error = failure
                 self._core.reading.suspect(member.address)
@@ -132,9 +141,12 @@ class BlockReader:
 
     def _candidates(self) -> list[Member]:
         """Sound members, those first that nothing speaks against; of those the nearest, in turn."""
-        suspected = self._core.reading.is_suspected
+        suspected, gone = self._core.reading.is_suspected, self._gone
         sound = [member for member in self._order if member.storage not in self._corrupt]
-        return sorted(sound, key=lambda at: (suspected(at.address), not at.live, at.distance))
+        return sorted(
+            sound,
+            key=lambda at: (at.storage in gone, suspected(at.address), not at.live, at.distance),
+        )
 
     async def _read_from(self, member: Member, target: _Target) -> None:
         connection = await self._core.reading.get(member.address)
@@ -178,6 +190,11 @@ class BlockReader:
             version = finalized_version(view.record)
         self.extent = Extent(old.block, version, old.offset, old.size_bytes, view.members)
         self._order = random.sample(view.members, len(view.members))
+        self._gone.clear()
+
+
+class _GoneError(UnavailableError):
+    """A storage has no replica of this version any more; others may."""
 
 
 class _Target:
@@ -235,6 +252,8 @@ class _Sink:
 
     def reply_received(self, reply: Any, count: int) -> None:
         """`Chunks`: where the first chunk belongs."""
+        if isinstance(reply, Nack) and reply.reason in {Reason.NO_REPLICA, Reason.STALE}:
+            raise _GoneError(f"{reply.storage} has block {reply.block} no more", block=reply.block)
         if not isinstance(reply, Chunks) or reply.count != count:
             raise ProtocolError(f"{count} chunks follow {reply}")
         begins_right = reply.offset <= self._target.position and (reply.first or not reply.offset)

@@ -64,7 +64,7 @@ from paxosblock.namenode.blocks.placement import Blame
 from paxosblock.net.rpc import RpcRouter
 from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
-from paxosblock.protocol.messages import LastVote, RecoveryVote
+from paxosblock.protocol.messages import Delete, LastVote, RecoveryVote
 from paxosblock.protocol.types import NO_WRITER, BlockId, StorageId, WriterId
 from paxosblock.rack import FAR_AWAY
 from tests.client.memory_node import MemoryDataNode
@@ -351,6 +351,18 @@ class MemoryCluster:
         message = finalize.finalize_message(record, tuple(node.storage for node in live[:1]))
         for node in live if nodes is None else nodes:
             node.handle(message)
+
+    def replace_member(self, block: BlockId, leaving: StorageId, coming: StorageId) -> None:
+        """A copy at `coming` becomes a member (K12), then `leaving` is none any more (K13, D7)."""
+        record = self.records[block]
+        fgs = record.finalized_generation
+        self.by_storage[coming].handle(finalize.finalize_message(record, record.members))
+        grown = finalize.add_replica(record, coming, fgs)
+        assert not isinstance(grown, Refused)
+        whole = tuple(member for member in grown.members if member != leaving)
+        self._adopt(block, grown)
+        self._adopt(block, finalize.remove_replica(grown, leaving, fgs, whole, len(whole)))
+        self.by_storage[leaving].handle(Delete(block, fgs))
 
     def begin_recovery(self, block: BlockId) -> None:
         """K2: the block is under recovery."""

@@ -37,7 +37,7 @@ from paxosblock.net.wire import (
     MessageTable,
     verify_payload,
 )
-from paxosblock.protocol.effects import AdoptLog, AppendChunk, SyncChunks
+from paxosblock.protocol.effects import AdoptLog, AppendChunk, DropReplica, SyncChunks
 from paxosblock.protocol.messages import (
     Create,
     Finalize,
@@ -51,7 +51,7 @@ from paxosblock.protocol.messages import (
     Write,
 )
 from paxosblock.protocol.read import holds, is_good
-from paxosblock.protocol.register import Replica, answer, restarted, wanted
+from paxosblock.protocol.register import Replica, answer, nack, restarted, wanted
 from paxosblock.protocol.types import BlockId, ChunkIndex, ChunkName, Reason, StorageId
 
 _CALLS = MessageTable(STREAM_CALLS)
@@ -179,6 +179,8 @@ class MemoryDataNode:
                 pass
         if step.replica is not None:
             self.replicas[request.block] = step.replica
+        elif isinstance(step.effect, DropReplica):
+            del self.replicas[request.block], self.frames[request.block]
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
         return step.reply
@@ -206,14 +208,16 @@ class MemoryDataNode:
             self.synced[read.block] = len(self.frames[read.block])
         return step.reply
 
-    async def read_bytes(self, request: ReadBytes) -> Bulk:
+    async def read_bytes(self, request: ReadBytes) -> Nack | Bulk:
         """Chunks of a version, damaged as the faults say."""
         self.reads_asked += 1
         if self.faults.silent_reads:
             await asyncio.Event().wait()
         reply = self.handle_read(Read(request.block))
         if not isinstance(reply, ReadReply) or not holds(request.version, reply):
-            raise NotReadyError(f"block {request.block}: not this version")
+            replica = self.replicas.get(request.block)
+            reason = Reason.NO_REPLICA if replica is None else Reason.STALE
+            return nack(self.storage, request.block, request.version.epoch, reason, replica)
         log = self.replicas[request.block].log.truncate(request.version.length)
         first = last = log.index_at(request.offset)
         stop = min(

@@ -92,6 +92,40 @@ async def test_another_version_is_stale(tmp_path: Path) -> None:
         assert answer.reason is Reason.STALE
 
 
+async def test_who_opened_a_block_before_a_member_left_is_served_afterwards(tmp_path: Path) -> None:
+    """K13, P5: those who stay have the same chunks under a later generation."""
+    async with running(tmp_path) as node:
+        await three_finalized_chunks(node)
+        before = await read(node, 0, 300)
+        later = [await node.finalize(fgs, [name(i) for i in range(3)]) for fgs in (2, 3)]
+        assert all(isinstance(reply, Finalized) for reply in later)
+        assert await read(node, 0, 300) == before
+        assert await read(node, 0, 300, Version(Generation(0), Generation(3), 3)) == before
+
+
+async def test_a_member_that_is_told_a_later_generation_in_mid_read_serves_on(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as node:
+        await three_finalized_chunks(node)
+        for _ in range(MAX_LOADS):
+            await node.reader._loads.acquire()
+        waiting = asyncio.create_task(read(node, 0, 300))
+        await wait_until_async(lambda: bool(node.reader._loads._waiters))
+        await node.finalize(2, [name(i) for i in range(3)])
+        node.reader._loads.release()
+        assert (await waiting)[0].count == 3
+
+
+async def test_who_left_has_no_replica_for_readers(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await three_finalized_chunks(node)
+        assert isinstance(await node.ask(Delete(BLOCK, Generation(1))), Deleted)
+        answer = await node.reader.read_bytes(ReadBytes(BLOCK, node.storage, FINAL, 0, 300))
+        assert isinstance(answer, Nack)
+        assert answer.reason is Reason.NO_REPLICA
+
+
 async def test_an_unfinalized_prefix_is_served_while_the_block_grows(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         await node.create()

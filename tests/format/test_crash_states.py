@@ -216,6 +216,30 @@ async def delete_and_come_back(scenario: Scenario) -> None:
     await scenario.write(range(1))
 
 
+async def members_that_leave(scenario: Scenario) -> None:
+    """K13, seen from one who stays: the same chunks under one generation after the other (P5)."""
+    node = scenario.node
+    await scenario.does(node.create())
+    await scenario.write(range(3))
+    for generation in (1, 2, 3):
+        await scenario.does(node.finalize(generation, [name(i) for i in range(3)]))
+
+
+async def leave_and_come_back_by_a_copy(scenario: Scenario) -> None:
+    """K13, D7, then D5 and K12; the Delete comes once more, and does nothing."""
+    node = scenario.node
+    await scenario.does(node.create())
+    await scenario.write(range(3))
+    await scenario.does(node.finalize(1, [name(i) for i in range(3)]))
+    scenario.claim_nothing()
+    await scenario.does(node.ask(Delete(BLOCK, Generation(1))))
+    scenario.claim_nothing()
+    node.holder.payloads = [chunk(i) for i in range(3)]
+    await scenario.does(node.finalize(2, [name(i) for i in range(3)]))
+    assert isinstance(await node.ask(Delete(BLOCK, Generation(1))), Nack)
+    scenario.claim()
+
+
 SCENARIOS = [
     disk_votes,
     memory_votes,
@@ -229,6 +253,8 @@ SCENARIOS = [
     append_to_a_finalized_block,
     promises_of_an_empty_replica,
     delete_and_come_back,
+    members_that_leave,
+    leave_and_come_back_by_a_copy,
 ]
 
 
@@ -278,6 +304,8 @@ class Truth:
             durable = told.log.truncate(self.claim.synced)
             assert found.log.starts_with(durable), "a durable vote was forgotten"
             assert now.state is before.state
+        if before.state is ReplicaState.FINALIZED:
+            assert found.log.starts_with(told.log), "a decided chunk was forgotten"
 
     def _check_bytes(self, one: Loaded, disk: SimulatedDisk) -> None:
         assert isinstance(one.files, ReplicaFiles)

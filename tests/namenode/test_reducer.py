@@ -152,9 +152,12 @@ def test_who_has_not_reported_this_version_does_not_count_as_staying() -> None:
     assert who(chosen(five, gone, reported=(S1, S2, S3))) == S5
 
 
-def test_nobody_is_too_many_while_a_member_is_away_that_may_not_come_back() -> None:
-    view = view_of(*FOUR, s4=Place("dn-s4", AWAY, live=False))
-    assert chosen(FOUR, view, holders=(S1, S2, S3)) is None
+def test_who_is_away_and_may_not_come_back_does_not_count_as_staying() -> None:
+    away = Place("dn-s4", AWAY, live=False)
+    assert chosen(FOUR, view_of(*FOUR, s4=away), holders=THREE) is None
+    five = (*FOUR, S5)
+    found = chosen(five, view_of(*five, s4=away), full={S2: 1.0})
+    assert found == Leaver(S2, "is one too many", (S1, S3, S5))
 
 
 def test_who_is_asked_to_leave_holds_the_block_and_does_not_count() -> None:

@@ -74,7 +74,7 @@ def leaver(
         return Leaver(*useless[0], stays)
     asked = [each for each in need.gone if each not in lost]
     found = [(each, "was asked to leave") for each in asked]
-    if not found and need.surplus and len(stays) == need.counted:
+    if not found and need.surplus:
         ordered = sorted(stays, key=_worth(record, stays, view, fullness))
         found = [(each, "is one too many") for each in ordered]
     for storage, why in found:
