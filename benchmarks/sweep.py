@@ -1,0 +1,162 @@
+"""What does it cost a NameNode to look at every block, as its replication monitor always does?
+
+    python -m benchmarks.sweep [--blocks 1000000] [--folder DIR]
+
+The parts of a NameNode in this process, without a network: a catalog of so many finalized blocks of
+closed files, ten in each, whose three replicas all were reported; nothing lacks. The monitor's own
+walk goes over all of them once, at the pace of the first walk after a start. Shown are its
+processor time, what that is in a minute at the pace of every later walk, and the longest turn of
+the event loop meanwhile, in processor time. The goal is a second in a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NoReturn
+
+from benchmarks.stats import machine, resident_mib, say
+from paxosblock import loop
+from paxosblock.api.reports import REGISTER, Register, StorageReport
+from paxosblock.config import NameNodeConfig
+from paxosblock.namenode.blocks.acceptors import Question
+from paxosblock.namenode.blocks.replication.monitor import WALKED_PER_S, WALKED_PER_S_AT_FIRST
+from paxosblock.namenode.calls import Service
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.records import BlockEntry, FileInode, encode
+from paxosblock.namenode.kv.interface import Committed, KeyValueStore, Transaction
+from paxosblock.namenode.membership import alone
+from paxosblock.namenode.node import NameNode
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.types import (
+    BlockId,
+    BlockState,
+    Durability,
+    Generation,
+    StorageId,
+    WriterId,
+)
+from paxosblock.stall import StallWatch
+from paxosblock.units import MIB
+
+DATANODES: Final = 5
+REPLICATION: Final = 3
+BLOCKS_OF_A_FILE: Final = 10
+FILES_AT_ONCE: Final = 200
+FIRST_FILE: Final = 1 << 20
+DECIDED: Final = Generation(1)
+AN_HOUR_S: Final = 3600.0
+CONFIG: Final = NameNodeConfig(datanode_stale_after_s=AN_HOUR_S, datanode_dead_after_s=AN_HOUR_S)
+"""Nobody sends heartbeats here."""
+
+
+class NobodyAsked:
+    """`Acceptors` of whom nothing is asked: nothing lacks."""
+
+    async def ask(self, storage: StorageId, question: Question, **_: object) -> NoReturn:
+        """Never called."""
+        raise AssertionError(f"{storage} is asked {question}")
+
+
+def members_of(block: BlockId) -> tuple[StorageId, ...]:
+    """Return the storages of a block, in turn."""
+    return tuple(StorageId(f"s{(block + place) % DATANODES}") for place in range(REPLICATION))
+
+
+def records_of(number: int, blocks: list[BlockId]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield what the catalog keeps of a closed file and its blocks, apart from its name."""
+    size_bytes = 100
+    writer = WriterId("benchmark")
+    inode = FileInode(
+        number, 1, f"f{number}", 0, 0, "", "", 0o644, REPLICATION, MIB, Durability.DISK, writer,
+        open=False, length=size_bytes * len(blocks),
+    )  # fmt: skip
+    yield keys.inode(number), encode(inode)
+    for place, block in enumerate(blocks):
+        record = BlockRecord(
+            block=block,
+            state=BlockState.FINALIZED,
+            generation=DECIDED,
+            writer_generation=Generation(0),
+            members=members_of(block),
+            writer=writer,
+            window=1,
+            durability=Durability.DISK,
+            finalized_generation=DECIDED,
+            length=1,
+            size_bytes=size_bytes,
+        )
+        yield keys.block(block), encode(BlockEntry(record, number, place))
+
+
+async def fill(store: KeyValueStore, node: NameNode, count: int) -> list[BlockId]:
+    """Put so many blocks into the catalog."""
+    blocks = [await node.catalog.next_block() for _ in range(count)]
+    files = [blocks[at : at + BLOCKS_OF_A_FILE] for at in range(0, count, BLOCKS_OF_A_FILE)]
+    for start in range(0, len(files), FILES_AT_ONCE):
+        numbered = enumerate(files[start : start + FILES_AT_ONCE], FIRST_FILE + start)
+        puts = tuple(put for number, some in numbered for put in records_of(number, some))
+        assert isinstance(await store.commit(Transaction(puts=puts)), Committed)
+    return blocks
+
+
+async def run(folder: Path, count: int) -> None:
+    """Fill a catalog, report everything, walk once."""
+    store = alone(CONFIG, folder / "namenode", "benchmark").store
+    await store.start()
+    node = NameNode("benchmark", CONFIG, store, time.monotonic, lambda _: NobodyAsked())
+    await node.catalog.start(1, "benchmark")
+    service, room = Service(node), 1 << 40
+    for number in range(DATANODES):
+        storages = (StorageReport(StorageId(f"s{number}"), room, room, 0),)
+        request = Register(f"dn{number}", f"dn{number}:9864", "run", storages)
+        await service.call(REGISTER, request)
+    empty_mib = resident_mib()
+    blocks = await fill(store, node, count)
+    filled_mib = resident_mib()
+    for block in blocks:
+        for storage in members_of(block):
+            node.replicas.note(block, storage, DECIDED)
+    reported_mib = resident_mib()
+    stall = StallWatch()
+    stall.start()
+    await asyncio.sleep(0)
+    stall.take_busy()
+    begun_s, used_s = time.perf_counter(), time.process_time()
+    await node.monitor.walk()
+    used_s, took_s = time.process_time() - used_s, time.perf_counter() - begun_s
+    turn_s = stall.take_busy()
+    stall.stop()
+    await store.close()
+    per_block_s = used_s / count
+    say(
+        f"{count} blocks: {used_s:.2f} s of processor in {took_s:.0f} s"
+        f" ({WALKED_PER_S_AT_FIRST} blocks/s, as after a start);"
+        f" {per_block_s * WALKED_PER_S * 60:.2f} s in a minute at {WALKED_PER_S} blocks/s, as"
+        f" always; longest turn {turn_s * 1e3:.1f} ms"
+    )
+    record, replicas = (
+        mib * MIB / count for mib in (filled_mib - empty_mib, reported_mib - filled_mib)
+    )
+    say(f"memory: {record:.0f} bytes for a block, {replicas:.0f} for its {REPLICATION} replicas")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--blocks", type=int, default=1_000_000)
+    parser.add_argument("--folder", type=Path, help="where; default: a temporary one")
+    options = parser.parse_args()
+    say(machine())
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        loop.run(run(Path(folder), options.blocks))
+
+
+if __name__ == "__main__":
+    main()
