@@ -30,6 +30,8 @@ BLOCK_BYTES: Final = 512
 NAMENODE_CONFIG: Final = NameNodeConfig(
     datanode_stale_after_s=2.5,
     datanode_dead_after_s=5.0,
+    replicate_after_s=2.0,
+    safe_mode_extension_s=2.0,
     lease_soft_limit_s=10.0,
     lease_hard_limit_s=20.0,
     recovery_timeout_s=3.0,
@@ -37,7 +39,10 @@ NAMENODE_CONFIG: Final = NameNodeConfig(
     block_size_bytes=BLOCK_BYTES,
 )
 DATANODE_CONFIG: Final = DataNodeConfig(
-    reserved_space_bytes=0, block_report_page=7, scrub_period_s=20.0
+    reserved_space_bytes=0,
+    block_report_interval_s=20.0,
+    block_report_page=7,
+    scrub_period_s=20.0,
 )
 CLIENT_CONFIG: Final = ClientConfig(
     chunk_size_bytes=CHUNK_BYTES,

@@ -38,6 +38,7 @@ class Weather:
     """What may happen to a message: probabilities, and delays in seconds."""
 
     lost: float = 0.0
+    """With its connection, as TCP gives it up: whoever asks hears of that a while later."""
     late: float = 0.0
     late_s: float = 2.0
     delay_s: tuple[float, float] = (0.0002, 0.002)
@@ -64,6 +65,7 @@ class Network:
         self.mistake: Callable[[str], None] = lambda what: None
         self._listeners: dict[str, Listener] = {}
         self._cut: set[Host] = set()
+        self._healed = asyncio.Event()
         self._ends: dict[Host, dict[_End, None]] = {}
 
     # -- processes --------------------------------------------------------------------------------
@@ -83,14 +85,18 @@ class Network:
         for end in tuple(self._ends.pop(host, ())):
             end.peer.break_off(self._delay_s())
         self._cut.discard(host)
+        if not self._cut:
+            self._healed.set()
 
     def cut(self, host: Host) -> None:
-        """Nothing comes or goes; streams stay, and bring later what was sent."""
+        """Nothing comes or goes; what was sent comes when that is over."""
         self._cut.add(host)
+        self._healed.clear()
 
     def heal(self) -> None:
         """All reach each other, in good weather."""
         self._cut.clear()
+        self._healed.set()
         self.weather = Weather()
         for ends in tuple(self._ends.values()):
             for end in tuple(ends):
@@ -111,17 +117,19 @@ class Network:
     # -- control calls ----------------------------------------------------------------------------
 
     async def ask(self, address: str, method: str, body: bytes) -> bytes:
-        """Bring a request there and its answer back; one that is lost never ends.
+        """Bring a request there and its answer back; what is cut off goes on when that is over.
 
-        Raises what the node answered, as decoded from its bytes.
+        Raises:
+            UnavailableError: nobody listens there.
+            OutcomeUnknownError: request or answer was lost, with the connection.
+            PaxosBlockError: what the node answered, as decoded from its bytes.
         """
         here = running_host()
         await self.loop.pass_time(self._delay_s())
         listener = self._listeners.get(address)
         if listener is None:
             raise UnavailableError(f"{method} of {address}: connection refused", address=address)
-        if self.is_cut(here, listener.host) or self._is_lost():
-            await self.loop.create_future()
+        await self._pass(here, listener.host)
         answer: asyncio.Future[bytes] = self.loop.create_future()
         listener.waiting[answer] = None
         try:
@@ -129,12 +137,19 @@ class Network:
             result = await answer
         finally:
             listener.waiting.pop(answer, None)
-        if self.is_cut(here, listener.host) or self._is_lost():
-            await self.loop.create_future()
+        await self._pass(here, listener.host)
         await self.loop.pass_time(self._delay_s())
         if result[:1] == b"e":
             raise decode_error(result[1:])
         return result[1:]
+
+    async def _pass(self, one: Host | None, other: Host) -> None:
+        """Let a message through, at once or when nothing is cut off any more."""
+        while self.is_cut(one, other):
+            await self._healed.wait()
+        if self._is_lost():
+            await self.loop.pass_time(self.rng.uniform(0, self.weather.late_s))
+            raise OutcomeUnknownError("connection lost")
 
     def _begin(
         self, listener: Listener, method: str, body: bytes, answer: asyncio.Future[bytes]
