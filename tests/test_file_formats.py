@@ -14,6 +14,7 @@ import pytest
 
 from paxosblock.checksum import crc32c
 from paxosblock.config import DataNodeConfig
+from paxosblock.datanode.damaged_file import write_damaged
 from paxosblock.datanode.node import open_volumes
 from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError
@@ -49,6 +50,7 @@ def make_volume(folder: Path) -> None:
             await node.next_gs(3, block=BlockId(8))
 
     asyncio.run(write())
+    write_damaged(OsDisk(), folder, {BlockId(7): 9})  # of a copy that was replaced
 
 
 def open_volume(folder: Path) -> int:
@@ -166,6 +168,7 @@ class Kind:
 KINDS = [
     Kind("VERSION", 2, make_volume, open_volume, with_line, "--rollback"),
     Kind("current/blk_7.meta", 1, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
+    Kind("damaged", 1, make_volume, open_volume, with_line, "--rollback"),
     Kind("rbw/blk_8.meta", 1, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
     Kind("journal-*", 2, make_kv, open_kv, with_header, "the copy"),
     Kind("snapshot-*", 1, make_kv, open_kv, with_header, "the copy"),

@@ -464,6 +464,7 @@ class Block:
     def changed(self) -> None:
         """Count it and its bytes on the volume, and wake everyone who waits in `wait_changed`."""
         self.close_for_readers()
+        self.volume.note_damaged(self.id, self.files if self.corrupt else None)
         log = None if self.replica is None else self.replica.log
         size_bytes = 0 if log is None else self.volume.store.size_bytes(log)
         self.volume.used_bytes += size_bytes - self._counted_bytes

@@ -10,11 +10,12 @@ that nothing was changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
 from paxosblock.checksum import Buffer
+from paxosblock.datanode.damaged_file import write_damaged
 from paxosblock.datanode.fetched import FetchedFile
 from paxosblock.datanode.layout import (
     CURRENT,
@@ -34,7 +35,7 @@ from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import check_records, record_start
 from paxosblock.datanode.store import FetchedChunks, Loaded, Stored
 from paxosblock.disk import Disk, FileHandle, Room, is_gone, opened, publish
-from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
+from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.kept_room import KeptRoom
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.effects import AdoptLog
@@ -69,6 +70,10 @@ class FileStore:
     def room(self) -> Room:
         self.spare.keep()
         return self.disk.room(self.folder)
+
+    def keep_damaged(self, damaged: Mapping[BlockId, Stored]) -> None:
+        copies = {block: _ours(files).copy for block, files in damaged.items()}
+        write_damaged(self.disk, self.folder, copies)
 
     def prove(self) -> None:
         path = self.folder / TEMPORARY / PROBE
@@ -183,7 +188,10 @@ class FileStore:
     def check_metadata(self, files: Stored, replica: Replica) -> None:
         with opened(self.disk, self._meta_path(replica)) as handle:
             data = self.disk.read_stored(handle, self.disk.size(handle), 0)
-        found = decode_metadata(data, replica.block)
+        try:
+            found = decode_metadata(data, replica.block)
+        except ConfigError as error:  # nobody but this process writes here
+            raise CorruptionError(str(error), block=replica.block) from error
         if found != describe(replica, found.boot, _ours(files).copy):
             what = f"metadata of block {replica.block} is not what was written"
             raise CorruptionError(what, block=replica.block)

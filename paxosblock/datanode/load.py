@@ -7,11 +7,14 @@ believed is dead, and says so to everyone who asks.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paxosblock.datanode.damaged_file import read_damaged
 from paxosblock.datanode.layout import (
     CURRENT,
     RBW,
@@ -27,7 +30,7 @@ from paxosblock.datanode.meta import Metadata, decode_metadata
 from paxosblock.datanode.records import record_start, scan
 from paxosblock.datanode.store import Loaded
 from paxosblock.disk import opened, read_file
-from paxosblock.errors import CorruptionError, StorageError
+from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
 from paxosblock.logs import facts
 from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.log import ChunkLog
@@ -52,11 +55,14 @@ def load(store: FileStore) -> list[Loaded]:
     found = by_block(paths)
     # All of it is read before anything is changed: a later format is nothing to be mended.
     ruling = {block: _ruling(store, found[block]) for block in sorted(found)}
+    damaged = read_damaged(disk, folder)
     store.spare.give_back()
     for name in disk.names(folder / TEMPORARY):
         disk.remove(folder / TEMPORARY / name)
     loaded = [_load_block(store, found[block], ruling.pop(block)) for block in sorted(found)]
-    return [replica for replica in loaded if replica is not None]
+    found_again = [_doubted(replica, damaged) for replica in loaded if replica is not None]
+    _forget_replaced(store, damaged, found_again)
+    return found_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,27 @@ def _load_block(store: FileStore, found: BlockFiles, ruling: _Ruling | str) -> L
     if loaded.corrupt or loaded.replica is None:
         return loaded
     return _settled(store, metadata, loaded.replica, files)
+
+
+def _doubted(loaded: Loaded, damaged: Mapping[BlockId, int]) -> Loaded:
+    """The replica, dead if it was found damaged before, and was not replaced since."""
+    files = loaded.files
+    if loaded.corrupt or not isinstance(files, ReplicaFiles):
+        return loaded
+    if damaged.get(loaded.block) != files.copy:
+        return loaded
+    return _dead(loaded.block, loaded.replica, files, "it was found damaged before this start")
+
+
+def _forget_replaced(
+    store: FileStore, damaged: Mapping[BlockId, int], loaded: list[Loaded]
+) -> None:
+    """Forget what is gone, or dead for all to see: a copy may take its place under its number."""
+    dead = {each.block: each.files for each in loaded if each.corrupt}
+    kept = {block: files for block in damaged if (files := dead.get(block)) is not None}
+    if kept.keys() != damaged.keys():
+        with contextlib.suppress(NoSpaceError):  # then a copy may be made once more
+            store.keep_damaged(kept)
 
 
 def _ruling(store: FileStore, found: BlockFiles) -> _Ruling | str:

@@ -122,9 +122,10 @@ class Scrubber:
             self._cursor = replace(self._cursor, block=block.id)
             if asyncio.get_running_loop().time() - self._saved_s >= SAVE_EVERY_S:
                 await self._save()
-        now_ms = self._volume.scrubbed.whole_ms = self._now_ms()
+        now_ms = self._now_ms()
         self._cursor = replace(self._cursor, block=LAST_BLOCK, whole_ms=now_ms)
         await self._save()
+        self._volume.scrubbed.whole_ms = now_ms
         took_s = (now_ms - self._cursor.begun_ms) / 1000
         told = facts(
             folder=self._volume.folder, bytes=self._cursor.read_bytes, seconds=round(took_s, 1)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -82,6 +82,13 @@ class ReplicaStore(Protocol):
 
     def room(self) -> Room:
         """Take what is missing of the room that is kept for promises; return what is left."""
+
+    def keep_damaged(self, damaged: Mapping[BlockId, Stored]) -> None:
+        """Remember, durably, that of all replicas these are dead, and no others.
+
+        Raises:
+            NoSpaceError: what was remembered before still is.
+        """
 
     def prove(self) -> None:
         """Write, sync and read back a little, and leave nothing of it.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,12 +29,12 @@ from paxosblock.datanode.identity import (
     give_identity,
     read_identity,
 )
-from paxosblock.datanode.store import Loaded, ReplicaStore
+from paxosblock.datanode.store import Loaded, ReplicaStore, Stored
 from paxosblock.descriptors import scarce
 from paxosblock.disk import OF_A_NAMENODE, Disk, FileHandle, Room, blamed, is_shortage
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.logs import facts
-from paxosblock.protocol.types import StorageId
+from paxosblock.protocol.types import BlockId, StorageId
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,6 +93,9 @@ class Volume:
         self.on_failure: Callable[[Volume], None] = lambda _: None
         self._lock = lock
         self._loop = asyncio.get_running_loop()
+        self._damaged: dict[BlockId, Stored] = {}
+        self._damaged_kept: dict[BlockId, Stored] = {}
+        self._keeping_damaged = threading.Lock()
         self._under_way = 0
         self._touched_s = -QUIET_S
         # Besides the syncs there must be threads for control steps, reads and the scrubber.
@@ -139,6 +143,30 @@ class Volume:
         self.check()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: step(*args, **kwargs))
+
+    def note_damaged(self, block: BlockId, files: Stored | None) -> None:
+        """Remember over the end of the process that the replica in `files` is dead; None: it is
+        not, or no more, or what is on the disk says so by itself.
+        """
+        if files is not None and self._damaged.get(block) != files:
+            self._damaged[block] = files
+        elif files is not None or self._damaged.pop(block, None) is None:
+            return
+        if not self.failed:
+            self._threads.submit(self._keep_damaged)
+
+    def _keep_damaged(self) -> None:
+        with self._keeping_damaged:
+            damaged = dict(self._damaged)
+            if damaged == self._damaged_kept:
+                return
+            try:
+                self.store.keep_damaged(damaged)
+                self._damaged_kept = damaged
+            except NoSpaceError as error:  # known as long as this process lives
+                _log.warning("damage not kept", extra=facts(folder=self.folder, reason=error))
+            except StorageError as error:
+                self._loop.call_soon_threadsafe(self.fail, error)
 
     def touch(self) -> None:
         """Note that a client's chunk is written or read at this moment."""

@@ -40,12 +40,13 @@ STATES_PER_POINT = 60
 class Claim:
     """What was answered so far: this replica, of which `synced` chunks were told to be durable.
 
-    No replica: one may be there or not, unless it was told that it is `gone`.
+    No replica: one may be there or not, unless it was told that it is `gone`. It may be `dead`.
     """
 
     replica: Replica | None
     synced: int
     gone: bool = False
+    dead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +75,13 @@ class Scenario:
         assert not any(isinstance(one, Nack | Short) for one in answers), answer
         self.claim()
 
-    def claim(self) -> None:
+    def claim(self, *, dead: bool = False) -> None:
         block = self.node.acceptor.find(BLOCK, self.node.storage)
         replica = block.replica if block is not None else None
         synced = block.synced if block is not None else 0
         if replica is not None and replica.registers.durability is Durability.DISK:
             assert synced == replica.length, "in disk mode nothing is told that is not durable"
-        self.disk.note(Claim(replica, synced, gone=replica is None))
+        self.disk.note(Claim(replica, synced, gone=replica is None, dead=dead))
 
     def claim_nothing(self) -> None:
         self.disk.note(Claim(None, 0))
@@ -171,6 +172,7 @@ async def full_copy_over_a_log_that_was_not_decided(scenario: Scenario) -> None:
     await scenario.does(node.create())
     await scenario.write(range(2))
     scenario.issue(*decided)
+    scenario.claim(dead=True)
     await scenario.does(node.finalize(4, decided))
 
 
@@ -183,6 +185,7 @@ async def full_copy_over_damaged_bytes(scenario: Scenario) -> None:
     await scenario.does(node.finalize(1, [name(0), name(1)]))
     block = node.acceptor.find(BLOCK, node.storage)
     assert block is not None
+    scenario.claim(dead=True)
     block.mark_corrupt("a bit has flipped")
     await scenario.does(node.finalize(1, [name(0), name(1)]))
     assert isinstance(block.files, ReplicaFiles)
@@ -281,7 +284,7 @@ class Truth:
         else:
             assert len(loaded) == 1, "a replica that was told to be there is gone"
         for one in loaded:
-            assert one.corrupt == ""
+            assert one.corrupt == "" or self.claim.dead
             assert one.replica is not None
             self._check_replica(one.replica)
             self._check_bytes(one, disk)

@@ -9,6 +9,7 @@ import pytest
 
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.cursor import Cursor, decode_cursor
+from paxosblock.datanode.damaged_file import decode_damaged, encode_damaged
 from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.identity import Identity, decode_identity
 from paxosblock.datanode.layout import FOLDERS
@@ -75,9 +76,15 @@ def test_the_identity_file_is_as_written_down(examples: list[str]) -> None:
     assert decode_identity(data, Path("VERSION")) == IDENTITY
 
 
+def test_the_list_of_damaged_replicas_is_as_written_down(examples: list[str]) -> None:
+    data = examples[3].encode() + b"\n"
+    assert encode_damaged({BLOCK: 0}) == data
+    assert decode_damaged(data, Path("damaged")) == {BLOCK: 0}
+
+
 def test_the_cursor_file_is_as_written_down(examples: list[str]) -> None:
     cursor = Cursor(BlockId(1073741831), 1_700_000_000_000, 268_435_456, 1_698_000_000_000)
-    data = examples[3].encode() + b"\n"
+    data = examples[4].encode() + b"\n"
     assert cursor.encode() == data
     assert decode_cursor(data) == cursor
 
