@@ -20,6 +20,7 @@ from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication import safe_mode
 from paxosblock.namenode.blocks.replication.copies import Copies, Limits
 from paxosblock.namenode.blocks.replication.monitor import Monitor
+from paxosblock.namenode.blocks.replication.reducer import Reducer
 from paxosblock.namenode.blocks.replication.safe_mode import SafeMode
 from paxosblock.namenode.blocks.replication.standing import Patience
 from paxosblock.namenode.blocks.reports import Reports
@@ -76,6 +77,8 @@ class NameNode:
         self.recoverer = self._make_recoverer(reach)
         self.copies = self._make_copies(reach)
         self.monitor = self._make_monitor()
+        self.reducer = self._make_reducer()
+        self.monitor.looked = self.reducer.look
         self.surveyor = Surveyor(self.recoverer, self.datanodes, clock_s)
         self.closer = self._make_closer()
         self.reports = Reports(
@@ -204,6 +207,17 @@ class NameNode:
             min_live=config.min_replication,
             interval_s=config.heartbeat_interval_s,
             clock_s=self.clock_s,
+        )
+
+    def _make_reducer(self) -> Reducer:
+        return Reducer(
+            catalog=self.catalog,
+            replicas=self.replicas,
+            finalizer=self.finalizer,
+            history=self.history,
+            background=self.background,
+            fullness=self.datanodes.fullness,
+            holds=lambda: self.safe_mode.holds,
         )
 
     def _make_closer(self) -> Closer:

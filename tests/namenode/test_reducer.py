@@ -244,7 +244,7 @@ async def scene() -> AsyncIterator[Scene]:
     await found.close()
 
 
-def reducer(scene: Scene, *, held_up: bool = False) -> Reducer:
+def reducer(scene: Scene, *, holds: bool = False) -> Reducer:
     node = scene.node
     return Reducer(
         catalog=node.catalog,
@@ -253,7 +253,7 @@ def reducer(scene: Scene, *, held_up: bool = False) -> Reducer:
         history=node.history,
         background=node.background,
         fullness=lambda _: 0.5,
-        held_up=lambda: held_up,
+        holds=lambda: holds,
     )
 
 
@@ -284,7 +284,7 @@ async def with_copies(scene: Scene, record: BlockRecord, count: int = 1) -> Bloc
 def look(scene: Scene, record: BlockRecord, reduces: Reducer, view: View | None = None) -> bool:
     view = view or view_of(*scene.network.reach)
     need = needs.assess(record, 3, scene.node.replicas.whole(record), view)
-    return reduces.look(record, need, view)
+    return reduces.look(BlockEntry(record), need, view)
 
 
 async def now(scene: Scene, record: BlockRecord) -> BlockRecord:
@@ -345,7 +345,7 @@ async def test_the_next_member_of_a_block_waits_until_those_who_stay_have_answer
 
 async def test_nobody_leaves_in_safe_mode_or_while_an_append_is_set_up(scene: Scene) -> None:
     record = await with_copies(scene, await block_of_three(scene))
-    assert not look(scene, record, reducer(scene, held_up=True))
+    assert not look(scene, record, reducer(scene, holds=True))
     opened = replace(record, generation=Generation(record.generation + 1))
     assert not look(scene, opened, reducer(scene))
     assert look(scene, record, reducer(scene))

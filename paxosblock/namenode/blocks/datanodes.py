@@ -232,6 +232,14 @@ class DataNodes:
         home = self.home(storage)
         return home.address if home else ""
 
+    def fullness(self, storage: StorageId) -> float:
+        """Return the share of a storage's own room that is taken; 1 of one that is not known."""
+        home = self.home(storage)
+        if home is None:
+            return 1.0
+        report = home.storages[storage]
+        return report.used_bytes / max(1, report.used_bytes + report.free_bytes)
+
     def is_reachable(self, storage: StorageId, now_s: float) -> bool:
         """True if there is hope that a message to this storage arrives."""
         home = self.home(storage)

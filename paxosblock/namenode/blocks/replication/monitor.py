@@ -100,7 +100,7 @@ class Monitor:
         self._min_live = min_live
         self._interval_s = interval_s
         self._clock_s = clock_s
-        self.looked: Callable[[BlockEntry, Need, View], None] = lambda *_: None
+        self.looked: Callable[[BlockEntry, Need, View], object] = lambda *_: None
         """Called with every block that was found not to be simply in order."""
         copies.ended = self.look_at
         self._wake = asyncio.Event()

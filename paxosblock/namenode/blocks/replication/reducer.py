@@ -20,6 +20,7 @@ from paxosblock.namenode.blocks.history import History
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication.needs import Need, Standing, View
 from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.types import BlockId, StorageId
 
@@ -125,16 +126,16 @@ class Reducer:
         history: History,
         background: Background,
         fullness: Fullness,
-        held_up: Callable[[], bool],
+        holds: Callable[[], bool],
     ) -> None:
-        """Use these parts of the node; nobody leaves while `held_up()`."""
+        """Use these parts of the node; nobody leaves while `holds()`."""
         self._catalog = catalog
         self._replicas = replicas
         self._finalizer = finalizer
         self._history = history
         self._background = background
         self._fullness = fullness
-        self._held_up = held_up
+        self._holds = holds
         self._leaving: set[BlockId] = set()
 
     @property
@@ -142,15 +143,16 @@ class Reducer:
         """True while a member is leaving."""
         return bool(self._leaving)
 
-    def look(self, record: BlockRecord, need: Need, view: View) -> bool:
+    def look(self, entry: BlockEntry, need: Need, view: View) -> bool:
         """Let the next member of a finalized block leave, if one is to and may; True if it does.
 
         `need` is as `needs.assess` finds it with the same `view`. What is not begun now, because of
         a member that has not answered yet or because enough is under way, waits for another look.
         """
+        record = entry.record
         apart = record.generation == record.finalized_generation  # else K4 prepares an APPEND
         busy = record.block in self._leaving or len(self._leaving) >= UNDER_WAY_MAX
-        if busy or not apart or self._held_up():
+        if busy or not apart or self._holds():
             return False
         found = leaver(record, need, view, self._replicas.holders(record), self._fullness)
         if found is None:
