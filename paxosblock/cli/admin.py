@@ -17,7 +17,7 @@ from paxosblock.cli.group import DashGroup, Entry, Verb
 from paxosblock.cli.safemode import safe_mode_words
 from paxosblock.cli.session import Session
 from paxosblock.cli.text import counted
-from paxosblock.cli.words import cluster_words, datanode_words
+from paxosblock.cli.words import cluster_words, datanode_words, replication_words
 from paxosblock.errors import PaxosBlockError
 
 ANSWER_WITHIN_S = 2.0
@@ -45,6 +45,7 @@ def report(session: Session) -> None:
       NameNode  127.0.0.1:9870  leader    term 3, commit 4711, applied 4711
       NameNode  127.0.0.1:9871  follower  term 3, commit 4711, applied 4711, 0 entries behind
       NameNode  127.0.0.1:9872  does not answer, 12 entries behind
+      Replicas  3 blocks wait for a copy, 2 are being copied
       DataNode  127.0.0.1:9873  live, 14 blocks, 1.2 G used, 80 G free of 99 G, heard 0.4 s ago
       12 files (1 being written), 14 blocks, 0 being recovered
 
@@ -54,8 +55,11 @@ def report(session: Session) -> None:
     whose disk is full the reason is shown. An alarm is what somebody has to look at: a broken
     invariant, a damaged replica, a DataNode that was refused. The latest are shown, of the time
     since the NameNodes were started.
+    Replicas are spoken of while blocks lack some: how many blocks wait for a copy or are being
+    copied, are missing (no replica is left that can be read), or have a damaged replica.
     Safe mode is shown while it is on: nothing is copied or taken away then, see `admin safemode`.
-    Exit code 1 when a node does not answer, is not live or cannot store changes.
+    Exit code 1 when a node does not answer, is not live or cannot store changes, and when a block
+    is missing.
     """
     standings = _ask_all(session)
     lag = next((seen.lag for seen in standings.values() if seen and seen.serves), {})
@@ -69,6 +73,9 @@ def report(session: Session) -> None:
     seen = session.call(CLUSTER_STATUS, ClusterStatusRequest())
     if seen.safe_mode.on:
         session.say(safe_mode_words(seen.safe_mode))
+    if words := replication_words(seen.replication):
+        session.say(f"Replicas  {words}")
+    session.failures += bool(seen.replication.missing)
     for datanode in seen.datanodes:
         heard = f"heard {datanode.seconds_since_heartbeat:.1f} s ago"
         words = f"{datanode_words(datanode)}, {heard}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paxosblock.api.status import ClusterStatus, NodeStatus
+from paxosblock.api.status import ClusterStatus, NodeStatus, ReplicationStatus
 from paxosblock.cli.text import counted, human_size
 from paxosblock.rack import DEFAULT_RACK
 
@@ -31,3 +31,20 @@ def cluster_words(seen: ClusterStatus) -> str:
     """Return how much a cluster holds."""
     files, blocks = counted(seen.files, "file"), counted(seen.blocks, "block")
     return f"{files} ({seen.open_files} being written), {blocks}"
+
+
+def replication_words(seen: ReplicationStatus) -> str:
+    """Return how many blocks need a replica, and how badly; "" where none does."""
+    told = []
+    if seen.waiting or seen.under_way:
+        waits = "waits" if seen.waiting == 1 else "wait"
+        told.append(f"{counted(seen.waiting, 'block')} {waits} for a copy")
+        told.append(f"{seen.under_way} {'is' if seen.under_way == 1 else 'are'} being copied")
+    if seen.missing:
+        told.append(
+            f"{counted(seen.missing, 'block')} missing: no replica is left that can be read"
+        )
+    if seen.corrupt:
+        has = "has" if seen.corrupt == 1 else "have"
+        told.append(f"{counted(seen.corrupt, 'block')} {has} a damaged replica")
+    return ", ".join(told)

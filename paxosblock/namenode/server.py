@@ -158,6 +158,7 @@ def _metrics(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetrics:
     metrics = NodeMetrics("namenode")
     metrics.observe("leases", "Writers that hold files.", lambda: len(node.leases))
     metrics.observe("recoveries", "Blocks being recovered.", lambda: node.recoverer.running)
+    _observe_replicas(metrics, node)
     metrics.observe("datanodes", "DataNodes that registered.", lambda: len(node.datanodes))
     metrics.observe("leads", "1 on the NameNode that serves.", lambda: node.leadership.serves)
     metrics.observe(
@@ -176,3 +177,29 @@ def _metrics(node: NameNode, engine: Engine, stall: StallWatch) -> NodeMetrics:
     )
     engine.observe(metrics)
     return metrics
+
+
+def _observe_replicas(metrics: NodeMetrics, node: NameNode) -> None:
+    """Show how many blocks lack a replica and are copied: 0 where this NameNode does not lead."""
+    metrics.observe(
+        "blocks_waiting",
+        "Blocks that wait for another replica.",
+        lambda: node.monitor.status.waiting,
+    )
+    metrics.observe(
+        "blocks_copied", "Blocks that are being copied.", lambda: node.monitor.status.under_way
+    )
+    metrics.observe(
+        "blocks_missing",
+        "Blocks without a replica that can be read.",
+        lambda: node.monitor.status.missing,
+    )
+    metrics.observe(
+        "blocks_corrupt", "Blocks with a damaged replica.", lambda: node.monitor.status.corrupt
+    )
+    metrics.tally(
+        "copies",
+        "Copies of blocks that were made, or failed.",
+        ("outcome",),
+        lambda: [((outcome,), count) for outcome, count in node.copies.outcomes.items()],
+    )

@@ -1,0 +1,153 @@
+"""DataNodes that are killed for good: what they held is made again. Real processes and disks."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.api.datanode import LIST_REPLICAS, ListReplicas
+from paxosblock.api.files import GET_FILE, GetFile
+from paxosblock.api.namenode import BlockView
+from paxosblock.api.status import ReplicationStatus
+from paxosblock.local.cluster_folder import Settings
+from paxosblock.local.node_process import Node
+from paxosblock.net import control
+from paxosblock.protocol.types import BlockId, ReplicaState
+from paxosblock.units import KIB
+from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture
+from tests.services.content import content, first_difference
+from tests.waiting import wait_until
+
+QUICK: Settings = {
+    "namenode": {
+        "heartbeat_interval": "200ms",
+        "datanode_stale_after": "1s",
+        "datanode_dead_after": "3s",
+        "replicate_after": "1s",
+        "safe_mode_extension": "500ms",
+    },
+    "datanode": {"heartbeat_interval": "200ms", "reserved_space": "0B"},
+}
+WHOLE_WITHIN_S = 60.0
+BLOCK_BYTES = 64 * KIB
+BLOCKS = 12
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(datanodes=4, settings=QUICK) as cluster:
+        yield cluster
+
+
+def put(fs: Client, path: str, blocks: int = BLOCKS, block_bytes: int = BLOCK_BYTES) -> None:
+    """Write a file of so many full blocks."""
+    with fs.create(path, block_size=block_bytes, chunk_size=min(block_bytes, 16 * KIB)) as out:
+        out.write(content(path, 0, blocks * block_bytes))
+
+
+def check(fs: Client, path: str, blocks: int = BLOCKS, block_bytes: int = BLOCK_BYTES) -> None:
+    """Every byte is there."""
+    with fs.open(path) as file:
+        data = file.read()
+    assert len(data) == blocks * block_bytes
+    assert first_difference(path, 0, data) is None
+
+
+def blocks_of(cluster: LocalCluster, path: str) -> list[BlockView]:
+    """The blocks of a file as the NameNode shows them."""
+    namenodes, found, place = control.NameNodes(cluster.addresses, 20.0), list[BlockView](), 0
+    while True:
+        page = namenodes.call(GET_FILE, GetFile(path, place=place))
+        found += page.blocks
+        if page.next_place is None:
+            return found
+        place = page.next_place
+
+
+def replicas_at(nodes: list[Node]) -> Counter[BlockId]:
+    """How often each block is there as a finalized replica."""
+    listed = [control.call(node.address, LIST_REPLICAS, ListReplicas()).replicas for node in nodes]
+    return Counter(
+        found.state.block
+        for replicas in listed
+        for found in replicas
+        if found.state.registers.state is ReplicaState.FINALIZED
+    )
+
+
+def is_whole(cluster: LocalCluster, path: str, replicas: int = 3) -> bool:
+    """True if each block has so many live members, and the NameNode finds nothing to do."""
+    lives = [sum(member.live for member in view.members) for view in blocks_of(cluster, path)]
+    return min(lives) >= replicas and cluster.status().replication == ReplicationStatus()
+
+
+def wait_whole(cluster: LocalCluster, path: str) -> None:
+    wait_until(lambda: is_whole(cluster, path), WHOLE_WITHIN_S, f"all replicas of {path}")
+
+
+def counted(node: Node, metric: str) -> float:
+    """A number of a NameNode's `/metrics`."""
+    with urllib.request.urlopen(f"http://{node.address}/metrics", timeout=10) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith(f"paxosblock_namenode_{metric} "):
+                return float(line.rpartition(" ")[2])
+    raise AssertionError(f"no metric {metric}")
+
+
+def test_a_datanode_killed_for_good_costs_no_replica(cluster: LocalCluster) -> None:
+    with Client(cluster.url) as fs:
+        put(fs, "/f")
+        wait_whole(cluster, "/f")
+        lost = sum(replicas_at([cluster.datanodes[0]]).values())
+        assert lost > 0
+        cluster.datanodes[0].kill()
+        wait_until(lambda: has_made(cluster, lost), WHOLE_WITHIN_S, f"{lost} copies")
+        wait_whole(cluster, "/f")
+        check(fs, "/f")
+        held = replicas_at(list(cluster.datanodes[1:]))
+        assert [held[view.record.block] for view in blocks_of(cluster, "/f")] == [3] * BLOCKS
+        assert counted(cluster.namenode, "blocks_missing") == 0
+
+
+def has_made(cluster: LocalCluster, copies: int) -> bool:
+    """True if the NameNode has made so many copies, and it makes no more."""
+    made = counted(cluster.namenode, 'copies_total{outcome="made"}')
+    assert made <= copies
+    return made == copies
+
+
+def test_a_file_outlives_its_datanodes_when_they_die_one_after_the_other(
+    cluster: LocalCluster,
+    paxosblock: Paxosblock,  # noqa: F811 - it is the fixture
+) -> None:
+    """Three of four: the last of them had no replica of some blocks when the first one died."""
+    report = ("admin", "report", "--namenodes", cluster.namenode.address)
+    with Client(cluster.url) as fs:
+        put(fs, "/f")
+        cluster.datanodes[0].kill()
+        wait_whole(cluster, "/f")
+        cluster.datanodes[1].kill()
+        waits = ReplicationStatus(waiting=BLOCKS)
+        wait_until(lambda: cluster.status().replication == waits, WHOLE_WITHIN_S)
+        shown = paxosblock(*report)
+        assert f"Replicas  {BLOCKS} blocks wait for a copy, 0 are being copied\n" in shown.out
+        assert shown.code == 1
+        assert counted(cluster.namenode, "blocks_waiting") == BLOCKS
+        cluster.datanodes[2].kill()
+        check(fs, "/f")
+        cluster.datanodes[3].kill()
+        missing = ReplicationStatus(missing=BLOCKS)
+        wait_until(lambda: cluster.status().replication == missing, WHOLE_WITHIN_S)
+        shown = paxosblock(*report)
+        assert f"Replicas  {BLOCKS} blocks missing: no replica is left that can be" in shown.out
+        assert shown.out.count("missing block: no replica is left") == BLOCKS
+        for node in cluster.datanodes[2:]:
+            node.start()
+        wait_until(lambda: cluster.status().replication == waits, WHOLE_WITHIN_S)
+        check(fs, "/f")
+        cluster.datanodes[1].start()
+        wait_whole(cluster, "/f")
