@@ -40,14 +40,15 @@ def _size(ctx: click.Context, option: click.Parameter, value: str) -> int:
 def demo(session: Session, *, chosen: str | None, size: int, path: str | None) -> None:
     """Write a real file while nodes are killed, and verify every byte.
 
-    Starts three NameNodes (one, where raftos is not installed) and three DataNodes, then
+    Starts three NameNodes (one, where raftos is not installed) and four DataNodes, then
 
     \b
     1. writes a file while a second process follows it; kills a DataNode in mid-write with SIGKILL,
        later the NameNode that leads, goes on with the others, starts each of them again;
     2. has a second file written by a process of its own, kills that with SIGKILL, takes the file
        over: everything that was acknowledged must be there;
-    3. compares SHA-256 of what was sent, followed, and read back.
+    3. kills a DataNode for good, and waits until what it held is there again, on another one;
+    4. compares SHA-256 of what was sent, followed, and read back.
 
     \b
       $ paxosblock demo --size 1GiB

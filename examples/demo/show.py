@@ -4,18 +4,37 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Final
 
 import click
 
 from examples.demo.source import Source, build, measure
-from examples.demo.story import Event, Report, Stage, first_file, now_ms, second_file
+from examples.demo.story import (
+    Event,
+    Report,
+    Stage,
+    first_file,
+    lost_replica,
+    now_ms,
+    second_file,
+)
 from paxosblock.api.status import BlockExplanation
 from paxosblock.cli.explain import history_lines
 from paxosblock.cli.progress import Advance, progress_bar
 from paxosblock.cli.session import Session
 from paxosblock.errors import ConfigError
 from paxosblock.local.cluster import LocalCluster
+from paxosblock.local.cluster_folder import Settings
 from paxosblock.namenode.raft.options import check_raftos
+
+IMPATIENT: Final[Settings] = {
+    "namenode": {
+        "datanode_dead_after": "3s",
+        "replicate_after": "1s",
+        "safe_mode_extension": "1s",
+    }
+}
+"""Nobody wants to look on for the three quarters of a minute for which a lost node is waited."""
 
 
 class Show:
@@ -41,7 +60,7 @@ class Show:
         """Run everything; whether all of it was verified."""
         namenodes = self._namenodes()
         with (
-            LocalCluster(namenodes=namenodes, path=path) as cluster,
+            LocalCluster(4, namenodes, path, settings=IMPATIENT) as cluster,
             self._session.client(cluster.url) as client,
         ):
             count = f"{namenodes} NameNode{'s' * (namenodes > 1)} and {len(cluster.datanodes)}"
@@ -50,6 +69,7 @@ class Show:
                 stage = Stage(cluster, client, source, self._report, advance)
                 first_file(stage)
             second_file(stage)
+            lost_replica(stage)
             self._report.mark("all read back")
         return self._tell_result()
 

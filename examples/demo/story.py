@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final
 
 from examples.demo.source import PIECE_BYTES, Source, digest_of_start, pieces
 from paxosblock.api.files import GET_FILE, GetFile
-from paxosblock.api.namenode import BlockRequest
+from paxosblock.api.namenode import BlockRequest, Member
 from paxosblock.api.status import EXPLAIN, BlockExplanation, VoteLine
 from paxosblock.cli.progress import Advance
 from paxosblock.client import Client
@@ -31,6 +31,7 @@ from paxosblock.units import MIB
 FIRST: Final = "/demo/first"
 SECOND: Final = "/demo/second"
 AFTER_FAIL_OVER: Final = "/demo/made-after-the-leader-was-killed"
+COPIED_WITHIN_S: Final = 60.0
 ACKNOWLEDGED_BYTES: Final = 16 * MIB
 """The second file's writer is killed once so much of it is acknowledged."""
 
@@ -272,9 +273,7 @@ def second_file(stage: Stage) -> None:
         f"the {length} bytes of {SECOND} are those that were written",
         digest == digest_of_start(source.path, length),
     )
-    last = NameNodes(stage.cluster.addresses).call(GET_FILE, GetFile(SECOND)).last_block
-    assert last is not None, "a file with bytes has a block"
-    report.recovered.append(stage.explain(last.record.block))
+    report.recovered.append(stage.explain(_last_members(stage)[0]))
 
 
 def _kill_the_writer(stage: Stage, enough_bytes: int) -> int:
@@ -292,6 +291,44 @@ def _kill_the_writer(stage: Stage, enough_bytes: int) -> int:
             acknowledged = receipt["length"]
     stage.report.mark(f"it had {acknowledged} bytes acknowledged", killed_ms)
     return acknowledged
+
+
+# --- a DataNode is killed for good: what it held is made again ------------------------------------
+
+
+def lost_replica(stage: Stage) -> None:
+    """Kill a holder of the second file and do not start it again; wait for the replica."""
+    report = stage.report
+    block, before = _last_members(stage)
+    victim = stage.node_of(before[0].storage)
+    length, digest = _read_back(stage.client, SECOND)
+    killed_ms = report.mark(f"{victim.name} gets SIGKILL, and is not started again")
+    victim.kill()
+
+    def live() -> list[Member]:
+        return [member for member in _last_members(stage)[1] if member.live]
+
+    def whole_again() -> bool:
+        return victim.address not in {each.address for each in live()} and len(live()) >= 3
+
+    wait_until(whole_again, COPIED_WITHIN_S, f"block {block} did not get its replica back")
+    known = {member.storage for member in before}
+    places = [stage.node_of(each.storage).name for each in live() if each.storage not in known]
+    report.mark(
+        f"block {block} has {len(live())} live members again, a new one at {', '.join(places)}: "
+        f"{now_ms() - killed_ms:.0f} ms after the kill"
+    )
+    report.check(f"the replica that {victim.name} had came back elsewhere", bool(places))
+    report.check(
+        f"{SECOND} reads back as before", _read_back(stage.client, SECOND) == (length, digest)
+    )
+
+
+def _last_members(stage: Stage) -> tuple[BlockId, tuple[Member, ...]]:
+    """Return the last block of the second file and its members."""
+    last = NameNodes(stage.cluster.addresses).call(GET_FILE, GetFile(SECOND)).last_block
+    assert last is not None, "a file with bytes has a block"
+    return last.record.block, last.members
 
 
 # --- second processes ----------------------------------------------------------------------------

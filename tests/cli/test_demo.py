@@ -30,11 +30,13 @@ def test_the_demo_kills_recovers_and_verifies(paxosblock: Paxosblock) -> None:
         "is back as a follower",
         "the writer of /demo/second gets SIGKILL",
         "/demo/second taken over and closed",
+        "gets SIGKILL, and is not started again",
+        "has 3 live members again, a new one at datanode-",
         "votes of block",
         "last vote",
     ):
         assert step in result.out
-    assert result.out.count("\nok ") == 6
+    assert result.out.count("\nok ") == 8
     assert result.out.splitlines()[-1].startswith("every byte was verified, in ")
 
 
