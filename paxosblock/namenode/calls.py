@@ -82,19 +82,16 @@ def decided(
     *,
     ids: Callable[[R], int] = lambda _: 0,
     check: Callable[[R], None] | None = None,
-    in_safe_mode: bool = False,
     then: Callable[[NameNode, R, A], None] | None = None,
     log: Callable[[R, A], Facts | None],
 ) -> Call:
-    """A change in one transaction, which is done once.
+    """A change of names in one transaction, which is done once, and not in safe mode.
 
     Args:
         ids: how many files and directories it makes at most.
-        in_safe_mode: it is done also while an operator wants safe mode: it changes no name.
         then: what follows from it in this process.
     """
-
-    decision = decide if in_safe_mode else _of_names(decide)
+    decision = _of_names(decide)
 
     async def answer(node: NameNode, request: R) -> A:
         made = await node.catalog.decide(

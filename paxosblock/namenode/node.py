@@ -88,6 +88,7 @@ class NameNode:
             finalizer=self.finalizer,
             alarms=self.alarms,
             judges=lambda: self.leadership.serves,
+            holds=lambda: self.safe_mode.holds,
             copied=self.monitor.take_finished,
         )
         self.housekeeper = self._make_housekeeper()
@@ -155,6 +156,8 @@ class NameNode:
     async def _look_at_reports(self) -> None:
         """Let safe mode end when enough was reported."""
         await safe_mode.look(self.safe_mode, self.catalog, self.replicas, self.clock_s)
+        if not self.safe_mode.holds:
+            self.reports.resume()
 
     def _make_finalizer(self, reach: Acceptors) -> Finalizer:
         return Finalizer(

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from paxosblock.api.namenode import CLOSE_FILE, FINALIZE_BLOCK, CloseFile, FinalizeBlock
+from paxosblock.api.namenode import (
+    CLOSE_FILE,
+    DELETE,
+    FINALIZE_BLOCK,
+    CloseFile,
+    DeletePath,
+    FinalizeBlock,
+)
+from paxosblock.api.status import SAFE_MODE, SafeModeAction, SafeModeRequest
 from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication.safe_mode import SafeMode
@@ -202,4 +210,32 @@ async def test_after_a_start_it_holds_until_the_blocks_were_reported_and_a_momen
     assert scene.node.safe_mode.holds
     scene.clock.now += 30.0
     await wait_until_async(lambda: not scene.node.safe_mode.holds, what="the moment is over")
+    await scene.close()
+
+
+async def test_a_leftover_is_not_taken_away_before_it_ends() -> None:
+    """Of a block that was deleted: its DataNode was away, and reports it to the next process."""
+    store = MemoryStore()
+    before = await new_scene(store=store, config=SLOW)
+    await written(before, "/stays")
+    block = await written(before, "/goes")
+    before.acceptor("s1").alive = False
+    await before.service.call(DELETE, DeletePath("/goes"))
+    left = before.acceptor("s2").replicas
+    await wait_until_async(lambda: block not in left, what="the others to be told")
+    await before.close()
+    scene = await new_scene(store=store, network=before.network, config=SLOW)
+    held = scene.acceptor("s1").replicas
+    await scene.register("s1")
+    await scene.report("s1")
+    assert scene.node.safe_mode.holds
+    assert scene.node.datanodes.has_reported(StorageId("s1"))
+    assert block in held
+    await scene.service.call(SAFE_MODE, SafeModeRequest(SafeModeAction.LEAVE))
+    await wait_until_async(
+        lambda: not scene.node.datanodes.has_reported(StorageId("s1")),
+        what="it to be asked for another report",
+    )
+    await scene.report("s1")
+    await wait_until_async(lambda: block not in held, what="the leftover to go")
     await scene.close()

@@ -182,6 +182,11 @@ class DataNodes:
         home = self.home(storage)
         return Reported() if home is None else home.reported.setdefault(storage, Reported())
 
+    def ask_for_report(self, storage: StorageId) -> None:
+        """Ask for a full report of one storage again."""
+        if (home := self.home(storage)) is not None:
+            home.reported.pop(storage, None)
+
     def ask_for_reports(self) -> None:
         """Ask for full reports again: what was reported up to now does not count."""
         for node in self._nodes.values():

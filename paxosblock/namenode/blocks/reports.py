@@ -62,16 +62,20 @@ class Reports:
         finalizer: Finalizer,
         alarms: Alarms,
         judges: Callable[[], bool],
+        holds: Callable[[], bool],
         copied: Callable[[BlockId, StorageId, Generation], None],
     ) -> None:
-        """Use these parts of the node; `judges` tells whether it leads, `copied` is told of
-        finished copies that are no members yet."""
+        """Use these parts of the node; `judges` tells whether it leads, `holds` whether safe mode
+        lets nothing be taken away, `copied` is told of finished copies that are no members yet."""
         self._catalog = catalog
         self._datanodes = datanodes
         self._replicas = replicas
         self._finalizer = finalizer
         self._alarms = alarms
         self._judges = judges
+        self._holds = holds
+        self._left_over: set[StorageId] = set()
+        """Storages that reported what is to go, when nothing was taken away."""
         self._copied = copied
         self._turns: dict[StorageId, _Turn] = {}
 
@@ -108,6 +112,11 @@ class Reports:
                 storage=report.storage, covers=report.covers, replicas=len(report.replicas)
             ),
         )
+
+    def resume(self) -> None:
+        """Safe mode is over: ask those storages again that have something left over."""
+        while self._left_over:
+            self._datanodes.ask_for_report(self._left_over.pop())
 
     async def damaged(self, block: BlockId, storage: StorageId, why: str) -> None:
         """Somebody met bytes that do not match their checksum.
@@ -167,6 +176,8 @@ class Reports:
                     self._take_holder(summary)  # of a version before: it may be whole all the same
                 if self._finalizer.has_room:
                     self._finalizer.tell(record, storage)
+            case Verdict.DELETE if self._holds():
+                self._left_over.add(storage)
             case Verdict.DELETE:
                 self._finalizer.delete(block, storage, finding.up_to)
             case Verdict.ALARM:
