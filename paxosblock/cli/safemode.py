@@ -26,7 +26,7 @@ def safemode(session: Session, action: str) -> None:
 
     \b
       $ paxosblock admin safemode get
-      Safe mode is ON: 1000 of 1000 blocks were reported, it ends in 12 s
+      Safe mode is ON: DataNodes have reported 1000 of 1000 blocks, it ends in 12 s
       $ paxosblock admin safemode wait --timeout 5min && run-my-jobs
 
     After a NameNode was started, or another one leads, nothing is copied or taken away until the
@@ -67,7 +67,8 @@ def safe_mode_words(status: SafeModeStatus) -> str:
         return "Safe mode is OFF"
     if status.by_hand:
         return "Safe mode is ON: entered by hand, until `paxosblock admin safemode leave`"
-    seen = f"Safe mode is ON: {status.reported} of {counted(status.blocks, 'block')} were reported"
+    blocks = counted(status.blocks, "block")
+    seen = f"Safe mode is ON: DataNodes have reported {status.reported} of {blocks}"
     if status.left_s is None:
         share = f"{seen}, {status.threshold * 100:g} % are needed"
         return f"{share}; without the rest: `paxosblock admin safemode leave`"

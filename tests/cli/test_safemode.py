@@ -104,12 +104,12 @@ def test_another_word_is_wrong_usage(action: str, paxosblock: Paxosblock) -> Non
     [
         (
             SafeModeStatus(True, False, 9, 10, 0.999, None),
-            "Safe mode is ON: 9 of 10 blocks were reported, 99.9 % are needed; without the rest: "
-            "`paxosblock admin safemode leave`",
+            "Safe mode is ON: DataNodes have reported 9 of 10 blocks, 99.9 % are needed; without "
+            "the rest: `paxosblock admin safemode leave`",
         ),
         (
             SafeModeStatus(True, False, 1, 1, 0.999, 12.4),
-            "Safe mode is ON: 1 of 1 block were reported, it ends in 12 s",
+            "Safe mode is ON: DataNodes have reported 1 of 1 block, it ends in 12 s",
         ),
     ],
 )

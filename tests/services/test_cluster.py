@@ -270,7 +270,10 @@ def test_a_folder_of_another_cluster_is_refused(tmp_path: Path) -> None:
         pass
     with pytest.raises(ConfigError, match=r"holds a cluster of 1 DataNodes, not 2$"):
         LocalCluster(datanodes=2, path=tmp_path)
-    with pytest.raises(ConfigError, match=r"holds a cluster of 1 NameNodes, not 3$"):
+    with pytest.raises(
+        ConfigError,
+        match=r"holds a cluster of 1 NameNodes, not 3: `paxosblock cluster up .*--grow`",
+    ):
         LocalCluster(datanodes=1, namenodes=3, path=tmp_path)
 
 

@@ -14,6 +14,7 @@ from paxosblock.api.status import (
     SafeModeRequest,
     SafeModeStatus,
 )
+from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.errors import SafeModeError
 from paxosblock.local.node_process import Node
@@ -60,7 +61,9 @@ def test_after_a_start_it_is_on_until_the_datanodes_have_reported(tmp_path: Path
         assert metric(cluster.namenode) == 0
 
 
-def test_a_lost_block_keeps_it_on_until_an_operator_leaves(tmp_path: Path) -> None:
+def test_a_lost_block_keeps_it_on_until_an_operator_leaves(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     with LocalCluster(2, 1, tmp_path, settings=EAGER) as cluster, Client(cluster.url) as fs:
         with fs.create("/a", replication=2) as out:
             out.write(b"12345")
@@ -70,6 +73,11 @@ def test_a_lost_block_keeps_it_on_until_an_operator_leaves(tmp_path: Path) -> No
         cluster.namenode.start()
         status = ask(cluster)
         assert (status.on, status.reported, status.blocks) == (True, 0, 1)
+        capfd.readouterr()
+        run(["admin", "report", "--namenodes", cluster.namenode.address])
+        lines = capfd.readouterr().out.splitlines()
+        (told,) = (line for line in lines if line.startswith("Safe mode is ON"))
+        assert "have reported 0 of 1 block, 99.9 % are needed; without the rest: `pax" in told
         assert not ask(cluster, SafeModeAction.LEAVE).on
         assert not ask(cluster).on
 
@@ -77,6 +85,8 @@ def test_a_lost_block_keeps_it_on_until_an_operator_leaves(tmp_path: Path) -> No
 def test_entered_by_hand_it_outlives_the_leader_and_writers_go_on(cluster: LocalCluster) -> None:
     leader = cluster.wait_leader()
     with Client(cluster.url, QUICK) as fs, Client(cluster.url, HASTY) as hasty:
+        with fs.create("/closed") as closed:
+            closed.write(b"a finalized block to wait for")
         out = fs.create("/open")
         out.write(b"before")
         out.hflush()
@@ -85,7 +95,9 @@ def test_entered_by_hand_it_outlives_the_leader_and_writers_go_on(cluster: Local
             hasty.mkdirs("/new")
         leader.kill()
         other = wait_other_leader(cluster, leader)
-        assert ask(cluster).by_hand
+        status = ask(cluster)
+        assert (status.by_hand, status.blocks) == (True, 1)
+        assert status.left_s != 0.0, "the new leader waits for reports, too"
         assert metric(other) == 1
         with pytest.raises(SafeModeError):
             hasty.create("/new")
