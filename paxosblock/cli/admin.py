@@ -17,7 +17,7 @@ from paxosblock.cli.group import DashGroup, Entry, Verb
 from paxosblock.cli.safemode import safe_mode_words
 from paxosblock.cli.session import Session
 from paxosblock.cli.text import counted
-from paxosblock.cli.words import cluster_words, datanode_words, replication_words
+from paxosblock.cli.words import cluster_words, datanode_words, replication_words, scrubbed_words
 from paxosblock.errors import PaxosBlockError
 
 ANSWER_WITHIN_S = 2.0
@@ -78,7 +78,7 @@ def report(session: Session) -> None:
     session.failures += bool(seen.replication.missing)
     for datanode in seen.datanodes:
         heard = f"heard {datanode.seconds_since_heartbeat:.1f} s ago"
-        words = f"{datanode_words(datanode)}, {heard}"
+        words = f"{datanode_words(datanode)}, {scrubbed_words(datanode)}, {heard}"
         session.say(f"DataNode  {datanode.address:<15}  {words}", datanode)
         session.failures += datanode.state != "live"
     session.say(f"{cluster_words(seen)}, {seen.recoveries} being recovered", seen)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from paxosblock.api.status import ClusterStatus, NodeStatus, ReplicationStatus
 from paxosblock.cli.text import counted, human_size
 from paxosblock.rack import DEFAULT_RACK
@@ -20,6 +22,14 @@ def datanode_words(report: NodeStatus) -> str:
     rack = "" if report.rack == DEFAULT_RACK else f" in {report.rack}"
     words = f"{report.state}{rack}, {counted(report.blocks, 'block')}, {human_size(used)} used"
     return ", ".join([words, f"{human_size(free)} free of {human_size(capacity)}", *failed])
+
+
+def scrubbed_words(report: NodeStatus) -> str:
+    """The day on which the volume that waits longest had been read as a whole."""
+    last_ms = [volume.scrubbed_ms for volume in report.storages if not volume.failed]
+    if not last_ms or not min(last_ms):
+        return "not scrubbed yet"
+    return "scrubbed " + time.strftime("%Y-%m-%d", time.localtime(min(last_ms) / 1000))
 
 
 def shortfall(has: int, wanted: int) -> str:

@@ -22,7 +22,7 @@ from paxosblock.logs import facts
 from paxosblock.net.wire import Header
 from paxosblock.protocol import register
 from paxosblock.protocol.messages import Nack, Read, ReadReply, Vote
-from paxosblock.protocol.types import NO_GENERATION, BlockId, StorageId
+from paxosblock.protocol.types import NO_GENERATION, BlockId, Generation, StorageId
 
 _log = logging.getLogger(__name__)
 _NOWHERE: Final = StorageId("")
@@ -56,12 +56,14 @@ class Acceptor:
             for loaded in found:
                 block = Block(loaded.block, volume, self._listener)
                 block.load(loaded)
-                other = self._blocks.setdefault(loaded.block, block)
-                if other is not block:
+                other = self._blocks.get(block.id)
+                if other is not None:
+                    block, other = _later(block, other)
                     _log.error(
                         "two volumes hold the same block",
-                        extra=facts(block=block.id, used=other.volume, ignored=volume),
+                        extra=facts(block=block.id, used=block.volume, ignored=other.volume),
                     )
+                self._blocks[block.id] = block
 
     async def close(self) -> None:
         """Let the control steps that are under way come to their end, then close every file."""
@@ -117,11 +119,12 @@ class Acceptor:
         """
         storage, request = envelope.storage, envelope.message
         volume = self._volumes.get(storage)
+        if volume is not None:
+            volume.check()
         block = self._blocks.get(request.block)
         if volume is None or (block is not None and block.volume is not volume):
             # A storage that is not here is lost; nobody else answers in its name (PROTOCOL.md 1).
             return register.nack(storage, request.block, register.generation_of(request))
-        volume.check()
         if isinstance(request, Read):
             return await self.read(request, storage)
         if block is None:
@@ -129,8 +132,8 @@ class Acceptor:
         return await self._steps.take(block, request, envelope.peers)
 
     def _forget_if_vacant(self, block: Block) -> None:
-        if block.vacant:
-            self._blocks.pop(block.id, None)
+        if block.vacant and self._blocks.get(block.id) is block:
+            del self._blocks[block.id]
 
     # -- reading the registers ------------------------------------------------------------------
 
@@ -148,6 +151,17 @@ class Acceptor:
     # -- what goes wrong ------------------------------------------------------------------------
 
     def _volume_failed(self, volume: Volume) -> None:
-        for block in self._blocks.values():
+        """Let go of what was there: another volume of this node may be given these blocks."""
+        for block in self.blocks():
             if block.volume is volume:
+                del self._blocks[block.id]
                 block.changed()
+
+
+def _later(one: Block, other: Block) -> tuple[Block, Block]:
+    """Of two volumes one had failed, and was given up, when the block came to the other."""
+    return (one, other) if _accepted(one) > _accepted(other) else (other, one)
+
+
+def _accepted(block: Block) -> Generation:
+    return NO_GENERATION if block.replica is None else block.replica.registers.accepted_generation

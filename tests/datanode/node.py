@@ -211,6 +211,7 @@ class Node:
         names: Sequence[ChunkName],
         epoch: int = 0,
         block: BlockId = BLOCK,
+        storage: StorageId | None = None,
     ) -> Reply:
         """D5."""
         request = Finalize(
@@ -223,7 +224,7 @@ class Node:
             window=WINDOW,
             durability=Durability.DISK,
         )
-        return await self.ask(request)
+        return await self.ask(request, storage)
 
     def send(self, sent: tuple[Header, bytes]) -> asyncio.Future[Vote | Nack]:
         """Hand over a chunk frame; the future gets the vote."""

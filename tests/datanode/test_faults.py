@@ -19,9 +19,32 @@ from paxosblock.errors import (
     Outcome,
     StorageError,
 )
-from paxosblock.protocol.messages import Created, Delete, LastVote, Nack, Read, Vote
-from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Durability, Reason
-from tests.datanode.node import BLOCK, frame, hold_group_commit, refusal, running
+from paxosblock.protocol.messages import (
+    Created,
+    Delete,
+    Finalized,
+    LastVote,
+    Nack,
+    Read,
+    Vote,
+)
+from paxosblock.protocol.types import (
+    FIRST_GENERATION,
+    BlockId,
+    Durability,
+    Generation,
+    Reason,
+)
+from tests.datanode.node import (
+    BLOCK,
+    Holder,
+    chunk,
+    frame,
+    hold_group_commit,
+    name,
+    refusal,
+    running,
+)
 from tests.disks.faults import HELD, SYNCS, WRITES, Fault
 from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async
@@ -220,6 +243,31 @@ async def test_a_block_has_one_replica_per_node(tmp_path: Path) -> None:
         refused = await node.create(storage=second)
         assert isinstance(refused, Nack)
         assert (refused.reason, refused.storage) == (Reason.NO_REPLICA, second)
+
+
+async def test_a_block_of_a_failed_volume_comes_back_on_another_volume_of_its_node(
+    tmp_path: Path,
+) -> None:
+    disk, log = SimulatedDisk(), [name(0), name(1)]
+    volumes = tmp_path / "a", tmp_path / "b"
+    async with running(*volumes, disk=disk, holder=Holder([chunk(0), chunk(1)])) as node:
+        lost, kept = (volume.storage for volume in node.volumes)
+        await node.create()
+        await node.write(2)
+        await node.finalize(1, log)
+        assert refusal(await node.finalize(1, log, storage=kept)) is Reason.NO_REPLICA, (
+            "one replica per node"
+        )
+        node.volumes[0].fail(OSError("it burns"))
+        assert await node.finalize(1, log, storage=kept) == Finalized(BLOCK, Generation(1), kept, 2)
+        with pytest.raises(StorageError, match="it burns"):
+            await node.ask(Read(BLOCK), lost)
+        await node.finalize(2, log, storage=kept)
+    for order in (volumes, volumes[::-1]):
+        async with running(*order, disk=disk.next_process()) as node:
+            found = node.acceptor.find(BLOCK, kept)
+            assert found is not None, "the one that is of today"
+            assert node.acceptor.find(BLOCK, lost) is None
 
 
 async def test_a_volume_that_cannot_be_read_at_the_start_is_reported_and_not_used(

@@ -19,6 +19,7 @@ from paxosblock.config import ClientConfig
 from paxosblock.errors import NoSpaceError, Outcome, PaxosBlockError, UnavailableError
 from paxosblock.local.node_process import Node
 from paxosblock.net.serving import DISK_FAILED
+from paxosblock.protocol.types import BlockId
 from paxosblock.units import MIB
 from tests.disks.faults import CALLS, HELD, SYNCS, WRITES, Fault
 from tests.services.faulty_node import FaultyCluster
@@ -210,6 +211,48 @@ def test_a_volume_that_is_gone_is_named_although_nobody_used_it(tmp_path: Path, 
         assert ("No such file" if how == "removed" else BROKEN) in failed
         write(fs, "/file", b"all")
         assert content(fs, "/file") == b"all"
+
+
+def test_blocks_of_a_failed_volume_come_back_on_another_one_also_of_the_same_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, paths = os.urandom(MIB), [f"/{number}" for number in range(4)]
+    with (
+        FaultyCluster(3, 1, tmp_path / "cluster", volumes=2, settings=SETTINGS) as cluster,
+        Client(cluster.url, PATIENT) as fs,
+    ):
+        for path in paths:
+            write(fs, path, data)
+        node = cluster.datanodes[0]
+        with_blocks = [volume for volume in node.volumes if any((volume / "current").iterdir())]
+        broken = with_blocks[0]
+        held = storage_in(broken)
+        cluster.break_disk(node, Fault(("read",), path=f"{broken}/", error="EIO"))
+
+        def whole() -> bool:
+            members = [fs.get_block(block).members for path in paths for block in blocks(fs, path)]
+            return all(
+                sum(member.live for member in each) == 3
+                and held not in [member.storage for member in each]
+                for each in members
+            )
+
+        wait_until(whole, what="three live members of each block, none of them the failed one")
+        assert run(["admin", "report", "--namenodes", cluster.namenode.address]) == 0
+        (failed,) = failed_volumes(cluster)
+        assert str(broken) in failed
+        assert failed in capsys.readouterr().out
+        for path in paths:
+            assert content(fs, path) == data
+
+
+def storage_in(volume: Path) -> str:
+    """The id of the storage in a folder."""
+    return (volume / "VERSION").read_text().partition("storage=")[2].split()[0]
+
+
+def blocks(fs: Client, path: str) -> list[BlockId]:
+    return [location.block for location in fs.locations(path)]
 
 
 def failed_volumes(cluster: FaultyCluster) -> list[str]:

@@ -9,7 +9,8 @@ from urllib.request import urlopen
 import pytest
 
 from paxosblock import Client, LocalCluster
-from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest
+from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest, ReplicationStatus
+from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.datanode.cursor import SCRUB, read_cursor
 from paxosblock.disk import OsDisk
@@ -63,7 +64,9 @@ def metric(node: Node, name: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in found)
 
 
-def test_a_flipped_byte_is_mended_without_a_reader_having_seen_it(tmp_path: Path) -> None:
+def test_a_flipped_byte_is_mended_without_a_reader_having_seen_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = os.urandom(3 * MIB)
     with LocalCluster(datanodes=3, path=tmp_path / "cluster", settings=SETTINGS) as cluster:
         put(cluster, data)
@@ -88,12 +91,15 @@ def test_a_flipped_byte_is_mended_without_a_reader_having_seen_it(tmp_path: Path
         assert metric(node, "scrubbed_damaged_total") == 1
         reported = [at.scrubbed_ms for each in cluster.status().datanodes for at in each.storages]
         assert all(reported)
+        assert run(["admin", "report", "--namenodes", cluster.namenode.address]) == 0
+        assert capsys.readouterr().out.count(", scrubbed 20") == 3
+        assert cluster.status().replication.corrupt == 0
         with Client(cluster.url) as fs, fs.open("/file") as file:
             assert file.read() == data
 
 
 def test_where_every_replica_is_damaged_nothing_is_deleted_and_everybody_is_told(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with LocalCluster(datanodes=3, path=tmp_path / "cluster", settings=SETTINGS) as cluster:
         put(cluster, os.urandom(MIB))
@@ -114,6 +120,12 @@ def test_where_every_replica_is_damaged_nothing_is_deleted_and_everybody_is_told
             lambda: sum("damaged replica" in each for each in alarms(cluster)) >= 3,
             what="the alarms",
         )
+        wait_until(
+            lambda: cluster.status().replication == ReplicationStatus(missing=1, corrupt=1),
+            what="the numbers",
+        )
+        assert run(["admin", "report", "--namenodes", cluster.namenode.address]) == 1
+        assert "1 block has a damaged replica" in capsys.readouterr().out
         with (
             Client(cluster.url, IMPATIENT) as fs,
             fs.open("/file") as file,

@@ -195,7 +195,8 @@ class Copies:
 
     def _place(self, record: BlockRecord, need: Need) -> Candidate | None:
         members = [(each, self._known[each]) for each in record.members if each in self._known]
-        nodes = {candidate.node for _, candidate in members}
+        # A node whose volume failed has others, and is taken again.
+        nodes = {candidate.node for _, candidate in members if not candidate.failed}
         kept = tuple(candidate for each, candidate in members if each not in need.gone)
         helpful = [
             each
