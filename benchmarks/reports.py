@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from benchmarks.stats import latencies, machine, processor_seconds, resident_mib, say
 from paxosblock import AsyncClient, LocalCluster, loop
-from paxosblock.api.reports import StorageReport
+from paxosblock.api.reports import StorageReport, Timeline
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest, NodeStatus
 from paxosblock.config import DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.block import Block
@@ -116,6 +116,13 @@ class Many:
     async def enter(self, cluster: str) -> None:
         """Let the volume keep it."""
         await self.volume.enter(cluster)
+
+    def timelines(self) -> tuple[Timeline, ...]:
+        """It never had a snapshot."""
+        return ()
+
+    async def be_taken_in(self) -> None:
+        """It is."""
 
     def _made(self, number: BlockId) -> Block:
         block = Block(number, self.volume, Nobody())

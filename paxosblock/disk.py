@@ -19,12 +19,16 @@ from paxosblock import descriptors
 from paxosblock.checksum import Buffer
 from paxosblock.descriptors import opening
 from paxosblock.errors import ConfigError, NoSpaceError, PaxosBlockError, StorageError
+from paxosblock.units import MIB
 
 FileHandle = NewType("FileHandle", int)
 
 OF_A_NAMENODE: Final = ("kv", "raft")
 OF_A_VOLUME: Final = ("VERSION", "current", "rbw")
 """Names that tell whose a folder is: the other role must not write into it."""
+
+COPIED_BYTES: Final = 4 * MIB
+"""Bytes of a file that are copied at a time."""
 
 _BROKEN = (errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.EUCLEAN, errno.ESTALE)
 """Answers of a disk that is dead, gone, damaged, or set read-only by the system for that."""
@@ -97,6 +101,15 @@ class Disk(Protocol):
 
     def remove(self, path: Path) -> None:
         """Remove the name."""
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give the file a second name, which nothing has yet."""
+
+    def link_count(self, file: FileHandle) -> int:
+        """Return how many names the file has."""
+
+    def remove_folder(self, folder: Path) -> None:
+        """Remove the folder, which is empty."""
 
     def sync_folder(self, folder: Path) -> None:
         """Return once all creations, renames and removals in the folder are durable."""
@@ -191,6 +204,18 @@ class OsDisk:
     def remove(self, path: Path) -> None:
         with _translated(f"cannot remove {path}"):
             os.unlink(path)
+
+    def link(self, source: Path, target: Path) -> None:
+        with _translated(f"cannot link {source} to {target}"):
+            os.link(source, target)
+
+    def link_count(self, file: FileHandle) -> int:
+        with _translated("cannot tell how many names a file has"):
+            return os.fstat(file).st_nlink
+
+    def remove_folder(self, folder: Path) -> None:
+        with _translated(f"cannot remove {folder}"):
+            os.rmdir(folder)
 
     def sync_folder(self, folder: Path) -> None:
         with _translated(f"cannot sync {folder}"):
@@ -291,6 +316,28 @@ def read_file(disk: Disk, path: Path) -> bytes:
     """Return the whole file."""
     with opened(disk, path) as file:
         return disk.read(file, disk.size(file), 0)
+
+
+def copy_file(disk: Disk, source: FileHandle, target: Path) -> FileHandle:
+    """Copy the bytes of `source` to a new file `target`, durably; return it, open.
+
+    Raises:
+        NoSpaceError: there is no new file.
+        StorageError: as the disk says.
+    """
+    copy = disk.create(target)
+    try:
+        size = disk.size(source)
+        for position in range(0, size, COPIED_BYTES):
+            disk.write(copy, disk.read(source, COPIED_BYTES, position), position)
+        disk.sync(copy)
+    except (NoSpaceError, StorageError):
+        with contextlib.suppress(StorageError):
+            disk.close(copy)
+        with contextlib.suppress(StorageError):
+            disk.remove(target)
+        raise
+    return copy
 
 
 def cut_file(disk: Disk, path: Path, size_bytes: int) -> None:

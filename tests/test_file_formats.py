@@ -14,6 +14,7 @@ import pytest
 
 from paxosblock.checksum import crc32c
 from paxosblock.config import DataNodeConfig
+from paxosblock.datanode import snapshot
 from paxosblock.datanode.damaged_file import write_damaged
 from paxosblock.datanode.node import open_volumes
 from paxosblock.disk import OsDisk
@@ -39,7 +40,7 @@ SEGMENT_BYTES = 1 << 20
 
 
 def make_volume(folder: Path) -> None:
-    """A volume with a replica in `current/` and one in `rbw/`."""
+    """A volume with a replica in `current/`, one in `rbw/`, and the second of two snapshots."""
 
     async def write() -> None:
         async with running(folder) as node:
@@ -48,6 +49,11 @@ def make_volume(folder: Path) -> None:
             await node.write(2)
             await node.finalize(1, [name(0), name(1)])
             await node.next_gs(3, block=BlockId(8))
+        async with running(folder, upgrade=True) as node:
+            await node.volumes[0].be_taken_in()
+            snapshot.finalize(OsDisk(), [folder])
+        async with running(folder, upgrade=True) as node:
+            await node.volumes[0].be_taken_in()
 
     asyncio.run(write())
     write_damaged(OsDisk(), folder, {BlockId(7): 9})  # of a copy that was replaced
@@ -166,7 +172,8 @@ class Kind:
 
 
 KINDS = [
-    Kind("VERSION", 2, make_volume, open_volume, with_line, "--rollback"),
+    Kind("VERSION", 3, make_volume, open_volume, with_line, "--rollback"),
+    Kind("previous/VERSION", 3, make_volume, open_volume, with_line, "--rollback"),
     Kind("current/blk_7.meta", 1, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
     Kind("damaged", 1, make_volume, open_volume, with_line, "--rollback"),
     Kind("rbw/blk_8.meta", 1, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),

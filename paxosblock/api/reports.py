@@ -25,7 +25,8 @@ class StorageReport:
 
     `used_bytes` is what its block files take, `free_bytes` what further ones may take. The rest of
     its file system's `capacity_bytes` belongs to others or is kept in reserve. `scrubbed_ms` is the
-    Unix time at which its DataNode had read all of it for the last time; 0: not yet.
+    Unix time at which its DataNode had read all of it for the last time; 0: not yet. `snapshot`:
+    one is kept, as `datanode --upgrade` makes it.
     """
 
     storage: StorageId
@@ -34,6 +35,21 @@ class StorageReport:
     used_bytes: int
     failed: str = ""
     scrubbed_ms: int = 0
+    snapshot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The `timeline` of a storage: each snapshot begins one, and a rollback returns to one.
+
+    While there are some in `before`, the storage may have forgotten what it promised in others, and
+    says nothing before a NameNode has answered that it knows the storage in one of those, or in
+    this one already.
+    """
+
+    storage: StorageId
+    timeline: str
+    before: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +57,8 @@ class Register:
     """A DataNode presents itself; `incarnation` differs for every start of its process.
 
     `cluster` is the id of the one it belongs to, "" before it was told one; `rack` is where it
-    stands, and `host` its machine's name, "" where it does not say.
+    stands, and `host` its machine's name, "" where it does not say. `timelines` are those of the
+    storages that had a snapshot; an answer says that the cluster knows the storages in them.
     """
 
     node: str
@@ -51,6 +68,7 @@ class Register:
     cluster: str = ""
     rack: str = DEFAULT_RACK
     host: str = ""
+    timelines: tuple[Timeline, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,11 @@ import click
 
 from paxosblock.cli.group import LocalVerb
 from paxosblock.cli.session import Session
+from paxosblock.cli.upgrading import (
+    check_upgrade_options,
+    end_upgrade,
+    upgrade_options,
+)
 from paxosblock.errors import ConfigError, StorageError
 from paxosblock.logs import LEVELS
 from paxosblock.rack import DEFAULT_RACK, is_rack
@@ -159,7 +164,6 @@ def namenode(
 @click.option(
     "--namenodes",
     envvar="PAXOSBLOCK_NAMENODES",
-    required=True,
     metavar="HOST:PORT[,...]",
     help="The NameNodes, also from PAXOSBLOCK_NAMENODES.",
 )
@@ -171,6 +175,7 @@ def namenode(
     "are two. Also the setting rack; a table at the NameNodes, racks, wins over both.  "
     f"[default: {DEFAULT_RACK}]",
 )
+@upgrade_options
 @click.pass_obj
 def datanode(
     session: Session,
@@ -181,8 +186,12 @@ def datanode(
     log_level: str,
     die_with: int | None,
     paths: tuple[str, ...],
-    namenodes: str,
+    namenodes: str | None,
     rack: str | None,
+    upgrade: bool,
+    rollback: bool,
+    finalize_upgrade: bool,
+    yes: bool,
 ) -> None:
     """Run a DataNode: it keeps replicas of blocks and votes for their chunks.
 
@@ -192,19 +201,40 @@ def datanode(
     Logs to standard error. Closes at SIGTERM or Ctrl-C. Exit code 74 when no volume is left: start
     it again, for only a new process knows what the disks really have. Exit code 1 when every
     NameNode that answers refuses it: it is of another cluster, or works on a copy of a volume.
+
+    Before a new version of paxosblock is tried, and to go back to the old one or to stay:
+
+    \b
+      $ paxosblock datanode --path /disk1/pxb --namenodes nn:9870 --upgrade
+      $ paxosblock datanode --path /disk1/pxb --rollback
+      $ paxosblock datanode --path /disk1/pxb --finalize-upgrade
     """
+    check_upgrade_options(upgrade=upgrade, rollback=rollback, finalize=finalize_upgrade, yes=yes)
+    volumes = _folders(paths)
+    if rollback or finalize_upgrade:
+        end_upgrade(session, volumes, rollback=rollback, yes=yes)
+        return
+    if not namenodes:
+        raise click.UsageError("Missing option '--namenodes'.")
     with quick_imports():
         from paxosblock.client.url import cluster_addresses
         from paxosblock.config import DataNodeConfig, load_config
         from paxosblock.datanode.server import serve
 
-    volumes = _folders(paths)
     name = node_id or _default_name(listen, volumes[0])
     session.serves = True
     _set_up(name, log_level, die_with)
     settings = load_config(DataNodeConfig, config, flags={"rack": rack})
     addresses = cluster_addresses(namenodes)
-    _run(session, serve(settings, listen=listen, paths=volumes, namenodes=addresses, node_id=name))
+    serving = serve(
+        settings,
+        listen=listen,
+        paths=volumes,
+        namenodes=addresses,
+        node_id=name,
+        upgrade=upgrade,
+    )
+    _run(session, serving)
 
 
 def _run(session: Session, serving: Coroutine[Any, Any, None]) -> None:

@@ -10,7 +10,7 @@ from paxosblock.rack import DEFAULT_RACK
 
 
 def datanode_words(report: NodeStatus) -> str:
-    """State, rack, blocks and room of a DataNode, and which of its volumes failed.
+    """State, rack, blocks and room of a DataNode, if it keeps a snapshot, and failed volumes.
 
     A rack is shown where somebody chose one (as HDFS does).
     What is neither used nor free belongs to others, or is kept in reserve.
@@ -19,9 +19,13 @@ def datanode_words(report: NodeStatus) -> str:
     free = sum(volume.free_bytes for volume in report.storages)
     capacity = sum(volume.capacity_bytes for volume in report.storages)
     failed = [f"{volume.storage}: {volume.failed}" for volume in report.storages if volume.failed]
+    kept = any(volume.snapshot for volume in report.storages)
+    snapshot = ["keeps the snapshot of an upgrade"] if kept else []
     rack = "" if report.rack == DEFAULT_RACK else f" in {report.rack}"
     words = f"{report.state}{rack}, {counted(report.blocks, 'block')}, {human_size(used)} used"
-    return ", ".join([words, f"{human_size(free)} free of {human_size(capacity)}", *failed])
+    return ", ".join(
+        [words, f"{human_size(free)} free of {human_size(capacity)}", *snapshot, *failed]
+    )
 
 
 def scrubbed_words(report: NodeStatus) -> str:

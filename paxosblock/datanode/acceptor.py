@@ -18,6 +18,7 @@ from paxosblock.datanode.block import Block
 from paxosblock.datanode.listener import Listener
 from paxosblock.datanode.steps import ControlSteps, Fetcher
 from paxosblock.datanode.volume import Volume
+from paxosblock.errors import NotReadyError
 from paxosblock.logs import facts
 from paxosblock.net.wire import Header
 from paxosblock.protocol import register
@@ -70,6 +71,17 @@ class Acceptor:
         await self._steps.close()
         for block in self._blocks.values():
             block.close()
+
+    def check_inside(self) -> None:
+        """Raise NotReadyError while a NameNode must take in a volume that was upgraded or rolled
+        back: it may have forgotten what it promised (FORMAT.md 7)."""
+        for volume in self._volumes.values():
+            if volume.outside:
+                raise NotReadyError(
+                    f"storage {volume.storage} was upgraded or rolled back, and no NameNode has"
+                    " taken it in yet",
+                    storage=volume.storage,
+                )
 
     # -- looking --------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from paxosblock.datanode.meta import decode_metadata, describe
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import check_records, record_start
 from paxosblock.datanode.store import FetchedChunks, Loaded, Stored
-from paxosblock.disk import Disk, FileHandle, Room, is_gone, opened, publish
+from paxosblock.disk import Disk, FileHandle, Room, copy_file, is_gone, opened, publish
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.kept_room import KeptRoom
 from paxosblock.net.wire import HEADER_BYTES
@@ -167,6 +167,23 @@ class FileStore:
     def open(self, files: Stored) -> OpenFile:
         return OpenFile(self.disk, self.disk.open(_ours(files).path))
 
+    def open_alone(self, path: Path) -> FileHandle:
+        """Open a block file to change it: if a snapshot has the same file, a copy of it.
+
+        A replica that takes writes has a file of its own already: it was made, or opened so.
+        """
+        shared = self.disk.open(path)
+        if self.disk.link_count(shared) == 1:
+            return shared
+        draft = self.folder / TEMPORARY / f"{path.name}.own"
+        try:
+            own = copy_file(self.disk, shared, draft)
+        finally:
+            self.disk.close(shared)
+        self.disk.rename(draft, path)
+        self.disk.sync_folder(path.parent)
+        return own
+
     def read(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Buffer:
         return self._read(self.disk.read, file, block, log, chunks)
 
@@ -215,7 +232,8 @@ class FileStore:
         """A full copy: a new block file beside the old one, until the metadata names it."""
         copy = 0 if files is None else files.copy + 1
         path = self._data_path(after, copy)
-        handle = self.disk.create(path) if draft is None else draft.become(path)
+        # By a rename: this name may be that of a dead replica's file, which a snapshot has, too.
+        handle = (draft or self.draft(after.block, 0)).become(path)
         self.disk.sync_folder(path.parent)
         try:
             self._publish(after, copy)
@@ -255,7 +273,7 @@ class FileStore:
 
     def _existing(self, path: Path) -> OpenFile:
         try:
-            return OpenFile(self.disk, self.disk.open(path))
+            return OpenFile(self.disk, self.open_alone(path))
         except StorageError as error:
             if is_gone(error):
                 raise CorruptionError(str(error)) from error

@@ -18,36 +18,58 @@ from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.formats import FROM_A_SNAPSHOT, refuse_later
 from paxosblock.protocol.types import StorageId
 
-FORMAT: Final = 2
+FORMAT: Final = 3
+WITHOUT_TIMELINE: Final = 2
+"""The format of a volume that never had a snapshot."""
 WITHOUT_CLUSTER: Final = 1
-"""The format of a volume that never registered."""
+"""The format of one that never registered, either."""
 VERSION: Final = "VERSION"
 
 _ANY_FORMAT = re.compile(rb"format=(\d{1,9})\n(?:.*\n)*crc=([0-9a-f]{8})\n")
 _LINES = re.compile(
     r"format=(\d{1,9})\nstorage=(\S{1,200})\nnode=(\S{1,200})\n"
-    r"(?:cluster=(\S{1,200})\n)?crc=([0-9a-f]{8})\n"
+    r"(?:cluster=(\S{1,200})\n)?(?:timeline=(\S{0,200})\n)?(?:before=(\S{0,2000})\n)?"
+    r"crc=[0-9a-f]{8}\n"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The storage a folder is, the node it belongs to, and its cluster, "" before it had one."""
+    """The storage a folder is, the node it belongs to, and its cluster, "" before it had one.
+
+    Every snapshot begins a new `timeline`, which a rollback ends; "" is the first. While there are
+    timelines in `before`, no NameNode has said that it knows of this one: the cluster knows the
+    storage in one of those, and nothing may be promised or told meanwhile (FORMAT.md 7).
+    """
 
     storage: StorageId
     node: str
     cluster: str = ""
+    timeline: str = ""
+    before: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
         """The bytes of the file."""
         body = f"format={self._format}\nstorage={self.storage}\nnode={self.node}\n"
         if self.cluster:
             body += f"cluster={self.cluster}\n"
+        if self.timeline or self.before:
+            body += f"timeline={self.timeline}\n"
+        if self.before:
+            body += f"before={','.join(self.before)}\n"
         return f"{body}crc={crc32c(body.encode()):08x}\n".encode()
 
     @property
     def _format(self) -> int:
-        return FORMAT if self.cluster else WITHOUT_CLUSTER
+        if self.timeline or self.before:
+            return FORMAT
+        return WITHOUT_TIMELINE if self.cluster else WITHOUT_CLUSTER
+
+    @property
+    def known_in(self) -> tuple[str, ...]:
+        """The timelines of which the cluster knows the storage in one: it may have been told of
+        this one by a process that ended before it heard the answer."""
+        return tuple(dict.fromkeys((*self.before, self.timeline)))
 
 
 def decode_identity(data: bytes, path: Path) -> Identity:
@@ -62,7 +84,13 @@ def decode_identity(data: bytes, path: Path) -> Identity:
         raise CorruptionError(f"{path} is damaged; this volume cannot say who it is")
     refuse_later(path, int(lines[1]), FORMAT, FROM_A_SNAPSHOT)
     found = _LINES.fullmatch(data.decode("utf-8", "replace"))
-    identity = found and Identity(StorageId(found[2]), found[3], found[4] or "")
+    identity = found and Identity(
+        storage=StorageId(found[2]),
+        node=found[3],
+        cluster=found[4] or "",
+        timeline=found[5] or "",
+        before=() if found[6] is None else tuple(found[6].split(",")),
+    )
     if not identity or int(lines[1]) != identity._format:
         raise CorruptionError(f"{path} is not what format {int(lines[1])} is; it is damaged")
     return identity
@@ -86,14 +114,35 @@ def read_identity(disk: Disk, folder: Path) -> Identity | None:
 
 def give_identity(disk: Disk, folder: Path, node: str) -> Identity:
     """Make the volume at `folder`, which holds no blocks, a new storage of `node`, durably."""
-    identity = Identity(StorageId(str(uuid.uuid4())), node)
-    publish(disk, folder / f"{VERSION}.new", folder / VERSION, [identity.encode()])
-    return identity
+    return _replaced(disk, folder, Identity(StorageId(str(uuid.uuid4())), node))
 
 
 def enter_cluster(disk: Disk, folder: Path, identity: Identity, cluster: str) -> Identity:
     """Make the volume at `folder` one of `cluster`, for ever and durably."""
     assert identity.cluster in {"", cluster}, "a volume belongs to one cluster"
-    entered = replace(identity, cluster=cluster)
-    publish(disk, folder / f"{VERSION}.new", folder / VERSION, [entered.encode()])
-    return entered
+    return _replaced(disk, folder, replace(identity, cluster=cluster))
+
+
+def begin_timeline(disk: Disk, folder: Path, identity: Identity) -> Identity:
+    """Begin a new timeline of the volume at `folder`, of which no NameNode knows, durably."""
+    begun = replace(identity, timeline=str(uuid.uuid4()), before=identity.known_in)
+    return _replaced(disk, folder, begun)
+
+
+def return_to(disk: Disk, folder: Path, earlier: Identity) -> Identity:
+    """Make the volume at `folder` what it was when it was `earlier`, durably.
+
+    What it promised since is forgotten, so it must be taken in anew: by a cluster that never knew
+    it in a later timeline.
+    """
+    return _replaced(disk, folder, replace(earlier, before=earlier.known_in))
+
+
+def take_in(disk: Disk, folder: Path, identity: Identity) -> Identity:
+    """Note, durably, that the cluster knows the volume at `folder` in its timeline."""
+    return _replaced(disk, folder, replace(identity, before=()))
+
+
+def _replaced(disk: Disk, folder: Path, identity: Identity) -> Identity:
+    publish(disk, folder / f"{VERSION}.new", folder / VERSION, [identity.encode()])
+    return identity

@@ -14,6 +14,7 @@ RBW: Final = "rbw"
 CURRENT: Final = "current"
 TEMPORARY: Final = "tmp"
 SPARE: Final = "spare"
+LOCK: Final = "lock"
 FOLDERS: Final = (CURRENT, RBW, TEMPORARY)
 
 _DATA = re.compile(r"blk_(0|[1-9][0-9]{0,19})(?:\.([1-9][0-9]{0,8}))?")

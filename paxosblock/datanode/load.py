@@ -167,9 +167,8 @@ def _read_log(store: FileStore, metadata: Metadata, files: ReplicaFiles) -> Load
             else:
                 found = scan(store.disk, handle, metadata, same_boot=metadata.boot == store.boot)
                 log, corrupt = found.log, found.corrupt
-            if not corrupt and size > record_start(log, len(log)):
-                store.disk.truncate(handle, record_start(log, len(log)))
-                store.disk.sync(handle)
+        if not corrupt and size > record_start(log, len(log)):
+            _cut(store, files.path, record_start(log, len(log)))
     except StorageError as error:
         # An unreadable file is not an empty one: absence is never concluded from an error.
         return _dead(metadata.block, metadata.replica(ChunkLog()), files, str(error))
@@ -179,6 +178,15 @@ def _read_log(store: FileStore, metadata: Metadata, files: ReplicaFiles) -> Load
     if corrupt:
         return _dead(metadata.block, replica, files, corrupt)
     return Loaded(metadata.block, replica, files)
+
+
+def _cut(store: FileStore, path: Path, size_bytes: int) -> None:
+    handle = store.open_alone(path)
+    try:
+        store.disk.truncate(handle, size_bytes)
+        store.disk.sync(handle)
+    finally:
+        store.disk.close(handle)
 
 
 def _table(metadata: Metadata, size: int) -> tuple[ChunkLog, str]:

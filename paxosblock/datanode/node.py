@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from paxosblock.api.datanode import Answer, Envelope, FindReplica, ListReplicas, Replicas
-from paxosblock.api.reports import StorageReport
+from paxosblock.api.reports import StorageReport, Timeline
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
@@ -154,6 +154,26 @@ class DataNode:
                 with contextlib.suppress(StorageError):  # it takes only itself with it
                     await volume.enter(cluster)
 
+    def timelines(self) -> tuple[Timeline, ...]:
+        """The timelines of the volumes that ever had a snapshot, for a NameNode to know."""
+        told = (volume.identity for volume in self.volumes)
+        return tuple(
+            Timeline(each.storage, each.timeline, each.before)
+            for each in told
+            if each.timeline or each.before
+        )
+
+    async def be_taken_in(self) -> None:
+        """Answer from now on: a NameNode knows the volumes in their timelines.
+
+        Raises:
+            NoSpaceError: a volume cannot keep that for lack of room.
+        """
+        async with self._entering:
+            for volume in self.volumes:
+                with contextlib.suppress(StorageError):  # it takes only itself with it
+                    await volume.be_taken_in()
+
     # -- what it holds --------------------------------------------------------------------------
 
     def blocks(self) -> Iterator[Block]:
@@ -182,6 +202,7 @@ class DataNode:
 
     async def accept(self, envelope: Envelope) -> Answer:
         """`ACCEPT`: one protocol message."""
+        self.acceptor.check_inside()
         return await self.acceptor.take(envelope)
 
     async def list_replicas(self, _: ListReplicas) -> Replicas:
@@ -201,11 +222,17 @@ class DataNode:
 
 
 def open_volumes(
-    disk: Disk, folders: Sequence[Path], node: str, config: DataNodeConfig, boot: str
+    disk: Disk,
+    folders: Sequence[Path],
+    node: str,
+    config: DataNodeConfig,
+    boot: str,
+    *,
+    upgrade: bool = False,
 ) -> tuple[list[Volume], list[LostVolume]]:
     """Open all folders, or none, but for those whose disks are broken while one is not.
 
-    Raises as `open_volume`.
+    With `upgrade` each gets a snapshot, unless it has one. Raises as `open_volume`.
     """
     check_volumes(disk, folders)
     threads = config.sync_threads_per_volume
@@ -214,7 +241,11 @@ def open_volumes(
     try:
         for folder in folders:
             try:
-                volumes.append(open_volume(disk, folder, node, boot=boot, sync_threads=threads))
+                volumes.append(
+                    open_volume(
+                        disk, folder, node, boot=boot, sync_threads=threads, upgrade=upgrade
+                    )
+                )
             except StorageError as error:
                 if not is_broken(error):
                     raise

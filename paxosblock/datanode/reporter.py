@@ -31,6 +31,7 @@ from paxosblock.api.reports import (
     Register,
     ReportAnswer,
     StorageReport,
+    Timeline,
 )
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.block import Block
@@ -85,6 +86,12 @@ class Holdings(Protocol):
 
     async def enter(self, cluster: str) -> None:
         """Belong to it. Raises ConfigError when this node belongs to another one."""
+
+    def timelines(self) -> tuple[Timeline, ...]:
+        """The timelines of the volumes that ever had a snapshot."""
+
+    async def be_taken_in(self) -> None:
+        """Answer from now on: a NameNode knows the volumes in their timelines."""
 
 
 def summarize(block: Block) -> ReplicaSummary | None:
@@ -249,10 +256,12 @@ class _Link:
             cluster,
             rack=config.rack,
             host=config.host,
+            timelines=self._holdings.timelines(),
         )
         answer = await self._call(REGISTER, request)
         if answer.cluster:
             await self._holdings.enter(answer.cluster)
+        await self._holdings.be_taken_in()
         self._unreported.clear()
         self._changed.clear()  # the full report tells it
         self._ask_for_all()

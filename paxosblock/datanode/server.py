@@ -39,6 +39,7 @@ async def serve(
     paths: Sequence[Path],
     namenodes: Sequence[str],
     node_id: str,
+    upgrade: bool = False,
 ) -> None:
     """Run a DataNode until SIGTERM or SIGINT. Its process ends when its last volume fails.
 
@@ -46,6 +47,7 @@ async def serve(
         listen: host:port; port 0 lets the system choose.
         paths: a folder for each volume, made if it is missing.
         namenodes: host:port of every NameNode; they need not run yet.
+        upgrade: each volume gets a snapshot first, unless it has one (FORMAT.md 7).
 
     Raises:
         ConfigError: it cannot listen there, or a folder belongs to another node.
@@ -54,7 +56,7 @@ async def serve(
     refuse_optimized_python()
     stop = stop_signal()
     async with running(
-        config, listen=listen, paths=paths, namenodes=namenodes, node_id=node_id
+        config, listen=listen, paths=paths, namenodes=namenodes, node_id=node_id, upgrade=upgrade
     ) as node:
         await until_stopped(stop, node, "datanode")
         _log.info("DataNode closes")
@@ -68,6 +70,7 @@ async def running(
     paths: Sequence[Path],
     namenodes: Sequence[str],
     node_id: str,
+    upgrade: bool = False,
 ) -> AsyncIterator[Running]:
     """A DataNode for the length of a `with`. Raises like `serve`."""
     descriptors = raise_limit()
@@ -75,7 +78,7 @@ async def running(
     guard = Guard.of(config, descriptors // 2)  # a block that is being written keeps its file open
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(RpcClient())
-        opened = open_volumes(OsDisk(), paths, node_id, config, boot_id())
+        opened = open_volumes(OsDisk(), paths, node_id, config, boot_id(), upgrade=upgrade)
         node = DataNode(node_id, opened, namenodes, client, config)
         stack.push_async_callback(node.close)
         guard.add_to(node.counters.metrics)

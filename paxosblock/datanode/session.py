@@ -142,6 +142,7 @@ class StreamSession:
                 self._pause_or_resume()
 
     async def _answer_call(self, request: StreamCall) -> object:
+        self._acceptor.check_inside()
         match request:
             case Envelope():
                 return await self._acceptor.take(request)

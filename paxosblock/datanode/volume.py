@@ -28,7 +28,10 @@ from paxosblock.datanode.identity import (
     enter_cluster,
     give_identity,
     read_identity,
+    take_in,
 )
+from paxosblock.datanode.layout import LOCK
+from paxosblock.datanode.snapshot import is_kept, refuse_half_rolled_back, settle
 from paxosblock.datanode.store import Loaded, ReplicaStore, Stored
 from paxosblock.descriptors import scarce
 from paxosblock.disk import OF_A_NAMENODE, Disk, FileHandle, Room, blamed, is_shortage
@@ -39,7 +42,6 @@ from paxosblock.protocol.types import BlockId, StorageId
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LOCK: Final = "lock"
 QUIET_S: Final = 0.05
 """Seconds after which a volume that nobody used is at rest."""
 
@@ -91,6 +93,7 @@ class Volume:
         self.scrubbed = Scrubbed()
         """Kept by the scrubber."""
         self.on_failure: Callable[[Volume], None] = lambda _: None
+        self._has_snapshot = False
         self._lock = lock
         self._loop = asyncio.get_running_loop()
         self._damaged: dict[BlockId, Stored] = {}
@@ -193,6 +196,17 @@ class Volume:
                 enter_cluster, self.disk, self.folder, self.identity, cluster
             )
 
+    @property
+    def outside(self) -> bool:
+        """True while no NameNode has said that it knows the storage in its timeline: nothing may be
+        promised or told in its name until then."""
+        return bool(self.identity.before)
+
+    async def be_taken_in(self) -> None:
+        """Note that the cluster knows the storage as it is. Raises as `run`."""
+        if self.outside:
+            self.identity = await self.run(take_in, self.disk, self.folder, self.identity)
+
     def check(self) -> None:
         """Raise StorageError when the volume has failed."""
         if (failure := self.failure) is not None:
@@ -225,6 +239,7 @@ class Volume:
         if not failed:
             try:
                 room = self._look()
+                self._has_snapshot = is_kept(self.disk, self.folder)
             except (StorageError, CorruptionError, ConfigError) as error:
                 if not is_shortage(error):
                     failed = blamed(self.folder, error)
@@ -236,6 +251,7 @@ class Volume:
             used_bytes=self.used_bytes,
             failed=failed,
             scrubbed_ms=self.scrubbed.whole_ms,
+            snapshot=self._has_snapshot,
         )
 
     def _look(self) -> Room:
@@ -284,7 +300,8 @@ def check_volumes(disk: Disk, folders: Iterable[Path]) -> None:
     """Look at all folders of a node before anything is written into one of them.
 
     Raises:
-        ConfigError: one is the folder of a NameNode, or a later version wrote its identity.
+        ConfigError: one is the folder of a NameNode, a later version wrote its identity, or a
+            rollback of it was interrupted.
         CorruptionError: an identity is damaged.
     """
     for folder in folders:
@@ -297,12 +314,15 @@ def check_volumes(disk: Disk, folders: Iterable[Path]) -> None:
         with contextlib.suppress(OSError, StorageError):
             if folder.is_dir():
                 read_identity(disk, folder)
+                refuse_half_rolled_back(disk, folder)
 
 
-def open_volume(disk: Disk, folder: Path, node: str, *, boot: str, sync_threads: int) -> Volume:
+def open_volume(
+    disk: Disk, folder: Path, node: str, *, boot: str, sync_threads: int, upgrade: bool = False
+) -> Volume:
     """Open the storage at `folder` for `node`, or make it one when it is empty. Blocks.
 
-    Must be called on the event loop's thread.
+    Must be called on the event loop's thread. With `upgrade` it has a snapshot then.
 
     Raises:
         StorageError: the folder cannot be used.
@@ -315,6 +335,7 @@ def open_volume(disk: Disk, folder: Path, node: str, *, boot: str, sync_threads:
     try:
         identity = _identify(disk, folder, node)
         make_folders(disk, folder)
+        identity = settle(disk, folder, identity, upgrade=upgrade)
     except (StorageError, ConfigError, CorruptionError, NoSpaceError):
         disk.close(lock)
         raise

@@ -163,6 +163,13 @@ def check_register(request: Register) -> None:
     )
     _check_host(f"DataNode {request.node}: ", request.host)
     storages = [report.storage for report in request.storages]
+    for told in request.timelines:
+        for timeline in (told.timeline, *told.before):
+            _demand(
+                len(timeline) <= WRITER_CHARACTERS_MAX,
+                f"DataNode {request.node}: a timeline of {len(timeline)} characters",
+            )
+        check_id("a storage's", told.storage)
     for storage in storages:
         check_id("a storage's", storage)
     _demand(

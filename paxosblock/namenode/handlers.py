@@ -158,6 +158,9 @@ async def register(node: NameNode, request: Register) -> Registered:
     """Learn a DataNode. One that must not be here is an alarm."""
     cluster = node.catalog.cluster_id
     try:
+        if request.timelines:
+            node.datanodes.check_cluster(request, cluster)
+            await node.catalog.enter_timelines(request.node, request.timelines)
         node.datanodes.register(request, node.clock_s(), cluster)
     except InvalidRequestError as error:
         node.alarms.ring(f"refused {error}", address=request.address)

@@ -246,10 +246,14 @@ async def running(
     holder: Holder | None = None,
     reserved_bytes: int = 0,
     max_read_bytes: int = 1 << 20,
+    upgrade: bool = False,
 ) -> AsyncIterator[Node]:
     """A node on these folders. Leaving it syncs nothing: it is like the end of a process."""
     disk = disk or OsDisk()
-    volumes = [open_volume(disk, folder, "node-1", boot=boot, sync_threads=2) for folder in folders]
+    volumes = [
+        open_volume(disk, folder, "node-1", boot=boot, sync_threads=2, upgrade=upgrade)
+        for folder in folders
+    ]
     notes, holder = Notes(), holder or Holder()
     acceptor = Acceptor(volumes, holder, notes, reserved_bytes=reserved_bytes)
     await acceptor.load()

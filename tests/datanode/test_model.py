@@ -2,7 +2,8 @@
 
 Each step goes to both: to a node on a real folder, which is started anew now and then, and to
 `protocol.register` alone. Their answers and their replicas must be equal after every step, and at
-the end the bytes on the disk are those that were voted for.
+the end the bytes on the disk are those that were voted for. Some of the starts make a snapshot:
+no later step changes a byte of it, and at the end the node goes back to it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from msgspec.structs import replace
 
 from paxosblock.api.datanode import FetchChunks, StorageAddress
 from paxosblock.checksum import crc32c
+from paxosblock.datanode.layout import CURRENT, RBW
 from paxosblock.datanode.records import check_records
+from paxosblock.datanode.snapshot import PREVIOUS, roll_back
 from paxosblock.datanode.store import FetchedChunks
 from paxosblock.datanode.volume import Volume
+from paxosblock.disk import OsDisk
 from paxosblock.errors import UnavailableError
 from paxosblock.net.calls import Bulk
 from paxosblock.protocol import register
@@ -91,19 +95,53 @@ class Both:
     node: Node = field(init=False)
     replica: Replica | None = None
     boot: int = 0
+    saved: tuple[Replica | None, int] | None = None
+    """The replica when the snapshot was made, and the boot that it was in."""
+    saved_files: dict[Path, bytes] = field(default_factory=dict)
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
-    async def start(self) -> None:
+    async def start(self, *, upgrade: bool = False) -> None:
         holder = DecidedHolder([chunk(index) for index in range(HOLDS)])
-        node = running(self.folder, boot=f"boot-{self.boot}", holder=holder)
+        boot = f"boot-{self.boot}"
+        node = running(self.folder, boot=boot, holder=holder, upgrade=upgrade)
         self.node = await self.stack.enter_async_context(node)
 
-    async def restart(self, *, same_boot: bool) -> None:
+    async def restart(self, *, same_boot: bool, upgrade: bool = False) -> None:
         await self.stack.aclose()
+        if upgrade and self.saved is None:
+            self.saved = self.replica, self.boot
+            self.saved_files = files_below(self.folder, CURRENT, RBW)
         self.boot += not same_boot
-        await self.start()
+        await self.start(upgrade=upgrade)
         if self.replica is not None:
             self.replica = register.restarted(self.replica, same_boot=same_boot)
+        self.check()
+
+    async def begin_with_a_snapshot(self) -> None:
+        """Of a finalized replica, whose files it shares."""
+        await self.take(Create(BLOCK, WINDOW, Durability.DISK))
+        for index in range(3):
+            payload = chunk(index)
+            named = (ChunkIndex(index), len(payload), crc32c(payload))
+            await self.take(Write(BLOCK, Generation(0), *named, 0, sync=False), payload)
+        decided = (3, sum(name(index).size_bytes for index in range(3)))
+        generations = (Generation(1), Generation(0))
+        await self.take(Finalize(BLOCK, *generations, *decided, (), WINDOW, Durability.DISK))
+        await self.restart(same_boot=True, upgrade=True)
+
+    async def go_back(self) -> None:
+        """Roll back to the snapshot, if there is one."""
+        if self.saved is None:
+            return
+        await self.stack.aclose()
+        roll_back(OsDisk(), [self.folder])
+        assert files_below(self.folder, CURRENT, RBW) == self.saved_files
+        assert not (self.folder / PREVIOUS).exists()
+        self.replica, boot = self.saved
+        self.saved = None
+        await self.start()
+        if self.replica is not None:
+            self.replica = register.restarted(self.replica, same_boot=boot == self.boot)
         self.check()
 
     async def take(self, request: Request, payload: bytes = b"") -> None:
@@ -141,6 +179,8 @@ class Both:
     def check(self) -> None:
         found = self.node.acceptor.find(BLOCK, self.node.storage)
         assert (None if found is None else found.replica) == self.replica
+        if self.saved is not None:
+            assert files_below(self.folder / PREVIOUS, CURRENT, RBW) == self.saved_files
 
     async def check_bytes(self) -> None:
         """What another DataNode would be sent is what the log names, byte for byte."""
@@ -152,6 +192,12 @@ class Both:
         assert isinstance(bulk, Bulk)
         assert bulk.count == self.replica.length
         check_records(BLOCK, self.replica.log.slice(0, self.replica.length), b"".join(bulk.frames))
+
+
+def files_below(folder: Path, *parts: str) -> dict[Path, bytes]:
+    """All files in these folders of a volume, or of its snapshot."""
+    paths = (path for part in parts for path in (folder / part).iterdir())
+    return {path.relative_to(folder): path.read_bytes() for path in paths}
 
 
 @asynccontextmanager
@@ -234,11 +280,16 @@ def drawn_log(pair: Both, draw: st.DataObject) -> ChunkLog:
 
 async def check_story(folder: Path, draw: st.DataObject) -> None:
     async with both(folder) as pair:
+        if draw.draw(st.booleans()):
+            await pair.begin_with_a_snapshot()
         for _ in range(draw.draw(st.integers(1, 40))):
             if draw.draw(st.integers(0, 11)):
                 await pair.take(*drawn_request(pair, draw))
             else:
-                await pair.restart(same_boot=draw.draw(st.booleans()))
+                same_boot, upgrade = draw.draw(st.booleans()), draw.draw(st.booleans())
+                await pair.restart(same_boot=same_boot, upgrade=upgrade)
+        await pair.check_bytes()
+        await pair.go_back()
         await pair.check_bytes()
 
 

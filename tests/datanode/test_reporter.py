@@ -40,6 +40,7 @@ from paxosblock.errors import (
     InvalidRequestError,
     NotReadyError,
     OutcomeUnknownError,
+    UnavailableError,
 )
 from paxosblock.namenode.blocks.datanodes import Reported
 from paxosblock.net.rpc import RpcClient, RpcRouter
@@ -63,6 +64,7 @@ class Listener:
     answer: HeartbeatAnswer = field(default_factory=lambda: HeartbeatAnswer(register=False))
     knows: str = ""
     cluster: str = ""
+    leads: bool = True
     reported: Reported = field(default_factory=Reported)
     takes: Callable[[BlockReport], Awaitable[None]] | None = None
     """What is done with a report before it is answered."""
@@ -95,6 +97,8 @@ class Listener:
             if isinstance(request, BlockReport):
                 return await self._take(request)
             if isinstance(request, Register):
+                if not self.leads:
+                    raise UnavailableError("another NameNode leads")
                 if request.cluster not in {"", self.cluster}:
                     raise InvalidRequestError(f"it is of cluster {request.cluster}")
                 return Registered(self.cluster)
@@ -135,11 +139,16 @@ def pages(listener: Listener) -> list[tuple[BlockRange, tuple[BlockId, ...]]]:
 
 @asynccontextmanager
 async def reporting(
-    folder: Path, *addresses: str, disk: Disk | None = None, config: DataNodeConfig = QUICK
+    folder: Path,
+    *addresses: str,
+    disk: Disk | None = None,
+    config: DataNodeConfig = QUICK,
+    upgrade: bool = False,
 ) -> AsyncIterator[DataNode]:
     """A DataNode that reports to these NameNodes and says it is reached at port 4242."""
     async with RpcClient() as client:
-        volumes = open_volumes(disk or OsDisk(), [folder], "node-1", config, "boot-1")
+        disk = disk or OsDisk()
+        volumes = open_volumes(disk, [folder], "node-1", config, "boot-1", upgrade=upgrade)
         node = DataNode("node-1", volumes, addresses, client, config)
         await node.load()
         node.start("127.0.0.1:4242")

@@ -137,7 +137,8 @@ class SimulatedDisk:
 
     def names(self, folder: Path) -> list[str]:
         self._check()
-        return [path.name for path in self.names_now if path.parent == folder]
+        below = [path for path in self.names_now if folder in path.parents]
+        return list(dict.fromkeys(path.relative_to(folder).parts[0] for path in below))
 
     def create(self, path: Path) -> FileHandle:
         self._meet("open", path)
@@ -214,6 +215,23 @@ class SimulatedDisk:
         self._meet("remove", path)
         with self._changing():
             self._rename(Named(path, None, self._file(path)))
+
+    def link(self, source: Path, target: Path) -> None:
+        self._meet("link", source)
+        if target in self.names_now:
+            raise StorageError(f"cannot link {source} to {target}: {os.strerror(errno.EEXIST)}")
+        with self._changing():
+            self._rename(Named(None, target, self._file(source)))
+
+    def link_count(self, file: FileHandle) -> int:
+        self._check()
+        return sum(one is self._handles[file] for one in self.names_now.values())
+
+    def remove_folder(self, folder: Path) -> None:
+        """A folder without files is none here."""
+        self._check()
+        if self.names(folder):
+            raise StorageError(f"cannot remove {folder}: {os.strerror(errno.ENOTEMPTY)}")
 
     def sync_folder(self, folder: Path) -> None:
         self._meet("sync", folder)

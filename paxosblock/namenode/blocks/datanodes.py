@@ -109,7 +109,7 @@ class DataNodes:
                 one of its storages belongs to another live DataNode: a volume that was copied must
                 come back under a new id (PROTOCOL.md 1).
         """
-        self._check_cluster(request, cluster)
+        self.check_cluster(request, cluster)
         rivals = self._rivals_of(request, now_s)
         for report in request.storages:
             self._check_home(request.node, report.storage, now_s)
@@ -340,7 +340,8 @@ class DataNodes:
         known = self._racks.get(request.node) or self._racks.get(host)
         return Location(host, known or request.rack)
 
-    def _check_cluster(self, request: Register, cluster: str) -> None:
+    def check_cluster(self, request: Register, cluster: str) -> None:
+        """Raise InvalidRequestError for a DataNode of another cluster than this one."""
         if request.cluster in {"", cluster} or not cluster:
             return
         if self.is_current(request.node, request.incarnation):

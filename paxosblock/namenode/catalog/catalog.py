@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -26,6 +26,7 @@ from paxosblock.api.namenode import (
     FileStatus,
     FinalizeBlock,
 )
+from paxosblock.api.reports import Timeline
 from paxosblock.namenode.catalog import (
     blocks,
     deadlines,
@@ -35,6 +36,7 @@ from paxosblock.namenode.catalog import (
     namespace,
     nodes,
     safe_mode,
+    timelines,
     tree,
 )
 from paxosblock.namenode.catalog.blocks import Closed, FilePage
@@ -344,6 +346,17 @@ class Catalog:
     def was_allocated(self, block: BlockId) -> bool:
         """Tell whether `block` is, or was, one of this cluster's."""
         return was_allocated(self._store.view(), self._cluster.block_tag, block)
+
+    # --- timelines of storages -------------------------------------------------------------------
+
+    async def enter_timelines(self, node: str, told: Sequence[Timeline]) -> None:
+        """Know the storages of DataNode `node` in their timelines; see `timelines.enter`.
+
+        Raises:
+            UnavailableError: this NameNode does not lead, and does not know them yet.
+        """
+        if not timelines.are_known(self._store.view(), told):
+            await self._change(lambda draft: timelines.enter(draft, node, told))
 
     # --- safe mode -------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@
     s + session                Answered: the latest request of a client's session, and its answer
     m                          an operator entered safe mode at that time (8 bytes, ms)
     d + name                   NodeRecord: a DataNode that is to leave, for good or for a while
+    v + storage                the timeline that a storage is known in, once it had a snapshot
     x + time + key             at that time (8 bytes, ms) what `key` holds ends (empty value)
 """
 
@@ -25,7 +26,7 @@ import struct
 
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.kv.interface import prefix_range
-from paxosblock.protocol.types import BlockId
+from paxosblock.protocol.types import BlockId, StorageId
 
 Range = tuple[bytes, bytes]
 
@@ -44,6 +45,7 @@ DEADLINES: Range = prefix_range(b"x")
 _APPLICATION = b"a"
 _SESSION = b"s"
 _NODE = b"d"
+_TIMELINE = b"v"
 _NUMBER = struct.Struct(">Q")
 _SEQUENCE = struct.Struct(">I")
 PLACE_MAX = (1 << 32) - 1
@@ -153,6 +155,11 @@ def is_application(key: bytes) -> bool:
 def session(name: str) -> bytes:
     """Key of the latest request of a session."""
     return _SESSION + name.encode()
+
+
+def timeline(storage: StorageId) -> bytes:
+    """Key of the timeline that a storage is known in."""
+    return _TIMELINE + storage.encode()
 
 
 def is_session(key: bytes) -> bool:

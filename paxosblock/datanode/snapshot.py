@@ -1,0 +1,252 @@
+"""The snapshot that `--upgrade` makes of a volume, and the ways to end it (FORMAT.md 7).
+
+    previous/VERSION     who the volume was then; while it is there, the snapshot is whole
+    previous/ROLLBACK    the same file once a rollback was decided: it is to be gone on with
+    previous/current/    the same files as those of current/, under second names
+    previous/rbw/        copies
+
+Each of the steps below is finished by the change of that one file, and can be begun again from
+whatever an interrupted one left. Finalized files are not changed in place while they have two names
+(`FileStore.open_alone`). All of this blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from paxosblock.datanode.identity import (
+    VERSION,
+    Identity,
+    begin_timeline,
+    decode_identity,
+    return_to,
+)
+from paxosblock.datanode.layout import CURRENT, RBW, by_block
+from paxosblock.datanode.layout import LOCK as VOLUME_LOCK
+from paxosblock.disk import Disk, copy_file, opened, publish, read_file
+from paxosblock.errors import ConfigError, NoSpaceError
+from paxosblock.logs import facts
+
+PREVIOUS: Final = "previous"
+ROLLBACK: Final = "ROLLBACK"
+LOCK: Final = "previous.lock"
+"""Whoever makes or removes a snapshot holds it; a running node does not, so that its snapshot can
+be removed meanwhile."""
+_PARTS: Final = (CURRENT, RBW)
+
+_log = logging.getLogger(__name__)
+
+
+def saved_identity(disk: Disk, folder: Path) -> Identity | None:
+    """Return who the volume was when its snapshot was made; None: it has none.
+
+    Raises:
+        ConfigError: a later version wrote it.
+        CorruptionError: it is damaged.
+    """
+    return _identity(disk, folder, VERSION)
+
+
+def is_kept(disk: Disk, folder: Path) -> bool:
+    """True if the volume has a snapshot."""
+    return VERSION in _names(disk, folder / PREVIOUS)
+
+
+def marker(folder: Path) -> Path:
+    """Return the file that makes the snapshot of a volume whole, whichever its name is now."""
+    begun = folder / PREVIOUS / ROLLBACK
+    return begun if begun.exists() else folder / PREVIOUS / VERSION
+
+
+def refuse_half_rolled_back(disk: Disk, folder: Path) -> None:
+    """Raise ConfigError if a rollback of the volume was begun and did not come to its end."""
+    if ROLLBACK in _names(disk, folder / PREVIOUS):
+        raise ConfigError(
+            f"{folder}: a rollback was interrupted: start with --rollback, which goes on with it"
+        )
+
+
+def settle(disk: Disk, folder: Path, identity: Identity, *, upgrade: bool) -> Identity:
+    """Make a snapshot of the locked volume `identity` if there is to be one and is none; remove
+    what an interrupted step left.
+
+    Returns:
+        Who the volume is from now on: beside a snapshot, in a timeline of its own.
+
+    Raises:
+        NoSpaceError: there is no room for the copies; no snapshot was made.
+        StorageError: as the disk says.
+        ConfigError: a rollback was interrupted, or the snapshot is just being removed.
+    """
+    refuse_half_rolled_back(disk, folder)
+    saved = saved_identity(disk, folder)
+    if saved is None and (upgrade or PREVIOUS in disk.names(folder)):
+        with _locked(disk, folder / LOCK):
+            _clear(disk, folder)
+            if upgrade:
+                _take(disk, folder)
+                saved = identity
+    if saved is None:
+        return identity
+    if saved.timeline == identity.timeline:
+        identity = begin_timeline(disk, folder, identity)
+    _log.warning(
+        "a snapshot is kept until --rollback or --finalize-upgrade; what is deleted or changed"
+        " takes room there as well",
+        extra=facts(snapshot=folder / PREVIOUS),
+    )
+    return identity
+
+
+def _take(disk: Disk, folder: Path) -> None:
+    previous = folder / PREVIOUS
+    try:
+        for part in _PARTS:
+            disk.make_folder(previous / part)
+        for path in _replica_files(disk, folder / CURRENT):
+            disk.link(path, previous / CURRENT / path.name)
+        for path in _replica_files(disk, folder / RBW):
+            with opened(disk, path) as source:
+                disk.close(copy_file(disk, source, previous / RBW / path.name))
+        for part in _PARTS:
+            disk.sync_folder(previous / part)
+        whole = [read_file(disk, folder / VERSION)]
+        publish(disk, previous / f"{VERSION}.new", previous / VERSION, whole)
+    except NoSpaceError:
+        _clear(disk, folder)
+        raise
+
+
+def finalize(disk: Disk, folders: Sequence[Path]) -> tuple[Path, ...]:
+    """Remove the snapshots of a node's volumes for good; the node may run meanwhile.
+
+    Returns:
+        The volumes that had one.
+
+    Raises:
+        ConfigError: none has, or a rollback of one was interrupted.
+        StorageError: as the disk says.
+    """
+    for folder in folders:
+        refuse_half_rolled_back(disk, folder)
+    kept = tuple(folder for folder in folders if is_kept(disk, folder))
+    if not kept:
+        raise _without_snapshot(folders)
+    for folder in kept:
+        with _locked(disk, folder / LOCK):
+            disk.remove(folder / PREVIOUS / VERSION)
+            disk.sync_folder(folder / PREVIOUS)
+            _clear(disk, folder)
+    return kept
+
+
+def check_rollback(disk: Disk, folders: Sequence[Path]) -> tuple[Identity, ...]:
+    """Return who the volumes of a node were when their snapshots were made.
+
+    Those of which a rollback was interrupted count, and beside one those that are done with it.
+
+    Raises:
+        ConfigError: not all volumes have a snapshot, or a later version wrote one.
+        CorruptionError: one is damaged.
+    """
+    begun = [each for folder in folders if (each := _identity(disk, folder, ROLLBACK))]
+    saved = {folder: saved_identity(disk, folder) for folder in folders}
+    lacking = [folder for folder, identity in saved.items() if identity is None]
+    if lacking and not begun:
+        raise _without_snapshot(lacking)
+    return (*begun, *(identity for identity in saved.values() if identity is not None))
+
+
+def roll_back(disk: Disk, folders: Sequence[Path]) -> None:
+    """Make the volumes of a node what they were when their snapshots were made.
+
+    What was written since is gone, and what was promised is forgotten: until a NameNode has taken
+    the storage in again, in the timeline of then, nothing is promised or told in its name.
+
+    Raises:
+        ConfigError: a process uses a volume; or as `check_rollback`, and nothing was changed.
+        StorageError: as the disk says; a rollback goes on with what is left.
+    """
+    with contextlib.ExitStack() as stack:
+        for folder in folders:
+            stack.enter_context(_locked(disk, folder / VOLUME_LOCK))
+            stack.enter_context(_locked(disk, folder / LOCK))
+        check_rollback(disk, folders)
+        for folder in folders:
+            if is_kept(disk, folder):
+                disk.rename(folder / PREVIOUS / VERSION, folder / PREVIOUS / ROLLBACK)
+                disk.sync_folder(folder / PREVIOUS)
+        # All are decided before one is done with it: so none is left out by an interruption.
+        for folder in folders:
+            if (saved := _identity(disk, folder, ROLLBACK)) is not None:
+                _put_back(disk, folder, saved)
+            _clear(disk, folder)
+
+
+def _put_back(disk: Disk, folder: Path, saved: Identity) -> None:
+    """By second names again, so that the snapshot is whole until the end."""
+    previous = folder / PREVIOUS
+    for part in _PARTS:
+        for path in _replica_files(disk, folder / part):
+            disk.remove(path)
+    for part in _PARTS:
+        for path in _replica_files(disk, previous / part):
+            disk.link(path, folder / part / path.name)
+        disk.sync_folder(folder / part)
+    return_to(disk, folder, saved)
+    disk.remove(previous / ROLLBACK)
+    disk.sync_folder(previous)
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def _clear(disk: Disk, folder: Path) -> None:
+    """Remove a snapshot that is not whole, or not to be kept."""
+    previous = folder / PREVIOUS
+    found = _names(disk, previous)
+    assert not {VERSION, ROLLBACK} & set(found), "what somebody may go back to is not removed"
+    for name in found:
+        if name not in _PARTS:
+            disk.remove(previous / name)
+            continue
+        for inner in disk.names(previous / name):
+            disk.remove(previous / name / inner)
+        disk.remove_folder(previous / name)
+    if PREVIOUS in disk.names(folder):
+        disk.remove_folder(previous)
+        disk.sync_folder(folder)
+
+
+def _identity(disk: Disk, folder: Path, name: str) -> Identity | None:
+    path = folder / PREVIOUS / name
+    if name not in _names(disk, path.parent):
+        return None
+    return decode_identity(read_file(disk, path), path)
+
+
+def _names(disk: Disk, folder: Path) -> list[str]:
+    return disk.names(folder) if folder.name in disk.names(folder.parent) else []
+
+
+def _replica_files(disk: Disk, folder: Path) -> list[Path]:
+    found = by_block([folder / name for name in _names(disk, folder)]).values()
+    return [path for each in found for path in (*each.metas, *(data.path for data in each.datas))]
+
+
+@contextlib.contextmanager
+def _locked(disk: Disk, path: Path) -> Iterator[None]:
+    lock = disk.lock(path)
+    try:
+        yield
+    finally:
+        disk.close(lock)
+
+
+def _without_snapshot(folders: Sequence[Path]) -> ConfigError:
+    told = ", ".join(map(str, folders))
+    return ConfigError(f"{told}: no snapshot here; `datanode --upgrade` makes one")

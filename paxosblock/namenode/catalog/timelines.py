@@ -1,0 +1,50 @@
+"""Timelines: what a storage promised before it was rolled back must not count with those after.
+
+A DataNode that makes a snapshot of a volume begins a new timeline of its storage, and one that goes
+back to it returns to the timeline of then (FORMAT.md 7). It says nothing in a timeline before this
+cluster has written down that it knows the storage in it. So if the cluster knows none but those in
+the storage's own past, nobody was ever promised or told anything that the storage has forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paxosblock.api.reports import Timeline
+from paxosblock.errors import InvalidRequestError
+from paxosblock.namenode.catalog import keys
+from paxosblock.namenode.catalog.draft import Draft
+from paxosblock.namenode.kv.interface import View
+
+
+def enter(draft: Draft, node: str, told: Sequence[Timeline]) -> None:
+    """Know the storages of DataNode `node` in their timelines.
+
+    Raises:
+        InvalidRequestError: one is known in a timeline that is not in its past: it was rolled back
+            and this cluster was not, or the other way round.
+    """
+    for each in told:
+        known = draft.get(keys.timeline(each.storage)).value.decode()
+        if known == each.timeline:
+            continue
+        if known not in each.before:
+            raise InvalidRequestError(
+                f"DataNode {node}: storage {each.storage} was rolled back and this cluster was not,"
+                " or the other way round: roll back the NameNodes and all DataNodes, or start with"
+                " an empty folder in its place (docs/operations.md, Upgrading)",
+                node=node,
+            )
+        draft.put(keys.timeline(each.storage), each.timeline.encode())
+
+
+def are_known(view: View, told: Sequence[Timeline]) -> bool:
+    """True if none of the storages is new in its timeline, and `view` knows them so.
+
+    A view may be old: of what a storage was told in a later timeline it says nothing. So it is
+    enough only for those that have been taken in, and forgot nothing.
+    """
+    return all(
+        not each.before and view.get(keys.timeline(each.storage)).value.decode() == each.timeline
+        for each in told
+    )
