@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
@@ -58,6 +59,12 @@ class FrameHandler(Protocol):
 
     def connection_lost(self, connection: FrameConnection, error: PaxosBlockError) -> None:
         """The last call: no frame comes or goes any more, because of `error`."""
+
+
+_PYTHON: Final = sys.version_info[:3]
+WRITELINES_PAUSES: Final = not ((3, 12) <= _PYTHON < (3, 12, 9) or (3, 13) <= _PYTHON < (3, 13, 2))
+"""False where asyncio's `writelines` never calls `pause_writing`, however much is unsent (CPython's
+CVE-2024-12254): nobody would wait for a peer that takes nothing. There, `write` copies nothing."""
 
 
 class FrameConnection(asyncio.BufferedProtocol):
@@ -110,7 +117,11 @@ class FrameConnection(asyncio.BufferedProtocol):
         """
         if self._transport is not None and self._error is None:
             self.sent_bytes += sum(map(len, buffers))
-            self._transport.writelines(buffers)
+            if WRITELINES_PAUSES:
+                self._transport.writelines(buffers)
+            else:
+                for buffer in buffers:
+                    self._transport.write(buffer)
 
     def send_frame(self, header: Header, payload: Buffer = b"") -> None:
         """Send one frame; `header` has the length and checksum of `payload` (`Header.of`)."""
