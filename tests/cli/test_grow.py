@@ -59,3 +59,33 @@ def test_admin_grow_says_in_one_line_what_it_did_and_what_is_wrong(
     assert (done.code, done.err, done.out.count("\n")) == (0, "", 1)
     assert done.out.startswith(f"{folder} is that of one of 3 NameNodes now: ")
     assert grow(folder) == Result(0, f"{folder} is that of one of 3 NameNodes already\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "line"),
+    [
+        (("--path", "{new}", "--peers", "a:1,b:1,c:1"), 1, "only NameNode, but of none"),
+        (("--path", "{new}", "--peers", "a:x,b:1,c:1"), 1, "'x' is no port"),
+        (("--path", "{new}", "--peers", ",,"), 1, "names no NameNode"),
+        (("--path", "{new}", "--peers", "a:1,b:1"), 1, "name three or five NameNodes"),
+        (("--path", "{file}", "--peers", "a:1,b:1,c:1"), 2, "is a file"),
+        (("--peers", "a:1,b:1,c:1"), 2, "Missing option '--path'"),
+        (("--path", "{new}"), 2, "Missing option '--peers'"),
+    ],
+)
+def test_what_cannot_grow_is_one_line_and_nothing_is_made(
+    words: tuple[str, ...], code: int, line: str, tmp_path: Path, paxosblock: Paxosblock
+) -> None:
+    (tmp_path / "file").write_text("")
+    named = [word.format(new=tmp_path / "new", file=tmp_path / "file") for word in words]
+    result = paxosblock("admin", "grow", *named)
+    assert (result.code, result.out, result.err.count("\n")) == (code, "", 1)
+    assert line in result.err
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_without_a_cluster_does_not_grow(tmp_path: Path, paxosblock: Paxosblock) -> None:
+    new = tmp_path / "new"
+    result = paxosblock("cluster", "up", "--path", new, "--namenodes", "3", "--grow")
+    assert result == Result(1, "", f"up: '{new}': no cluster lives in this folder\n")
+    assert not new.exists()

@@ -21,9 +21,6 @@ BY_HAND = "Safe mode is ON: entered by hand, until `paxosblock admin safemode le
 def admin(cluster: LocalCluster, paxosblock: Paxosblock) -> Iterator[Paxosblock]:
     """`admin("safemode", "get")`; whatever happens, safe mode is left at the end."""
 
-    def command(*arguments: str) -> Result:
-        return paxosblock("admin", "--namenodes", cluster.namenode.address, *arguments)
-
     where = ("--namenodes", cluster.namenode.address)
     yield lambda *arguments: paxosblock("admin", *arguments, *where)
     assert paxosblock("admin", "safemode", "leave", *where) == OFF
@@ -88,6 +85,12 @@ def test_wait_returns_when_it_is_off(admin: Paxosblock) -> None:
     first, last = over.err.splitlines()
     assert first == f"safemode: waiting: {BY_HAND.strip()}"
     assert last == f"safemode: after 700ms: {BY_HAND.strip()}"
+
+
+def test_where_nobody_listens_it_is_one_line(paxosblock: Paxosblock) -> None:
+    result = paxosblock("admin", "safemode", "get", "--namenodes", "127.0.0.1:1", "--timeout", "1s")
+    told = "safemode: cannot connect to 127.0.0.1:1: connection refused\n"
+    assert result == Result(1, "", told)
 
 
 @pytest.mark.parametrize("action", ["", "on"])

@@ -432,8 +432,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a storage that may be about to become a member loses its replica",
         "blocks/replicas.py",
-        "    if state.max_generation >= current:\n",
-        "    if state.max_generation > current:\n",
+        "    if state.max_generation > up_to:\n",
+        "    if state.max_generation > up_to + 1:\n",
         "tests/namenode/test_replicas.py",
     ),
     _recovery(
