@@ -124,6 +124,8 @@ class NameNodeConfig(NodeConfig):
     """Silence of a writer after which another client may take over its file."""
     lease_hard_limit_s: Seconds = 20 * 60.0
     """Silence of a writer after which the NameNode itself closes its file."""
+    balance_bandwidth_bytes_per_s: BytesPerSecond = 64 * MIB
+    """Bytes per second that the balancer moves in the whole cluster, where it is not told."""
     racks: Racks = ()
     """The rack of a DataNode by its name, or else by its machine's: it wins over what a DataNode
     says itself, and tells where clients on machines without a DataNode are."""

@@ -11,6 +11,8 @@ from paxosblock.api.namenode import FileStatus
 
 REPLICATION_MAX: Final = 32
 """Replicas that a file may ask for."""
+BALANCE_KEPT_S: Final = 10.0
+"""Silence of the one who asked for balance after which it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,5 +57,59 @@ class AdminStatus:
     until_ms: int = 0
 
 
+class Balancing(enum.Enum):
+    """The standing of a balancer's work."""
+
+    MOVING = "moving"
+    """Replicas are moved, or about to be."""
+    HELD_UP = "held up"
+    """Nothing is moved for now: it goes on by itself."""
+    BALANCED = "balanced"
+    """Every storage's use is near enough to the mean."""
+    STUCK = "stuck"
+    """Some are not, and no block may be moved that would change it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """Move replicas until every storage's use, a share of its room, is within `threshold` of the
+    mean; and tell how it stands.
+
+    It goes on for as long as the same `session` asks again, and ends `BALANCE_KEPT_S` after it
+    asked last, or with `stop`. What is under way then is brought to its end.
+    `bandwidth_bytes_per_s` is the most that is moved in the whole cluster, None: as the NameNode's
+    setting says.
+    """
+
+    session: str
+    threshold: float
+    bandwidth_bytes_per_s: int | None = None
+    stop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceStatus:
+    """The moves since a NameNode began with them, in its `run`: after a fail-over another one
+    begins anew.
+
+    `mean` is the mean use of the `storages`, `furthest` how far one is away from it at most, both
+    as they will be when the moves that are `under_way` are done. At least `left_bytes` are still to
+    be moved then. `failed` counts moves that came to nothing, `why` says what holds it up.
+    """
+
+    run: str
+    standing: Balancing
+    moved_blocks: int
+    moved_bytes: int
+    under_way: int
+    failed: int
+    storages: int
+    mean: float
+    furthest: float
+    left_bytes: int
+    why: str = ""
+
+
 SET_REPLICATION = Method("set_replication", SetReplication, FileStatus)
 SET_ADMIN_STATE = Method("set_admin_state", SetAdminState, AdminStatus)
+BALANCE = Method("balance", Balance, BalanceStatus)

@@ -24,12 +24,13 @@ ANSWER_WITHIN_S = 2.0
 
 admin = DashGroup(
     "admin",
-    short_help="Look after a cluster: report, safemode, recover-lease.",
+    short_help="Look after a cluster: report, safemode, balancer, recover-lease.",
     help="Look after a cluster, whichever of its NameNodes leads.",
     entries={
         "report": Entry("paxosblock.cli.admin", "Show every NameNode and DataNode."),
         "grow": Entry("paxosblock.cli.grow", "Make a single NameNode the first of several."),
         "safemode": Entry("paxosblock.cli.safemode", "Show, enter or leave safe mode, or wait."),
+        "balancer": Entry("paxosblock.cli.balancer", "Make storages about equally full."),
         "recover-lease": Entry("paxosblock.cli.lease", "End the writing of a file."),
     },
 )

@@ -376,6 +376,7 @@ CALLS: Final = (
         check=checks.check_admin_state,
         log=lambda _, done: facts(datanode=done.node, admin=done.admin.value, until=done.until_ms),
     ),
+    handled(care.BALANCE, operators.balance, check=checks.check_balance),
     handled(status.CLUSTER_STATUS, handlers.cluster_status),
     handled(
         status.SAFE_MODE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from paxosblock.api.care import REPLICATION_MAX, AdminState, SetAdminState
+from paxosblock.api.care import REPLICATION_MAX, AdminState, Balance, SetAdminState
 from paxosblock.api.files import GetFile
 from paxosblock.api.leases import (
     RecoverLease,
@@ -175,6 +175,14 @@ def check_register(request: Register) -> None:
     _demand(
         len(set(storages)) == len(storages), f"DataNode {request.node}: two storages have one id"
     )
+
+
+def check_balance(request: Balance) -> None:
+    """Raise InvalidRequestError for a balance that makes no sense."""
+    check_id("a session's", request.session, WRITER_CHARACTERS_MAX)
+    _demand(0 < request.threshold <= 1, f"threshold {request.threshold}: above 0, at most 1")
+    bandwidth = request.bandwidth_bytes_per_s
+    _demand(bandwidth is None or bandwidth > 0, f"bandwidth {bandwidth} bytes/s: above 0")
 
 
 def check_report(request: BlockReport) -> None:

@@ -17,7 +17,8 @@ from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.history import History
 from paxosblock.namenode.blocks.recoverer import Recoverer
 from paxosblock.namenode.blocks.replicas import Replicas
-from paxosblock.namenode.blocks.replication import safe_mode
+from paxosblock.namenode.blocks.replication import balancer, safe_mode
+from paxosblock.namenode.blocks.replication.balancer import Balancer
 from paxosblock.namenode.blocks.replication.copies import Copies, Limits
 from paxosblock.namenode.blocks.replication.monitor import Monitor
 from paxosblock.namenode.blocks.replication.reducer import Reducer
@@ -79,6 +80,7 @@ class NameNode:
         self.monitor = self._make_monitor()
         self.reducer = self._make_reducer()
         self.monitor.looked = self.reducer.look
+        self.balancer = self._make_balancer()
         self.surveyor = Surveyor(self.recoverer, self.datanodes, clock_s)
         self.closer = self._make_closer()
         self.reports = Reports(
@@ -147,11 +149,13 @@ class NameNode:
         self.background.repeat("safe mode", self._look_at_reports, self.config.heartbeat_interval_s)
         self.housekeeper.start(self.config.heartbeat_interval_s)
         self.monitor.start()
+        self.background.repeat("balancer", self.balancer.turn, balancer.TURN_S)
 
     async def _end(self) -> None:
         """End what only a leader does."""
         await self.background.close()
         self.monitor.clear()
+        self.balancer.clear()
 
     async def _look_at_reports(self) -> None:
         """Let safe mode end when enough was reported."""
@@ -221,6 +225,19 @@ class NameNode:
             background=self.background,
             fullness=self.datanodes.fullness,
             holds=lambda: self.safe_mode.holds,
+        )
+
+    def _make_balancer(self) -> Balancer:
+        return Balancer(
+            catalog=self.catalog,
+            datanodes=self.datanodes,
+            replicas=self.replicas,
+            copies=self.copies,
+            reducer=self.reducer,
+            holds=lambda: self.safe_mode.holds,
+            bandwidth_bytes_per_s=self.config.balance_bandwidth_bytes_per_s,
+            heartbeat_s=self.config.heartbeat_interval_s,
+            clock_s=self.clock_s,
         )
 
     def _make_closer(self) -> Closer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paxosblock.api.care import AdminStatus, SetAdminState
+from paxosblock.api.care import AdminStatus, Balance, BalanceStatus, SetAdminState
 from paxosblock.api.status import SafeModeAction, SafeModeRequest, SafeModeStatus
 from paxosblock.errors import NotFoundError
 from paxosblock.namenode.catalog.draft import in_one
@@ -38,6 +38,12 @@ async def safe_mode(node: NameNode, request: SafeModeRequest) -> SafeModeStatus:
             await node.catalog.leave_safe_mode()
             node.safe_mode.leave()
     return node.safe_mode.status(node.clock_s())
+
+
+async def balance(node: NameNode, request: Balance) -> BalanceStatus:
+    """Have the storages made about equally full, for as long as this is asked."""
+    await node.catalog.view()  # raises where this NameNode does not lead any more
+    return node.balancer.ask(request)
 
 
 def _known(node: NameNode, written: str) -> Known:

@@ -65,13 +65,15 @@ def chosen(
     reported: Collection[StorageId] | None = None,
     damaged: Collection[StorageId] = (),
     full: dict[StorageId, float] | None = None,
+    preferred: StorageId | None = None,
 ) -> Leaver | None:
     """Who leaves a block that all hold and have reported, but for what is said otherwise."""
     record = decided(*members)
     held = members if holders is None else holders
     need = needs.assess(record, wanted, held, view, damaged)
     told = held if reported is None else reported
-    return leaver(record, need, view, told, lambda each: (full or {}).get(each, 0.5))
+    fullness = (full or {}).get
+    return leaver(record, need, view, told, lambda each: fullness(each, 0.5), preferred=preferred)
 
 
 def who(found: Leaver | None) -> StorageId | None:
@@ -88,6 +90,14 @@ def test_nobody_leaves_a_block_that_has_as_many_as_are_wanted() -> None:
 def test_of_too_many_the_one_in_the_fullest_storage_leaves() -> None:
     found = chosen(FOUR, view_of(*FOUR), full={S3: 0.9, S2: 0.8})
     assert found == Leaver(S3, "is one too many", (S1, S2, S4))
+
+
+def test_of_too_many_the_one_that_a_move_is_from_leaves_unless_its_rack_would_be_lost() -> None:
+    view = view_of(*FOUR)
+    assert who(chosen(FOUR, view, full={S3: 0.9}, preferred=S1)) == S1
+    assert chosen((S1, S2, S3), view, preferred=S1) is None
+    in_two_racks = view_of(*FOUR, s1=at("s1", "/r2"))
+    assert who(chosen(FOUR, in_two_racks, full={S3: 0.9}, preferred=S1)) == S3
 
 
 def test_storages_that_are_about_as_full_take_turns() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -301,6 +301,10 @@ class Catalog:
         return await self._change(
             lambda draft: members.remove_replica(draft, block, storage, finalized_generation, whole)
         )
+
+    def movable(self, wanted: Iterable[BlockId]) -> Iterator[BlockRecord]:
+        """Yield those of these blocks of which a replica may move, as they were applied here."""
+        return members.movable(self._store.view(), wanted)
 
     async def get_block(self, block: BlockId) -> BlockEntry:
         """K10: the block's record as it is now."""

@@ -10,9 +10,9 @@ from paxosblock.api.namenode import NO_FILE
 from paxosblock.errors import NotFoundError
 from paxosblock.namenode.catalog import blocks, keys
 from paxosblock.namenode.catalog.draft import Draft, Reads
-from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_inode
+from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry, decode_inode
 from paxosblock.protocol import finalize
-from paxosblock.protocol.finalize import Refused
+from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.types import BlockId, Generation, StorageId
 
 
@@ -75,3 +75,23 @@ def asked(reads: Reads, entries: Iterable[BlockEntry]) -> Iterator[Asked]:
             if entry.file != NO_FILE:
                 known[entry.file] = wanted
         yield Asked(entry, wanted)
+
+
+def movable(reads: Reads, wanted: Iterable[BlockId]) -> Iterator[BlockRecord]:
+    """Yield those of these blocks of which a replica may move: finalized ones of closed files that
+    have exactly as many members as they ask for, and no APPEND prepared (K4).
+    """
+    for block in wanted:
+        found = reads.get(keys.block(block))
+        entry = decode_entry(found.value) if found.exists else None
+        if entry is None or entry.file == NO_FILE:
+            continue
+        record = entry.record
+        if not record.finalized or record.generation != record.finalized_generation:
+            continue
+        above = reads.get(keys.inode(entry.file))
+        inode = decode_inode(above.value) if above.exists else None
+        if not isinstance(inode, FileInode) or inode.open:
+            continue
+        if len(record.members) == inode.replication:
+            yield record

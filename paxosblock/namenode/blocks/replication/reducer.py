@@ -48,6 +48,8 @@ def leaver(
     view: View,
     reported: Collection[StorageId],
     fullness: Fullness,
+    *,
+    preferred: StorageId | None = None,
 ) -> Leaver | None:
     """Return who leaves a finalized block next; None when nobody does, or nobody may yet.
 
@@ -59,6 +61,7 @@ def leaver(
     Args:
         need: as `needs.assess` found it with the same `view`.
         reported: members that reported the present version, under its own generation.
+        preferred: the one that goes first if there are too many.
     """
     if not need.wanted:
         return None
@@ -76,7 +79,8 @@ def leaver(
     asked = [each for each in need.gone if each not in lost]
     found = [(each, "was asked to leave") for each in asked]
     if not found and need.surplus:
-        ordered = sorted(stays, key=_worth(record, stays, view, fullness))
+        worth = _worth(record, stays, view, fullness)
+        ordered = sorted(stays, key=lambda each: (each != preferred, worth(each)))
         found = [(each, "is one too many") for each in ordered]
     for storage, why in found:
         staying = tuple(each for each in stays if each != storage)
@@ -137,11 +141,18 @@ class Reducer:
         self._fullness = fullness
         self._holds = holds
         self._leaving: set[BlockId] = set()
+        self._preferred: dict[BlockId, StorageId] = {}
 
     @property
     def busy(self) -> bool:
         """True while a member is leaving."""
         return bool(self._leaving)
+
+    def prefer(self, block: BlockId, storage: StorageId | None) -> None:
+        """Let this member leave first if the block has too many; None: whichever is best."""
+        self._preferred.pop(block, None)
+        if storage is not None:
+            self._preferred[block] = storage
 
     def look(self, entry: BlockEntry, need: Need, view: View) -> bool:
         """Let the next member of a finalized block leave, if one is to and may; True if it does.
@@ -154,7 +165,8 @@ class Reducer:
         busy = record.block in self._leaving or len(self._leaving) >= UNDER_WAY_MAX
         if busy or not apart or self._holds():
             return False
-        found = leaver(record, need, view, self._replicas.holders(record), self._fullness)
+        holders, preferred = self._replicas.holders(record), self._preferred.get(record.block)
+        found = leaver(record, need, view, holders, self._fullness, preferred=preferred)
         if found is None:
             return False
         self._leaving.add(record.block)

@@ -1,0 +1,139 @@
+"""`paxosblock admin balancer`: has the NameNode that leads even out the storages, and watches."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import click
+
+from paxosblock.api.care import BALANCE, Balance, BalanceStatus, Balancing
+from paxosblock.cli.group import Verb
+from paxosblock.cli.progress import progress_bar
+from paxosblock.cli.session import Session
+from paxosblock.cli.text import counted, human_size
+from paxosblock.errors import ConfigError, PaxosBlockError
+from paxosblock.units import parse_rate
+
+ASKS_EVERY_S: Final = 0.5
+
+
+def _rate(_: click.Context, __: click.Parameter, written: str | None) -> int | None:
+    try:
+        rate = None if written is None else parse_rate(written)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+    if rate == 0:
+        raise click.BadParameter("nothing would ever be moved")
+    return rate
+
+
+@click.command(cls=Verb)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 100, min_open=True),
+    default=10.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="How far the use of a storage may be from the mean.",
+)
+@click.option(
+    "--bandwidth",
+    callback=_rate,
+    metavar="RATE",
+    help="Most bytes that are moved in a second, in the whole cluster, as 100MiB/s.  "
+    "[default: the NameNode's balance_bandwidth]",
+)
+@click.pass_obj
+def balancer(session: Session, *, threshold: float, bandwidth: int | None) -> None:
+    """Move replicas from full storages to empty ones, until all are about equally full.
+
+    \b
+      $ paxosblock admin balancer --threshold 5
+      balanced: 14.2 G in 117 blocks moved; the use of 4 storages is within 4.6 % of the mean, 61 %
+
+    The use of a storage is the share of its room for blocks that is taken. Only finalized blocks of
+    closed files are moved, one at a time between two storages. A block never has fewer replicas
+    than before, and stays in two racks. Run it after DataNodes were added.
+
+    It may be interrupted at any time, and started again: the NameNode stops when nobody asks it to
+    go on. Exit code 1 when no block may be moved that would even out the rest.
+    """
+    request = Balance(uuid.uuid4().hex, threshold / 100, bandwidth)
+    moved = _Moved()
+    try:
+        with _stopped_at_the_end(session, request):
+            status = _watch(session, request, moved)
+    except KeyboardInterrupt:
+        session.say(f"interrupted: {moved.words}", moved.fact("interrupted"))
+        raise
+    words = _words(status)
+    if status.standing is Balancing.STUCK:
+        session.failures += 1
+        session.say(f"not balanced: {moved.words}; {words}: {status.why}", moved.fact(status))
+    else:
+        session.say(f"balanced: {moved.words}; {words}", moved.fact(status))
+
+
+@dataclass
+class _Moved:
+    """All that was moved, also by NameNodes that led before."""
+
+    last: dict[str, BalanceStatus] = field(default_factory=dict)
+
+    @property
+    def blocks(self) -> int:
+        return sum(status.moved_blocks for status in self.last.values())
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(status.moved_bytes for status in self.last.values())
+
+    @property
+    def words(self) -> str:
+        return f"{human_size(self.size_bytes)} in {counted(self.blocks, 'block')} moved"
+
+    def fact(self, status: BalanceStatus | str) -> object:
+        if isinstance(status, str):
+            return {"standing": status, "moved_blocks": self.blocks, "moved_bytes": self.size_bytes}
+        return replace(status, moved_blocks=self.blocks, moved_bytes=self.size_bytes)
+
+
+@contextmanager
+def _stopped_at_the_end(session: Session, request: Balance) -> Iterator[None]:
+    """Tell the NameNode that nobody asks any more; without that it notices some seconds later."""
+    try:
+        yield
+    finally:
+        with suppress(PaxosBlockError):
+            session.call(BALANCE, replace(request, stop=True))
+
+
+def _watch(session: Session, request: Balance, moved: _Moved) -> BalanceStatus:
+    """Have it done; returns when there is nothing more to do."""
+    status = session.call(BALANCE, request)
+    told = False
+    with progress_bar("balancing", status.left_bytes, wanted=not session.json) as advance:
+        while True:
+            before = moved.size_bytes
+            moved.last[status.run] = status
+            advance(moved.size_bytes - before)
+            if status.standing in {Balancing.BALANCED, Balancing.STUCK}:
+                return status
+            if status.standing is Balancing.HELD_UP and not (told or session.json):
+                click.echo(f"{session.verb}: waiting: {status.why}", err=True)
+                told = True
+            time.sleep(ASKS_EVERY_S)
+            status = session.call(BALANCE, request)
+
+
+def _words(status: BalanceStatus) -> str:
+    storages = counted(status.storages, "storage")
+    return (
+        f"the use of {storages} is within {status.furthest * 100:.2g} % of the mean, "
+        f"{status.mean * 100:.3g} %"
+    )

@@ -1,0 +1,333 @@
+"""The balancer: has replicas moved from full storages to empty ones, while somebody asks for it.
+
+A move is a copy, which becomes a member (K12), and then the source leaves (K13): no block ever has
+fewer replicas than before, and whoever dies in between (this process, the one who asked, a
+DataNode) leaves a block with one too many, of which one is taken away as of any other. What is to
+be moved is chosen from what the DataNodes said last and from the moves that are under way; it is
+remembered nowhere. Which moves help is told by `balance.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from paxosblock.api.care import BALANCE_KEPT_S, AdminState, BalanceStatus, Balancing
+from paxosblock.api.care import Balance as BalanceRequest
+from paxosblock.api.namenode import NO_BLOCK
+from paxosblock.api.reports import LAST_BLOCK, BlockRange
+from paxosblock.errors import ExistsError
+from paxosblock.namenode.blocks.datanodes import DataNodes, Liveness
+from paxosblock.namenode.blocks.replicas import Replicas
+from paxosblock.namenode.blocks.replication.balance import Balance, Move, Replicated, Volume
+from paxosblock.namenode.blocks.replication.copies import Copies, Copy
+from paxosblock.namenode.blocks.replication.reducer import Reducer
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.types import BlockId, StorageId
+
+TURN_S: Final = 0.2
+"""Pause between two looks at the moves that are under way, and for new ones."""
+PAGE: Final = 256
+"""Blocks of a storage that are looked at for one move in one turn."""
+PAGES_AT_ONCE: Final = 4
+"""Pages that are looked at in one turn, and so the most moves that begin in it."""
+PASSES: Final = 2
+"""Times that all blocks of a storage are looked at in vain before it is said that none can go."""
+REST_S: Final = 5.0
+"""Pause between two of these: members of a block may be about to report it."""
+LEAVES_WITHIN_S: Final = 60.0
+"""Seconds after its copy in which a move's source leaves, or another member is taken away."""
+FAILED_MAX: Final = 16
+"""Copies in a row that may fail before it is said that there is no use."""
+HEARTBEATS: Final = 3
+"""Heartbeats until storages have certainly told what a move made of their use."""
+
+
+@dataclass(slots=True)
+class _Moving:
+    """A move that is under way, until `settled_s`: then the reports of both storages show it."""
+
+    move: Move
+    copied_s: float = math.inf
+    settled_s: float = math.inf
+
+    @property
+    def ended(self) -> bool:
+        """True if it is done, whether that was reported or not."""
+        return self.settled_s < math.inf
+
+
+@dataclass(slots=True)
+class _Run:
+    """The work for one session, and what came of it."""
+
+    session: str
+    threshold: float
+    bandwidth_bytes_per_s: int
+    heard_s: float
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    standing: Balancing = Balancing.MOVING
+    why: str = ""
+    moved_blocks: int = 0
+    moved_bytes: int = 0
+    failed: int = 0
+    failed_in_a_row: int = 0
+    next_s: float = -math.inf
+    """The moment before which no further move begins, so that the bandwidth is kept."""
+
+
+@dataclass(slots=True)
+class _Search:
+    """The blocks of a storage up to `after` were looked at, and the end was reached `passes` times
+    without a move since; it begins anew after `rests_until_s`."""
+
+    after: BlockId = NO_BLOCK
+    passes: int = 0
+    rests_until_s: float = -math.inf
+
+
+class Balancer:
+    """Works for one session at a time, on the leader only, and never in safe mode."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        datanodes: DataNodes,
+        replicas: Replicas,
+        copies: Copies,
+        reducer: Reducer,
+        holds: Callable[[], bool],
+        bandwidth_bytes_per_s: int,
+        heartbeat_s: float,
+        clock_s: Callable[[], float],
+    ) -> None:
+        """Use these parts of the node; nothing is moved while `holds()`.
+
+        `bandwidth_bytes_per_s` is for sessions that name none.
+        """
+        self._catalog = catalog
+        self._datanodes = datanodes
+        self._replicas = replicas
+        self._copies = copies
+        self._reducer = reducer
+        self._holds = holds
+        self._bandwidth_bytes_per_s = bandwidth_bytes_per_s
+        self._settle_s = HEARTBEATS * heartbeat_s
+        self._clock_s = clock_s
+        self._run: _Run | None = None
+        self._balance = Balance((), 1.0)
+        self._moving: dict[BlockId, _Moving] = {}
+        self._searches: dict[StorageId, _Search] = {}
+        self._wanted = asyncio.Event()
+
+    def clear(self) -> None:
+        """Forget all: the term is over, or a new one begins."""
+        self._run = None
+        for block in self._moving:
+            self._reducer.prefer(block, None)
+        self._moving.clear()
+        self._searches.clear()
+        self._wanted.clear()
+
+    def ask(self, request: BalanceRequest) -> BalanceStatus:
+        """Begin or go on for a session, or end it with `stop`; return how it stands.
+
+        Raises:
+            ExistsError: there is another session, heard of a moment ago.
+        """
+        now_s = self._clock_s()
+        run = self._current(now_s)
+        if run is not None and run.session != request.session:
+            ago_s = now_s - run.heard_s
+            raise ExistsError(f"another balancer is at work, it was heard of {ago_s:.1f} s ago")
+        if run is None:
+            bandwidth = request.bandwidth_bytes_per_s or self._bandwidth_bytes_per_s
+            run = self._run = _Run(request.session, request.threshold, bandwidth, now_s)
+            self._searches.clear()
+            self._balance = self._look(run, now_s)
+            self._wanted.set()
+        run.heard_s = now_s
+        status = self._status(run)
+        if request.stop:
+            self._run = None
+        return status
+
+    async def turn(self) -> None:
+        """Look after the moves that are under way, and begin others. Waits while there is nothing
+        to do."""
+        if self._run is None and not self._moving:
+            self._wanted.clear()
+            await self._wanted.wait()
+        now_s = self._clock_s()
+        await self._follow(now_s)
+        run = self._run = self._current(now_s)
+        if run is None:
+            return
+        self._balance = self._look(run, now_s)
+        run.standing, run.why = await self._go_on(run, now_s)
+
+    # -- what is to be done ---------------------------------------------------------------------
+
+    def _current(self, now_s: float) -> _Run | None:
+        run = self._run
+        return None if run is None or now_s - run.heard_s > BALANCE_KEPT_S else run
+
+    def _look(self, run: _Run, now_s: float) -> Balance:
+        """Return how the storages will stand when all moves are done that are under way."""
+        volumes = (
+            Volume(
+                report.storage, node.node, node.location.rack, report.used_bytes, report.free_bytes
+            )
+            for node in self._datanodes
+            if self._datanodes.liveness(node, now_s) is Liveness.LIVE
+            and self._datanodes.admin.state(node.node, now_s) is AdminState.IN_SERVICE
+            for report in node.storages.values()
+            if not report.failed and self._datanodes.has_reported(report.storage)
+        )
+        return Balance(volumes, run.threshold).after(each.move for each in self._moving.values())
+
+    async def _go_on(self, run: _Run, now_s: float) -> tuple[Balancing, str]:
+        """Begin what moves there is need and room for; return how it stands then."""
+        if self._holds():
+            return Balancing.HELD_UP, "safe mode is on"
+        if run.failed_in_a_row >= FAILED_MAX:
+            return Balancing.STUCK, f"the last {FAILED_MAX} copies failed"
+        for _ in range(PAGES_AT_ONCE):
+            due = run.next_s <= now_s + TURN_S
+            if self._balance.balanced or not due or not self._look_for_one(run, now_s):
+                break
+            await asyncio.sleep(0)  # others have their turn
+        if self._moving:
+            return Balancing.MOVING, ""
+        if self._balance.balanced:
+            return Balancing.BALANCED, ""
+        if all(self._search(source).passes >= PASSES for source, _ in self._balance.pairs()):
+            return Balancing.STUCK, "no block may be moved that would change it"
+        return Balancing.MOVING, ""
+
+    def _look_for_one(self, run: _Run, now_s: float) -> bool:
+        """Look at some blocks of the fullest storage that may give one, and begin the first move
+        that helps; False: there is no such storage for now."""
+        busy = {each.move.pair for each in self._moving.values() if not each.ended}
+        for source, targets in self._balance.pairs(busy):
+            search = self._search(source)
+            if now_s >= search.rests_until_s:
+                self._look_at_page(run, source, targets, search, now_s)
+                return True
+        return False
+
+    def _look_at_page(
+        self, run: _Run, source: Volume, targets: tuple[Volume, ...], search: _Search, now_s: float
+    ) -> None:
+        usable = tuple(each for each in targets if each.storage in self._copies.targets)
+        if not usable:  # they failed a moment ago, or are known since a moment only
+            search.rests_until_s = now_s + REST_S
+            return
+        covers = BlockRange(search.after, LAST_BLOCK)
+        blocks = self._replicas.held(source.storage, covers, PAGE)
+        for record in self._catalog.movable(blocks):
+            if not self._is_free(record):
+                continue
+            block = Replicated(record.block, record.size_bytes, record.members)
+            if (move := self._balance.choose(block, source, usable)) is not None:
+                search.after = record.block
+                self._begin(run, record, move, now_s)
+                return
+        search.after = blocks[-1] if blocks else NO_BLOCK
+        if len(blocks) < PAGE:
+            search.after, search.passes = NO_BLOCK, search.passes + 1
+            search.rests_until_s = now_s + REST_S
+
+    def _search(self, source: Volume) -> _Search:
+        return self._searches.setdefault(source.storage, _Search())
+
+    def _is_free(self, record: BlockRecord) -> bool:
+        """True if nobody else is at work on a block: all its members hold its present version."""
+        block = record.block
+        whole = len(self._replicas.holders(record)) == len(record.members)
+        return whole and block not in self._moving and block not in self._copies
+
+    # -- a move ---------------------------------------------------------------------------------
+
+    def _begin(self, run: _Run, record: BlockRecord, move: Move, now_s: float) -> None:
+        volumes = self._balance.volumes
+        target = volumes[move.target]
+        holders = sorted(record.members, key=lambda each: volumes[each].rack != target.rack)
+        self._moving[move.block] = _Moving(move)
+        self._balance = self._balance.after((move,))
+        self._reducer.prefer(move.block, move.source)
+        source = volumes[holders[0]].node
+        self._copies.start(Copy(record, tuple(holders), source, move.target, target.node))
+        for search in self._searches.values():
+            search.passes = 0
+        pause_s = move.size_bytes / run.bandwidth_bytes_per_s
+        run.next_s = max(run.next_s, now_s) + pause_s
+
+    async def _follow(self, now_s: float) -> None:
+        """See what became of the moves that were begun."""
+        for block, moving in tuple(self._moving.items()):
+            if moving.settled_s <= now_s:
+                del self._moving[block]
+        under_way = tuple(block for block, moving in self._moving.items() if not moving.ended)
+        if not under_way:
+            return
+        found = await self._catalog.block_entries(under_way)
+        for block, entry in zip(under_way, found, strict=True):
+            members = None if entry is None else entry.record.members
+            self._judge(self._moving[block], members, now_s)
+
+    def _judge(self, moving: _Moving, members: tuple[StorageId, ...] | None, now_s: float) -> None:
+        move = moving.move
+        if members is None:  # it was deleted
+            self._reducer.prefer(move.block, None)
+            del self._moving[move.block]
+        elif move.source not in members:
+            self._end(moving, now_s, moved=move.target in members)
+        elif move.block in self._copies:
+            return
+        elif move.target not in members:
+            self._end(moving, now_s, moved=False)
+        elif self._holds():
+            moving.copied_s = math.inf
+        else:
+            moving.copied_s = min(moving.copied_s, now_s)
+            if now_s - moving.copied_s >= LEAVES_WITHIN_S:
+                self._end(moving, now_s, moved=False)
+
+    def _end(self, moving: _Moving, now_s: float, *, moved: bool) -> None:
+        self._reducer.prefer(moving.move.block, None)
+        moving.settled_s = now_s + self._settle_s
+        run = self._run
+        if not moved:
+            del self._moving[moving.move.block]
+        if run is None:
+            return
+        if moved:
+            run.moved_blocks += 1
+            run.moved_bytes += moving.move.size_bytes
+            run.failed_in_a_row = 0
+        else:
+            run.failed += 1
+            run.failed_in_a_row += 1
+
+    def _status(self, run: _Run) -> BalanceStatus:
+        balance = self._balance
+        return BalanceStatus(
+            run=run.name,
+            standing=run.standing,
+            moved_blocks=run.moved_blocks,
+            moved_bytes=run.moved_bytes,
+            under_way=sum(not each.ended for each in self._moving.values()),
+            failed=run.failed,
+            storages=len(balance.volumes),
+            mean=balance.mean,
+            furthest=balance.furthest,
+            left_bytes=balance.left_bytes,
+            why=run.why,
+        )

@@ -1,0 +1,127 @@
+"""`admin balancer` with real processes: a DataNode that was added empty gets its share."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from paxosblock import Client, LocalCluster
+from paxosblock.config import ClientConfig
+from paxosblock.units import MIB
+from tests.children import killed_at_the_end
+from tests.waiting import wait_until
+
+FILES: Final = 24
+PATIENCE_S: Final = 90.0
+"""For the balancer, on a machine that many others use."""
+SETTINGS: Final = {"namenode": {"safe_mode_extension": "1s", "datanode_stale_after": "2s"}}
+
+
+def content(number: int) -> bytes:
+    return bytes([number]) * (2 * MIB)
+
+
+@contextmanager
+def with_an_empty_datanode(namenodes: int) -> Iterator[tuple[LocalCluster, Client]]:
+    """A cluster of four DataNodes, one of which came when the files were there."""
+    with LocalCluster(4, namenodes, settings=SETTINGS) as cluster:
+        new = cluster.datanodes[3]
+        new.stop()
+        wait_until(lambda: state_of(cluster, new.name) != "live")
+        with Client(cluster.url, ClientConfig(retry_for_s=PATIENCE_S)) as fs:
+            for number in range(FILES):
+                with fs.create(f"/{number}") as out:
+                    out.write(content(number))
+            assert on_new(cluster, fs) == 0
+            new.start()
+            cluster.wait_registered()
+            yield cluster, fs
+
+
+def state_of(cluster: LocalCluster, name: str) -> str:
+    return {node.node: node.state for node in cluster.status().datanodes}[name]
+
+
+def members(fs: Client, number: int) -> tuple[str, ...]:
+    (block,) = fs.locations(f"/{number}")
+    return block.hosts
+
+
+def on_new(cluster: LocalCluster, fs: Client) -> int:
+    """Files of which a replica is on the new DataNode."""
+    return sum(cluster.datanodes[3].address in members(fs, number) for number in range(FILES))
+
+
+def all_in_order(fs: Client) -> bool:
+    """Each block has its three members, neither more nor fewer."""
+    return all(len(set(members(fs, number))) == 3 for number in range(FILES))
+
+
+def check(fs: Client) -> None:
+    """Every byte is there, and each block has its three members, all of which hold it."""
+    wait_until(lambda: all_in_order(fs), PATIENCE_S, "three members of each block")
+    for number in range(FILES):
+        with fs.open(f"/{number}") as file:
+            assert file.read() == content(number)
+
+
+def threshold(cluster: LocalCluster) -> str:
+    """A quarter of what the fuller ones have, in percent: they share a disk of unknown size."""
+    volumes = [volume for node in cluster.status().datanodes for volume in node.storages]
+    use = max(each.used_bytes / (each.used_bytes + each.free_bytes) for each in volumes)
+    return f"{use * 100 / 4:.9f}"
+
+
+def balancer(cluster: LocalCluster, *options: str) -> list[str]:
+    command = [sys.executable, "-m", "paxosblock", "--namenodes", ",".join(cluster.addresses)]
+    command += ["admin", "balancer", "--threshold", threshold(cluster), "--json"]
+    return [*command, "--timeout", f"{PATIENCE_S:.0f}s", *options]
+
+
+def test_a_datanode_that_was_added_gets_its_share_also_after_a_balancer_was_killed() -> None:
+    with with_an_empty_datanode(1) as (cluster, fs):
+        command = balancer(cluster, "--bandwidth", "1MiB/s")
+        with killed_at_the_end(subprocess.Popen(command, stdout=subprocess.DEVNULL)) as process:
+            wait_until(lambda: on_new(cluster, fs) > 0, PATIENCE_S)
+            process.kill()
+        wait_until(lambda: all_in_order(fs), PATIENCE_S)
+        moved_before = on_new(cluster, fs)
+        assert moved_before < FILES / 2
+
+        found = list[subprocess.CompletedProcess[str]]()
+
+        def again() -> bool:
+            """True once the NameNode does not wait for the one that was killed any more."""
+            command = balancer(cluster)
+            found[:] = [subprocess.run(command, capture_output=True, text=True, check=False)]
+            return "another balancer is at work" not in found[0].stderr
+
+        wait_until(again, PATIENCE_S)
+        (done,) = found
+        assert (done.returncode, done.stderr) == (0, "")
+        told = json.loads(done.stdout)
+        assert told["standing"] == "balanced"
+        assert 0 < told["moved_blocks"] <= on_new(cluster, fs) - moved_before
+        assert told["moved_bytes"] == told["moved_blocks"] * 2 * MIB
+        assert on_new(cluster, fs) >= FILES * 3 // 4 // 2
+        check(fs)
+
+
+def test_a_balancer_goes_on_at_the_next_leader() -> None:
+    with with_an_empty_datanode(3) as (cluster, fs):
+        command = balancer(cluster, "--bandwidth", "4MiB/s")
+        balancing = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        with killed_at_the_end(balancing) as process:
+            wait_until(lambda: on_new(cluster, fs) > 0, PATIENCE_S)
+            leader = cluster.wait_leader()
+            leader.kill()
+            out, _ = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0
+        told = json.loads(out)
+        assert told["standing"] == "balanced"
+        assert 0 < told["moved_blocks"] <= on_new(cluster, fs)
+        check(fs)
