@@ -1,0 +1,209 @@
+"""A snapshot before a new version, and the ways to end it: real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.cli.main import run
+from paxosblock.client.sync_files import FileWriter
+from paxosblock.config import ClientConfig
+from paxosblock.errors import NotFoundError, PaxosBlockError
+from paxosblock.local.cluster_folder import NodeEntry, Role
+from paxosblock.local.node_process import Node
+from tests.waiting import wait_until
+
+SETTINGS = {
+    "client": {"retry_for": "5s"},
+    "datanode": {"heartbeat_interval": "200ms"},
+}
+SOON = ClientConfig(retry_for_s=1)
+KEPT, APPENDED, HALF = b"kept " * 9000, b"first " * 9000, b"half " * 9000
+SNAPSHOT = "keeps the snapshot of an upgrade"
+
+
+class Cluster(LocalCluster):
+    """Its DataNodes are started with these options more."""
+
+    more: tuple[str, ...] = ()
+
+    def command(self, member: NodeEntry) -> list[str]:
+        """Return the command line of a member."""
+        return super().command(member) + (list(self.more) if member.role is Role.DATANODE else [])
+
+
+def cluster_in(path: Path, *more: str) -> Cluster:
+    """The cluster of this folder, not started."""
+    cluster = Cluster(datanodes=3, path=path, settings=SETTINGS, volumes=2)
+    cluster.more = more
+    return cluster
+
+
+def datanode(cluster: LocalCluster, node: Node, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a DataNode's command to its end."""
+    command = [*cluster.command(node.member), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def report(cluster: LocalCluster, capfd: pytest.CaptureFixture[str]) -> str:
+    """What `admin report` shows."""
+    capfd.readouterr()
+    run(["admin", "report", "--namenodes", cluster.namenode.address])
+    return capfd.readouterr().out
+
+
+def fill(fs: Client) -> FileWriter:
+    """A closed file, one that is appended to later, and one whose writer vanishes."""
+    for path, data in (("/kept", KEPT), ("/appended", APPENDED)):
+        with fs.create(path) as out:
+            out.write(data)
+    half = fs.create("/half")
+    half.write(HALF)
+    half.hflush()
+    return half
+
+
+def change(fs: Client) -> None:
+    """Write, append, take over and delete."""
+    with fs.append("/appended") as out:
+        out.write(b"second")
+    fs.take_over("/half")
+    fs.delete("/kept")
+    with fs.create("/new") as out:
+        out.write(b"new")
+
+
+def read(fs: Client, path: str) -> bytes:
+    with fs.open(path) as file:
+        return file.read()
+
+
+def check_as_before(fs: Client) -> None:
+    """All is as `fill` left it."""
+    assert read(fs, "/kept") == KEPT
+    assert read(fs, "/appended") == APPENDED
+    fs.take_over("/half")
+    assert read(fs, "/half") == HALF
+    with pytest.raises(NotFoundError):
+        fs.stat("/new")
+
+
+def upgraded(path: Path, copy: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A cluster that was upgraded, changed and stopped; its NameNode's folder before is `copy`."""
+    with cluster_in(path) as cluster, Client(cluster.url, SOON) as fs:
+        half = fill(fs)
+        for node in cluster.nodes:
+            node.stop()
+        with contextlib.suppress(PaxosBlockError):
+            half.close()
+    shutil.copytree(cluster.namenode.volumes[0], copy)
+    with cluster_in(path, "--upgrade") as cluster, Client(cluster.url) as fs:
+        change(fs)
+        wait_until(lambda: report(cluster, capfd).count(SNAPSHOT) == 3, what="all tell of it")
+        log = cluster.datanodes[0].log.read_text()
+        assert log.count("a snapshot is kept until --rollback or --finalize-upgrade") == 2
+
+
+def test_a_cluster_that_was_upgraded_goes_back_as_a_whole_and_not_otherwise(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, copy = tmp_path / "cluster", tmp_path / "copy"
+    upgraded(path, copy, capfd)
+    cluster = cluster_in(path)
+    for node in cluster.datanodes:
+        asked = datanode(cluster, node, "--rollback")
+        assert (asked.returncode, asked.stdout) == (2, "")
+        assert asked.stderr.count("\n") == 1
+        assert "add --yes" in asked.stderr
+        done = datanode(cluster, node, "--rollback", "--yes")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("what was written since is gone") == 2
+        assert not any((volume / "previous").exists() for volume in node.volumes)
+
+    # The NameNode was not rolled back: it knows of promises that the DataNodes have forgotten.
+    cluster.namenode.start()
+    refused = datanode(cluster, cluster.datanodes[0])
+    assert refused.returncode == 1
+    assert "was rolled back and this cluster was not" in refused.stderr.splitlines()[-1]
+    assert "was rolled back and this cluster was not" in report(cluster, capfd)
+    cluster.namenode.stop()
+
+    shutil.rmtree(cluster.namenode.volumes[0])
+    shutil.copytree(copy, cluster.namenode.volumes[0])
+    with cluster_in(path) as cluster, Client(cluster.url) as fs:
+        check_as_before(fs)
+        assert SNAPSHOT not in report(cluster, capfd)
+        with fs.create("/again") as out:
+            out.write(b"again")
+        assert read(fs, "/again") == b"again"
+
+
+def test_a_namenode_that_went_back_alone_takes_in_no_datanode(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, copy = tmp_path / "cluster", tmp_path / "copy"
+    upgraded(path, copy, capfd)
+    cluster = cluster_in(path)
+    shutil.rmtree(cluster.namenode.volumes[0])
+    shutil.copytree(copy, cluster.namenode.volumes[0])
+    cluster.namenode.start()
+    refused = datanode(cluster, cluster.datanodes[0])
+    cluster.namenode.stop()
+    assert refused.returncode == 1
+    assert "or the other way round" in refused.stderr.splitlines()[-1]
+
+
+def test_an_upgrade_is_finalized_beside_the_running_node_and_then_there_is_no_way_back(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "cluster"
+    upgraded(path, tmp_path / "copy", capfd)
+    with cluster_in(path) as cluster, Client(cluster.url) as fs:
+        wait_until(lambda: report(cluster, capfd).count(SNAPSHOT) == 3, what="it is kept")
+        node = cluster.datanodes[0]
+        in_use = datanode(cluster, node, "--rollback", "--yes")
+        assert in_use.returncode == 1
+        assert "in use by another process" in in_use.stderr
+        for each in cluster.datanodes:
+            done = datanode(cluster, each, "--finalize-upgrade")
+            assert (done.returncode, done.stdout.count("the snapshot is removed")) == (0, 2)
+        wait_until(lambda: SNAPSHOT not in report(cluster, capfd), what="it is gone")
+        assert read(fs, "/appended") == APPENDED + b"second"
+        assert read(fs, "/half") == HALF
+        again = datanode(cluster, node, "--finalize-upgrade")
+        assert (again.returncode, again.stderr.count("no snapshot here")) == (1, 1)
+        node.stop()
+        back = datanode(cluster, node, "--rollback", "--yes")
+        assert (back.returncode, back.stderr.count("no snapshot here")) == (1, 1)
+        node.start()
+        cluster.wait_registered()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--upgrade", "--rollback"), "--upgrade and --rollback exclude each other"),
+        (("--rollback", "--finalize-upgrade"), "--rollback and --finalize-upgrade exclude each"),
+        (("--yes",), "--yes goes with --rollback"),
+        (("--upgrade", "--yes"), "--yes goes with --rollback"),
+        ((), "Missing option '--namenodes'"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_in_one_line(
+    words: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PAXOSBLOCK_NAMENODES", raising=False)
+    assert run(["datanode", "--path", str(tmp_path / "dn"), *words]) == 2
+    error = capfd.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "dn").exists()
