@@ -5,6 +5,7 @@ from __future__ import annotations
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -19,6 +20,7 @@ from paxosblock.net import control
 from paxosblock.protocol.types import BlockId, ReplicaState
 from paxosblock.units import KIB
 from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture
+from tests.services.conftest import wait_other_leader
 from tests.services.content import content, first_difference
 from tests.waiting import wait_until
 
@@ -35,6 +37,8 @@ QUICK: Settings = {
 WHOLE_WITHIN_S = 60.0
 BLOCK_BYTES = 64 * KIB
 BLOCKS = 12
+SMALL_BYTES = 1 * KIB
+"""Blocks of this length are many in a short time."""
 
 
 @pytest.fixture
@@ -151,3 +155,41 @@ def test_a_file_outlives_its_datanodes_when_they_die_one_after_the_other(
         check(fs, "/f")
         cluster.datanodes[1].start()
         wait_whole(cluster, "/f")
+
+
+@pytest.mark.parametrize(
+    "blocks", [120, pytest.param(1200, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
+)
+def test_a_fail_over_in_the_middle_of_copies_loses_none_and_leaves_none_twice(
+    blocks: int,
+) -> None:
+    """What the old leader had copied becomes a member, or a member too many that leaves again."""
+    patience_s, files = WHOLE_WITHIN_S + blocks / 5, [f"/{number}" for number in range(4)]
+    each = blocks // len(files)
+    with LocalCluster(5, 3, settings=QUICK) as cluster, Client(cluster.url) as fs:
+        with ThreadPoolExecutor(len(files)) as writers:
+            list(writers.map(lambda path: put(fs, path, each, SMALL_BYTES), files))
+        ids = [view.record.block for path in files for view in blocks_of(cluster, path)]
+        lost = sum(replicas_at([cluster.datanodes[0]]).values())
+        assert lost > blocks // 3
+        cluster.datanodes[0].kill()
+        old = cluster.wait_leader()
+        wait_until(
+            lambda: counted(old, 'copies_total{outcome="made"}') > lost // 10,
+            patience_s,
+            "the first copies",
+        )
+        old.kill()
+        wait_other_leader(cluster, old)
+        left = list(cluster.datanodes[1:])
+        wait_until(
+            lambda: (
+                {replicas_at(left)[block] for block in ids} == {3}
+                and all(is_whole(cluster, path) for path in files)
+            ),
+            patience_s,
+            "each block to have three replicas",
+        )
+        assert {len(view.members) for path in files for view in blocks_of(cluster, path)} == {3}
+        for path in files:
+            check(fs, path, each, SMALL_BYTES)
