@@ -303,6 +303,18 @@ async def test_a_block_without_any_replica_left_is_missing_and_an_alarm(scene: S
     assert stranger(record) in (await record_of(scene, record.block)).members
 
 
+async def test_a_missing_block_is_no_alarm_in_safe_mode(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    await scene.service.call(SAFE_MODE, SafeModeRequest(SafeModeAction.ENTER))
+    await silent(scene, LOST_S, *record.members)
+    await turn(scene)
+    assert scene.node.monitor.status == ReplicationStatus(missing=1)
+    assert scene.node.alarms.counts["missing"] == 0
+    await scene.service.call(SAFE_MODE, SafeModeRequest(SafeModeAction.LEAVE))
+    await turn(scene)
+    assert scene.node.alarms.counts["missing"] == 1
+
+
 async def test_a_damaged_replica_is_counted_until_it_is_replaced(scene: Scene) -> None:
     (record,) = await blocks_of_three(scene)
     bad = record.members[0]

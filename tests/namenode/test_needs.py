@@ -5,9 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace as with_fields
 
-from paxosblock.namenode.blocks.replication.needs import NOWHERE, Place, Standing, View, assess
+from paxosblock.namenode.blocks.replication.needs import (
+    NOWHERE,
+    Place,
+    Standing,
+    View,
+    assess,
+    is_well,
+)
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import (
@@ -156,6 +165,35 @@ def test_a_storage_that_nobody_heard_of_is_what_the_view_says() -> None:
 def test_two_replicas_on_one_node_are_misplaced() -> None:
     together = view(s2=Place("dn-s1"))
     assert assess(BLOCK, 3, MEMBERS, together).misplaced == (S1, S2)
+
+
+PLACES = st.builds(
+    Place,
+    st.sampled_from(["a", "b", "c", "d"]),
+    st.sampled_from(Standing),
+    st.just(True),
+    st.sampled_from(["/a", "/b"]),
+)
+ALL = (S1, S2, S3, S4)
+
+
+@given(
+    st.lists(PLACES, min_size=4, max_size=4),
+    st.sets(st.sampled_from(ALL)),
+    st.sampled_from([ALL[:1], ALL[:2], ALL[:3], ALL]),
+    st.integers(1, 4),
+)
+def test_what_is_well_at_first_sight_is_in_order(
+    places: list[Place], some: set[StorageId], members: tuple[StorageId, ...], wanted: int
+) -> None:
+    serving = {place.rack for place in places if place.standing is Standing.IN_SERVICE}
+    seen, block = View(dict(zip(ALL, places, strict=True)), len(serving)), decided(*members)
+    holders = some.intersection(members)
+    if is_well(block, wanted, holders, seen):
+        assert assess(block, wanted, holders, seen).in_order
+    plain = {seen.place(each).standing for each in members} <= {Standing.IN_SERVICE, Standing.AWAY}
+    in_order = assess(block, wanted, members, seen).in_order
+    assert is_well(block, wanted, members, seen) == (in_order and plain)
 
 
 def racks(*names: str) -> dict[str, Place]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from paxosblock.local.cluster_folder import Settings
 from paxosblock.local.node_process import Node
 from paxosblock.net import control
 from paxosblock.protocol.types import BlockId, ReplicaState
-from paxosblock.units import KIB
+from paxosblock.units import KIB, MIB
 from tests.cli.conftest import Paxosblock, paxosblock  # noqa: F401 - a fixture
 from tests.services.conftest import wait_other_leader
 from tests.services.content import content, first_difference
@@ -122,6 +123,25 @@ def has_made(cluster: LocalCluster, copies: int) -> bool:
     made = counted(cluster.namenode, 'copies_total{outcome="made"}')
     assert made <= copies
     return made == copies
+
+
+def test_a_copy_may_take_longer_than_the_recovery_of_a_block() -> None:
+    settings = {
+        "namenode": {**QUICK["namenode"], "recovery_timeout": "1s"},
+        "datanode": {**QUICK["datanode"], "copy_bandwidth": "1MiB/s"},
+    }
+    with LocalCluster(4, settings=settings) as cluster, Client(cluster.url) as fs:
+        put(fs, "/f", 1, 4 * MIB)
+        (view,) = blocks_of(cluster, "/f")
+        gone = {member.address for member in view.members[:1]}
+        next(node for node in cluster.datanodes if node.address in gone).kill()
+        wait_until(lambda: cluster.status().replication.under_way == 1, WHOLE_WITHIN_S)
+        begun_s = time.monotonic()
+        wait_whole(cluster, "/f")
+        assert time.monotonic() - begun_s > 1.5, "a second at most is not paced"
+        assert counted(cluster.namenode, 'copies_total{outcome="failed"}') == 0
+        assert counted(cluster.namenode, 'copies_total{outcome="made"}') == 1
+        check(fs, "/f", 1, 4 * MIB)
 
 
 def test_a_file_outlives_its_datanodes_when_they_die_one_after_the_other(

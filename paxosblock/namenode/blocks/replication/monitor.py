@@ -27,7 +27,14 @@ from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication import standing
 from paxosblock.namenode.blocks.replication.copies import Busy, Copies
-from paxosblock.namenode.blocks.replication.needs import Need, Place, Standing, View, assess
+from paxosblock.namenode.blocks.replication.needs import (
+    Need,
+    Place,
+    Standing,
+    View,
+    assess,
+    is_well,
+)
 from paxosblock.namenode.blocks.replication.standing import Patience
 from paxosblock.namenode.blocks.replication.waiting import Waiting
 from paxosblock.namenode.catalog.catalog import Catalog
@@ -63,6 +70,8 @@ class _Trouble:
     since_s: float
     missing: bool = False
     corrupt: bool = False
+    named: bool = False
+    """An alarm was raised because it is missing."""
 
 
 class Monitor:
@@ -111,7 +120,7 @@ class Monitor:
         self._waiting = Waiting()
         self._troubles: dict[BlockId, _Trouble] = {}
         """In the order in which they were looked at."""
-        self._missing = self._corrupt = 0
+        self._missing = self._corrupt = self._named = 0
         self._news: dict[BlockId, None] = {}
         self._finished: dict[tuple[BlockId, StorageId], Generation] = {}
         self._walked_once = False
@@ -128,7 +137,7 @@ class Monitor:
         self._copies.clear()
         self._waiting.clear()
         self._troubles.clear()
-        self._missing = self._corrupt = 0
+        self._missing = self._corrupt = self._named = 0
         self._news.clear()
         self._finished.clear()
         self._seen = {}
@@ -235,6 +244,9 @@ class Monitor:
             return None
         record = asked.entry.record
         whole, damaged = self._replicas.whole(record), self._replicas.damaged(record)
+        if not damaged and is_well(record, asked.wanted, whole, self._view):
+            self._forget(block)
+            return None
         need = assess(record, asked.wanted, whole, self._view, damaged)
         if any(each not in self._view.places and self._datanodes.home(each) for each in need.gone):
             # It registered since the view was made.
@@ -270,12 +282,17 @@ class Monitor:
             self._waiting.drop(block)
 
     def _count(self, block: BlockId, trouble: _Trouble, *, missing: bool, corrupt: bool) -> None:
-        if missing and not trouble.missing and self._missing < MISSING_NAMED:
-            why = "missing block: no replica is left that can be read"
-            self._alarms.ring(why, block=block)
         self._missing += missing - trouble.missing
         self._corrupt += corrupt - trouble.corrupt
         trouble.missing, trouble.corrupt = missing, corrupt
+        if not self._missing:
+            self._named = 0
+        # In safe mode it may only be that nobody has told yet.
+        if missing and not trouble.named and self._named < MISSING_NAMED and not self._holds():
+            trouble.named = True
+            self._named += 1
+            why = "missing block: no replica is left that can be read"
+            self._alarms.ring(why, block=block)
 
     # -- copies ---------------------------------------------------------------------------------
 

@@ -153,8 +153,27 @@ def assess(
     )
 
 
+def is_well(record: BlockRecord, wanted: int, holders: Collection[StorageId], view: View) -> bool:
+    """True only if `assess` would find a block without damage in order: most are at first sight.
+
+    Takes a third of its time, and all blocks of a cluster are looked at again and again.
+    """
+    if not len(record.members) == len(holders) == wanted:
+        return False
+    nodes, racks = set(), set()
+    for member in record.members:
+        place = view.places.get(member)
+        if place is None:
+            return False
+        if place.standing is not Standing.IN_SERVICE and place.standing is not Standing.AWAY:
+            return False
+        nodes.add(place.node)
+        racks.add(place.rack)
+    return len(nodes) == wanted and len(racks) >= min(2, wanted, view.racks)
+
+
 def _sort(seen: _Sorted, member: StorageId, place: Place, holds: bool, damaged: bool) -> None:
-    if place.standing in {Standing.LOST, Standing.LEAVING}:
+    if place.standing is Standing.LOST or place.standing is Standing.LEAVING:
         seen.gone.append(member)
     elif not damaged and (holds or _may_be_back(place)):
         seen.counted.append(member)
@@ -175,7 +194,7 @@ def _lacks(seen: _Sorted, wanted: int, view: View) -> int:
 
 def _may_be_back(place: Place) -> bool:
     """True of a storage that may hold what it did not report to this NameNode."""
-    return place.standing in {Standing.AWAY, Standing.MAINTENANCE}
+    return place.standing is Standing.AWAY or place.standing is Standing.MAINTENANCE
 
 
 def _misplaced(counted: tuple[StorageId, ...], wanted: int, view: View) -> tuple[StorageId, ...]:
