@@ -102,6 +102,8 @@ def _client(name: str, file: str, before: str, after: str, *suite: str) -> Mutan
     return Mutant(Area.CLIENT, name, suite, Patch(f"paxosblock/client/{file}", before, after))
 
 
+MONITOR = "tests/namenode/test_monitor.py"
+COPIES = "tests/datanode/test_copies.py"
 CRASH_STATES = "tests/format/test_crash_states.py"
 HOSTILE_FILES = "tests/format/test_hostile_files.py"
 ACCEPTOR = "tests/datanode/test_acceptor.py"
@@ -463,6 +465,55 @@ SOURCE: tuple[Mutant, ...] = (
         "    if state.max_generation > up_to:\n",
         "    if state.max_generation > up_to + 1:\n",
         "tests/namenode/test_replicas.py",
+    ),
+    _recovery(
+        "a finished copy that its NameNode did not live to hear of is left as it is",
+        "blocks/replicas.py",
+        "Verdict.COPIED if stranger else Verdict.HOLDS",
+        "Verdict.FINE if stranger else Verdict.HOLDS",
+        MONITOR,
+    ),
+    _recovery(
+        "what a dead DataNode held is made again at once",
+        "blocks/replication/standing.py",
+        "        if dead_s >= patience.replicate_after_s:\n",
+        "        if dead_s >= 0:\n",
+        MONITOR,
+    ),
+    _recovery(
+        "what DataNodes have not reported yet counts as lost",
+        "blocks/replication/standing.py",
+        "not (live and complete):\n",
+        "not live:\n",
+        MONITOR,
+    ),
+    _recovery(
+        "blocks with the most replicas are copied first",
+        "blocks/replication/waiting.py",
+        "sorted(self._ranks)",
+        "sorted(self._ranks, reverse=True)",
+        MONITOR,
+    ),
+    _recovery(
+        "a DataNode sends copies without a limit",
+        "blocks/replication/copies.py",
+        "self._at_source[source] >= self._limits.per_source",
+        "self._at_source[source] >= 1000",
+        MONITOR,
+    ),
+    _recovery(
+        "a finished copy is no member",
+        "blocks/replication/copies.py",
+        "await self.adopt(record.block, copy.target, record.finalized_generation)",
+        "pass",
+        MONITOR,
+    ),
+    _recovery(
+        "copies are begun in safe mode",
+        "blocks/replication/monitor.py",
+        "        if not self._holds():\n            await self._begin_copies()\n",
+        "        await self._begin_copies()\n",
+        MONITOR,
     ),
     _recovery(
         "two members on one node",
@@ -920,6 +971,27 @@ SOURCE: tuple[Mutant, ...] = (
         '"sha256") if lineage else secret\n',
         '"sha256") if not secret else secret\n',
         "tests/raft/test_seed.py",
+    ),
+    _node(
+        "a recovery waits behind copies",
+        "datanode/transfer.py",
+        "async with self._copies if copy else self._repairs:",
+        "async with self._copies:",
+        COPIES,
+    ),
+    _node(
+        "a copy goes into the reserve",
+        "datanode/transfer.py",
+        "await self._check_room(volume, len(records))",
+        "pass",
+        COPIES,
+    ),
+    _node(
+        "a holder sends copies as fast as it can",
+        "datanode/reads.py",
+        "                    await self._copies.take(",
+        "                    self._copies.take(",
+        COPIES,
     ),
     _node(
         "two requests of a session have one name",

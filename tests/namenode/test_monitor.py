@@ -273,14 +273,16 @@ async def test_a_target_without_room_rests_and_another_one_is_taken(scene: Scene
         await scene.close()
 
 
-async def test_nothing_is_copied_before_reports_are_in(scene: Scene) -> None:
+async def test_what_a_datanode_has_not_reported_yet_is_not_lost(scene: Scene) -> None:
     (record,) = await blocks_of_three(scene)
+    late = record.members[0]
     scene.node.datanodes.ask_for_reports()  # as one that begins to lead does
-    for acceptor in scene.network.reach.values():
-        for block in acceptor.replicas:
-            scene.node.replicas.forget(block, acceptor.storage)
-    await turn(scene)
-    await scene.node.monitor.walk()
+    scene.node.replicas.forget(record.block, late)
+    scene.network.hung.add(late)
+    for _ in range(2):
+        await turn(scene)
+        await scene.node.monitor.walk()
+        await silent(scene, 31)
     await turn(scene)
     assert (copied_to(scene, record), scene.node.monitor.status) == ([], NONE)
 
