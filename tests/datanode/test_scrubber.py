@@ -196,7 +196,7 @@ async def test_a_replica_that_is_changed_while_it_is_read_is_not_damaged(tmp_pat
     ):
         volume = node.volumes[0]
         for generation in range(1, 6000, 3):
-            if generation > 60 and volume.scrubbed.read_bytes:
+            if node.notes.corrupt or (generation > 60 and volume.scrubbed.read_bytes):
                 break
             await node.finalize(generation, LOG)
             clock.go_on(60)

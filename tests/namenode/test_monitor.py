@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -17,6 +18,7 @@ from paxosblock.api.namenode import (
     BlockRequest,
     DeletePath,
 )
+from paxosblock.api.reports import ALL_BLOCKS, BLOCK_REPORT, REGISTER, Register, StorageReport
 from paxosblock.api.status import (
     SAFE_MODE,
     ReplicationStatus,
@@ -30,6 +32,7 @@ from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import Delete, Finalize
 from paxosblock.protocol.types import BlockId, ReplicaState, StorageId
+from paxosblock.units import GIB
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.scene import Scene, finalize_request, new_scene
 from tests.waiting import wait_until_async
@@ -174,6 +177,26 @@ async def test_a_failed_volume_is_not_waited_for(scene: Scene) -> None:
     await scene.node.monitor.turn()
     await wait_until_async(lambda: len(scene.node.copies) == 0)
     assert copied_to(scene, record) == [stranger(record)]
+
+
+async def test_a_failed_volume_s_blocks_come_back_on_another_volume_of_its_node(
+    scene: Scene,
+) -> None:
+    (record,) = await blocks_of_three(scene)
+    lost, other = record.members[0], stranger(record)
+    await silent(scene, scene.node.config.datanode_dead_after_s, other)
+    scene.acceptor(other).alive = True
+    node = f"dn-{lost}"
+    rooms = tuple(
+        StorageReport(StorageId(storage), GIB, GIB, 0, failed)
+        for storage, failed in ((lost, "no disk"), (other, ""))
+    )
+    await scene.service.call(REGISTER, Register(node, f"{node}:9864", "run-2", rooms))
+    report = replace(scene.written(other, ALL_BLOCKS), node=node, incarnation="run-2")
+    await scene.service.call(BLOCK_REPORT, report)
+    await scene.node.monitor.turn()
+    await wait_until_async(lambda: len(scene.node.copies) == 0)
+    assert copied_to(scene, record) == [other]
 
 
 def copies_asked(scene: Scene, records: list[BlockRecord]) -> list[tuple[StorageId, Finalize]]:
