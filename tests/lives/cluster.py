@@ -95,7 +95,7 @@ class Cluster:
         self.machines: list[Machine] = []
         self.namenode: NameNode | None = None
         self.service: Service | None = None
-        self._namenode_disk = SimulatedDisk()
+        self.namenode_disk = SimulatedDisk()
         self._namenode_host: Host | None = None
         self._numbers = iter(range(1 << 30))
         for rack in racks:
@@ -168,7 +168,7 @@ class Cluster:
         self._namenode_host.run(self._run_namenode(self._namenode_host))
 
     async def _run_namenode(self, host: Host) -> None:
-        store = SingleMemberStore(Path("/simulated/namenode/kv"), disk=self._namenode_disk)
+        store = SingleMemberStore(Path("/simulated/namenode/kv"), disk=self.namenode_disk)
         reach = over_rpc(SimulatedRpc(self.world.network), NAMENODE_CONFIG.recovery_timeout_s)
         node = NameNode("nn", NAMENODE_CONFIG, store, self.world.loop.time, reach)
         router = RpcRouter()
@@ -186,8 +186,13 @@ class Cluster:
         host.pause()
         self.world.network.unplug(host)
         self.namenode = self.service = None
-        disk = self._namenode_disk
-        self._namenode_disk = disk.power_cut(self.rng) if power_cut else disk.next_process()
+        disk = self.namenode_disk
+        if power_cut:
+            self.namenode_disk = disk.power_cut(self.rng)
+        elif disk.dead:  # so that a step in the middle of which it ended comes no further
+            self.namenode_disk = SimulatedDisk(disk.files())
+        else:
+            self.namenode_disk = disk.next_process()
 
     # -- users ------------------------------------------------------------------------------------
 
