@@ -235,6 +235,7 @@ class NameNode:
             copies=self.copies,
             reducer=self.reducer,
             holds=lambda: self.safe_mode.holds,
+            is_behind=lambda: self.monitor.is_behind,
             bandwidth_bytes_per_s=self.config.balance_bandwidth_bytes_per_s,
             heartbeat_s=self.config.heartbeat_interval_s,
             clock_s=self.clock_s,

@@ -241,6 +241,25 @@ async def test_in_safe_mode_it_waits_and_then_goes_on(cluster: Cluster) -> None:
     assert (await cluster.balance()).moved_blocks == 6
 
 
+async def test_replicas_that_are_lacking_come_first(cluster: Cluster) -> None:
+    await cluster.file("/f", 10)
+    await with_new(cluster)
+    node = cluster.scene.node
+    cluster.scene.network.hung.add(StorageId(NEW))
+    cluster.scene.acceptor("s1").alive = False
+    for _ in range(24):  # s1 is dead, and not waited for any more
+        await cluster.pass_time(2)
+    await node.monitor.turn()
+    assert node.monitor.is_behind
+    most = len(node.copies)
+    assert 0 < most < 10, "the others wait for their turn"
+    await cluster.ask()
+    await node.balancer.turn()
+    status = await cluster.ask()
+    assert (status.standing, status.under_way) == (Balancing.HELD_UP, 0)
+    assert status.why == "replicas that are lacking are made first"
+
+
 async def test_no_more_is_moved_than_the_bandwidth_allows(cluster: Cluster) -> None:
     await cluster.file("/f", 10)
     await with_new(cluster)

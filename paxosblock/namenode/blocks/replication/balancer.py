@@ -103,11 +103,13 @@ class Balancer:
         copies: Copies,
         reducer: Reducer,
         holds: Callable[[], bool],
+        is_behind: Callable[[], bool],
         bandwidth_bytes_per_s: int,
         heartbeat_s: float,
         clock_s: Callable[[], float],
     ) -> None:
-        """Use these parts of the node; nothing is moved while `holds()`.
+        """Use these parts of the node; nothing is moved while `holds()`, and no move begins while
+        replicas that are lacking have to wait: `is_behind()`.
 
         `bandwidth_bytes_per_s` is for sessions that name none.
         """
@@ -117,6 +119,7 @@ class Balancer:
         self._copies = copies
         self._reducer = reducer
         self._holds = holds
+        self._is_behind = is_behind
         self._bandwidth_bytes_per_s = bandwidth_bytes_per_s
         self._settle_s = HEARTBEATS * heartbeat_s
         self._clock_s = clock_s
@@ -196,6 +199,8 @@ class Balancer:
         """Begin what moves there is need and room for; return how it stands then."""
         if self._holds():
             return Balancing.HELD_UP, "safe mode is on"
+        if self._is_behind():
+            return Balancing.HELD_UP, "replicas that are lacking are made first"
         if run.failed_in_a_row >= FAILED_MAX:
             return Balancing.STUCK, f"the last {FAILED_MAX} copies failed"
         for _ in range(PAGES_AT_ONCE):

@@ -155,6 +155,11 @@ class Monitor:
         )
 
     @property
+    def is_behind(self) -> bool:
+        """True if blocks wait for a copy that could be made as soon as others are."""
+        return bool(self._waiting.first(1))
+
+    @property
     def view(self) -> View:
         """Return where all storages stood when that was looked at last."""
         return self._view
