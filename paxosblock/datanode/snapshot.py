@@ -27,8 +27,8 @@ from paxosblock.datanode.identity import (
 )
 from paxosblock.datanode.layout import CURRENT, RBW, by_block
 from paxosblock.datanode.layout import LOCK as VOLUME_LOCK
-from paxosblock.disk import Disk, copy_file, opened, publish, read_file
-from paxosblock.errors import ConfigError, NoSpaceError
+from paxosblock.disk import Disk, copy_file, is_gone, opened, publish, read_file
+from paxosblock.errors import ConfigError, NoSpaceError, StorageError
 from paxosblock.logs import facts
 
 PREVIOUS: Final = "previous"
@@ -230,7 +230,15 @@ def _identity(disk: Disk, folder: Path, name: str) -> Identity | None:
 
 
 def _names(disk: Disk, folder: Path) -> list[str]:
-    return disk.names(folder) if folder.name in disk.names(folder.parent) else []
+    """Return what is in a folder that need not be there, and may be removed at this moment."""
+    if folder.name not in disk.names(folder.parent):
+        return []
+    try:
+        return disk.names(folder)
+    except StorageError as error:
+        if is_gone(error):
+            return []
+        raise
 
 
 def _replica_files(disk: Disk, folder: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from paxosblock.api.datanode import Envelope
 from paxosblock.api.reports import Heartbeat, Register
 from paxosblock.datanode.node import DataNode
-from paxosblock.datanode.snapshot import finalize, roll_back
+from paxosblock.datanode.snapshot import PREVIOUS, finalize, is_kept, roll_back
 from paxosblock.disk import OsDisk
 from paxosblock.errors import NotReadyError
 from paxosblock.protocol.messages import Nack, Read
@@ -82,3 +83,22 @@ async def test_what_a_snapshot_shares_is_not_counted_twice(tmp_path: Path) -> No
             before = node.volumes[0].used_bytes
         async with reporting(tmp_path, address, upgrade=True) as node:
             assert node.volumes[0].used_bytes == before
+
+
+class Finalizing(OsDisk):
+    """Another process removes the snapshot between any two looks at the volume's folder."""
+
+    def names(self, folder: Path) -> list[str]:
+        """List, and let it go on."""
+        found = super().names(folder)
+        if folder.name == "dn":
+            shutil.rmtree(folder / PREVIOUS)
+        return found
+
+
+def test_a_snapshot_that_vanishes_while_it_is_looked_for_fails_no_volume(tmp_path: Path) -> None:
+    folder = tmp_path / "dn"
+    (folder / PREVIOUS).mkdir(parents=True)
+    (folder / PREVIOUS / "VERSION").touch()
+    assert is_kept(OsDisk(), folder)
+    assert not is_kept(Finalizing(), folder)
