@@ -202,14 +202,13 @@ def test_a_fail_over_in_the_middle_of_copies_loses_none_and_leaves_none_twice(
         old.kill()
         wait_other_leader(cluster, old)
         left = list(cluster.datanodes[1:])
-        wait_until(
-            lambda: (
-                {replicas_at(left)[block] for block in ids} == {3}
-                and all(is_whole(cluster, path) for path in files)
-            ),
-            patience_s,
-            "each block to have three replicas",
-        )
+
+        def whole() -> bool:
+            held = replicas_at(left)
+            exactly = all(held[block] == 3 for block in ids)
+            return exactly and all(is_whole(cluster, path) for path in files)
+
+        wait_until(whole, patience_s, "each block to have three replicas")
         assert {len(view.members) for path in files for view in blocks_of(cluster, path)} == {3}
         for path in files:
             check(fs, path, each, SMALL_BYTES)
