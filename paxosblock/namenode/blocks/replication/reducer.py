@@ -177,8 +177,8 @@ class Reducer:
     async def _part(self, record: BlockRecord, found: Leaver, *, told: bool) -> None:
         """K13, then P5 to those who stay and D7 to who left.
 
-        Should this end in between, those who stay are told by the audit, and who left when it
-        reports.
+        Should this end in between, those who stay are told by the walk over all blocks, and who
+        left when it reports.
         """
         block, storage, generation = record.block, found.storage, record.finalized_generation
         try:
