@@ -49,6 +49,8 @@ LOOKED_AT_AGAIN: Final = 256
 """Blocks that need something and are looked at again with each view."""
 TRIED_MAX: Final = 64
 """Blocks that find all sources or targets busy, after which the others wait for a turn, too."""
+PLANNED: Final = 16
+"""Copies that are planned before others get a turn: with a thousand DataNodes some milliseconds."""
 ADOPTED_AT_ONCE: Final = 32
 """Copies that become members at a time."""
 WALKED_PER_S: Final = 1500
@@ -318,7 +320,11 @@ class Monitor:
     async def _begin_copies(self) -> None:
         tried = 0
         waiting = iter(self._waiting.first(LOOKED_AT_AGAIN * 4))
-        while self._copies.has_room and tried < TRIED_MAX and (some := tuple(islice(waiting, 32))):
+        while (
+            self._copies.has_room
+            and tried < TRIED_MAX
+            and (some := tuple(islice(waiting, PLANNED)))
+        ):
             for block, asked in zip(some, self._catalog.asked(some), strict=True):
                 need = self._assess(block, asked)
                 if need is not None and asked is not None and block in self._waiting:
