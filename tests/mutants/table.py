@@ -974,8 +974,8 @@ SOURCE: tuple[Mutant, ...] = (
         "a replica of an earlier version counts as reported",
         "blocks/replicas.py",
         "        self.complete += self._has_enough(held) - "
-        "self._has_enough(self._held.pop(block, None))\n",
-        "        before = self._held.pop(block, None)\n"
+        "self._has_enough(self._held.get(block))\n",
+        "        before = self._held.get(block)\n"
         "        self.complete += self._has_enough(held) and not self._has_enough(before)\n",
         "tests/namenode/test_safe_mode.py",
     ),

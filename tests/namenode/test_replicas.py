@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import time
 
 import pytest
 from msgspec.structs import replace
@@ -210,3 +212,17 @@ async def test_whoever_waits_for_completeness_is_woken_by_the_last_report_needed
     async with asyncio.timeout(1):
         await asyncio.gather(*waiting)
     assert replicas.is_complete(DECIDED, 2)
+
+
+@pytest.mark.slow
+def test_no_replica_of_a_million_takes_long_to_note() -> None:
+    replicas, longest_s = Replicas(), 0.0
+    gc.disable()  # a node's objects are frozen; a test run has many that are not its own
+    try:
+        for number in range(1_000_000):
+            block, begun_s = BlockId((7 << 32) + number), time.thread_time()
+            replicas.note(block, MEMBERS[0], DECIDED.finalized_generation)
+            longest_s = max(longest_s, time.thread_time() - begun_s)
+    finally:
+        gc.enable()
+    assert longest_s < 0.01, "the loop stands still meanwhile"
