@@ -97,6 +97,7 @@ class Life:
             (2, self._pause),
             (2, self._cut_off),
             (2, self._bad_weather),
+            (3, self._slow_streams),
             (2, self._restart_namenode),
             (3, self._set_replication),
             (1, self._take_over),
@@ -253,6 +254,12 @@ class Life:
         self.world.network.weather = Weather(lost=0.03, late=0.05)
         self._later(self.rng.uniform(1, 8), self.world.network.heal)
 
+    def _slow_streams(self) -> None:
+        """What takes an instant takes seconds for a while: copies overlap with all that happens."""
+        self._happens("streams slow")
+        self.world.network.weather = Weather(late=0.6, late_s=3.0)
+        self._later(self.rng.uniform(4, 16), self.world.network.heal)
+
     def _restart_namenode(self) -> None:
         if not self._namenode_up or self.cluster.namenode is None:
             return
@@ -273,7 +280,8 @@ class Life:
     def _set_replication(self) -> None:
         files = [file for file in self.users.alive() if file.closed]
         if files:
-            file, count = self.rng.choice(files), self.rng.choice((2, 3, 4))
+            recent = self.rng.choice((files, files[-2:]))  # whose members may lag behind
+            file, count = self.rng.choice(recent), self.rng.choice((2, 3, 4))
             self._happens("setrep", file.path, str(count))
             self._ask(lambda fs: fs.set_replication(file.path, count))
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import ModuleType
 from typing import Final
 
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.namenode.blocks import replicas, reports
 from paxosblock.namenode.blocks.replicas import Finding, Verdict
+from paxosblock.namenode.blocks.replication import reducer
+from paxosblock.namenode.blocks.replication.copies import Copies, Copy
+from paxosblock.namenode.blocks.replication.needs import Need, Standing, View, assess
+from paxosblock.namenode.blocks.replication.reducer import Fullness, Leaver, leaver
 from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.types import StorageId
 from tests.lives.world import changed
 
 Changes = tuple[tuple[ModuleType | type, str, object], ...]
@@ -28,7 +34,41 @@ def _deletes_at_members() -> Changes:
     return ((reports, "judge", judge),)
 
 
+def _copies_count_at_once() -> Changes:
+    """K12 is applied when a copy is begun, and the target is taken for a holder."""
+    make = Copies._make
+
+    async def hasty(self: Copies, copy: Copy) -> None:
+        await self.adopt(copy.record.block, copy.target, copy.record.finalized_generation)
+        await make(self, copy)
+
+    return ((Copies, "_make", hasty),)
+
+
+def _leaves_unguarded() -> Changes:
+    """K13 takes each member for a holder in service, whoever reported."""
+
+    def blind(
+        record: BlockRecord,
+        need: Need,
+        view: View,
+        _reported: Collection[StorageId],
+        fullness: Fullness,
+    ) -> Leaver | None:
+        places = {
+            each: replace(view.place(each), standing=Standing.IN_SERVICE, live=True)
+            for each in record.members
+        }
+        seen = View(places, view.racks)
+        everybody = assess(record, need.wanted, record.members, seen)
+        return leaver(record, everybody, seen, record.members, fullness)
+
+    return ((reducer, "leaver", blind),)
+
+
 FAULTS: Final = {
+    "a copy counts before it is made": _copies_count_at_once,
+    "a member leaves whoever reported": _leaves_unguarded,
     "a member is told to delete": _deletes_at_members,
 }
 """By name; each gives what to change."""
