@@ -9,7 +9,7 @@ from tests.services.chaos.failures import FAILURES
 
 ROUNDS = (
     ("DataNode hangs", "NameNode hangs", "DataNode killed"),
-    ("DataNodes restarted in turn",),
+    ("DataNode lost with its disks", "DataNodes restarted in turn"),
 )
 
 
@@ -19,4 +19,5 @@ def test_all_files_are_whole_after_failures_under_writers_idle_ones_too(tmp_path
     report = run(3, rounds, tmp_path / "cluster", namenodes=3)
     assert report.failures == {name: 1 for names in ROUNDS for name in names}
     assert report.blocks_checked > 0
+    assert report.blocks_whole > 0
     assert report.bytes_verified > report.bytes_acknowledged > report.bytes_followed > 0

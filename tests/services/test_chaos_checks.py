@@ -12,6 +12,7 @@ from paxosblock import Client, LocalCluster
 from paxosblock.protocol.types import Durability
 from tests.services.chaos import checks
 from tests.services.chaos.application import Told
+from tests.services.chaos.failures import flip_bit
 from tests.services.chaos.writers import Writer
 from tests.services.content import content
 
@@ -72,3 +73,15 @@ def test_a_node_that_needs_a_restart_and_a_block_without_all_members_are_noticed
     away.start()
     checks.wait_whole(cluster)
     checks.check_new_file(fs, "/probe")
+
+
+def test_a_damaged_replica_is_noticed_and_comes_back(cluster: LocalCluster, fs: Client) -> None:
+    with fs.create("/damaged") as out:
+        out.write(content("/damaged", 0, 1000))
+    (block,) = checks.blocks_of(fs, "/damaged")
+    checks.check_replicas(fs, [block])
+    (file,) = cluster.datanodes[1].volumes[0].glob(f"current/blk_{block}")
+    flip_bit(file)
+    assert fs.check_block(block).sound_count == 2
+    assert checks.wait_replicas(fs) > 0
+    assert fs.check_block(block).sound_count == 3

@@ -21,7 +21,7 @@ from tests.services.chaos.writers import PATIENCE_S, Writer
 from tests.services.content import first_difference
 from tests.waiting import wait_until
 
-DATANODES: Final = 4
+DATANODES: Final = 5
 HOLD_S: Final = 2.0
 """How long the only NameNode is away, as no writer may begin a block meanwhile."""
 IN_A_ROUND: Final = (1, 2, 3, 5)
@@ -178,6 +178,7 @@ class Campaign:
         for writer in self._steady:
             self.report.shortages_s.append(checks.wait_full(writer))
             self.report.blocks_checked += checks.check_begun_blocks(self.fs, writer)
+        checks.wait_replicas(self.fs)
         for writer in self._idle:
             if self._random.random() < TURN_CHANCE:
                 self.report.shortages_s.append(checks.wait_full(writer))
@@ -191,6 +192,7 @@ class Campaign:
             self._close(self._writers.pop())
         for writer in self._ended:
             self.report.bytes_acknowledged += writer.acknowledged
+        self.report.blocks_whole = checks.wait_replicas(self.fs)
         for follower in self._followers:
             self.report.bytes_followed += follower.finish()
 
@@ -233,9 +235,15 @@ def decks(seed: int, seconds: float) -> Rounds:
     while time.monotonic() < ends_s:
         if not deck:
             deck = chosen.sample(FAILURES, len(FAILURES))
-        size = chosen.choice(IN_A_ROUND)
-        yield deck[:size]
-        del deck[:size]
+        failures = _of_a_round(deck[: chosen.choice(IN_A_ROUND)])
+        yield failures
+        del deck[: len(failures)]
+
+
+def _of_a_round(deck: Sequence[Failure]) -> Sequence[Failure]:
+    """The first of these, with one that is for good at most: there are three replicas."""
+    for_good = [place for place, failure in enumerate(deck) if failure.for_good]
+    return deck[: for_good[1]] if len(for_good) > 1 else deck
 
 
 def run(seed: int, rounds: Rounds, path: Path | None = None, namenodes: int = 1) -> Report:

@@ -8,6 +8,8 @@ from functools import partial
 from typing import Final
 
 from paxosblock import Client, LocalCluster
+from paxosblock.api.namenode import Kind
+from paxosblock.client.check import BlockCheck
 from paxosblock.client.exclusions import LONGEST_REST_S
 from paxosblock.protocol.types import BlockId
 from tests.services.chaos.writers import Writer
@@ -17,6 +19,8 @@ from tests.waiting import wait_until
 WHOLE_WITHIN_S: Final = 60.0
 """A DataNode counts as dead for 15 s at most, elections take a second: the rest is a busy machine.
 """
+COPIED_WITHIN_S: Final = 120.0
+"""For a lost replica to come back; of that a DataNode counts as dead for the first 45 s."""
 LAG_MOST: Final = 50
 """Entries that a NameNode may lag behind the leader, under writers that write all the time."""
 REPLICATION: Final = 3
@@ -134,6 +138,40 @@ def check_replicas(fs: Client, blocks: Iterable[BlockId]) -> None:
 
 def _sound_everywhere(fs: Client, block: BlockId) -> bool:
     return fs.check_block(block).sound_count == REPLICATION
+
+
+def wait_replicas(fs: Client) -> int:
+    """Wait until each finalized block of all files has its sound replicas, which are read one by
+    one, and nobody else is a member; return how many blocks there are.
+
+    Whatever was lost or damaged comes back by itself.
+    """
+    blocks = [
+        block
+        for found in fs.walk("/")
+        if found.kind is Kind.FILE
+        for block in _finalized_of(fs, found.path)
+    ]
+    for block in blocks:
+        _wait_sound(fs, block)
+    return len(blocks)
+
+
+def _finalized_of(fs: Client, path: str) -> list[BlockId]:
+    return [at.block for at in fs.locations(path) if at.finalized]
+
+
+def _wait_sound(fs: Client, block: BlockId) -> None:
+    found: list[BlockCheck] = []
+
+    def is_whole() -> bool:
+        found[:] = [fs.check_block(block)]
+        return found[0].sound_count == len(found[0].replicas) == REPLICATION
+
+    try:
+        wait_until(is_whole, COPIED_WITHIN_S)
+    except AssertionError:
+        raise AssertionError(f"block {block} has not got its replicas: {found}") from None
 
 
 def wait_full(writer: Writer) -> float:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
+import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from paxosblock.errors import PaxosBlockError
@@ -22,6 +25,8 @@ FLOOD: Final = 1100
 """Connections to a node; it has fewer descriptors."""
 SLOW_SYNCS: Final = 3
 SLOW_SYNC_S: Final = 1.5
+FINALIZED: Final = "current/blk_*[0-9]"
+"""The block files of finalized replicas, without their `.meta` files."""
 MET_WITHIN_S: Final = 60.0
 """For a node to be given work that meets the failure of its disk."""
 
@@ -83,6 +88,8 @@ class Failure:
     name: str
     target: Target
     happens: Happens
+    for_good: bool = False
+    """Replicas are lost: the cluster must be whole before there may be another one of these."""
 
 
 @contextmanager
@@ -90,6 +97,37 @@ def killed(scene: Scene, node: Node) -> Iterator[None]:
     node.kill()
     yield
     scene.restart(node)
+
+
+@contextmanager
+def lost(scene: Scene, node: Node) -> Iterator[None]:
+    """With its disks; an empty one comes in its place."""
+    node.kill()
+    for volume in node.volumes:
+        shutil.rmtree(volume)
+        volume.mkdir()
+    yield
+    scene.restart(node)
+
+
+@contextmanager
+def damaged(_: Scene, node: Node) -> Iterator[None]:
+    """A bit of each block that it holds and that is finalized flips, and nobody is told."""
+    for volume in node.volumes:
+        for file in volume.glob(FINALIZED):
+            flip_bit(file)
+    yield
+
+
+def flip_bit(file: Path) -> None:
+    """Damage a block file in its middle, unless it is gone by now or empty."""
+    with suppress(FileNotFoundError), file.open("r+b") as opened:
+        size = opened.seek(0, os.SEEK_END)
+        if size:
+            opened.seek(size // 2)
+            (byte,) = opened.read(1)
+            opened.seek(size // 2)
+            opened.write(bytes([byte ^ 1]))
 
 
 @contextmanager
@@ -168,6 +206,8 @@ def half_asked(scene: Scene, node: Node) -> AbstractContextManager[None]:
 
 FAILURES: Final = (
     Failure("DataNode killed", Target.DATANODE, killed),
+    Failure("DataNode lost with its disks", Target.DATANODE, lost, for_good=True),
+    Failure("DataNode's blocks damaged", Target.DATANODE, damaged, for_good=True),
     Failure("DataNode hangs", Target.DATANODE, hung),
     Failure("DataNode cut off", Target.DATANODE, cut_off),
     Failure("DataNode hears nothing", Target.DATANODE, deaf),

@@ -27,6 +27,8 @@ class Report:
     bytes_verified: int = 0
     bytes_followed: int = 0
     blocks_checked: int = 0
+    blocks_whole: int = 0
+    """Of all files, in the end: each replica of each was read."""
 
     @property
     def failures(self) -> dict[str, int]:
@@ -40,7 +42,8 @@ class Report:
             f"{self.writers_killed} killed, {self.writers_closed} closed; bytes: "
             f"{self.bytes_acknowledged} acknowledged, {self.bytes_verified} verified, "
             f"{self.bytes_followed} followed; {self.blocks_checked} new blocks have all replicas, "
-            f"{max(self.shortages_s, default=0):.1f} s after the end of failures at most"
+            f"{max(self.shortages_s, default=0):.1f} s after the end of failures at most; "
+            f"in the end all replicas of all {self.blocks_whole} blocks are sound"
         )
         yield f"{'failure':<40} {'count':>5} {'writers wait':>16} {'idle files read in':>20}"
         yield f"{'':<40} {'':>5} {'p50      max s':>16} {'p50      max s':>20}"
