@@ -8,6 +8,7 @@ from typing import Final
 
 from paxosblock.api.methods import Method, Once
 from paxosblock.api.namenode import FileStatus
+from paxosblock.protocol.types import BlockId
 
 REPLICATION_MAX: Final = 32
 """Replicas that a file may ask for."""
@@ -110,6 +111,67 @@ class BalanceStatus:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class LeavingRequest:
+    """Ask how far the DataNodes are that are to leave."""
+
+
+class HoldUp(enum.Enum):
+    """The reason why a block still needs the replica on a DataNode that is to leave."""
+
+    TOO_FEW = "too few replicas elsewhere"
+    """Copies are under way, or waited for."""
+    NO_ROOM = "too few other DataNodes"
+    """No copy can be made: fewer DataNodes are there than replicas are asked for."""
+    OPEN = "is being written"
+    MISSING = "no replica can be read"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldUp:
+    """A block that holds a DataNode up; `path` is "" for one without a file.
+
+    `elsewhere` replicas of the `wanted` are where they may stay.
+    """
+
+    block: BlockId
+    path: str
+    why: HoldUp
+    elsewhere: int
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingNode:
+    """A DataNode that is to leave.
+
+    Of the `blocks` with a replica there, `waiting` hold it up; `open_blocks` of them are being
+    written. `held_up` are some of them. `others` are the DataNodes in service and live. As long as
+    it is not `known`, nobody has looked since it was asked to leave.
+    """
+
+    status: AdminStatus
+    known: bool
+    blocks: int = 0
+    waiting: int = 0
+    open_blocks: int = 0
+    others: int = 0
+    held_up: tuple[HeldUp, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        """True if nothing is lost when it goes now."""
+        return self.known and not self.waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """All DataNodes that are to leave."""
+
+    nodes: tuple[LeavingNode, ...]
+
+
 SET_REPLICATION = Method("set_replication", SetReplication, FileStatus)
 SET_ADMIN_STATE = Method("set_admin_state", SetAdminState, AdminStatus)
 BALANCE = Method("balance", Balance, BalanceStatus)
+LEAVING = Method("leaving", LeavingRequest, Leaving)

@@ -195,11 +195,15 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class DeletePath:
-    """Delete a file, or a directory (with what is in it when `recursive`)."""
+    """Delete a file, or a directory (with what is in it when `recursive`).
+
+    With a `file_id` only if it is the path's: something else that is there by now stays.
+    """
 
     path: str
     recursive: bool = False
     once: Once | None = None
+    file_id: int = NO_FILE
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import click
+import msgspec
 
+from paxosblock.api.care import LEAVING, LeavingRequest
 from paxosblock.api.status import (
     CLUSTER_STATUS,
     NAMENODE_STATUS,
@@ -14,6 +16,7 @@ from paxosblock.api.status import (
     NameNodeStatusRequest,
 )
 from paxosblock.cli.group import DashGroup, Entry, Verb
+from paxosblock.cli.leaving import progress_words
 from paxosblock.cli.safemode import safe_mode_words
 from paxosblock.cli.session import Session
 from paxosblock.cli.text import counted
@@ -24,13 +27,18 @@ ANSWER_WITHIN_S = 2.0
 
 admin = DashGroup(
     "admin",
-    short_help="Look after a cluster: report, safemode, balancer, recover-lease.",
+    short_help="Look after a cluster: report, safemode, balancer, decommission, fsck.",
     help="Look after a cluster, whichever of its NameNodes leads.",
     entries={
         "report": Entry("paxosblock.cli.admin", "Show every NameNode and DataNode."),
         "grow": Entry("paxosblock.cli.grow", "Make a single NameNode the first of several."),
         "safemode": Entry("paxosblock.cli.safemode", "Show, enter or leave safe mode, or wait."),
         "balancer": Entry("paxosblock.cli.balancer", "Make storages about equally full."),
+        "decommission": Entry("paxosblock.cli.leaving", "Let DataNodes leave for good."),
+        "maintenance": Entry("paxosblock.cli.leaving", "Let DataNodes be away for a while."),
+        "recommission": Entry("paxosblock.cli.leaving", "Take DataNodes back."),
+        "leaving": Entry("paxosblock.cli.leaving", "Show who is to leave, and what holds it up."),
+        "fsck": Entry("paxosblock.cli.fsck", "Look over the blocks of files."),
         "recover-lease": Entry("paxosblock.cli.lease", "End the writing of a file."),
     },
 )
@@ -59,8 +67,9 @@ def report(session: Session) -> None:
     Replicas are spoken of while blocks lack some: how many blocks wait for a copy or are being
     copied, are missing (no replica is left that can be read), or have a damaged replica.
     Safe mode is shown while it is on: nothing is copied or taken away then, see `admin safemode`.
-    Exit code 1 when a node does not answer, is not live or cannot store changes, and when a block
-    is missing.
+    Of a DataNode that is to leave it is shown how far that is, see `admin leaving`.
+    Exit code 1 when a node does not answer, is not live (unless it is to leave) or cannot store
+    changes, and when a block is missing.
     """
     standings = _ask_all(session)
     lag = next((seen.lag for seen in standings.values() if seen and seen.serves), {})
@@ -77,11 +86,18 @@ def report(session: Session) -> None:
     if words := replication_words(seen.replication):
         session.say(f"Replicas  {words}")
     session.failures += bool(seen.replication.missing)
+    leaves = {node.status.node: node for node in session.call(LEAVING, LeavingRequest()).nodes}
     for datanode in seen.datanodes:
+        is_to = leaves.pop(datanode.node, None)
+        plans = [] if is_to is None else [progress_words(is_to)]
         heard = f"heard {datanode.seconds_since_heartbeat:.1f} s ago"
-        words = f"{datanode_words(datanode)}, {scrubbed_words(datanode)}, {heard}"
-        session.say(f"DataNode  {datanode.address:<15}  {words}", datanode)
-        session.failures += datanode.state != "live"
+        words = ", ".join([datanode_words(datanode), scrubbed_words(datanode), heard, *plans])
+        fact = msgspec.to_builtins(datanode) | {"leaving": is_to}
+        session.say(f"DataNode  {datanode.address:<15}  {words}", fact)
+        session.failures += datanode.state != "live" and is_to is None
+    for is_to in leaves.values():
+        words = f"not heard of, {progress_words(is_to)}"
+        session.say(f"DataNode  {is_to.status.address:<15}  {words}", {"leaving": is_to})
     session.say(f"{cluster_words(seen)}, {seen.recoveries} being recovered", seen)
 
 

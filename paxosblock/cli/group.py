@@ -134,13 +134,14 @@ def common_options() -> list[click.Parameter]:
         ["--timeout"],
         metavar="DURATION",
         expose_value=False,
-        callback=_keep("timeout", _seconds),
+        callback=_keep("timeout", seconds),
         help="How long to wait without progress, as 500ms or 1min.  [default: 10s]",
     )
     return [namenodes, timeout, *output_options()]
 
 
-def _seconds(written: str) -> float:
+def seconds(written: str) -> float:
+    """Read a duration of an option. Raises click.BadParameter: it is none."""
     try:
         return parse_duration(written)
     except ConfigError as error:

@@ -21,6 +21,7 @@ ENTRIES = {
     "cluster": Entry("paxosblock.cli.cluster", "Run a cluster: up, down, status, restart, env."),
     "admin": Entry("paxosblock.cli.admin", "Look after a cluster: report."),
     "fs": Entry("paxosblock.cli.fs", "Files, with the verbs and flags of `hdfs dfs`."),
+    "fsck": Entry("paxosblock.cli.fsck", "Look over the blocks of files."),
     "spark": Entry("paxosblock.cli.spark", "Jobs on Spark: distcp, fsck, compact."),
     "explain": Entry("paxosblock.cli.explain", "Show a block's generations and votes by replica."),
     "setup": Entry("paxosblock.cli.setup", "Install what pip does not: raft, completion, man."),

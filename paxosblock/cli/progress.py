@@ -5,6 +5,10 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
 
 Advance = Callable[[int], None]
 """Tell the bar that so many more bytes are done."""
@@ -16,11 +20,9 @@ def progress_bar(what: str, total_bytes: int | None, *, wanted: bool = True) -> 
     if not (wanted and sys.stderr.isatty()):
         yield lambda _: None
         return
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         DownloadColumn,
-        Progress,
         ProgressColumn,
         Task,
         TextColumn,
@@ -41,15 +43,36 @@ def progress_bar(what: str, total_bytes: int | None, *, wanted: bool = True) -> 
         Speed(),
         TimeRemainingColumn(),
     )
-    # Lines printed meanwhile go above the bar, unless standard output goes somewhere else.
-    with Progress(
+    with _shown(*columns) as progress:
+        task = progress.add_task(what, total=total_bytes)
+        yield lambda count: progress.advance(task, count)
+
+
+@contextlib.contextmanager
+def count_bar(what: str, *, wanted: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """Yield a bar that is told how many things of how many are done; silent as `progress_bar`."""
+    if not (wanted and sys.stderr.isatty()):
+        yield lambda _done, _total: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with _shown(*columns) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _shown(*columns: ProgressColumn) -> Progress:
+    """Lines printed meanwhile go above the bar, unless standard output goes somewhere else."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(
         *columns,
         console=Console(stderr=True),
         transient=True,
         redirect_stdout=sys.stdout.isatty(),
-    ) as progress:
-        task = progress.add_task(what, total=total_bytes)
-        yield lambda count: progress.advance(task, count)
+    )
 
 
 def speed_text(bytes_per_s: float | None) -> str:

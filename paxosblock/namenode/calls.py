@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from paxosblock.api import care, files, leases, reports, status
+from paxosblock.api import care, files, fsck, leases, reports, status
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
 from paxosblock.logs import facts
@@ -295,6 +295,7 @@ CALLS: Final = (
         care.SET_REPLICATION,
         in_one(namespace.set_replication),
         check=lambda request: checks.check_replication(request.replication),
+        then=lambda node, _, status: node.look_at_file(status.file_id),
         log=lambda request, _: facts(path=request.path, replication=request.replication),
     ),
     decided(
@@ -377,6 +378,8 @@ CALLS: Final = (
         log=lambda _, done: facts(datanode=done.node, admin=done.admin.value, until=done.until_ms),
     ),
     handled(care.BALANCE, operators.balance, check=checks.check_balance),
+    handled(care.LEAVING, operators.leaving),
+    handled(fsck.CHECK_FILES, operators.check_files, check=checks.check_check_files),
     handled(status.CLUSTER_STATUS, handlers.cluster_status),
     handled(
         status.SAFE_MODE,

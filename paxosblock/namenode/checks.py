@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from paxosblock.api.care import REPLICATION_MAX, AdminState, Balance, SetAdminState
 from paxosblock.api.files import GetFile
+from paxosblock.api.fsck import CheckFiles
 from paxosblock.api.leases import (
     RecoverLease,
 )
@@ -106,6 +107,15 @@ def check_admin_state(request: SetAdminState) -> None:
         check_seconds("maintenance", request.for_s)
     else:
         _demand(request.for_s == 0, "only a maintenance ends by itself")
+
+
+def check_check_files(request: CheckFiles) -> None:
+    """Raise InvalidRequestError for a look that goes on where it cannot have ended."""
+    path = paths.split(request.path)
+    if (after := request.after) is not None:
+        where = f"{paths.shown(request.path)}: cannot go on behind {paths.shown(after.path)}"
+        _demand(paths.split(after.path)[: len(path)] == path, where)
+        _demand(0 <= after.place <= PLACE_MAX, f"{where}, place {after.place}")
 
 
 def check_get_file(request: GetFile) -> None:

@@ -20,9 +20,11 @@ from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication import balancer, safe_mode
 from paxosblock.namenode.blocks.replication.balancer import Balancer
 from paxosblock.namenode.blocks.replication.copies import Copies, Limits
+from paxosblock.namenode.blocks.replication.leaving import LeavingNodes
 from paxosblock.namenode.blocks.replication.monitor import Monitor
 from paxosblock.namenode.blocks.replication.reducer import Reducer
 from paxosblock.namenode.blocks.replication.safe_mode import SafeMode
+from paxosblock.namenode.blocks.replication.sight import Sight
 from paxosblock.namenode.blocks.replication.standing import Patience
 from paxosblock.namenode.blocks.reports import Reports
 from paxosblock.namenode.blocks.survey import Surveyor
@@ -73,6 +75,7 @@ class NameNode:
             config.datanode_stale_after_s, config.datanode_dead_after_s, dict(config.racks)
         )
         self.views = BlockViews(self.datanodes, self.replicas, config.min_replication, clock_s)
+        self.sight = self._make_sight()
         reach = acceptors(self.datanodes)
         self.finalizer = self._make_finalizer(reach)
         self.recoverer = self._make_recoverer(reach)
@@ -93,6 +96,7 @@ class NameNode:
             holds=lambda: self.safe_mode.holds,
             copied=self.monitor.take_finished,
         )
+        self.leaving = self._make_leaving()
         self.housekeeper = self._make_housekeeper()
         self.leadership = Leadership(name, store, self._begin, self._end)
 
@@ -122,6 +126,16 @@ class NameNode:
         """Serve whenever this NameNode leads; where it is alone, it does on return."""
         await self.leadership.start()
 
+    def look_at_file(self, number: int) -> None:
+        """Let those who care for replicas look at the blocks of a file soon."""
+
+        async def look() -> None:
+            async for page in self.catalog.block_pages(number):
+                for entry in page:
+                    self.monitor.look_at(entry.record.block)
+
+        self.background.start(look(), f"look at file {number}")
+
     async def take_admin_states(self) -> None:
         """Learn from the catalog which DataNodes are to leave."""
         records = await self.catalog.node_records()
@@ -148,6 +162,8 @@ class NameNode:
         await self._look_at_reports()
         self.background.repeat("safe mode", self._look_at_reports, self.config.heartbeat_interval_s)
         self.housekeeper.start(self.config.heartbeat_interval_s)
+        self.leaving.changed()
+        self.background.repeat("nodes that leave", self.leaving.turn, 0)
         self.monitor.start()
         self.background.repeat("balancer", self.balancer.turn, balancer.TURN_S)
 
@@ -208,10 +224,7 @@ class NameNode:
             alarms=self.alarms,
             background=self.background,
             holds=lambda: self.safe_mode.holds,
-            patience=Patience(
-                config.replicate_after_s, config.datanode_dead_after_s, self._started_s
-            ),
-            min_live=config.min_replication,
+            sight=self.sight,
             interval_s=config.heartbeat_interval_s,
             clock_s=self.clock_s,
         )
@@ -238,6 +251,25 @@ class NameNode:
             is_behind=lambda: self.monitor.is_behind,
             bandwidth_bytes_per_s=self.config.balance_bandwidth_bytes_per_s,
             heartbeat_s=self.config.heartbeat_interval_s,
+            clock_s=self.clock_s,
+        )
+
+    def _make_sight(self) -> Sight:
+        config = self.config
+        return Sight(
+            self.datanodes,
+            self.replicas,
+            Patience(config.replicate_after_s, config.datanode_dead_after_s, self._started_s),
+            config.min_replication,
+            self.clock_s,
+        )
+
+    def _make_leaving(self) -> LeavingNodes:
+        return LeavingNodes(
+            catalog=self.catalog,
+            datanodes=self.datanodes,
+            sight=self.sight,
+            min_replication=self.config.min_replication,
             clock_s=self.clock_s,
         )
 

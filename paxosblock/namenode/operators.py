@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from paxosblock.api.care import AdminStatus, Balance, BalanceStatus, SetAdminState
+import asyncio
+from functools import partial
+
+from paxosblock.api.care import (
+    AdminStatus,
+    Balance,
+    BalanceStatus,
+    Leaving,
+    LeavingRequest,
+    SetAdminState,
+)
+from paxosblock.api.fsck import CheckedFiles, CheckFiles
 from paxosblock.api.status import SafeModeAction, SafeModeRequest, SafeModeStatus
 from paxosblock.errors import NotFoundError
+from paxosblock.namenode.blocks.replication.fsck import Tally, check_slice
 from paxosblock.namenode.catalog.draft import in_one
 from paxosblock.namenode.catalog.nodes import Change, Known
 from paxosblock.namenode.catalog.nodes import set_admin_state as decide
 from paxosblock.namenode.node import NameNode
 
+WORK_MAX = 2000
+"""Names and blocks that one answer looks at."""
+FINDINGS_MAX = 1000
+"""Findings after which an answer ends."""
 NODES_NAMED_MAX = 5
 """DataNodes that are named to somebody who asked for one that is not there."""
 
@@ -24,6 +40,7 @@ async def set_admin_state(node: NameNode, request: SetAdminState) -> AdminStatus
     change = Change(_known(node, request.node), request.admin, request.for_s)
     done = await node.catalog.decide(AdminStatus, in_one(decide), change, once=request.once)
     await node.take_admin_states()
+    node.leaving.changed()
     return done
 
 
@@ -44,6 +61,38 @@ async def balance(node: NameNode, request: Balance) -> BalanceStatus:
     """Have the storages made about equally full, for as long as this is asked."""
     await node.catalog.view()  # raises where this NameNode does not lead any more
     return node.balancer.ask(request)
+
+
+async def leaving(node: NameNode, _: LeavingRequest) -> Leaving:
+    """Show the DataNodes that are to leave, and what holds them up."""
+    await node.catalog.view()  # raises where this NameNode does not lead any more
+    return Leaving(node.leaving.status())
+
+
+async def check_files(node: NameNode, request: CheckFiles) -> CheckedFiles:
+    """Look over some of the files below a path."""
+    view, tally, cursor = node.sight.view(), Tally(), request.after
+    assess = partial(node.sight.need, view=view)
+    while True:
+        reads = await node.catalog.view()
+        cursor = check_slice(reads, request.path, cursor, assess, tally)
+        if cursor is None or tally.work >= WORK_MAX or len(tally.findings) >= FINDINGS_MAX:
+            break
+        await asyncio.sleep(0)
+    return CheckedFiles(
+        directories=tally.directories,
+        files=tally.files,
+        blocks=tally.blocks,
+        size_bytes=tally.size_bytes,
+        asked=tally.asked,
+        replicas=tally.replicas,
+        lacking=tally.lacking,
+        findings=tuple(tally.findings),
+        next=cursor,
+        datanodes=len({place.node for place in view.places.values() if place.live}),
+        racks=view.racks,
+        safe_mode=node.safe_mode.holds,
+    )
 
 
 def _known(node: NameNode, written: str) -> Known:

@@ -109,6 +109,15 @@ def test_so_many_replicas_as_must_be_live_are_not_in_maintenance() -> None:
     assert assess(BLOCK, 1, (), replace(all_away, min_live=2)).lacks == 1
 
 
+def test_a_copy_made_beside_a_maintenance_is_not_too_many_before_that_is_over() -> None:
+    """Else it would be taken away, and made again, for as long as the maintenance lasts."""
+    resting = view(s3=of(Standing.MAINTENANCE, live=True))
+    need = assess(decided(S1, S3), 1, (S1, S3), resting)
+    assert (need.counted, need.lacks, need.surplus) == (2, 0, 0)
+    assert assess(decided(S1, S3), 1, (S1, S3), view()).surplus == 1
+    assert assess(decided(S1, S2, S3), 1, (S1, S2, S3), resting).surplus == 1
+
+
 def test_a_damaged_replica_neither_counts_nor_is_read() -> None:
     need = assess(BLOCK, 3, MEMBERS, view(), damaged={S2})
     assert (need.lacks, need.sound, need.damaged) == (1, (S1, S3), (S2,))

@@ -96,6 +96,12 @@ def written(reads: Reads, wanted: tuple[BlockId, ...]) -> Iterator[tuple[BlockEn
             yield entry, inode
 
 
+def path(reads: Reads, entry: BlockEntry) -> str:
+    """Return the path of the file that a block belongs to; "" when it has none any more."""
+    found = reads.get(keys.inode(entry.file))
+    return (tree.path_of(reads, decode_inode(found.value)) or "") if found.exists else ""
+
+
 @dataclass(frozen=True, slots=True)
 class FilePage:
     """A file, some of its blocks, and its last one where that is not among them."""

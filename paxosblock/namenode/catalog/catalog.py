@@ -341,11 +341,12 @@ class Catalog:
 
     async def block_path(self, entry: BlockEntry) -> str:
         """Path of the file a block belongs to; "" when it has none any more."""
-        if entry.file == NO_FILE:
-            return ""
+        return (await self.block_paths((entry,)))[0]
+
+    async def block_paths(self, entries: tuple[BlockEntry, ...]) -> tuple[str, ...]:
+        """Return the path of each block's file from one view; "" where it has none any more."""
         view = await self._store.barrier()
-        found = view.get(keys.inode(entry.file))
-        return (tree.path_of(view, decode_inode(found.value)) or "") if found.exists else ""
+        return tuple(blocks.path(view, entry) for entry in entries)
 
     def was_allocated(self, block: BlockId) -> bool:
         """Tell whether `block` is, or was, one of this cluster's."""

@@ -14,6 +14,7 @@ import msgspec
 from paxosblock import transaction
 from paxosblock.api.care import SetReplication
 from paxosblock.api.namenode import (
+    NO_FILE,
     CreateFile,
     DeletePath,
     Deletion,
@@ -187,7 +188,7 @@ def delete(draft: Draft, request: DeletePath, context: Context) -> Deletion:
     if not names:
         raise InvalidRequestError("'/': the root cannot be deleted", path="/")
     target, depth = tree.descend(draft, names)
-    if depth < len(names):
+    if depth < len(names) or request.file_id not in (NO_FILE, target.number):
         return Deletion(existed=False)
     inode = tree.load(draft.get(keys.inode(target.number)), request.path)
     if target.is_directory and not request.recursive:

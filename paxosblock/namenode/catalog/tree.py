@@ -139,6 +139,12 @@ def child(reads: Reads, directory: int, name: str) -> Target | None:
     return _unpack_target(found.value) if found.exists else None
 
 
+def next_entry(reads: Reads, directory: int, after: str) -> tuple[str, Target] | None:
+    """Return the first entry of a directory behind the name `after`; None when there is none."""
+    found = next(reads.scan(*keys.entries(directory, after), 1), None)
+    return None if found is None else (keys.entry_name(found[0]), _unpack_target(found[1].value))
+
+
 def load(found: Versioned, what: str) -> Inode:
     """Decode an inode that was just read.
 

@@ -25,17 +25,9 @@ from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.replicas import Replicas
-from paxosblock.namenode.blocks.replication import standing
 from paxosblock.namenode.blocks.replication.copies import Busy, Copies
-from paxosblock.namenode.blocks.replication.needs import (
-    Need,
-    Place,
-    Standing,
-    View,
-    assess,
-    is_well,
-)
-from paxosblock.namenode.blocks.replication.standing import Patience
+from paxosblock.namenode.blocks.replication.needs import Need, Place, Standing, View, is_well
+from paxosblock.namenode.blocks.replication.sight import Sight
 from paxosblock.namenode.blocks.replication.waiting import Waiting
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.members import Asked
@@ -90,8 +82,7 @@ class Monitor:
         alarms: Alarms,
         background: Background,
         holds: Callable[[], bool],
-        patience: Patience,
-        min_live: int,
+        sight: Sight,
         interval_s: float,
         clock_s: Callable[[], float],
     ) -> None:
@@ -107,8 +98,7 @@ class Monitor:
         self._alarms = alarms
         self._background = background
         self._holds = holds
-        self._patience = patience
-        self._min_live = min_live
+        self._sight = sight
         self._interval_s = interval_s
         self._clock_s = clock_s
         self.looked: Callable[[BlockEntry, Need, View], object] = lambda *_: None
@@ -216,7 +206,7 @@ class Monitor:
 
     def _renew_view(self) -> View:
         now_s = self._clock_s()
-        self._view = standing.look(self._datanodes, now_s, self._patience, self._min_live)
+        self._view = self._sight.view()
         self._copies.look(self._view, now_s)
         return self._view
 
@@ -225,9 +215,8 @@ class Monitor:
 
         Not when it has reported what it holds: each report is judged by itself.
         """
-        before, gone = self._seen.get(storage), {Standing.LOST, Standing.LEAVING}
-        known = before is not None and before.standing in gone
-        return known != (place.standing in gone)
+        before = self._seen.get(storage)
+        return (_worth(before) if before else _COUNTS) != _worth(place)
 
     async def _look_at_storage(self, storage: StorageId) -> None:
         left = BlockRange(NO_BLOCK, LAST_BLOCK)
@@ -254,10 +243,10 @@ class Monitor:
         if not damaged and is_well(record, asked.wanted, whole, self._view):
             self._forget(block)
             return None
-        need = assess(record, asked.wanted, whole, self._view, damaged)
+        need = self._sight.need(asked, self._view)
         if any(each not in self._view.places and self._datanodes.home(each) for each in need.gone):
             # It registered since the view was made.
-            need = assess(record, asked.wanted, whole, self._renew_view(), damaged)
+            need = self._sight.need(asked, self._renew_view())
         if need.in_order:
             self._forget(block)
             return None
@@ -276,7 +265,7 @@ class Monitor:
         trouble = self._troubles.pop(block, None) or _Trouble(now_s)
         self._troubles[block] = trouble
         # Members in service are being told what was decided (P5, D9): most need a moment only.
-        waits = need.may_mend and now_s - trouble.since_s < self._patience.replicate_after_s
+        waits = need.may_mend and now_s - trouble.since_s < self._sight.replicate_after_s
         missing = need.missing and not (waits and need.lagging)
         self._count(block, trouble, missing=missing, corrupt=bool(need.damaged))
         if block in self._copies or need.missing or (need.lacks and waits):
@@ -366,6 +355,16 @@ class Monitor:
         for member in members:
             if self._finalizer.has_room:
                 self._finalizer.tell(entry.record, member)
+
+
+_COUNTS: Final = 2
+
+
+def _worth(place: Place) -> int:
+    """Return whether the replicas of a storage do not count, count for a while, or simply count."""
+    if place.standing in {Standing.LOST, Standing.LEAVING}:
+        return 0
+    return 1 if place.standing is Standing.MAINTENANCE else _COUNTS
 
 
 def _is_settled(record: BlockRecord) -> bool:

@@ -72,6 +72,8 @@ class Need:
     """Replicas that count, whether they can be read now or not."""
     lacks: int = 0
     """Replicas more that should be made."""
+    surplus: int = 0
+    """Replicas that count and are more than wanted, also without those in maintenance."""
     sound: tuple[StorageId, ...] = ()
     """Holders that can be read now: the sources of a copy."""
     lagging: tuple[StorageId, ...] = ()
@@ -103,11 +105,6 @@ class Need:
     def may_mend(self) -> bool:
         """True if nothing will lack once all members in service have what they were told to get."""
         return self.lacks <= len(self.lagging) + len(self.damaged)
-
-    @property
-    def surplus(self) -> int:
-        """Return how many of the replicas that count are more than wanted."""
-        return max(0, self.counted - self.wanted)
 
 
 @dataclass(slots=True)
@@ -144,6 +141,7 @@ def assess(
         wanted=wanted,
         counted=len(seen.counted),
         lacks=_lacks(seen, wanted, view),
+        surplus=max(0, len(seen.counted) - seen.in_maintenance - wanted),
         sound=tuple(seen.sound),
         lagging=tuple(seen.lagging),
         damaged=tuple(member for member in record.members if member in damaged),

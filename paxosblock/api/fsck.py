@@ -1,0 +1,92 @@
+"""The call that looks over the files below a path, and what is wrong with their blocks."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from paxosblock.api.methods import Method
+from paxosblock.api.namenode import NO_BLOCK
+from paxosblock.protocol.types import BlockId
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Everything up to `path` was looked at; of the file there, the blocks before `place`."""
+
+    path: str
+    place: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFiles:
+    """Look over some of the files at or below `path`, those behind `after`."""
+
+    path: str
+    after: Cursor | None = None
+
+
+class Condition(enum.Enum):
+    """The findings about a block or a file, the worst first."""
+
+    MISSING = "missing"
+    """No replica of it is left."""
+    CORRUPT = "corrupt"
+    """Each replica that is left is damaged."""
+    UNDER_REPLICATED = "under_replicated"
+    OVER_REPLICATED = "over_replicated"
+    MIS_REPLICATED = "mis_replicated"
+    """On fewer DataNodes or racks than there might be."""
+    OPEN = "open"
+    """The file is being written; its last block is not looked at."""
+
+    @property
+    def lost(self) -> bool:
+        """True if bytes cannot be read."""
+        return self in (Condition.MISSING, Condition.CORRUPT)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A block that is not as it should be, or a file that is open (then without a block).
+
+    `counted` replicas count of the `wanted`; `sound` can be read, and `damaged` are known to be.
+    """
+
+    path: str
+    file_id: int
+    condition: Condition
+    block: BlockId = NO_BLOCK
+    size_bytes: int = 0
+    wanted: int = 0
+    counted: int = 0
+    sound: int = 0
+    damaged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFiles:
+    """The numbers of a part, and all that was found there; `next` is where to go on, None: done.
+
+
+    A file of many blocks counts in the page of its first ones. Of finalized blocks `size_bytes` is
+    the sum, `asked` that of the replicas that they ask for, `replicas` of those that count, and
+    `lacking` of those that are to be made. `safe_mode`: reports may still be missing, and what was
+    not reported looks missing.
+    """
+
+    directories: int
+    files: int
+    blocks: int
+    size_bytes: int
+    asked: int
+    replicas: int
+    lacking: int
+    findings: tuple[Finding, ...]
+    next: Cursor | None
+    datanodes: int
+    racks: int
+    safe_mode: bool
+
+
+CHECK_FILES = Method("check_files", CheckFiles, CheckedFiles)

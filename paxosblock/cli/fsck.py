@@ -1,0 +1,202 @@
+"""`paxosblock fsck`: looks whether the blocks of files are as they should be."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import click
+
+from paxosblock.api.fsck import CHECK_FILES, CheckedFiles, CheckFiles, Condition, Finding
+from paxosblock.api.namenode import DELETE, DeletePath
+from paxosblock.cli.group import Verb
+from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.text import counted
+
+_WORDS: Final = {
+    Condition.MISSING: "MISSING",
+    Condition.CORRUPT: "CORRUPT",
+    Condition.UNDER_REPLICATED: "Under replicated",
+    Condition.OVER_REPLICATED: "Over replicated",
+    Condition.MIS_REPLICATED: "Mis-replicated",
+}
+
+
+@dataclass(slots=True)
+class Summary:
+    """The numbers of a run, as `--json` prints them at the end. Blocks count once per condition."""
+
+    path: str
+    status: str = "HEALTHY"
+    directories: int = 0
+    files: int = 0
+    blocks: int = 0
+    size_bytes: int = 0
+    asked_replicas: int = 0
+    replicas: int = 0
+    lacking_replicas: int = 0
+    found: Counter[str] = field(default_factory=Counter)
+    damaged_replicas: int = 0
+    datanodes: int = 0
+    racks: int = 0
+    safe_mode: bool = False
+    deleted_files: int = 0
+
+    def add(self, page: CheckedFiles) -> None:
+        """Count a page."""
+        self.directories += page.directories
+        self.files += page.files
+        self.blocks += page.blocks
+        self.size_bytes += page.size_bytes
+        self.asked_replicas += page.asked
+        self.replicas += page.replicas
+        self.lacking_replicas += page.lacking
+        self.datanodes, self.racks = page.datanodes, page.racks
+        self.safe_mode |= page.safe_mode
+        for finding in page.findings:
+            self.found[finding.condition.value] += 1
+            self.damaged_replicas += finding.damaged
+            if finding.condition.lost:
+                self.status = "CORRUPT"
+
+
+@click.command(cls=Verb)
+@click.argument("path", default="/")
+@click.option(
+    "--delete-corrupt",
+    "-delete",
+    "delete",
+    is_flag=True,
+    help="Delete files with blocks of which no replica is left; you are asked for a yes.",
+)
+@click.option("--yes", is_flag=True, help="With --delete-corrupt: do not ask.")
+@click.pass_obj
+def fsck(session: Session, path: str, *, delete: bool, yes: bool) -> None:
+    """Look over the blocks of a file, or of all files below a directory (default: /).
+
+    \b
+      $ paxosblock fsck /logs
+      '/logs/a.log': Under replicated block 7: 2 of 3 replicas
+      Status: HEALTHY
+       Total dirs:                     1
+       ...
+      The filesystem under path '/logs' is HEALTHY
+      $ paxosblock admin fsck /logs                  # the same
+
+    Nothing is read from DataNodes: it is the NameNode's knowledge, by which it also copies blocks
+    and takes replicas away. (`paxosblock spark fsck` reads the bytes of files.)
+
+    MISSING: no replica is left that may be back in a moment. CORRUPT: each that is left is damaged.
+    Then the status is CORRUPT, and the exit code 1. What is only under-, over- or mis-replicated is
+    being mended. The last block of an open file is not looked at.
+
+    --delete-corrupt deletes the files that are MISSING or CORRUPT blocks, whole: what can still be
+    read of them goes, too. A DataNode that is only switched off would bring its replicas back.
+    """
+    _check_options(session, delete=delete, yes=yes)
+    where = session.path(path)
+    summary = Summary(where)
+    lost = False
+    for finding in _findings(session, summary):
+        session.say(_line(finding), finding)
+        lost |= finding.condition.lost
+        if yes:
+            _delete(session, summary, finding)
+    if delete and lost and not yes:
+        _confirm(where)
+        for finding in _findings(session, Summary(where)):
+            _delete(session, summary, finding)
+    for line in _summary_lines(summary):
+        session.say(line)
+    session.tell(summary)
+    session.failures += summary.status != "HEALTHY"
+
+
+def _check_options(session: Session, *, delete: bool, yes: bool) -> None:
+    if yes and not delete:
+        raise click.UsageError("--yes goes with --delete-corrupt")
+    if delete and not yes and (session.json or not sys.stdin.isatty()):
+        raise click.UsageError("--delete-corrupt asks for a yes: where nobody can be, add --yes")
+
+
+def _findings(session: Session, summary: Summary) -> Iterator[Finding]:
+    """Yield what is found, and count it: one page at a time, however many files there are."""
+    request = CheckFiles(summary.path)
+    while True:
+        page = session.call(CHECK_FILES, request)
+        summary.add(page)
+        yield from page.findings
+        if page.next is None:
+            return
+        request = CheckFiles(summary.path, page.next)
+
+
+def _confirm(path: str) -> None:
+    question = "Delete the files with MISSING or CORRUPT blocks, with all that is in them?"
+    if not click.confirm(question, err=True):
+        raise UserError(path, "nothing was deleted")
+
+
+def _delete(session: Session, summary: Summary, finding: Finding) -> None:
+    """Delete a file with a lost block: that file, not what may have its name by now.
+
+    Raises:
+        UserError: this may only look so.
+    """
+    if not finding.condition.lost:
+        return
+    if summary.safe_mode:
+        why = "nothing is deleted in safe mode: what looks missing may not have been reported yet"
+        raise UserError(finding.path, why)
+    request = DeletePath(finding.path, file_id=finding.file_id)
+    if session.call_once(DELETE, request).existed:
+        summary.deleted_files += 1
+        session.say(f"Deleted {finding.path}", {"deleted": finding.path})
+
+
+def _line(finding: Finding) -> str:
+    where = f"'{finding.path}'"
+    if finding.condition is Condition.OPEN:
+        return f"{where}: is being written"
+    what = f"{where}: {_WORDS[finding.condition]} block {finding.block}"
+    if finding.condition.lost:
+        return f"{what}, {counted(finding.size_bytes, 'byte')}"
+    if finding.condition is Condition.MIS_REPLICATED:
+        return f"{what}: its {finding.counted} replicas share a DataNode or rack"
+    damaged = f", {finding.damaged} damaged" if finding.damaged else ""
+    return f"{what}: {finding.counted} of {finding.wanted} replicas{damaged}"
+
+
+def _summary_lines(summary: Summary) -> Iterator[str]:
+    """Yield the end of what `hdfs fsck` prints."""
+    found, blocks = summary.found, summary.blocks
+    average = f"{summary.replicas / blocks:.1f}" if blocks else "0.0"
+    rows: list[tuple[str, object]] = [
+        ("Number of data-nodes", summary.datanodes),
+        ("Number of racks", summary.racks),
+        ("Total dirs", summary.directories),
+        ("Total size", f"{summary.size_bytes} B"),
+        ("Total files", f"{summary.files} ({found[Condition.OPEN.value]} being written)"),
+        ("Total blocks", blocks),
+        ("Over-replicated blocks", _share(found[Condition.OVER_REPLICATED.value], blocks)),
+        ("Under-replicated blocks", _share(found[Condition.UNDER_REPLICATED.value], blocks)),
+        ("Mis-replicated blocks", _share(found[Condition.MIS_REPLICATED.value], blocks)),
+        ("Average block replication", average),
+        ("Missing blocks", found[Condition.MISSING.value]),
+        ("Corrupt blocks", found[Condition.CORRUPT.value]),
+        ("Missing replicas", _share(summary.lacking_replicas, summary.asked_replicas)),
+        ("Damaged replicas", summary.damaged_replicas),
+    ]
+    yield f"Status: {summary.status}"
+    for name, value in rows:
+        yield f" {name + ':':<28}{value}"
+    if summary.safe_mode:
+        yield "Safe mode is on: not all blocks have been reported yet."
+    yield f"The filesystem under path '{summary.path}' is {summary.status}"
+
+
+def _share(count: int, of: int) -> str:
+    return f"{count} ({100 * count / of if of else 0:.1f} %)"

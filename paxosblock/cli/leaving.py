@@ -1,0 +1,221 @@
+"""`paxosblock admin decommission|maintenance|recommission|leaving`: DataNodes that are to leave."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any, Final
+
+import click
+
+from paxosblock.api.care import (
+    LEAVING,
+    SET_ADMIN_STATE,
+    AdminState,
+    AdminStatus,
+    HeldUp,
+    HoldUp,
+    LeavingNode,
+    LeavingRequest,
+    SetAdminState,
+)
+from paxosblock.cli.group import Verb, seconds
+from paxosblock.cli.progress import count_bar
+from paxosblock.cli.session import Session, UserError
+from paxosblock.cli.text import counted
+
+LOOK_AGAIN_S: Final = 0.5
+
+_UNDER_WAY: Final = {
+    AdminState.DECOMMISSIONED: "decommissioning",
+    AdminState.IN_MAINTENANCE: "entering maintenance",
+}
+_DONE: Final = {
+    AdminState.DECOMMISSIONED: "decommissioned",
+    AdminState.IN_MAINTENANCE: "in maintenance",
+}
+
+
+def _leaves(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what the verbs that let nodes leave have in common."""
+    wait = click.option("--wait", is_flag=True, help="Wait until it may go; show how far it is.")
+    return wait(click.argument("nodes", nargs=-1, required=True, metavar="NODE...")(function))
+
+
+@click.command(cls=Verb)
+@_leaves
+@click.pass_obj
+def decommission(session: Session, wait: bool, nodes: tuple[str, ...]) -> None:
+    """Let DataNodes leave for good, without any block having fewer replicas meanwhile.
+
+    \b
+      $ paxosblock admin decommission --wait datanode-1
+      datanode-1 at 127.0.0.1:9872 is to leave: no new block goes there
+      datanode-1: decommissioned, enough replicas of its 14 blocks are elsewhere
+
+    NODE is a DataNode's id or host:port, as `admin report` shows them. It takes no new block; its
+    blocks are copied to others, and writers go on elsewhere. It may be stopped when that is done.
+    --wait waits for it; `admin leaving` shows how far it is, and what holds it up. With fewer other
+    DataNodes than a file asks for replicas it is never done. `admin recommission` takes it back.
+
+    It is remembered by the cluster, so neither restarts nor a fail-over end it.
+    """
+    _let_leave(session, AdminState.DECOMMISSIONED, 0, nodes, wait)
+
+
+@click.command(cls=Verb)
+@click.option(
+    "--for",
+    "for_s",
+    required=True,
+    metavar="DURATION",
+    callback=lambda _context, _option, written: seconds(written),
+    help="How long it may be away, as 30min or 2h; then it counts as any other again.",
+)
+@_leaves
+@click.pass_obj
+def maintenance(session: Session, for_s: float, wait: bool, nodes: tuple[str, ...]) -> None:
+    """Let DataNodes be away for a while, without their blocks being copied because of it.
+
+    \b
+      $ paxosblock admin maintenance --for 2h datanode-1
+      datanode-1 at 127.0.0.1:9872 is in maintenance until 2025-03-01 14:00: no new block goes there
+
+    NODE is a DataNode's id or host:port. Its replicas count although it may be stopped, as long as
+    min_replication others of a block are on other DataNodes; where they are not, such are made
+    first, and --wait waits for that. `admin recommission` ends it before its time.
+    """
+    _let_leave(session, AdminState.IN_MAINTENANCE, for_s, nodes, wait)
+
+
+@click.command(cls=Verb)
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@click.pass_obj
+def recommission(session: Session, nodes: tuple[str, ...]) -> None:
+    """Take DataNodes back that were to leave.
+
+    \b
+      $ paxosblock admin recommission datanode-1
+      datanode-1 at 127.0.0.1:9872 is in service
+
+    Where blocks have more replicas by now than they should, some are taken away again.
+    """
+
+    def take_back(written: str) -> None:
+        status = _set(session, written, AdminState.IN_SERVICE, 0)
+        session.say(f"{_name(status)} is in service", status)
+
+    session.for_each(nodes, take_back)
+
+
+@click.command(cls=Verb)
+@click.pass_obj
+def leaving(session: Session) -> None:
+    """Show the DataNodes that are to leave, how far they are, and what holds them up.
+
+    \b
+      $ paxosblock admin leaving
+      datanode-1 at 127.0.0.1:9872: decommissioning, 2 of 14 blocks wait, 1 being written
+        '/logs/a.log' block 7: is being written
+        '/big' block 9: only 2 other DataNodes live for replication 3
+
+    Of many blocks the first hundred are shown.
+    """
+    nodes = session.call(LEAVING, LeavingRequest()).nodes
+    for node in nodes:
+        session.say(f"{_name(node.status)}: {progress_words(node)}", node)
+        for block in node.held_up:
+            session.say(f"  {hold_up_words(node, block)}")
+    if not nodes:
+        session.say("no DataNode is to leave")
+
+
+def progress_words(node: LeavingNode) -> str:
+    """Return how far a DataNode is that is to leave."""
+    admin, blocks = node.status.admin, counted(node.blocks, "block")
+    until = _until(node.status)
+    if not node.known:
+        return f"{_UNDER_WAY[admin]}{until}"
+    if node.done:
+        return f"{_DONE[admin]}{until}"
+    writing = f", {node.open_blocks} being written" if node.open_blocks else ""
+    return f"{_UNDER_WAY[admin]}{until}, {node.waiting} of {blocks} wait{writing}"
+
+
+def hold_up_words(node: LeavingNode, block: HeldUp) -> str:
+    """Return why a block still needs a DataNode that is to leave."""
+    where = f"'{block.path}' block {block.block}" if block.path else f"block {block.block}"
+    match block.why:
+        case HoldUp.NO_ROOM:
+            others = counted(node.others, "other DataNode")
+            why = f"only {others} live for replication {block.wanted}"
+        case HoldUp.TOO_FEW:
+            why = f"{block.elsewhere} of {block.wanted} replicas are elsewhere"
+        case HoldUp.OPEN | HoldUp.MISSING:
+            why = block.why.value
+    return f"{where}: {why}"
+
+
+def _let_leave(
+    session: Session, admin: AdminState, for_s: float, nodes: tuple[str, ...], wait: bool
+) -> None:
+    told: list[AdminStatus] = []
+
+    def leave(written: str) -> None:
+        status = _set(session, written, admin, for_s)
+        what = "is in maintenance" if status.until_ms else "is to leave"
+        session.say(f"{_name(status)} {what}{_until(status)}: no new block goes there", status)
+        told.append(status)
+
+    session.for_each(nodes, leave)
+    if wait:
+        session.for_each(told, lambda status: _wait(session, status))
+
+
+def _wait(session: Session, status: AdminStatus) -> None:
+    """Wait until a DataNode may go; tell what holds it up for good, once."""
+    told: set[str] = set()
+    node = LeavingNode(status, known=False)
+    with count_bar(status.node, wanted=not session.json) as show:
+        for node in _until_done(session, status):
+            show(node.blocks - node.waiting, node.blocks)
+            stuck = [each for each in node.held_up if each.why is not HoldUp.TOO_FEW]
+            if node.known and len(stuck) == node.waiting:
+                for words in (hold_up_words(node, each) for each in stuck):
+                    if words not in told:
+                        session.warn(status.node, f"waits for {words}")
+                        told.add(words)
+    enough = f"enough replicas of its {counted(node.blocks, 'block')} are elsewhere"
+    session.say(f"{status.node}: {_DONE[status.admin]}{_until(status)}, {enough}", node)
+
+
+def _until_done(session: Session, status: AdminStatus) -> Iterator[LeavingNode]:
+    """Yield how far a DataNode is, again and again until it may go.
+
+    Raises:
+        UserError: somebody took it back, or its maintenance is over.
+    """
+    while True:
+        nodes = session.call(LEAVING, LeavingRequest()).nodes
+        found = [node for node in nodes if node.status.node == status.node]
+        if not found or found[0].status.admin is not status.admin:
+            raise UserError(status.node, "is not to leave any more: somebody took it back")
+        yield found[0]
+        if found[0].done:
+            return
+        time.sleep(LOOK_AGAIN_S)
+
+
+def _set(session: Session, written: str, admin: AdminState, for_s: float) -> AdminStatus:
+    return session.call_once(SET_ADMIN_STATE, SetAdminState(written, admin, for_s))
+
+
+def _name(status: AdminStatus) -> str:
+    return f"{status.node} at {status.address}"
+
+
+def _until(status: AdminStatus) -> str:
+    if not status.until_ms:
+        return ""
+    return datetime.fromtimestamp(status.until_ms / 1000).strftime(" until %Y-%m-%d %H:%M")

@@ -1,0 +1,172 @@
+"""Looking over the files below a path, some at a time: which blocks are not as they should be.
+
+The judgement is that of those who care for the blocks (`needs.py`). A page ends anywhere, also
+within a file of many blocks; the next one goes on behind the path that it ended with, whatever
+became of that meanwhile. Nothing is remembered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from paxosblock.api.fsck import Condition, Cursor, Finding
+from paxosblock.namenode.blocks.replication.needs import Need
+from paxosblock.namenode.catalog import keys, paths, tree
+from paxosblock.namenode.catalog.draft import Reads
+from paxosblock.namenode.catalog.members import Asked
+from paxosblock.namenode.catalog.records import BlockEntry, FileInode
+
+SLICE: Final = 200
+"""Names and blocks that are looked at before others get a turn."""
+
+Assess = Callable[[Asked], Need]
+"""Tells what a finalized block needs."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """The numbers of what was looked at, and everything found."""
+
+    directories: int = 0
+    files: int = 0
+    blocks: int = 0
+    size_bytes: int = 0
+    asked: int = 0
+    replicas: int = 0
+    lacking: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def work(self) -> int:
+        """Return how much was looked at."""
+        return self.directories + self.files + self.blocks
+
+
+def check_slice(
+    reads: Reads, path: str, after: Cursor | None, assess: Assess, tally: Tally
+) -> Cursor | None:
+    """Look at some files behind `after`; return where to go on, None at the end.
+
+    Raises:
+        NotFoundError, NotDirectoryError: nothing is at `path`.
+    """
+    enough = tally.work + SLICE
+    for step in _walk(reads, path, after):
+        if step.target.is_directory:
+            tally.directories += 1
+        elif (left := _check_file(reads, step, assess, tally)) is not None:
+            return left
+        if tally.work >= enough:
+            return Cursor(step.path)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A file or directory, and the place in it from which its blocks are still to come."""
+
+    target: tree.Target
+    path: str
+    place: int = 0
+
+
+@dataclass(slots=True)
+class _Level:
+    """A directory on the way, and the name up to which it was seen."""
+
+    directory: int
+    path: str
+    name: str = ""
+
+
+def _walk(reads: Reads, path: str, after: Cursor | None) -> Iterator[_Step]:
+    """Yield what is at `path` and below it, a directory before what is in it, behind `after`.
+
+    A path may be deeper than calls may be nested: so there is a stack of its own.
+    """
+    first, levels = _begin(reads, path, after)
+    yield from first
+    while levels:
+        level = levels[-1]
+        found = tree.next_entry(reads, level.directory, level.name)
+        if found is None:
+            levels.pop()
+            continue
+        level.name, target = found
+        here = f"{level.path.rstrip('/')}/{level.name}"
+        yield _Step(target, here)
+        if target.is_directory:
+            levels.append(_Level(target.number, here))
+
+
+def _begin(reads: Reads, path: str, after: Cursor | None) -> tuple[list[_Step], list[_Level]]:
+    """Return what comes first, and the directories that are begun: that which `after` names, and
+    all on the way to it, may be gone by now.
+    """
+    target = tree.find(reads, path)
+    if after is None:
+        return [_Step(target, path)], [_Level(target.number, path)] if target.is_directory else []
+    levels: list[_Level] = []
+    here = path
+    for name in paths.split(after.path)[len(paths.split(path)) :]:
+        if not target.is_directory:
+            return [], levels
+        levels.append(_Level(target.number, here, name))
+        child = tree.child(reads, target.number, name)
+        if child is None:
+            return [], levels
+        here, target = f"{here.rstrip('/')}/{name}", child
+    if target.is_directory:
+        return [], [*levels, _Level(target.number, here)]
+    return [_Step(target, here, after.place)] if after.place else [], levels
+
+
+def _check_file(reads: Reads, step: _Step, assess: Assess, tally: Tally) -> Cursor | None:
+    """Look at a page of a file's blocks; return where its next one begins, if it has another."""
+    path, number = step.path, step.target.number
+    inode = tree.load(reads.get(keys.inode(number)), path)
+    assert isinstance(inode, FileInode), "an entry tells what it names"
+    if not step.place:
+        tally.files += 1
+        if inode.open:
+            tally.findings.append(Finding(path, number, Condition.OPEN))
+    page = tree.block_page(reads, number, step.place, SLICE)
+    for located in page.blocks:
+        tally.blocks += 1
+        if located.entry.record.finalized:
+            need = assess(Asked(located.entry, inode.replication))
+            tally.size_bytes += located.entry.record.size_bytes
+            tally.asked += need.wanted
+            tally.replicas += need.counted
+            tally.lacking += need.lacks
+            tally.findings += _findings(path, located.entry, need)
+    return None if page.next_place is None else Cursor(path, page.next_place)
+
+
+def _findings(path: str, entry: BlockEntry, need: Need) -> Iterator[Finding]:
+    for condition in conditions(need):
+        yield Finding(
+            path,
+            entry.file,
+            condition,
+            entry.record.block,
+            entry.record.size_bytes,
+            need.wanted,
+            need.counted,
+            len(need.sound),
+            len(need.damaged),
+        )
+
+
+def conditions(need: Need) -> Iterator[Condition]:
+    """Yield all that is wrong with a block that needs this."""
+    if need.missing:
+        yield Condition.CORRUPT if need.damaged else Condition.MISSING
+    elif need.lacks:
+        yield Condition.UNDER_REPLICATED
+    if need.surplus:
+        yield Condition.OVER_REPLICATED
+    if need.misplaced:
+        yield Condition.MIS_REPLICATED

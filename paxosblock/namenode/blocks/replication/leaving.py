@@ -1,0 +1,181 @@
+"""DataNodes that are to leave: what still holds them up.
+
+Copying, and taking members away, is the business of those who care for all blocks; they go by where
+a storage stands. Here somebody only looks, over all blocks, as long as there is a node to look for.
+It may go when each of its blocks has enough replicas where they may stay: to leave for good, as
+many as are asked for; for a while (maintenance), min_replication.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from paxosblock.api.care import AdminState, AdminStatus, HeldUp, HoldUp, LeavingNode
+from paxosblock.api.namenode import NO_BLOCK
+from paxosblock.namenode.blocks.datanodes import DataNodes
+from paxosblock.namenode.blocks.replication.needs import Standing, View
+from paxosblock.namenode.blocks.replication.sight import Sight
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.members import Asked
+from paxosblock.namenode.catalog.records import BlockEntry, NodeRecord
+from paxosblock.protocol.types import StorageId
+
+PAGE: Final = 250
+"""Blocks that are looked at before others get a turn."""
+TOLD_MAX: Final = 100
+"""Blocks of a node that are told as examples of those that hold it up."""
+REST: Final = 4.0
+"""Pause between two looks, in times of what the last one took."""
+PAUSE_S: Final = 0.5
+"""Pause between two looks, at least."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A node during one look."""
+
+    name: str
+    record: NodeRecord
+    blocks: int = 0
+    waiting: int = 0
+    open_blocks: int = 0
+    told: list[tuple[BlockEntry, HeldUp]] = field(default_factory=list)
+
+    def note(self, entry: BlockEntry, held_up: HeldUp | None) -> None:
+        """Note a block with a replica on the node, and why that is still needed, if it is."""
+        self.blocks += 1
+        self.open_blocks += not entry.record.finalized
+        if held_up is not None:
+            self.waiting += 1
+            if len(self.told) < TOLD_MAX:
+                self.told.append((entry, held_up))
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """All that one look goes by."""
+
+    view: View
+    nodes: dict[str, _Seen]
+    others: int
+    """DataNodes that are live and stay."""
+
+    def of(self, entry: BlockEntry) -> Iterator[_Seen]:
+        """Yield the nodes that are to leave with a replica of this block."""
+        for name in {self.view.place(member).node for member in entry.record.members}:
+            if name in self.nodes:
+                yield self.nodes[name]
+
+    def stays(self, storage: StorageId) -> bool:
+        """True of a storage whose node is not to leave."""
+        return self.view.place(storage).standing is Standing.IN_SERVICE
+
+
+class LeavingNodes:
+    """Looks after the nodes that are to leave, where this NameNode leads."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        datanodes: DataNodes,
+        sight: Sight,
+        min_replication: int,
+        clock_s: Callable[[], float],
+    ) -> None:
+        """`clock_s` is the clock by which the DataNodes are alive or not."""
+        self._catalog = catalog
+        self._datanodes = datanodes
+        self._sight = sight
+        self._min_replication = min_replication
+        self._clock_s = clock_s
+        self._seen: dict[str, LeavingNode] = {}
+        self._changed = asyncio.Event()
+
+    def changed(self) -> None:
+        """Some node is to leave or to stay since now, or this NameNode begins to lead: look anew,
+        and tell nothing that is older.
+        """
+        self._seen.clear()
+        self._changed.set()
+
+    def status(self) -> tuple[LeavingNode, ...]:
+        """Return all that are to leave, with what the last look saw."""
+        return tuple(
+            self._seen.get(name) or LeavingNode(_status(name, record), known=False)
+            for name, record in self._datanodes.admin.records(self._clock_s())
+        )
+
+    async def turn(self) -> None:
+        """Look once, if there is anybody to look for; then rest."""
+        if not self._datanodes.admin:
+            await self._changed.wait()
+        self._changed.clear()
+        began_s = self._clock_s()
+        await self.look()
+        rest_s = max(PAUSE_S, REST * (self._clock_s() - began_s))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(rest_s):
+                await self._changed.wait()
+
+    async def look(self) -> None:
+        """Look over all blocks for what holds the nodes up."""
+        look = self._begin_look()
+        after = NO_BLOCK
+        while page := self._catalog.asked_page(after, PAGE):
+            for asked in page:
+                for node in look.of(asked.entry):
+                    node.note(asked.entry, self._held_up(look, node, asked))
+            after = page[-1].entry.record.block
+            await asyncio.sleep(0)
+        found = {name: await self._told(look, node) for name, node in look.nodes.items()}
+        if not self._changed.is_set():  # else it may be of before the change
+            self._seen = found
+
+    def _begin_look(self) -> _Look:
+        view = self._sight.view()
+        records = self._datanodes.admin.records(self._clock_s())
+        nodes = {name: _Seen(name, record) for name, record in records}
+        stay = {p.node for p in view.places.values() if p.standing is Standing.IN_SERVICE}
+        return _Look(view, nodes, len(stay))
+
+    def _held_up(self, look: _Look, node: _Seen, asked: Asked) -> HeldUp | None:
+        """Return why the node is still needed for a block; None if it is not.
+
+        Of a block that is not wanted any more (0) nothing is needed.
+        """
+        record, wanted = asked.entry.record, asked.wanted
+        for_good = node.record.admin is AdminState.DECOMMISSIONED
+        least = wanted if for_good else min(wanted, self._min_replication)
+        if not record.finalized:
+            elsewhere = sum(map(look.stays, record.members))
+            why = HoldUp.OPEN
+            enough = not for_good and elsewhere >= least
+        else:
+            need = self._sight.need(asked, look.view)
+            elsewhere = sum(map(look.stays, need.sound))
+            enough = elsewhere >= least
+            why = HoldUp.NO_ROOM if look.others < least else HoldUp.TOO_FEW
+            why = HoldUp.MISSING if need.missing else why
+        return None if enough else HeldUp(record.block, "", why, elsewhere, least)
+
+    async def _told(self, look: _Look, node: _Seen) -> LeavingNode:
+        paths = await self._catalog.block_paths(tuple(entry for entry, _ in node.told))
+        told = zip(paths, node.told, strict=True)
+        return LeavingNode(
+            _status(node.name, node.record),
+            known=True,
+            blocks=node.blocks,
+            waiting=node.waiting,
+            open_blocks=node.open_blocks,
+            others=look.others,
+            held_up=tuple(replace(held_up, path=path) for path, (_, held_up) in told),
+        )
+
+
+def _status(name: str, record: NodeRecord) -> AdminStatus:
+    return AdminStatus(name, record.address, record.admin, record.expires_ms)

@@ -1,0 +1,46 @@
+"""The needs of blocks as they are seen now: for all who look, so that they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from paxosblock.namenode.blocks.datanodes import DataNodes
+from paxosblock.namenode.blocks.replicas import Replicas
+from paxosblock.namenode.blocks.replication import standing
+from paxosblock.namenode.blocks.replication.needs import Need, View, assess
+from paxosblock.namenode.blocks.replication.standing import Patience
+from paxosblock.namenode.catalog.members import Asked
+
+
+class Sight:
+    """Puts what was heard of DataNodes and replicas together."""
+
+    def __init__(
+        self,
+        datanodes: DataNodes,
+        replicas: Replicas,
+        patience: Patience,
+        min_live: int,
+        clock_s: Callable[[], float],
+    ) -> None:
+        """`clock_s` is the clock by which the DataNodes are alive or not."""
+        self._datanodes = datanodes
+        self._replicas = replicas
+        self._patience = patience
+        self._min_live = min_live
+        self._clock_s = clock_s
+
+    @property
+    def replicate_after_s(self) -> float:
+        """Return the seconds for which a DataNode that is dead is waited for."""
+        return self._patience.replicate_after_s
+
+    def view(self) -> View:
+        """Return where all storages are now."""
+        return standing.look(self._datanodes, self._clock_s(), self._patience, self._min_live)
+
+    def need(self, asked: Asked, view: View) -> Need:
+        """Return what a finalized block needs."""
+        record, replicas = asked.entry.record, self._replicas
+        whole, damaged = replicas.whole(record), replicas.damaged(record)
+        return assess(record, asked.wanted, whole, view, damaged)
