@@ -195,7 +195,7 @@ class Checker:
             if problem:
                 problems.append(f"block {block} {problem}; {self._told(block)}")
         for block in self.held:
-            if block not in self.blocks and self.held[block]:
+            if block not in self.blocks and self._strays(block, ()):
                 problems.append(f"block {block} is not in the catalog; {self._told(block)}")
         return problems
 
@@ -206,7 +206,7 @@ class Checker:
         goal = min(wanted.replication, len(racks))
         if len(record.members) != goal:
             return f"has {len(record.members)} members, not {goal}"
-        strays = sorted(set(held) - set(record.members))
+        strays = self._strays(block, record.members)
         if strays:
             return f"is also at {', '.join(strays)}"
         for member in record.members:
@@ -223,6 +223,12 @@ class Checker:
         if goal > 1 and len(set(racks.values())) > 1 and len(spread) < 2:
             return f"is in one rack, {spread.pop()}"
         return ""
+
+    def _strays(self, block: BlockId, members: tuple[StorageId, ...]) -> list[StorageId]:
+        """Return who else has a replica; but one that is known to be damaged, and nobody's, may
+        stay: block reports do not name it, so a Delete that was lost is not sent again."""
+        held = self.held.get(block, {})
+        return sorted(one for one in held if one not in members and not held[one].known_dead)
 
     def _told(self, block: BlockId) -> str:
         wanted = self.blocks.get(block)
