@@ -6,11 +6,11 @@ was left is deleted (D7). Kills fall in the middle of that, at whatever step the
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from paxosblock.local.cluster_folder import Settings
 from paxosblock.local.node_process import Node
 from paxosblock.net import control
 from paxosblock.units import KIB
+from tests.services.content import first_difference
 from tests.services.test_lost_replicas import QUICK, check, put, wait_whole
 from tests.waiting import wait_until
 
@@ -72,7 +73,7 @@ class Watcher:
     def _seen(self) -> Counter[str]:
         return Counter(itertools.chain.from_iterable(whole_at(node) for node in self._nodes))
 
-    @contextmanager
+    @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         """Look all the time, in a thread."""
 
@@ -102,9 +103,10 @@ def wait_moved(cluster: LocalCluster, leaving: Node, left: int) -> None:
 def test_kills_between_the_steps_of_moves_leave_no_block_with_fewer_whole_replicas(
     cluster: LocalCluster,
 ) -> None:
-    with Client(cluster.url) as fs:
+    with Client(cluster.url) as fs, contextlib.ExitStack() as opened:
         put(fs, PATH, BLOCKS, BLOCK_BYTES)
         wait_whole(cluster, PATH)
+        before = opened.enter_context(fs.open(PATH))
         watcher = Watcher(cluster.datanodes)
         assert len(watcher.fewest) == BLOCKS
         victims = itertools.cycle((cluster.namenode, *cluster.datanodes))
@@ -122,5 +124,6 @@ def test_kills_between_the_steps_of_moves_leave_no_block_with_fewer_whole_replic
         assert set(watcher.fewest.values()) == {3}
         assert watcher.looks > 100
         check(fs, PATH, BLOCKS, BLOCK_BYTES)
+        assert first_difference(PATH, 0, before.read()) is None, "opened before all that"
         held = Counter(itertools.chain.from_iterable(map(whole_at, cluster.datanodes)))
         assert set(held.values()) == {3}, "what was left behind is deleted"
