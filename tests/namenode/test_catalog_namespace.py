@@ -375,3 +375,15 @@ async def test_two_moves_at_once_never_make_a_circle() -> None:
         return_exceptions=True,
     )
     assert len(await names(catalog, "/")) == 1
+
+
+async def test_a_delete_of_one_file_leaves_another_that_has_its_name_by_now(
+    catalog: NamedCatalog,
+) -> None:
+    before = (await catalog.status("/file")).file_id
+    await catalog.close_file(before, ANN)
+    await catalog.create(create_request("/file", BOB, overwrite=True))
+    assert not (await catalog.delete(DeletePath("/file", file_id=before))).existed
+    now = (await catalog.status("/file")).file_id
+    assert now != before
+    assert (await catalog.delete(DeletePath("/file", file_id=now))).existed
