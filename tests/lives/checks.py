@@ -20,7 +20,7 @@ from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_en
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import BlockId, ReplicaState, StorageId
 from tests.disks.power_cut import File
-from tests.lives.cluster import Cluster, Machine
+from tests.lives.cluster import NAMENODE_CONFIG, Cluster, Machine
 from tests.lives.world import World
 
 
@@ -48,6 +48,9 @@ class Wanted:
     replication: int
 
 
+HEARD_WITHIN_S = 2.0
+"""After a DataNode counts as dead: until the NameNode has looked at it again."""
+
 Where = Callable[[Held], bool]
 
 
@@ -61,6 +64,8 @@ class Checker:
     held: dict[BlockId, dict[StorageId, Held]] = field(default_factory=dict)
     damaged: set[File] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
+    _lost: dict[StorageId, float] = field(default_factory=dict)
+    """When the world took a storage away."""
     _sound: dict[BlockId, frozenset[StorageId]] = field(default_factory=dict)
     _wanted: dict[BlockId, int] = field(default_factory=dict)
 
@@ -76,7 +81,7 @@ class Checker:
                 continue
             members = frozenset(wanted.record.members)
             kept = min(wanted.replication, self._wanted[block], len(before))
-            have = len([storage for storage in now if storage in members])
+            have = len((now | self._lost_just_now()) & members)
             if have < kept and not before <= now & members:
                 gone = ", ".join(sorted(before - (now & members)))
                 self.world.mistake(
@@ -84,6 +89,11 @@ class Checker:
                     f" stay; gone: {gone}; {self._told(block)}"
                 )
         self._remember()
+
+    def _lost_just_now(self) -> frozenset[StorageId]:
+        """Return the storages that are lost, which the NameNode cannot know yet."""
+        since_s = self.world.loop.now - NAMENODE_CONFIG.datanode_dead_after_s - HEARD_WITHIN_S
+        return frozenset(one for one, lost_s in self._lost.items() if lost_s > since_s)
 
     def rebase(self) -> None:
         """The world did something: what is there now is where the next look begins."""
@@ -104,6 +114,7 @@ class Checker:
         for replicas in self.held.values():
             for storage, held in tuple(replicas.items()):
                 if held.machine not in there or held.folder in held.machine.broken:
+                    self._lost.setdefault(storage, self.world.loop.now)
                     del replicas[storage]
         if self.cluster.namenode is not None:
             self.blocks = dict(catalog_blocks(self.cluster))
