@@ -77,19 +77,29 @@ def test_without_a_finalized_block_there_is_nothing_to_wait_for() -> None:
     assert not safe_mode.holds
 
 
-def test_one_of_a_few_blocks_is_more_than_a_thousandth() -> None:
-    """HDFS rounds down: there a catalog of one block would not wait for it."""
+def test_of_a_few_blocks_one_that_is_lost_does_not_keep_it_on() -> None:
+    """The others would not be copied at any fail-over, until an operator came."""
+    safe_mode = mode(extension_s=0.0)
+    safe_mode.look(8, 10, 0.0)
+    assert safe_mode.holds
+    safe_mode.look(9, 10, 100.0)
+    assert not safe_mode.holds
+
+
+def test_a_single_block_is_waited_for() -> None:
+    """HDFS rounds down to none of them, and waits for nothing."""
     safe_mode = mode(extension_s=0.0)
     safe_mode.look(0, 1, 0.0)
-    safe_mode.look(9, 10, 100.0)
     assert safe_mode.holds
+    safe_mode.look(1, 1, 1.0)
+    assert not safe_mode.holds
 
 
-def test_a_lost_block_keeps_it_on_until_an_operator_leaves() -> None:
+def test_many_lost_blocks_keep_it_on_until_an_operator_leaves() -> None:
     safe_mode = mode()
-    safe_mode.look(9, 10, 1e6)
+    safe_mode.look(8, 10, 1e6)
     status = safe_mode.status(1e6)
-    assert (status.on, status.by_hand, status.reported, status.blocks) == (True, False, 9, 10)
+    assert (status.on, status.by_hand, status.reported, status.blocks) == (True, False, 8, 10)
     assert status.left_s is None
     safe_mode.leave()
     assert not safe_mode.holds

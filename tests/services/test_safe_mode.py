@@ -40,7 +40,8 @@ def metric(namenode: Node) -> float:
 
 def test_after_a_start_it_is_on_until_the_datanodes_have_reported(tmp_path: Path) -> None:
     """And files can be made and read meanwhile: only copies and removals wait."""
-    with LocalCluster(3, 1, tmp_path, settings=EAGER) as cluster, Client(cluster.url) as fs:
+    settings = {"namenode": EAGER["namenode"] | {"safe_mode_threshold": "1.0"}}
+    with LocalCluster(3, 1, tmp_path, settings=settings) as cluster, Client(cluster.url) as fs:
         assert not ask(cluster).on
         for name, replication in (("/a", 1), ("/b", 3)):
             with fs.create(name, replication=replication) as out:

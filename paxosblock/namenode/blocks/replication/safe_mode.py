@@ -10,6 +10,7 @@ Time is an argument: seconds on a clock that does not go back.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from paxosblock.api.status import SafeModeStatus
@@ -61,7 +62,7 @@ class SafeMode:
         self._reported, self._blocks = min(reported, blocks), blocks
         if not blocks:
             self._waits = False
-        elif self._reported < self._threshold * blocks:
+        elif self._reported < self._needed(blocks):
             self._met_s = None
         elif self._met_s is None:
             self._met_s = now_s
@@ -82,6 +83,12 @@ class SafeMode:
             threshold=self._threshold,
             left_s=self._left_s(now_s) if self._waits else 0.0,
         )
+
+    def _needed(self, blocks: int) -> int:
+        """Return how many of `blocks` are enough. It is rounded down, as in HDFS: one block that is
+        lost must not keep the others of a small cluster from being copied at each fail-over."""
+        share = math.floor(self._threshold * blocks)
+        return max(1, share) if self._threshold else 0
 
     def _left_s(self, now_s: float) -> float | None:
         """Return the seconds until it ends by itself; None while too few blocks were reported."""
