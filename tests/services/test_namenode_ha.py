@@ -428,7 +428,9 @@ def test_what_is_wrong_with_the_peers_is_one_line(
     assert ended.stderr.count("\n") == 1
 
 
-def test_a_folder_of_a_single_namenode_does_not_become_one_of_several(tmp_path: Path) -> None:
+def test_a_folder_of_a_single_namenode_becomes_one_of_several_only_by_the_command(
+    tmp_path: Path,
+) -> None:
     with LocalCluster(1, path=tmp_path) as cluster:
         folder = cluster.namenode.volumes[0]
     secret = tmp_path / "secret"
@@ -436,7 +438,7 @@ def test_a_folder_of_a_single_namenode_does_not_become_one_of_several(tmp_path: 
     secret.chmod(0o600)
     peers = ("--listen", "127.0.0.1:1", "--peers", "127.0.0.1:1", "--secret-file", str(secret))
     ended = paxosblock("namenode", "--path", str(folder), *peers)
-    assert "only NameNode, which cannot become one of several" in ended.stderr
+    assert "only NameNode: `paxosblock admin grow` makes it the first of several" in ended.stderr
 
 
 def test_another_version_of_raftos_is_refused_with_the_way_to_the_right_one(
