@@ -240,7 +240,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="also one line for machines")
     options = parser.parse_args()
     say(machine())
-    settings = {"namenode": TIMES, "datanode": {"copy_bandwidth": options.bandwidth}}
+    settings = {"namenode": TIMES, "datanode": {"copy_bandwidth": f"{options.bandwidth}B/s"}}
     with (
         tempfile.TemporaryDirectory(dir=options.folder) as folder,
         LocalCluster(DATANODES, path=Path(folder) / "cluster", settings=settings) as cluster,

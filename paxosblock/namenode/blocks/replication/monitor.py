@@ -45,7 +45,7 @@ PLANNED: Final = 16
 """Copies that are planned before others get a turn: with a thousand DataNodes some milliseconds."""
 ADOPTED_AT_ONCE: Final = 32
 """Copies that become members at a time."""
-WALKED_PER_S: Final = 1500
+WALKED_PER_S: Final = 1000
 """Blocks that the walk over all of them looks at in a second: a million cost less than a second of
 processor time in each minute."""
 WALKED_PER_S_AT_FIRST: Final = 15_000
