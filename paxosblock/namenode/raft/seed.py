@@ -167,7 +167,9 @@ async def fetch_seed(
         while asyncio.get_running_loop().time() < until_s:
             for peer in others:
                 try:
-                    return await _fetch(session, _Asked(address, peer, os.urandom(16)), secret)
+                    return await _fetch(
+                        session, _Asked(address, peer, os.urandom(NONCE_BYTES)), secret
+                    )
                 except UnavailableError as error:
                     why[peer] = str(error)
                 except (OSError, aiohttp.ClientError, TimeoutError):
