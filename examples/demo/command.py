@@ -7,19 +7,15 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from paxosblock.cli.group import LocalVerb
+from paxosblock.cli.group import LocalVerb, read_option
 from paxosblock.cli.session import Session, UserError
-from paxosblock.errors import ConfigError
 from paxosblock.units import MIB, format_size, parse_size
 
 LEAST_BYTES = 16 * MIB
 
 
 def _size(ctx: click.Context, option: click.Parameter, value: str) -> int:
-    try:
-        size_bytes = parse_size(value)
-    except ConfigError as error:
-        raise click.BadParameter(str(error)) from error
+    size_bytes = read_option(parse_size, value)
     if size_bytes < LEAST_BYTES:
         least = format_size(LEAST_BYTES)
         raise click.BadParameter(f"the demo needs at least {least}, to kill nodes in mid-write")

@@ -12,21 +12,18 @@ from typing import Final
 import click
 
 from paxosblock.api.care import BALANCE, Balance, BalanceStatus, Balancing
-from paxosblock.cli.group import Verb
+from paxosblock.cli.group import Verb, read_option
 from paxosblock.cli.progress import progress_bar
 from paxosblock.cli.session import Session
 from paxosblock.cli.text import counted, human_size
-from paxosblock.errors import ConfigError, PaxosBlockError
+from paxosblock.errors import PaxosBlockError
 from paxosblock.units import parse_rate
 
 ASKS_EVERY_S: Final = 0.5
 
 
 def _rate(_: click.Context, __: click.Parameter, written: str | None) -> int | None:
-    try:
-        rate = None if written is None else parse_rate(written)
-    except ConfigError as error:
-        raise click.BadParameter(str(error)) from error
+    rate = None if written is None else read_option(parse_rate, written)
     if rate == 0:
         raise click.BadParameter("nothing would ever be moved")
     return rate

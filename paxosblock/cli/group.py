@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -13,6 +13,8 @@ from paxosblock.cli.session import Session
 from paxosblock.errors import ConfigError, PaxosBlockError
 from paxosblock.settings import did_you_mean
 from paxosblock.units import parse_duration
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +144,13 @@ def common_options() -> list[click.Parameter]:
 
 def seconds(written: str) -> float:
     """Read a duration of an option. Raises click.BadParameter: it is none."""
+    return read_option(parse_duration, written)
+
+
+def read_option(parse: Callable[[str], T], written: str) -> T:
+    """Read an option as `parse` does. Raises click.BadParameter: it raised ConfigError."""
     try:
-        return parse_duration(written)
+        return parse(written)
     except ConfigError as error:
         raise click.BadParameter(str(error)) from error
 
