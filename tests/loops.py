@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 import pytest
 import uvloop
 
+T = TypeVar("T")
 AsyncTest = Callable[..., Coroutine[Any, Any, None]]
 
 
@@ -31,6 +32,23 @@ def on_both_loops(test: AsyncTest) -> Callable[..., None]:
     mark = pytest.mark.parametrize("new_loop", loops, ids=["asyncio", "uvloop"])
     on_both: Callable[..., None] = mark(run_test)
     return on_both
+
+
+async def turns_beside(work: Awaitable[T]) -> tuple[T, int]:
+    """Return what `work` did, and how many turns of the loop others had meanwhile."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    try:
+        return await work, turns
+    finally:
+        beside.cancel()
 
 
 async def _leaves_nothing_behind(test: Coroutine[Any, Any, None]) -> None:

@@ -31,6 +31,7 @@ from paxosblock.namenode.catalog.tree import Located
 from paxosblock.namenode.kv.interface import Versioned
 from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.protocol.types import BlockId, WriterId
+from tests.loops import turns_beside
 from tests.namenode.cluster import CHUNK_BYTES
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import (
@@ -242,19 +243,10 @@ async def test_all_open_files_are_found_a_slice_at_a_time(
     monkeypatch.setattr(catalog_module, "SLICE_KEYS", 3)
     catalog = await new_catalog()
     files = [(await catalog.create(create_request(f"/{number}"))) for number in range(count)]
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    beside = asyncio.create_task(others())
-    assert await catalog.open_files() == tuple(files)
+    found, turns = await turns_beside(catalog.open_files())
+    assert found == tuple(files)
     assert turns >= count // 3
     assert (await catalog.counts()).open_files == count
-    beside.cancel()
 
 
 # --- readers beside writers ----------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, cast
 
 import msgspec
@@ -27,6 +26,7 @@ from paxosblock.namenode.kv.interface import (
 )
 from paxosblock.namenode.kv.snapshot import decode_snapshot, encode_snapshot
 from paxosblock.namenode.kv.state import Snapshot
+from tests.loops import turns_beside
 
 keys = st.binary(max_size=8)
 pairs = st.tuples(keys, keys)
@@ -96,18 +96,8 @@ async def test_a_transaction_that_could_not_be_read_again_is_refused(wrong: Tran
 
 async def test_others_have_a_turn_while_a_long_transaction_is_prepared() -> None:
     async def turns_of(size_bytes: int) -> int:
-        turns = 0
-
-        async def others() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        beside = asyncio.create_task(others())
-        await prepare(Transaction(puts=((b"a", bytes(size_bytes)),)))
-        beside.cancel()
-        return turns
+        work = prepare(Transaction(puts=((b"a", bytes(size_bytes)),)))
+        return (await turns_beside(work))[1]
 
     assert await turns_of(LONG_BYTES) == 1
     assert await turns_of(100) == 0
