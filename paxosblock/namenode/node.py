@@ -27,6 +27,7 @@ from paxosblock.namenode.blocks.replication.safe_mode import SafeMode
 from paxosblock.namenode.blocks.replication.sight import Sight
 from paxosblock.namenode.blocks.replication.standing import Patience
 from paxosblock.namenode.blocks.reports import Reports
+from paxosblock.namenode.blocks.runner import Runner
 from paxosblock.namenode.blocks.survey import Surveyor
 from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
 from paxosblock.namenode.catalog.ids import TAG_BITS
@@ -78,7 +79,8 @@ class NameNode:
         self.sight = self._make_sight()
         reach = acceptors(self.datanodes)
         self.finalizer = self._make_finalizer(reach)
-        self.recoverer = self._make_recoverer(reach)
+        self.runner = Runner(reach, self.history, self.background)
+        self.recoverer = self._make_recoverer()
         self.copies = self._make_copies(reach)
         self.monitor = self._make_monitor()
         self.reducer = self._make_reducer()
@@ -189,10 +191,10 @@ class NameNode:
             background=self.background,
         )
 
-    def _make_recoverer(self, reach: Acceptors) -> Recoverer:
+    def _make_recoverer(self) -> Recoverer:
         return Recoverer(
             self.catalog,
-            reach,
+            self.runner,
             self.history,
             self.background,
             timeout_s=self.config.recovery_timeout_s,

@@ -16,19 +16,17 @@ from dataclasses import dataclass, field
 
 from paxosblock.errors import NotFoundError, NotReadyError, PaxosBlockError
 from paxosblock.namenode.background import Background
-from paxosblock.namenode.blocks.acceptors import Acceptors, Answer
-from paxosblock.namenode.blocks.history import NOBODY, History, describe
+from paxosblock.namenode.blocks.history import History
+from paxosblock.namenode.blocks.runner import Attempt, Heard, Runner
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol import recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
-from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, RecoveryWrite
-from paxosblock.protocol.quorum import Tally, recovery_quorum, tally
+from paxosblock.protocol.messages import LastVote, Nack
+from paxosblock.protocol.quorum import recovery_quorum
 from paxosblock.protocol.recovery import Phase, Proposer
 from paxosblock.protocol.types import BlockId, StorageId
 
-RESEND_S = 0.2
-"""Pause before a member that did not answer, or refused, is asked again (P1, P4)."""
 PATIENCE_FIRST_S = 1.0
 """Seconds the first generation of a recovery may take: the holder of what it chose may hang."""
 BACKOFF_FIRST_S = 0.02
@@ -41,7 +39,7 @@ class Recoverer:
     def __init__(
         self,
         catalog: Catalog,
-        acceptors: Acceptors,
+        runner: Runner,
         history: History,
         background: Background,
         *,
@@ -54,7 +52,7 @@ class Recoverer:
         `timeout_s` bounds one call of `finalize`.
         """
         self._catalog = catalog
-        self._acceptors = acceptors
+        self._runner = runner
         self._history = history
         self._background = background
         self._timeout_s = timeout_s
@@ -118,12 +116,7 @@ class Recoverer:
                 return await self._catalog.get_block(block)
             if run.given_up != given_up:
                 continue  # a force came meanwhile, of which this record says nothing
-            attempt = _Attempt(
-                recovery.seal(entry.record, given_up),
-                self._acceptors,
-                self._history,
-                self._background,
-            )
+            attempt = self._runner.attempt(recovery.seal(entry.record, given_up))
             proposer = await run.run(attempt, patience_s)
             if proposer.phase is Phase.DECIDED:
                 decided = await self._decide(proposer)
@@ -156,10 +149,6 @@ def _now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-Heard = LastVote | Nack | PaxosBlockError
-"""A member's answer, or why it gave none, when it was asked for its last vote."""
-
-
 @dataclass(slots=True)
 class _Run:
     """The attempts of one call of `finalize`, and of those who joined it."""
@@ -167,7 +156,7 @@ class _Run:
     deadline_s: float
     given_up: tuple[StorageId, ...] = ()
     task: asyncio.Task[BlockEntry] | None = None
-    _attempt: _Attempt | None = None
+    _attempt: Attempt | None = None
     _before: dict[StorageId, Heard] = field(default_factory=dict)
 
     @property
@@ -175,7 +164,7 @@ class _Run:
         """Return what members said in the last attempt, or before it: the last may be short."""
         return self._before | (self._attempt.heard if self._attempt else {})
 
-    async def run(self, attempt: _Attempt, patience_s: float) -> Proposer:
+    async def run(self, attempt: Attempt, patience_s: float) -> Proposer:
         """Run one more attempt, as long as `patience_s` and the deadline allow."""
         self._before = self._attempt.heard if self._attempt else {}
         self._attempt = attempt
@@ -186,122 +175,6 @@ class _Run:
         self.given_up, self.deadline_s = members, deadline_s
         if self._attempt is not None:
             self._attempt.stop()
-
-
-class _Attempt:
-    """One proposer and its conversation with the members."""
-
-    def __init__(
-        self,
-        proposer: Proposer,
-        acceptors: Acceptors,
-        history: History,
-        background: Background,
-    ) -> None:
-        self.proposer = proposer
-        self.heard: dict[StorageId, Heard] = {}
-        self._stopped = False
-        self._acceptors = acceptors
-        self._history = history
-        self._background = background
-        self._inbox: asyncio.Queue[Answer | None] = asyncio.Queue()
-        self._asking: list[asyncio.Task[None]] = []
-        self._refused: set[StorageId] = set()
-        """Targets that could not accept what was chosen, when they were asked last."""
-
-    async def run(self, deadline_s: float) -> Proposer:
-        """Ask until the proposer is DECIDED or ABANDONED, cannot be decided, or time is up."""
-        self._note("recovery starts", f"base {self.proposer.base}")
-        asked = None
-        try:
-            async with asyncio.timeout_at(deadline_s):
-                while self._may_decide():
-                    if self.proposer.phase is not asked:
-                        asked = self.proposer.phase
-                        self._ask_all()
-                    self._take(await self._inbox.get())
-        except TimeoutError:
-            self._note("recovery takes too long", f"still {self.proposer.phase.value}")
-        finally:
-            self._stop_asking()
-        return self.proposer
-
-    def stop(self) -> None:
-        """Give this generation up."""
-        self._stopped = True
-        self._inbox.put_nowait(None)
-
-    def _may_decide(self) -> bool:
-        """True if this generation can still succeed.
-
-        What it chose may be out of reach: the only holder of a chunk voted and died. Then a fresh
-        generation chooses again, among those who are left.
-        """
-        proposer = self.proposer
-        if self._stopped or proposer.phase is not Phase.WRITING:
-            return not self._stopped and proposer.phase is Phase.PROMISING
-        votes, refused = len(proposer.votes), len(self._refused)
-        state = tally(votes, refused, len(proposer.targets), proposer.votes_needed)
-        return state is not Tally.IMPOSSIBLE
-
-    def _ask_all(self) -> None:
-        self._stop_asking()
-        for storage, question in recovery.requests(self.proposer):
-            name = f"{type(question).__name__} to {storage}"
-            self._asking.append(self._background.start(self._keep_asking(storage, question), name))
-
-    def _stop_asking(self) -> None:
-        for task in self._asking:
-            task.cancel()
-        self._asking.clear()
-
-    async def _keep_asking(self, storage: StorageId, question: NextGS | RecoveryWrite) -> None:
-        """Ask one member until it grants what is asked; nobody else waits for it."""
-        while True:
-            try:
-                answer = await self._acceptors.ask(storage, question)
-            except PaxosBlockError as error:
-                self._note("no answer", str(error), storage)
-                if isinstance(question, NextGS):
-                    self.heard[storage] = error
-            else:
-                self._inbox.put_nowait(answer)
-                if not isinstance(answer, Nack):
-                    return
-            await asyncio.sleep(RESEND_S)
-
-    def _take(self, answer: Answer | None) -> None:
-        if answer is None:
-            return
-        before = self.proposer
-        self._hear(before, answer)
-        if before.choice is None and (choice := self.proposer.choice) is not None:
-            without = f", without {', '.join(self.proposer.given_up)}"
-            self._note(
-                "chose",
-                f"length {choice.length}, accepted in {choice.accepted_generation}"
-                + (without if self.proposer.given_up else ""),
-            )
-
-    def _hear(self, before: Proposer, answer: Answer) -> None:
-        match answer:
-            case LastVote():
-                self.proposer = recovery.on_last_vote(before, answer)
-                self.heard[answer.storage] = answer
-            case RecoveryVote():
-                self.proposer = recovery.on_recovery_vote(before, answer)
-                self._refused.discard(answer.storage)
-            case Nack():
-                self.proposer = recovery.on_nack(before, answer)
-                if before.phase is Phase.WRITING:
-                    self._refused.add(answer.storage)
-                else:
-                    self.heard[answer.storage] = answer
-        event, detail = describe(answer)
-        self._note(event, detail, answer.storage)
-
-    def _note(self, event: str, detail: str, storage: StorageId = NOBODY) -> None:
-        self._history.add(self.proposer.block, self.proposer.generation, event, storage, detail)
 
 
 def _not_recovered(

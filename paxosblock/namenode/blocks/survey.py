@@ -14,7 +14,8 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.blocks.datanodes import DataNodes
-from paxosblock.namenode.blocks.recoverer import Heard, Recoverer
+from paxosblock.namenode.blocks.recoverer import Recoverer
+from paxosblock.namenode.blocks.runner import Heard
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import LastVote, Nack

@@ -1,0 +1,185 @@
+"""Steps 1 to 3 of any recovery: one proposer of `protocol.recovery` and its conversation.
+
+SEAL, REBUILD and APPEND are run alike; what follows once a proposer is DECIDED (K5, K7) is the
+business of whoever allocated its generation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from paxosblock.errors import PaxosBlockError
+from paxosblock.namenode.background import Background
+from paxosblock.namenode.blocks.acceptors import Acceptors, Answer
+from paxosblock.namenode.blocks.history import NOBODY, History, describe
+from paxosblock.protocol import recovery
+from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, RecoveryWrite
+from paxosblock.protocol.quorum import Tally, tally
+from paxosblock.protocol.recovery import Phase, Proposer, RecoveryKind
+from paxosblock.protocol.types import StorageId
+
+RESEND_S: Final = 0.2
+"""Pause before a member that did not answer, or refused, is asked again (P1, P4)."""
+STARTS: Final = {
+    RecoveryKind.SEAL: "recovery starts",
+    RecoveryKind.REBUILD: "rebuild starts",
+    RecoveryKind.APPEND: "append starts",
+}
+"""The first line of each kind in the history of a block."""
+
+Heard = LastVote | Nack | PaxosBlockError
+"""A member's answer, or why it gave none, when it was asked for its last vote."""
+
+
+class Runner:
+    """Runs proposers against the acceptors of their blocks."""
+
+    def __init__(self, acceptors: Acceptors, history: History, background: Background) -> None:
+        """Ask by `acceptors`; each step is a line of `history`."""
+        self._acceptors = acceptors
+        self._history = history
+        self._background = background
+
+    def attempt(self, proposer: Proposer, *, copy_timeout_s: float | None = None) -> Attempt:
+        """Return the attempt with this proposer's generation, which is run once.
+
+        `copy_timeout_s` bounds the answer of a target that is no member and fetches the whole log;
+        None: as for any other question.
+        """
+        return Attempt(proposer, self._acceptors, self._history, self._background, copy_timeout_s)
+
+
+class Attempt:
+    """One proposer and its conversation with the members."""
+
+    def __init__(
+        self,
+        proposer: Proposer,
+        acceptors: Acceptors,
+        history: History,
+        background: Background,
+        copy_timeout_s: float | None,
+    ) -> None:
+        """`Runner.attempt` makes it."""
+        self.proposer = proposer
+        self.heard: dict[StorageId, Heard] = {}
+        self.refused: set[StorageId] = set()
+        """Targets that did not accept what was chosen when they were asked last. For a SEAL one
+        that is silent is none of them: a quorum may do without it.
+        """
+        self._stopped = False
+        self._acceptors = acceptors
+        self._history = history
+        self._background = background
+        self._copy_timeout_s = copy_timeout_s
+        self._inbox: asyncio.Queue[Answer | None] = asyncio.Queue()
+        self._asking: list[asyncio.Task[None]] = []
+
+    async def run(self, deadline_s: float) -> Proposer:
+        """Ask until the proposer is DECIDED or ABANDONED, cannot be decided, or time is up."""
+        self._note(STARTS[self.proposer.kind], f"base {self.proposer.base}")
+        asked = None
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                while self._may_decide():
+                    if self.proposer.phase is not asked:
+                        asked = self.proposer.phase
+                        self._ask_all()
+                    self._take(await self._inbox.get())
+        except TimeoutError:
+            self._note("recovery takes too long", f"still {self.proposer.phase.value}")
+        finally:
+            self._stop_asking()
+        return self.proposer
+
+    def stop(self) -> None:
+        """Give this generation up."""
+        self._stopped = True
+        self._inbox.put_nowait(None)
+
+    def _may_decide(self) -> bool:
+        """True if this generation can still succeed.
+
+        What it chose may be out of reach: the only holder of a chunk voted and died. Then a fresh
+        generation chooses again, among those who are left.
+        """
+        proposer = self.proposer
+        if self._stopped or proposer.phase is not Phase.WRITING:
+            return not self._stopped and proposer.phase is Phase.PROMISING
+        votes, refused = len(proposer.votes), len(self.refused)
+        state = tally(votes, refused, len(proposer.targets), proposer.votes_needed)
+        return state is not Tally.IMPOSSIBLE
+
+    def _ask_all(self) -> None:
+        self._stop_asking()
+        for storage, question in recovery.requests(self.proposer):
+            name = f"{type(question).__name__} to {storage}"
+            self._asking.append(self._background.start(self._keep_asking(storage, question), name))
+
+    def _stop_asking(self) -> None:
+        for task in self._asking:
+            task.cancel()
+        self._asking.clear()
+
+    async def _keep_asking(self, storage: StorageId, question: NextGS | RecoveryWrite) -> None:
+        """Ask one member until it grants what is asked; nobody else waits for it."""
+        while True:
+            try:
+                answer = await self._acceptors.ask(
+                    storage, question, timeout_s=self._timeout_s(storage, question)
+                )
+            except PaxosBlockError as error:
+                self._note("no answer", str(error), storage)
+                self._silent(storage, question, error)
+            else:
+                self._inbox.put_nowait(answer)
+                if not isinstance(answer, Nack):
+                    return
+            await asyncio.sleep(RESEND_S)
+
+    def _timeout_s(self, storage: StorageId, question: NextGS | RecoveryWrite) -> float | None:
+        copies = isinstance(question, RecoveryWrite) and storage not in self.proposer.members
+        return self._copy_timeout_s if copies else None
+
+    def _silent(
+        self, storage: StorageId, question: NextGS | RecoveryWrite, error: PaxosBlockError
+    ) -> None:
+        if isinstance(question, NextGS):
+            self.heard[storage] = error
+        elif self.proposer.kind is not RecoveryKind.SEAL:
+            self.refused.add(storage)  # P4: it takes ALL, so without this one it is over
+            self._inbox.put_nowait(None)
+
+    def _take(self, answer: Answer | None) -> None:
+        if answer is None:
+            return
+        before = self.proposer
+        self._hear(before, answer)
+        if before.choice is None and (choice := self.proposer.choice) is not None:
+            without = f", without {', '.join(self.proposer.given_up)}"
+            self._note(
+                "chose",
+                f"length {choice.length}, accepted in {choice.accepted_generation}"
+                + (without if self.proposer.given_up else ""),
+            )
+
+    def _hear(self, before: Proposer, answer: Answer) -> None:
+        match answer:
+            case LastVote():
+                self.proposer = recovery.on_last_vote(before, answer)
+                self.heard[answer.storage] = answer
+            case RecoveryVote():
+                self.proposer = recovery.on_recovery_vote(before, answer)
+                self.refused.discard(answer.storage)
+            case Nack():
+                self.proposer = recovery.on_nack(before, answer)
+                if before.phase is Phase.WRITING:
+                    self.refused.add(answer.storage)
+                else:
+                    self.heard[answer.storage] = answer
+        event, detail = describe(answer)
+        self._note(event, detail, answer.storage)
+
+    def _note(self, event: str, detail: str, storage: StorageId = NOBODY) -> None:
+        self._history.add(self.proposer.block, self.proposer.generation, event, storage, detail)
