@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 from weakref import WeakMethod
 
 from paxosblock.api.datanode import Envelope
@@ -34,6 +34,7 @@ from paxosblock.errors import (
 )
 from paxosblock.net.wire import Flags, FrameKind, Header
 from paxosblock.protocol import write
+from paxosblock.protocol.finalize import grant
 from paxosblock.protocol.log import acknowledged_before
 from paxosblock.protocol.messages import Created, Nack, Vote
 from paxosblock.protocol.types import BlockId, Durability, Generation, Reason, StorageId, WriterId
@@ -78,7 +79,7 @@ class _Waiter(NamedTuple):
 
 
 class BlockWriter:
-    """The writer of one block in its first generation.
+    """The writer of one block, in one generation after the other.
 
     `acknowledged_bytes` and `sent_bytes` count the block's bytes that all members voted for, and
     that were sent to them.
@@ -93,25 +94,45 @@ class BlockWriter:
         *,
         on_failed: Callable[[tuple[StorageId, ...]], None] | None = None,
     ) -> None:
-        """`view` is the answer of AddBlock; `open` comes next.
+        """`view` is the answer of AddBlock, or a Grant; `open` comes next.
 
         `on_failed`, a method, hears at once of every failure, and whom it is newly blamed on. It
         is referred to weakly: connections know their blocks, but keep no file that was dropped.
         """
         self.view = view
-        self.acknowledged_bytes = 0
-        self.sent_bytes = 0
+        self.acknowledged_bytes = self.sent_bytes = 0
         self.asked_to_close = False
         """True if the length may have been recorded by `close`, answered or not."""
         self._identity = writer
         self._namenodes = namenodes
         self._pool = pool
         self._on_failed = None if on_failed is None else WeakMethod(on_failed)
-        self._writer = write.open_writer(view.record.block, view.record.members, view.record.window)
+        record = view.record
+        self._writer = write.open_writer(record.block, record.members, record.window)
         self._connections: dict[StorageId, DataConnection] = {}
         self._in_flight: deque[_InFlight] = deque()
         self._waiters: list[_Waiter] = []
         self._failure: BlockFailed | None = None
+
+    @classmethod
+    def granted(
+        cls,
+        view: BlockView,
+        writer: WriterId,
+        namenodes: NameNodes,
+        pool: WritingConnections,
+        *,
+        on_failed: Callable[[tuple[StorageId, ...]], None] | None = None,
+    ) -> Self:
+        """W5 for an appender: `view` shows the config that was installed for it (K7).
+
+        What the block had then counts as acknowledged, and as sent. `open` comes next.
+        """
+        block = cls(view, writer, namenodes, pool, on_failed=on_failed)
+        record = view.record
+        block._writer = write.granted_writer(grant(record), record.window)
+        block.acknowledged_bytes = block.sent_bytes = record.size_bytes
+        return block
 
     def __repr__(self) -> str:
         writer = self._writer
@@ -165,7 +186,7 @@ class BlockWriter:
     # -- W1 -------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """W1: connect to all members and make an empty replica at each.
+        """W1: connect to all members and make an empty replica at each; W5: they have theirs.
 
         Raises:
             BlockFailed: at least one of them did not; `seal` comes next.
@@ -196,13 +217,14 @@ class BlockWriter:
 
     async def _open_at(self, storage: StorageId, address: str) -> None:
         connection = await self._pool.get(address)
-        create = write.create_message(self._writer, self.view.record.durability)
-        answer = await connection.ask(Envelope(storage, create), self._pool.votes.seconds)
-        if not isinstance(answer, Created):
-            raise ProtocolError(f"{address} did not create block {self.block}: {answer}")
+        if self._writer.state is write.WriterState.OPENING:
+            create = write.create_message(self._writer, self.view.record.durability)
+            answer = await connection.ask(Envelope(storage, create), self._pool.votes.seconds)
+            if not isinstance(answer, Created):
+                raise ProtocolError(f"{address} did not create block {self.block}: {answer}")
+            self._writer = write.on_created(self._writer, answer)
         connection.listen(self.block, _Member(self, storage))
         self._connections[storage] = connection
-        self._writer = write.on_created(self._writer, answer)
 
     # -- W2 -------------------------------------------------------------------------------------
 
@@ -223,6 +245,9 @@ class BlockWriter:
 
         The bytes of the chunk must not change any more.
         """
+        self._in_flight.append(self._sent(chunk))
+
+    def _sent(self, chunk: Chunk) -> _InFlight:
         self._writer, message = write.send(
             self._writer, chunk.size_bytes, chunk.crc, sync=chunk.sync
         )
@@ -236,10 +261,10 @@ class BlockWriter:
             message.index,
             message.acknowledged_count,
         ).pack()
-        self._in_flight.append(_InFlight(chunk, self._pool.clock.now_s))
         self.sent_bytes += chunk.size_bytes
         for connection in self._connections.values():
             connection.send(header, chunk.data)
+        return _InFlight(chunk, self._pool.clock.now_s)
 
     # -- W3 -------------------------------------------------------------------------------------
 
@@ -290,6 +315,8 @@ class BlockWriter:
 
     def on_nack(self, storage: StorageId, nack: Nack) -> None:
         """W4: a member refused. Being fenced is nobody's fault."""
+        if nack.generation != self.generation:
+            return  # about what was sent before a Grant
         failed = () if nack.reason is Reason.FENCED else (storage,)
         words = _REFUSED.get(nack.reason, nack.reason.value)
         self._fail(failed, f"{storage} refused a chunk: {words}")
@@ -330,6 +357,34 @@ class BlockWriter:
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure.with_traceback(None)  # else each raise would add to the one before
+
+    # -- W5 -------------------------------------------------------------------------------------
+
+    async def regrant(self, view: BlockView) -> None:
+        """W5: go on in the config that `view` shows; what is not acknowledged is sent again.
+
+        It is the same bytes under the same names, from the granted length on.
+
+        Raises:
+            BlockFailed: a member of it failed already; nothing was sent.
+            CorruptionError: chunks are lost that all members had voted for.
+        """
+        granted, before = grant(view.record), self._writer
+        if granted.generation <= before.generation:
+            raise ProtocolError(f"block {self.block}: the NameNode granted no later generation")
+        self._check_length(granted.length, "was granted")
+        self._writer = write.on_grant(write.on_failure(before), granted)
+        self.release()
+        self._connections.clear()
+        for _ in range(granted.length - before.acknowledged):
+            self.acknowledged_bytes += self._in_flight.popleft().chunk.size_bytes
+        self.view, self.sent_bytes, self._failure = view, self.acknowledged_bytes, None
+        try:
+            await self.open()
+        except asyncio.CancelledError:
+            self._fail((), "its call was cancelled before it was opened again")
+            raise
+        self._in_flight = deque([self._sent(entry.chunk) for entry in self._in_flight])
 
     # -- W6, W7 ---------------------------------------------------------------------------------
 
@@ -385,16 +440,21 @@ class BlockWriter:
         ours = record.writer == self._identity
         if ours and not record.finalized:
             raise ProtocolError(f"the NameNode finalized block {self.block} but does not say so")
-        if ours and not writer.acknowledged <= record.length <= writer.sent:
-            raise CorruptionError(
-                f"block {self.block} was finalized with {record.length} chunks, but "
-                f"{writer.acknowledged} are acknowledged and {writer.sent} were sent",
-                block=self.block,
-            )
+        if ours:
+            self._check_length(record.length, "was finalized")
         self._writer = write.on_finalized(writer, record.length, ours=ours)
         self.release()
         if not ours:
             raise FencedError(f"block {self.block} has another writer now", block=self.block)
+
+    def _check_length(self, length: int, how: str) -> None:
+        acknowledged, sent = self._writer.acknowledged, self._writer.sent
+        if not acknowledged <= length <= sent:
+            raise CorruptionError(
+                f"block {self.block} {how} with {length} chunks, but "
+                f"{acknowledged} are acknowledged and {sent} were sent",
+                block=self.block,
+            )
 
     def release(self) -> None:
         """Stop listening to the members; the connections stay open for other blocks."""

@@ -371,17 +371,7 @@ class MemoryCluster:
     def end_recovery(self, block: BlockId) -> None:
         """P1 to P4, K5: promises, the recovery's votes, the decision."""
         record = self.records[block]
-        proposer = recovery.seal(record)
-        while proposer.phase in (recovery.Phase.PROMISING, recovery.Phase.WRITING):
-            asked = [each for each in recovery.requests(proposer) if each[0] not in self.dead]
-            if not asked:
-                raise NotReadyError(f"block {block}: too few members live")
-            for storage, request in asked:
-                reply = self.by_storage[storage].handle(request)
-                if isinstance(reply, LastVote):
-                    proposer = recovery.on_last_vote(proposer, reply)
-                elif isinstance(reply, RecoveryVote):
-                    proposer = recovery.on_recovery_vote(proposer, reply)
+        proposer = self._run(recovery.seal(record))
         assert proposer.choice is not None
         choice = proposer.choice
         self._adopt(
@@ -390,6 +380,42 @@ class MemoryCluster:
                 record, proposer.base, proposer.generation, choice.length, choice.size_bytes
             ),
         )
+
+    def rebuild(self, block: BlockId, targets: tuple[StorageId, ...]) -> BlockView:
+        """K3, P1 to P4, K7: the writer goes on with `targets`."""
+        before = self.records[block]
+        base = before.writer_generation
+        self._adopt(block, finalize.allocate_rebuild(before, before.writer, base))
+        proposer = self._run(recovery.rebuild(self.records[block], targets))
+        assert proposer.choice is not None
+        generation, length = proposer.generation, proposer.choice.length
+        record = self.records[block]
+        self._adopt(block, finalize.install_rebuild(record, base, generation, targets, length))
+        return self._view(block)
+
+    def reopen(self, block: BlockId, writer: WriterId) -> BlockView:
+        """K4, P3, P4, K7: the finalized block is open again, for `writer`."""
+        self._adopt(block, finalize.allocate_append(self.records[block]))
+        record = self.records[block]
+        base, members = record.writer_generation, record.members
+        proposer = self._run(recovery.append(record, members))
+        self._adopt(
+            block, finalize.install_append(record, base, proposer.generation, members, writer)
+        )
+        return self._view(block)
+
+    def _run(self, proposer: recovery.Proposer) -> recovery.Proposer:
+        while proposer.phase in (recovery.Phase.PROMISING, recovery.Phase.WRITING):
+            asked = [each for each in recovery.requests(proposer) if each[0] not in self.dead]
+            if not asked:
+                raise NotReadyError(f"block {proposer.block}: too few members live")
+            for storage, request in asked:
+                reply = self.by_storage[storage].handle(request)
+                if isinstance(reply, LastVote):
+                    proposer = recovery.on_last_vote(proposer, reply)
+                elif isinstance(reply, RecoveryVote):
+                    proposer = recovery.on_recovery_vote(proposer, reply)
+        return proposer
 
     def _view(self, block: BlockId, host: str = "") -> BlockView:
         record = self._record(block)

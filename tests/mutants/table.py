@@ -107,6 +107,7 @@ COPIES = "tests/datanode/test_copies.py"
 CRASH_STATES = "tests/format/test_crash_states.py"
 HOSTILE_FILES = "tests/format/test_hostile_files.py"
 ACCEPTOR = "tests/datanode/test_acceptor.py"
+BLOCK_WRITER = "tests/client/test_block_writer.py"
 FILE_WRITER = "tests/client/test_file_writer.py"
 FILE_READER = "tests/client/test_file_reader.py"
 RANDOM_WRITES = "tests/client/test_random_writes.py"
@@ -895,16 +896,30 @@ SOURCE: tuple[Mutant, ...] = (
     _client(
         "a decided length may be below what was acknowledged",
         "block_writer.py",
-        "writer.acknowledged <= record.length <= writer.sent",
-        "record.length <= writer.sent",
+        "if not acknowledged <= length <= sent:",
+        "if not length <= sent:",
         FILE_WRITER,
     ),
     _client(
         "a decided length may be above what was sent",
         "block_writer.py",
-        "writer.acknowledged <= record.length <= writer.sent",
-        "writer.acknowledged <= record.length",
+        "if not acknowledged <= length <= sent:",
+        "if not acknowledged <= length:",
         FILE_WRITER,
+    ),
+    _client(
+        "what is not acknowledged is not sent again after a Grant",
+        "block_writer.py",
+        "deque([self._sent(entry.chunk) for entry in self._in_flight])",
+        "deque(self._in_flight)",
+        BLOCK_WRITER,
+    ),
+    _client(
+        "a refusal of the generation before a Grant ends the one after it",
+        "block_writer.py",
+        "        if nack.generation != self.generation:\n",
+        "        if nack.generation > self.generation:\n",
+        BLOCK_WRITER,
     ),
     _client(
         "a quorum read in memory mode does not ask for the disk",
