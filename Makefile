@@ -76,6 +76,7 @@ generate: $(STAMP) ## rewrite what is made from other source: the client without
 	$(BIN)/python -m tests.client.make_sync
 	$(BIN)/python -m tests.make_api
 	$(BIN)/python -m tests.make_reference
+	$(BIN)/python -m tests.make_hdfs
 
 site: $(STAMP) ## build the documents as a site, in build/site; needs no network
 	$(BIN)/python -m tests.make_site

@@ -77,7 +77,7 @@ def _section(config: type[Config]) -> Iterator[str]:
         if field.default_factory is not MISSING
     }
     for setting in settings_of(config).values():
-        default = made.get(setting.attribute) or _written(
+        default = made.get(setting.attribute) or written(
             setting, getattr(defaults, setting.attribute)
         )
         meaning = meanings[setting.attribute]
@@ -85,7 +85,7 @@ def _section(config: type[Config]) -> Iterator[str]:
     yield ""
 
 
-def _written(setting: Setting, value: object) -> object:
+def written(setting: Setting, value: object) -> object:
     """Return a value as a user writes it."""
     match value, setting.kind.suffix:
         case enum.Enum(), _:

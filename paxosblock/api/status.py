@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from paxosblock.api.methods import Method
-from paxosblock.api.namenode import BlockRequest, BlockView
+from paxosblock.api.namenode import BlockRequest, BlockView, Member
 from paxosblock.api.reports import StorageReport
 from paxosblock.protocol.types import Generation, StorageId
 from paxosblock.rack import DEFAULT_RACK
@@ -142,12 +142,16 @@ class VoteLine:
 
 @dataclass(frozen=True, slots=True)
 class BlockExplanation:
-    """A block's record, its HDFS state, and the vote history the NameNode remembers."""
+    """A block's record, its HDFS state, and the vote history the NameNode remembers.
+
+    `copied_to` is where a replica is being made of it, None: nowhere.
+    """
 
     view: BlockView
     hdfs_state: str
     path: str
     history: tuple[VoteLine, ...]
+    copied_to: Member | None = None
 
 
 CLUSTER_STATUS = Method("cluster_status", ClusterStatusRequest, ClusterStatus)

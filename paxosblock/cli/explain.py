@@ -18,6 +18,7 @@ from paxosblock.cli.text import counted, table
 from paxosblock.cli.words import shortfall
 from paxosblock.errors import PaxosBlockError
 from paxosblock.net.control import call
+from paxosblock.protocol.replica_state import HdfsReplicaState
 from paxosblock.protocol.types import BlockId
 
 _HEAD = (
@@ -77,8 +78,8 @@ def explain(session: Session, words: tuple[str, ...]) -> None:
           ...
 
     promised: the highest generation the replica was asked to obey; accepted: the generation its
-    chunks were voted for in. Below them the steps of its recoveries and of its finalization, as far
-    as the NameNode remembers them.
+    chunks were voted for in. A replica that is being copied is temporary. Below them the steps
+    of its recoveries and of its finalization, as far as the NameNode remembers them.
     """
 
     def show(word: str) -> None:
@@ -137,6 +138,8 @@ def _lines(story: BlockStory) -> Iterator[str]:
     if story.replication is not None and has < story.replication:
         yield f"  {shortfall(has, story.replication)}"
     rows = [_row(line) for line in story.replicas]
+    if (target := story.explanation.copied_to) is not None:
+        rows.append(_place(target, HdfsReplicaState.TEMPORARY.value))
     yield from (f"  {line}" for line in table(_HEAD, rows))
     history = story.explanation.history
     if history:
@@ -161,7 +164,7 @@ def _record_lines(explanation: BlockExplanation) -> Iterator[str]:
 def _row(line: ReplicaLine) -> tuple[str, ...]:
     member, replica = line.member, line.replica
     if replica is None:
-        return (member.storage, member.node, member.rack, line.problem, "", "", "", "", "")
+        return _place(member, line.problem)
     state, last = replica.state, replica.last
     return (
         member.storage,
@@ -174,6 +177,10 @@ def _row(line: ReplicaLine) -> tuple[str, ...]:
         str(state.size_bytes),
         f"{last.index} ({last.size_bytes} bytes, crc {last.crc:08x})" if last else "-",
     )
+
+
+def _place(member: Member, state: str) -> tuple[str, ...]:
+    return (member.storage, member.node, member.rack, state, "", "", "", "", "")
 
 
 def history_lines(history: tuple[VoteLine, ...]) -> list[str]:

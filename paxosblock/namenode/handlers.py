@@ -210,6 +210,7 @@ async def explain(node: NameNode, request: BlockRequest) -> BlockExplanation:
         hdfs_state=node.views.hdfs_state(entry),
         path=await node.catalog.block_path(entry),
         history=node.history.of(request.block),
+        copied_to=node.views.member(node.copies.target(request.block)),
     )
 
 

@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from msgspec.structs import replace
 
 from paxosblock import Client, LocalCluster
-from paxosblock.api.namenode import Member
-from paxosblock.cli.explain import _replica_lines
+from paxosblock.api.namenode import BlockView, Member
+from paxosblock.api.status import BlockExplanation
+from paxosblock.cli.explain import BlockStory, _lines, _replica_lines
 from paxosblock.errors import FencedError
 from paxosblock.protocol.types import BlockId, StorageId
 from tests.cli.conftest import Paxosblock, Result
+from tests.namenode.test_replicas import OPEN
 
 
 @pytest.fixture
@@ -115,6 +118,16 @@ def test_explain_of_an_empty_file_says_so(explain: Paxosblock, client: Client, f
     result = explain(f"{folder}/a")
     assert result.code == 1
     assert result.err == f"explain: '{folder}/a': has no blocks: nothing was written to it yet\n"
+
+
+def test_a_replica_that_is_being_copied_is_shown_as_temporary() -> None:
+    storage = StorageId("s9")
+    view = BlockView(replace(OPEN, members=()), ())
+    explanation = BlockExplanation(
+        view, "complete", "/a", (), Member(storage, "dn-9", "h:1", True, "/r1")
+    )
+    (line,) = [row for row in _lines(BlockStory(explanation, None, ())) if "s9" in row]
+    assert line.split() == ["s9", "dn-9", "/r1", "temporary"]
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.api.reports import ALL_BLOCKS, BLOCK_REPORT, REGISTER, Register, StorageReport
 from paxosblock.api.status import (
+    EXPLAIN,
     SAFE_MODE,
     ReplicationStatus,
     SafeModeAction,
@@ -418,6 +419,9 @@ async def test_a_copy_whose_target_dies_is_given_up_for_another(scene: Scene) ->
         await scene.node.monitor.turn()
         await wait_until_async(lambda: len(copied_to(scene, record)) == 1)
         (target,) = copied_to(scene, record)
+        shown = (await scene.service.call(EXPLAIN, BlockRequest(record.block))).copied_to
+        assert shown is not None
+        assert shown.storage == target
         other = second if target == first else first
         scene.network.hung.clear()
         await silent(scene, DEAD_S + 1, record.members[0], target)
@@ -425,6 +429,7 @@ async def test_a_copy_whose_target_dies_is_given_up_for_another(scene: Scene) ->
         await turn(scene)
         assert copied_to(scene, record) == [target, other]
         assert other in (await record_of(scene, record.block)).members
+        assert (await scene.service.call(EXPLAIN, BlockRequest(record.block))).copied_to is None
     finally:
         await scene.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from paxosblock.api.files import FileView
-from paxosblock.api.namenode import BlockView
+from paxosblock.api.namenode import BlockView, Member
 from paxosblock.api.status import NodeStatus
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.replicas import Replicas
@@ -13,6 +13,7 @@ from paxosblock.namenode.catalog.blocks import FilePage
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.catalog.tree import Located
 from paxosblock.protocol.block_state import hdfs_state
+from paxosblock.protocol.types import StorageId
 
 
 class BlockViews:
@@ -43,6 +44,10 @@ class BlockViews:
             offset=offset,
             complete=self._replicas.is_complete(record, self._min_replication),
         )
+
+    def member(self, storage: StorageId | None) -> Member | None:
+        """A storage as it is now."""
+        return None if storage is None else self._datanodes.member(storage, self._clock_s())
 
     def file(self, found: FilePage, host: str = "") -> FileView:
         """A file and a page of its blocks, as seen from the machine `host`."""

@@ -104,6 +104,11 @@ class Copies:
     def __contains__(self, block: BlockId) -> bool:
         return block in self._under_way
 
+    def target(self, block: BlockId) -> StorageId | None:
+        """Return where a copy of a block is being made; None: nowhere (HDFS: temporary)."""
+        found = self._under_way.get(block)
+        return None if found is None else found[0].target
+
     @property
     def has_room(self) -> bool:
         """True if there may be room for another one."""
