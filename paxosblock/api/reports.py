@@ -12,7 +12,7 @@ from typing import Final
 
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.api.methods import Method
-from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.protocol.types import BlockId, Generation, StorageId
 from paxosblock.rack import DEFAULT_RACK
 
 LAST_BLOCK: Final = BlockId((1 << 64) - 1)
@@ -108,8 +108,19 @@ ALL_BLOCKS: Final = BlockRange(BlockId(0), LAST_BLOCK)
 
 
 @dataclass(frozen=True, slots=True)
+class DeadReplica:
+    """A replica whose bytes are damaged (PROTOCOL.md D9): why, and the generation it promised;
+    `NO_GENERATION` where not even that can be read."""
+
+    block: BlockId
+    max_generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class BlockReport:
-    """All that one storage holds of the blocks in the range `covers`: `replicas`, nothing else.
+    """All that one storage holds of the blocks in the range `covers`: `replicas`, and those that
+    are `dead`; nothing else.
 
     Where `covers` is None: replicas that changed, and blocks whose replicas were `deleted`.
     `number` grows with every report of a process; one that comes behind a later one was given up by
@@ -123,6 +134,7 @@ class BlockReport:
     covers: BlockRange | None
     replicas: tuple[ReplicaSummary, ...]
     deleted: tuple[BlockId, ...] = ()
+    dead: tuple[DeadReplica, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

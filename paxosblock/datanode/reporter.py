@@ -19,7 +19,7 @@ from typing import Final, Protocol, TypeVar
 
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.api.methods import Method
-from paxosblock.api.namenode import NO_BLOCK, REPORT_BAD_REPLICA, BadReplica
+from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.api.reports import (
     BLOCK_REPORT,
     HEARTBEAT,
@@ -27,6 +27,7 @@ from paxosblock.api.reports import (
     REGISTER,
     BlockRange,
     BlockReport,
+    DeadReplica,
     Heartbeat,
     Register,
     ReportAnswer,
@@ -38,14 +39,13 @@ from paxosblock.datanode.block import Block
 from paxosblock.errors import (
     ConfigError,
     InvalidRequestError,
-    NotFoundError,
     NotReadyError,
     PaxosBlockError,
 )
 from paxosblock.logs import facts
 from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.replica_state import hdfs_state
-from paxosblock.protocol.types import BlockId, StorageId
+from paxosblock.protocol.types import NO_GENERATION, BlockId, StorageId
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -103,6 +103,15 @@ def summarize(block: Block) -> ReplicaSummary | None:
     return ReplicaSummary(block.volume.storage, state, hdfs_state(replica).value, last)
 
 
+def reported(block: Block) -> ReplicaSummary | DeadReplica | None:
+    """Return what block reports say of a block; None when nothing of it is here."""
+    if not block.corrupt:
+        return summarize(block)
+    replica = block.replica
+    promised = NO_GENERATION if replica is None else replica.registers.max_generation
+    return DeadReplica(block.id, promised, block.corrupt)
+
+
 class Reporter:
     """Reports to all NameNodes; the `Listener` of the blocks."""
 
@@ -123,9 +132,6 @@ class Reporter:
 
     def start(self, address: str) -> None:
         """Begin to report; `address` is where this node is reached."""
-        for block in self._holdings.blocks():
-            if block.corrupt:
-                self.replica_corrupt(block.id, block.volume.storage, block.corrupt)
         self._tasks = [asyncio.create_task(link.run(address)) for link in self._links]
 
     async def close(self) -> None:
@@ -159,9 +165,8 @@ class Reporter:
             link.note_changed(block, storage)
 
     def replica_corrupt(self, block: BlockId, storage: StorageId, reason: str) -> None:
-        """A replica is dead."""
-        for link in self._links:
-            link.note_corrupt(BadReplica(block, storage, reason))
+        """A replica is dead, and is told as that from now on."""
+        self.replica_changed(block, storage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +199,6 @@ class _Link:
         self._client = sender.client
         self._config = sender.config
         self._changed: dict[StorageId, dict[BlockId, None]] = {}
-        self._bad: dict[tuple[StorageId, BlockId], BadReplica] = {}
         self._news = asyncio.Event()
         self._registered = asyncio.Event()
         self._storages: tuple[StorageReport, ...] = ()
@@ -208,11 +212,6 @@ class _Link:
     def note_changed(self, block: BlockId, storage: StorageId) -> None:
         """Report this replica soon."""
         self._changed.setdefault(storage, {})[block] = None
-        self._news.set()
-
-    def note_corrupt(self, bad: BadReplica) -> None:
-        """Report this damage soon."""
-        self._bad[bad.storage, bad.block] = bad
         self._news.set()
 
     async def run(self, here: str) -> None:
@@ -316,11 +315,11 @@ class _Link:
 
         What changes in the range of a page once it is written is noted, and follows.
         """
-        summaries: list[ReplicaSummary] = []
+        summaries: list[ReplicaSummary | DeadReplica] = []
         behind, last = self._holdings.behind(after), after
         for block in islice(behind, LOOKED_AT_MAX):
             last = block.id
-            if block.volume.storage == storage and (summary := summarize(block)) is not None:
+            if block.volume.storage == storage and (summary := reported(block)) is not None:
                 summaries.append(summary)
                 if len(summaries) == self._config.block_report_page:
                     break
@@ -336,14 +335,6 @@ class _Link:
 
     async def _report_news(self) -> None:
         self._news.clear()
-        for key in tuple(self._bad):
-            bad = self._bad.pop(key)
-            try:
-                with contextlib.suppress(NotFoundError):
-                    await self._call(REPORT_BAD_REPLICA, bad)
-            except PaxosBlockError:
-                self._bad.setdefault(key, bad)
-                raise
         for storage, changed in tuple(self._changed.items()):
             # Taken out first: what changes during the call is noted again.
             ids = list(islice(changed, self._config.block_report_page))
@@ -359,10 +350,11 @@ class _Link:
                 self._news.set()
 
     async def _report_changed(self, storage: StorageId, ids: list[BlockId]) -> None:
-        summaries, deleted = [], []
+        summaries: list[ReplicaSummary | DeadReplica] = []
+        deleted = []
         for block_id in ids:
             block = self._holdings.find(block_id, storage)
-            summary = summarize(block) if block is not None else None
+            summary = reported(block) if block is not None else None
             if summary is not None:
                 summaries.append(summary)
             else:
@@ -372,7 +364,7 @@ class _Link:
     async def _report(
         self,
         storage: StorageId,
-        summaries: list[ReplicaSummary],
+        summaries: list[ReplicaSummary | DeadReplica],
         *,
         covers: BlockRange | None = None,
         deleted: tuple[BlockId, ...] = (),
@@ -385,8 +377,9 @@ class _Link:
             storage=storage,
             number=self._number,
             covers=covers,
-            replicas=tuple(summaries),
+            replicas=tuple(each for each in summaries if isinstance(each, ReplicaSummary)),
             deleted=deleted,
+            dead=tuple(each for each in summaries if isinstance(each, DeadReplica)),
         )
         return await self._call(BLOCK_REPORT, report, REPORT_TIMEOUT_S)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from paxosblock.api.care import REPLICATION_MAX, AdminState, Balance, SetAdminState
 from paxosblock.api.files import GetFile
@@ -204,10 +205,9 @@ def check_report(request: BlockReport) -> None:
     where = f"storage {request.storage}: a report of the blocks {covers.after + 1} to {covers.last}"
     _demand(covers.after < covers.last, f"{where} is of none")
     _demand(not request.deleted, f"{where} names deleted ones")
-    _demand(
-        all(covers.after < found.state.block <= covers.last for found in request.replicas),
-        f"{where} names another",
-    )
+    living = (each.state.block for each in request.replicas)
+    named = chain(living, (each.block for each in request.dead))
+    _demand(all(covers.after < block <= covers.last for block in named), f"{where} names another")
 
 
 def _check_version(application: ApplicationVersion) -> None:

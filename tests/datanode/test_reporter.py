@@ -14,7 +14,6 @@ from aiohttp import web
 
 from paxosblock.api.datanode import Envelope
 from paxosblock.api.methods import Done, Method
-from paxosblock.api.namenode import REPORT_BAD_REPLICA, BadReplica
 from paxosblock.api.reports import (
     ALL_BLOCKS,
     BLOCK_REPORT,
@@ -45,7 +44,13 @@ from paxosblock.errors import (
 from paxosblock.namenode.blocks.datanodes import Reported
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.protocol.messages import Create, Delete, Finalize
-from paxosblock.protocol.types import BlockId, Durability, Generation, ReplicaState
+from paxosblock.protocol.types import (
+    NO_GENERATION,
+    BlockId,
+    Durability,
+    Generation,
+    ReplicaState,
+)
 from tests.datanode.node import BLOCK, WINDOW, frame, name
 from tests.disks.faults import SYNCS, Fault
 from tests.disks.simulated import SimulatedDisk
@@ -73,7 +78,7 @@ class Listener:
     async def start(self, port: int = 0) -> str:
         """Listen; returns the address."""
         app, router = web.Application(), RpcRouter()
-        for method in (REGISTER, HEARTBEAT, BLOCK_REPORT, REPORT_BAD_REPLICA):
+        for method in (REGISTER, HEARTBEAT, BLOCK_REPORT):
             router.register(method.name, method.request, self._answer_of(method))
         router.add_to(app)
         self.runner = web.AppRunner(app)
@@ -288,9 +293,29 @@ async def test_damage_is_reported_and_the_replica_no_more(tmp_path: Path) -> Non
         block = node.find(BLOCK, node.volumes[0].storage)
         assert block is not None
         block.mark_corrupt(str(CorruptionError("a bit has flipped")))
-        bad = await listener.hears(BadReplica)
-        assert (bad.block, bad.storage) == (BLOCK, node.volumes[0].storage)
-        assert "bit has flipped" in bad.reason
+        report = await listener.hears(BlockReport, lambda report: bool(report.dead))
+        (dead,) = report.dead
+        assert (dead.block, dead.max_generation) == (BLOCK, Generation(0))
+        assert report.storage == node.volumes[0].storage
+        assert "bit has flipped" in dead.reason
+        assert (report.replicas, report.deleted) == ((), ())
+
+
+async def test_every_full_report_names_what_is_damaged(tmp_path: Path) -> None:
+    """Whoever is to delete or replace it may not have heard of it, or not have been heard."""
+    often = replace(QUICK, block_report_interval_s=0.05)
+    async with (
+        namenode() as (listener, address),
+        reporting(tmp_path, address, config=often) as node,
+    ):
+        await create(node)
+        block = node.find(BLOCK, node.volumes[0].storage)
+        assert block is not None
+        block.mark_corrupt(str(CorruptionError("a bit has flipped")))
+        await listener.hears(BlockReport, lambda report: bool(report.dead))
+        listener.heard.clear()
+        report = await listener.hears(BlockReport, is_full)
+        assert ([each.block for each in report.dead], report.replicas) == ([BLOCK], ())
 
 
 async def test_damage_that_is_found_at_the_start_is_reported(tmp_path: Path) -> None:
@@ -300,9 +325,9 @@ async def test_damage_that_is_found_at_the_start_is_reported(tmp_path: Path) -> 
         (tmp_path / "rbw" / "blk_7.meta").write_bytes(b"garbage")
         listener.heard.clear()
         async with reporting(tmp_path, address):
-            bad = await listener.hears(BadReplica)
-            assert bad.block == BLOCK
             report = await listener.hears(BlockReport, is_full)
+            (dead,) = report.dead
+            assert (dead.block, dead.max_generation) == (BLOCK, NO_GENERATION)
             assert report.replicas == ()
 
 

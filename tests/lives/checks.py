@@ -236,10 +236,8 @@ class Checker:
         return ""
 
     def _strays(self, block: BlockId, members: tuple[StorageId, ...]) -> list[StorageId]:
-        """Return who else has a replica; but one that is known to be damaged, and nobody's, may
-        stay: block reports do not name it, so a Delete that was lost is not sent again."""
-        held = self.held.get(block, {})
-        return sorted(one for one in held if one not in members and not held[one].known_dead)
+        """Return who else has a replica."""
+        return sorted(one for one in self.held.get(block, {}) if one not in members)
 
     def _told(self, block: BlockId) -> str:
         wanted = self.blocks.get(block)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from paxosblock.api.datanode import ReplicaSummary
+from paxosblock.api.reports import DeadReplica
 from paxosblock.errors import DeadlineError, UnavailableError
 from paxosblock.namenode.blocks.acceptors import Answer, Question
 from paxosblock.protocol import register
@@ -112,6 +113,11 @@ class Acceptor:
         assert isinstance(state, ReadReply)
         last = replica.log[ChunkIndex(replica.length - 1)] if replica.length else None
         return ReplicaSummary(self.storage, state, hdfs_state(replica).value, last)
+
+    def dead_replica(self, block: BlockId) -> DeadReplica:
+        """What the block report says of a dead one."""
+        promised = self.replicas[block].registers.max_generation
+        return DeadReplica(block, promised, "a bit has flipped")
 
     def _supplied(self, before: Replica | None, request: Request) -> tuple[ChunkName, ...]:
         if not isinstance(request, RecoveryWrite | Finalize):

@@ -220,14 +220,15 @@ class Scene:
     def written(self, storage: str, covers: BlockRange | None) -> BlockReport:
         """A report as a storage writes it now: all of a range, or as if all had changed."""
         acceptor = self.acceptor(storage)
-        blocks = sorted(acceptor.replicas)
-        replicas = tuple(
-            acceptor.summary(block)
-            for block in blocks
+        blocks = [
+            block
+            for block in sorted(acceptor.replicas)
             if covers is None or covers.after < block <= covers.last
-        )
+        ]
         number, name = next(self.reports), StorageId(storage)
-        return BlockReport(f"dn-{storage}", "run-1", name, number, covers, replicas)
+        replicas = tuple(acceptor.summary(each) for each in blocks if each not in acceptor.dead)
+        dead = tuple(acceptor.dead_replica(each) for each in blocks if each in acceptor.dead)
+        return BlockReport(f"dn-{storage}", "run-1", name, number, covers, replicas, dead=dead)
 
     async def create(self, path: str, writer: WriterId = ANN) -> int:
         """Make a file; return its id."""

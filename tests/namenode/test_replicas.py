@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.api.reports import ALL_BLOCKS, BlockRange
-from paxosblock.namenode.blocks.replicas import Replicas, Verdict, judge
+from paxosblock.namenode.blocks.replicas import Replicas, Verdict, judge, judge_dead
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import ReadReply
 from paxosblock.protocol.types import (
+    NO_GENERATION,
     BlockId,
     BlockState,
     ChunkIndex,
@@ -40,6 +41,7 @@ DECIDED = replace(
     length=2,
     size_bytes=20,
 )
+APPENDING = replace(DECIDED, generation=Generation(5))
 REBUILT = replace(OPEN, generation=Generation(3), writer_generation=Generation(2))
 
 
@@ -104,12 +106,41 @@ def test_a_reported_replica_gets_a_verdict(
     assert (finding.verdict, why in finding.why) == (verdict, True)
 
 
+@pytest.mark.parametrize(
+    ("record", "ours", "storage", "promised", "finding"),
+    [
+        (DECIDED, True, "s1", 4, (Verdict.DAMAGED, NO_GENERATION)),
+        (DECIDED, True, "s1", NO_GENERATION, (Verdict.DAMAGED, NO_GENERATION)),
+        (OPEN, True, "s1", 0, (Verdict.DAMAGED, NO_GENERATION)),
+        (DECIDED, True, "s9", 2, (Verdict.DELETE, 3)),
+        (DECIDED, True, "s9", NO_GENERATION, (Verdict.DELETE, 3)),
+        (DECIDED, True, "s9", 4, (Verdict.FINALIZE, NO_GENERATION)),
+        (APPENDING, True, "s9", 4, (Verdict.FINE, NO_GENERATION)),
+        (APPENDING, True, "s9", 5, (Verdict.FINE, NO_GENERATION)),
+        (REBUILT, True, "s9", 3, (Verdict.FINE, NO_GENERATION)),
+        (None, True, "s1", 4, (Verdict.DELETE, 4)),
+        (None, True, "s1", NO_GENERATION, (Verdict.DELETE, NO_GENERATION)),
+        (None, False, "s1", 4, (Verdict.ALARM, NO_GENERATION)),
+        (DECIDED, True, "s9", 5, (Verdict.ALARM, NO_GENERATION)),
+    ],
+)
+def test_a_dead_replica_gets_a_verdict(
+    record: BlockRecord | None,
+    ours: bool,
+    storage: str,
+    promised: int,
+    finding: tuple[Verdict, int],
+) -> None:
+    """One that a member needs is replaced; a leftover goes, up to what may not be a leftover."""
+    found = judge_dead(record, ours, StorageId(storage), Generation(promised))
+    assert (found.verdict, found.up_to) == finding
+
+
 def test_deleting_never_reaches_a_recovery_that_is_under_way() -> None:
     """D7: the bound is below any generation that an APPEND or REBUILD may have promised, and below
     that of a copy which may become a member (K12)."""
-    appending = replace(DECIDED, generation=Generation(5))
     bound = DECIDED.finalized_generation - 1
-    assert judge(appending, True, summary("s9", RBW, 1, 1)).up_to == bound
+    assert judge(APPENDING, True, summary("s9", RBW, 1, 1)).up_to == bound
     assert judge(REBUILT, True, summary("s9", RBW, 1, 1)).up_to == REBUILT.writer_generation - 1
 
 

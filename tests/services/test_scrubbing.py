@@ -21,7 +21,7 @@ from paxosblock.units import MIB
 from tests.waiting import wait_until
 
 SETTINGS = {
-    "namenode": {"heartbeat_interval": "100ms"},
+    "namenode": {"heartbeat_interval": "100ms", "safe_mode_extension": "0s"},
     "datanode": {"heartbeat_interval": "100ms", "scrub_period": "500ms"},
 }
 IMPATIENT = ClientConfig(retry_for_s=1.0)
@@ -96,6 +96,25 @@ def test_a_flipped_byte_is_mended_without_a_reader_having_seen_it(
         assert cluster.status().replication.corrupt == 0
         with Client(cluster.url) as fs, fs.open("/file") as file:
             assert file.read() == data
+
+
+def test_a_replica_that_is_damaged_and_nobodys_goes(tmp_path: Path) -> None:
+    """Its file was deleted while its DataNode was away, which finds at its start that it is dead;
+    and who would have told it to delete it has forgotten that."""
+    with LocalCluster(datanodes=3, path=tmp_path / "cluster", settings=SETTINGS) as cluster:
+        put(cluster, os.urandom(MIB))
+        node, *others = cluster.datanodes
+        (path,) = block_files(node)
+        node.stop()
+        path.unlink()
+        with Client(cluster.url) as fs:
+            fs.delete("/file")
+        wait_until(lambda: not any(map(block_files, others)), what="the others to be deleted")
+        assert path.with_name(f"{path.name}.meta").exists()
+        cluster.namenode.stop()
+        cluster.namenode.start()
+        node.start()
+        wait_until(lambda: not list((node.volumes[0] / "current").iterdir()), what="it to go")
 
 
 def test_where_every_replica_is_damaged_nothing_is_deleted_and_everybody_is_told(

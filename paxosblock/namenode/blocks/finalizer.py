@@ -111,7 +111,8 @@ class Finalizer:
         has when it holds that, checked. One that found none sends what is on its disk: then
         whoever complains has bad memory or a bad line. No member is ever told to delete anything.
         """
-        self._alarms.ring(f"damaged replica: {why}", block=record.block, storage=storage)
+        if storage not in self._replicas.damaged(record):  # each block report says it again
+            self._alarms.ring(f"damaged replica: {why}", block=record.block, storage=storage)
         self._replicas.note_damaged(record.block, storage)
         if record.finalized:
             self.tell(record, storage)

@@ -24,7 +24,6 @@ from paxosblock.protocol.types import (
     NO_GENERATION,
     BlockId,
     Generation,
-    Registers,
     ReplicaState,
     StorageId,
 )
@@ -45,6 +44,8 @@ class Verdict(enum.Enum):
     """A member that is not at the decided version yet: tell it again (P5)."""
     DELETE = "delete"
     """No member of the block, or the block is gone."""
+    DAMAGED = "damaged"
+    """A dead replica of a member: a full copy is to take its place (D9)."""
     ALARM = "alarm"
     """An invariant is broken: nothing is touched, somebody must look."""
 
@@ -69,15 +70,38 @@ def judge(record: BlockRecord | None, ours: bool, summary: ReplicaSummary) -> Fi
     state = summary.state.registers
     if state.state is ReplicaState.TEMPORARY:
         return FINE
-    if record is None:
-        if not ours:
-            return Finding(Verdict.ALARM, "I9 a block that this cluster never allocated")
-        return Finding(Verdict.DELETE, "the block was deleted", state.max_generation)
-    if state.max_generation > record.generation:
-        return Finding(Verdict.ALARM, "I9 a generation that was never allocated")
+    if record is None or state.max_generation > record.generation:
+        return _judge_unknown(record, ours, state.max_generation)
     if record.finalized:
         return _judge_finalized(record, summary)
     return _judge_open(record, summary)
+
+
+def judge_dead(
+    record: BlockRecord | None, ours: bool, storage: StorageId, promised: Generation
+) -> Finding:
+    """Compare a dead replica at `storage`, which promised that generation, with the block's record
+    (D7, D9, I9). `record` and `ours` are as in `judge`.
+
+    A copy that died before it became a member is made anew. It may be one by now, so that nobody
+    may delete what it holds of the current version (D7).
+    """
+    if record is None or promised > record.generation:
+        return _judge_unknown(record, ours, promised)
+    if storage in record.members:
+        return Finding(Verdict.DAMAGED)
+    if promised == record.finalized_generation == record.generation:
+        return Finding(Verdict.FINALIZE, "is a damaged copy")
+    return _judge_stranger(record, promised)
+
+
+def _judge_unknown(record: BlockRecord | None, ours: bool, promised: Generation) -> Finding:
+    """Judge a replica of a block without a record, or of a generation that the record is not at."""
+    if record is not None:
+        return Finding(Verdict.ALARM, "I9 a generation that was never allocated")
+    if not ours:
+        return Finding(Verdict.ALARM, "I9 a block that this cluster never allocated")
+    return Finding(Verdict.DELETE, "the block was deleted", promised)
 
 
 def _judge_finalized(record: BlockRecord, summary: ReplicaSummary) -> Finding:
@@ -86,7 +110,7 @@ def _judge_finalized(record: BlockRecord, summary: ReplicaSummary) -> Finding:
     current = state.state is ReplicaState.FINALIZED and state.accepted_generation == decided
     stranger = summary.storage not in record.members
     if stranger and not current:
-        return _judge_stranger(record, state)
+        return _judge_stranger(record, state.max_generation)
     if not current:
         of_epoch = state.accepted_generation >= record.writer_generation
         if state.state is ReplicaState.FINALIZED and of_epoch and reply.length < record.length:
@@ -100,20 +124,20 @@ def _judge_finalized(record: BlockRecord, summary: ReplicaSummary) -> Finding:
 def _judge_open(record: BlockRecord, summary: ReplicaSummary) -> Finding:
     state, epoch = summary.state.registers, record.writer_generation
     if summary.storage not in record.members:
-        return _judge_stranger(record, state)
+        return _judge_stranger(record, state.max_generation)
     if state.state is ReplicaState.FINALIZED and state.accepted_generation >= epoch:
         return Finding(Verdict.ALARM, "I6 finalized before the block was decided")
     return FINE
 
 
-def _judge_stranger(record: BlockRecord, state: Registers) -> Finding:
+def _judge_stranger(record: BlockRecord, promised: Generation) -> Finding:
     """No member, so its replica goes (D7); but not what may be about to make it one.
 
     A copy of the decided version becomes a member by K12. A target of an APPEND or REBUILD under
     way has promised more than the current generation.
     """
     up_to = leftovers_up_to(record)
-    if state.max_generation > up_to:
+    if promised > up_to:
         return FINE
     return Finding(Verdict.DELETE, "no member of the block", up_to)
 

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from paxosblock.api.datanode import ReplicaSummary
-from paxosblock.api.reports import BlockRange, BlockReport
+from paxosblock.api.reports import BlockRange, BlockReport, DeadReplica
 from paxosblock.errors import NotFoundError, NotReadyError
 from paxosblock.logs import facts
 from paxosblock.namenode.alarms import Alarms
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.finalizer import Finalizer
-from paxosblock.namenode.blocks.replicas import Finding, Replicas, Verdict, judge
+from paxosblock.namenode.blocks.replicas import Finding, Replicas, Verdict, judge, judge_dead
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.types import BlockId, Generation, ReplicaState, StorageId
@@ -103,6 +103,8 @@ class Reports:
             await asyncio.sleep(0)
         for block in report.deleted:
             self._replicas.forget(block, report.storage)
+        for start in range(0, len(report.dead), SLICE):
+            await self._take_dead(report.storage, report.dead[start : start + SLICE], judging)
         if report.covers is not None:
             await self._take_missing(report, report.covers, judging)
             reported.add(report.covers)
@@ -176,12 +178,47 @@ class Reports:
                     self._take_holder(summary)  # of a version before: it may be whole all the same
                 if self._finalizer.has_room:
                     self._finalizer.tell(record, storage)
-            case Verdict.DELETE if self._holds():
-                self._left_over.add(storage)
             case Verdict.DELETE:
-                self._finalizer.delete(block, storage, finding.up_to)
+                self._delete(block, storage, finding)
             case Verdict.ALARM:
                 self._ring(finding, summary)
+            case Verdict.DAMAGED:
+                raise AssertionError("a dead replica has no summary")
+
+    async def _take_dead(
+        self, storage: StorageId, replicas: tuple[DeadReplica, ...], judging: bool
+    ) -> None:
+        """Replicas that hold nothing any more: replaced where a member needs them, else deleted."""
+        for replica in replicas:
+            self._replicas.forget(replica.block, storage)
+        if not judging:
+            return
+        entries = await self._catalog.block_entries(tuple(each.block for each in replicas))
+        for replica, entry in zip(replicas, entries, strict=True):
+            block, record = replica.block, entry.record if entry else None
+            ours = self._catalog.was_allocated(block)
+            finding = judge_dead(record, ours, storage, replica.max_generation)
+            match finding.verdict:
+                case Verdict.DAMAGED:
+                    assert record is not None, "a member is one of a block that there is"
+                    self._finalizer.copy_again(record, storage, replica.reason)
+                case Verdict.FINALIZE:
+                    assert record is not None, "a copy is one of a block that there is"
+                    self._finalizer.tell(record, storage)
+                case Verdict.DELETE:
+                    self._delete(block, storage, finding)
+                case Verdict.ALARM:
+                    promised = replica.max_generation
+                    self._alarms.ring(finding.why, block=block, storage=storage, promised=promised)
+                case _:
+                    pass
+
+    def _delete(self, block: BlockId, storage: StorageId, finding: Finding) -> None:
+        """D7 for a leftover; while nothing may be taken away, its storage is asked again later."""
+        if self._holds():
+            self._left_over.add(storage)
+        else:
+            self._finalizer.delete(block, storage, finding.up_to)
 
     def _take_holder(self, summary: ReplicaSummary) -> bool:
         """Note who holds a version; False: its bytes are not those of the other holders."""
