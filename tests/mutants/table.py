@@ -486,15 +486,15 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a block that another cluster made is deleted",
         "blocks/replicas.py",
-        "        if not ours:\n            return Finding(Verdict.ALARM, ",
-        "        if not ours:\n            return Finding(Verdict.DELETE, ",
+        "    if not ours:\n        return Finding(Verdict.ALARM, ",
+        "    if not ours:\n        return Finding(Verdict.DELETE, ",
         "tests/namenode/test_replicas.py",
     ),
     _recovery(
         "a storage that may be about to become a member loses its replica",
         "blocks/replicas.py",
-        "    if state.max_generation > up_to:\n",
-        "    if state.max_generation > up_to + 1:\n",
+        "    if promised > up_to:\n",
+        "    if promised > up_to + 1:\n",
         "tests/namenode/test_replicas.py",
     ),
     _recovery(
