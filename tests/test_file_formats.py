@@ -174,9 +174,9 @@ class Kind:
 KINDS = [
     Kind("VERSION", 3, make_volume, open_volume, with_line, "--rollback"),
     Kind("previous/VERSION", 3, make_volume, open_volume, with_line, "--rollback"),
-    Kind("current/blk_7.meta", 1, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
+    Kind("current/blk_7.meta", 2, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
     Kind("damaged", 1, make_volume, open_volume, with_line, "--rollback"),
-    Kind("rbw/blk_8.meta", 1, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
+    Kind("rbw/blk_8.meta", 2, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
     Kind("journal-*", 2, make_kv, open_kv, with_header, "the copy"),
     Kind("snapshot-*", 1, make_kv, open_kv, with_header, "the copy"),
     Kind("durable", 1, make_kv, open_kv, with_tail, "the copy"),

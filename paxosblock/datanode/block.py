@@ -52,6 +52,7 @@ from paxosblock.protocol.messages import (
 )
 from paxosblock.protocol.register import Replica, Step, answer, generation_of, heals, nack, wanted
 from paxosblock.protocol.types import (
+    FIRST_GENERATION,
     NO_GENERATION,
     BlockId,
     Durability,
@@ -73,6 +74,7 @@ class Block:
     __slots__ = (
         "_counted_bytes",
         "_counted_open",
+        "_epoch",
         "_listener",
         "_lock",
         "_reading",
@@ -98,6 +100,8 @@ class Block:
         """An open file of `files` that have none open themselves; closed with the next change."""
         self.corrupt = ""
         """The reason why the replica is dead, or "". `replica` then only tells the promise."""
+        self._epoch = FIRST_GENERATION
+        """The epoch of a dead replica of which nobody knows the promise (D9)."""
         self.synced = 0
         """Chunks that are known to be on stable storage."""
         self.copying = asyncio.Lock()
@@ -115,6 +119,7 @@ class Block:
     def load(self, loaded: Loaded) -> None:
         """Begin with what the volume found when it was loaded."""
         self.replica, self.files, self.corrupt = loaded.replica, loaded.files, loaded.corrupt
+        self._epoch = loaded.epoch
         self.changed()
 
     def close(self) -> None:
@@ -339,7 +344,7 @@ class Block:
         """D9 for a log that is not the one that was decided, which is in `draft`; None when it may
         not be taken any more."""
         async with self._lock:
-            if not heals(self.replica, request):
+            if not self._ends(request):
                 return None
             self.mark_corrupt("its log is not the one that was decided")
             return await self._step(request, draft, 0)
@@ -347,11 +352,11 @@ class Block:
     async def _step(
         self, request: Control, draft: FetchedChunks | None, reserved_bytes: int
     ) -> Answer:
-        if self.corrupt and isinstance(request, Delete):
-            return await self._bury(request)
         refused = self._refusal(request)
         if refused is not None:
             return refused
+        if self.corrupt and isinstance(request, Delete):
+            return await self._bury()
         before, old_files = self.replica, self.files
         step = self._consult(request, draft)
         if step.effect is not None or self.unsynced:
@@ -375,15 +380,20 @@ class Block:
         assert not isinstance(step.reply, Vote), "only a Write is voted for"
         return step.reply
 
+    def _ends(self, request: Control) -> bool:
+        """D9: whether `request` may end this replica, if it is dead."""
+        return heals(self.replica, request, self._epoch)
+
     def _seen(self, request: Control) -> Replica | None:
         """Return what the acceptor is to see: a dead one is none to a full copy."""
-        return None if self.corrupt and heals(self.replica, request) else self.replica
+        return None if self.corrupt and self._ends(request) else self.replica
 
     def _refusal(self, request: Control) -> Nack | None:
         """Return why a dead replica does not answer (D9); None when the acceptor is to be asked."""
-        if not self.corrupt or heals(self.replica, request):
+        if not self.corrupt or self._ends(request):
             return None
-        return self.nack(generation_of(request), Reason.CORRUPT)
+        reason = Reason.FENCED if isinstance(request, Delete) else Reason.CORRUPT
+        return self.nack(generation_of(request), reason)
 
     def _consult(self, request: Control, draft: FetchedChunks | None) -> Step:
         supplied = () if draft is None else draft.names
@@ -424,13 +434,10 @@ class Block:
         replica must not be seen beside the old one, of which it may not be true.
         """
         self.files, self.replica = files, replica
-        self.synced, self.corrupt = synced, ""
+        self.synced, self.corrupt, self._epoch = synced, "", FIRST_GENERATION
 
-    async def _bury(self, request: Delete) -> Answer:
+    async def _bury(self) -> Answer:
         """D7 for a dead replica: whatever it promised is void, for it is no member any more."""
-        replica = self.replica
-        if replica is not None and replica.registers.max_generation > request.up_to_generation:
-            return self.nack(request.up_to_generation, Reason.FENCED)
         await self.volume.run(self.volume.store.purge, self.id)
         if self.files is not None and self.files.file is not None:
             self.files.file.retire()

@@ -328,7 +328,8 @@ class FileStore:
         return self.folder / home(replica.registers.state) / meta_name(replica.block)
 
     def _data_path(self, replica: Replica, copy: int) -> Path:
-        return self.folder / home(replica.registers.state) / data_name(replica.block, copy)
+        name = data_name(replica.block, replica.registers.epoch, copy)
+        return self.folder / home(replica.registers.state) / name
 
 
 def _ours(files: Stored) -> ReplicaFiles:

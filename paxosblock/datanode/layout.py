@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from paxosblock.datanode.store import Stored
-from paxosblock.protocol.types import BlockId, ReplicaState
+from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Generation, ReplicaState
 
 RBW: Final = "rbw"
 CURRENT: Final = "current"
@@ -17,7 +17,7 @@ SPARE: Final = "spare"
 LOCK: Final = "lock"
 FOLDERS: Final = (CURRENT, RBW, TEMPORARY)
 
-_DATA = re.compile(r"blk_(0|[1-9][0-9]{0,19})(?:\.([1-9][0-9]{0,8}))?")
+_DATA = re.compile(r"blk_(0|[1-9][0-9]{0,19})(?:_([1-9][0-9]{0,18}))?(?:\.([1-9][0-9]{0,8}))?")
 _META = re.compile(r"blk_(0|[1-9][0-9]{0,19})\.meta")
 _BLOCK_MAX: Final = 2**64 - 1
 
@@ -27,9 +27,13 @@ def home(state: ReplicaState) -> str:
     return CURRENT if state is ReplicaState.FINALIZED else RBW
 
 
-def data_name(block: BlockId, copy: int) -> str:
-    """The block file; a full copy that replaces another file of this block gets the next `copy`."""
-    return f"blk_{block}.{copy}" if copy else f"blk_{block}"
+def data_name(block: BlockId, epoch: Generation, copy: int) -> str:
+    """The block file; a full copy that replaces another file of this block gets the next `copy`.
+
+    It tells the `epoch` of the log, too: somebody must know when the meta file is damaged (D9).
+    """
+    stem = f"blk_{block}_{epoch}" if epoch else f"blk_{block}"
+    return f"{stem}.{copy}" if copy else stem
 
 
 def meta_name(block: BlockId) -> str:
@@ -47,10 +51,11 @@ class ReplicaFiles(Stored):
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A block file's place."""
+    """A block file's place, and what its name tells."""
 
     path: Path
     copy: int
+    epoch: Generation = FIRST_GENERATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,5 +88,6 @@ def by_block(paths: list[Path]) -> dict[BlockId, BlockFiles]:
         if data is None:
             found[block] = files.meta_added(path)
         else:
-            found[block] = files.data_added(DataFile(path, int(data[2] or 0)))
+            epoch, copy = Generation(int(data[2] or FIRST_GENERATION)), int(data[3] or 0)
+            found[block] = files.data_added(DataFile(path, copy, epoch))
     return found

@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from paxosblock.datanode.damaged_file import read_damaged
 from paxosblock.datanode.layout import (
@@ -35,10 +35,13 @@ from paxosblock.logs import facts
 from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica, restarted
-from paxosblock.protocol.types import BlockId, ReplicaState
+from paxosblock.protocol.types import BlockId, Generation, ReplicaState
 
 if TYPE_CHECKING:
     from paxosblock.datanode.file_store import FileStore
+
+UNKNOWN_EPOCH: Final = Generation(2**63 - 1)
+"""That of a replica of which neither metadata nor a block file is left: later than any decision."""
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +82,9 @@ def _load_block(store: FileStore, found: BlockFiles, ruling: _Ruling | str) -> L
         _remove(store, [data.path for data in found.datas])
         return None
     if isinstance(ruling, str):
-        return _dead(found.block, None, None, ruling)
+        # Votes leave only when the name tells their epoch. Without any name nothing ever heals it.
+        epoch = max((data.epoch for data in found.datas), default=UNKNOWN_EPOCH)
+        return replace(_dead(found.block, None, None, ruling), epoch=epoch)
     metadata, path = ruling.metadata, ruling.path
     files = _tidied(store, found, metadata, path)
     if files is None:
@@ -144,7 +149,7 @@ def _tidied(
     kept = _at_home(named, meta.parent)
     _remove(store, [path for path in found.metas if path != meta])
     _remove(store, [data.path for data in found.datas if data != kept])
-    path = meta.parent / data_name(found.block, metadata.copy)
+    path = meta.parent / data_name(found.block, metadata.registers.epoch, metadata.copy)
     if kept.path != path:
         store.disk.rename(kept.path, path)
         store.disk.sync_folder(path.parent)

@@ -20,7 +20,9 @@ from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import BlockId, Registers, ReplicaState
 
-MAGIC: Final = b"PXM1"
+MAGIC: Final = b"PXM2"
+"""That of a replica whose block file tells its epoch: an earlier program would not find that."""
+OF_THE_FIRST_EPOCH: Final = b"PXM1"
 _HEAD = struct.Struct("<4sI")
 _CRC = struct.Struct("<I")
 _FIELDS: msgspec.msgpack.Decoder[dict[str, Any]] = msgspec.msgpack.Decoder(dict[str, Any])
@@ -47,7 +49,8 @@ class Metadata(msgspec.Struct, frozen=True, gc=False):
         fields = asdict(self)
         registers = asdict(fields.pop("registers"))
         payload = msgspec.msgpack.encode(fields | registers)
-        framed = _HEAD.pack(MAGIC, len(payload)) + payload
+        magic = MAGIC if self.registers.epoch else OF_THE_FIRST_EPOCH
+        framed = _HEAD.pack(magic, len(payload)) + payload
         return framed + _CRC.pack(crc32c(framed))
 
     def replica(self, log: ChunkLog) -> Replica:
@@ -80,7 +83,7 @@ def decode_metadata(data: bytes, block: BlockId, path: Path = Path("its meta fil
     if crc32c(data[:end]) != _CRC.unpack_from(data, end)[0]:
         raise CorruptionError(f"metadata of block {block} does not match its checksum")
     refuse_later_magic(path, magic, MAGIC, FROM_A_SNAPSHOT)
-    if magic != MAGIC:
+    if magic not in (MAGIC, OF_THE_FIRST_EPOCH):
         raise CorruptionError(f"metadata of block {block} is of no known format")
     try:
         fields = _FIELDS.decode(data[_HEAD.size : end])

@@ -16,7 +16,7 @@ from paxosblock.disk import Room
 from paxosblock.protocol.effects import AdoptLog, DropReplica, StoreMetadata
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica, Step
-from paxosblock.protocol.types import BlockId, ChunkName
+from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkName, Generation
 
 T = TypeVar("T")
 
@@ -34,13 +34,14 @@ class Loaded:
     """One replica as it was found.
 
     `corrupt` says why it is dead, "" when it is not. Of a dead replica `replica` tells only what it
-    promised; None: not even that is known.
+    promised; None: not even that is known, but the `epoch` of its log (D9).
     """
 
     block: BlockId
     replica: Replica | None
     files: Stored | None
     corrupt: str = ""
+    epoch: Generation = FIRST_GENERATION
 
 
 class FetchedChunks(Protocol):

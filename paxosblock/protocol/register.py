@@ -150,16 +150,25 @@ def wanted(storage: StorageId, replica: Replica | None, request: RecoveryWrite |
     return range(_kept(storage, replica, request), request.length)
 
 
-def heals(dead: Replica | None, request: Request) -> bool:
-    """D9: True if `request` may put a full copy in the place of a replica whose bytes are damaged.
+def heals(
+    dead: Replica | None, request: Request, epoch: Generation = FIRST_GENERATION
+) -> bool:
+    """D9: True if `request` may end a replica whose bytes are damaged: by a full copy in its place,
+    or by its deletion.
 
     `dead` tells what was promised and accepted, None: nobody knows, its metadata is damaged, too.
+    Then the name of that tells the `epoch` of its log all the same.
     """
     match request:
         case Finalize():
             # K5, K6, K8, K9 and K13 decide under a generation above all that were ever allocated:
-            # what was promised before is void. Only K4 allocates one above it afterwards.
-            return dead is None or request.finalized_generation >= dead.registers.max_generation
+            # what was promised before is void. Only K4 allocates one above it afterwards, and who
+            # votes in an epoch that begins so has accepted its log before, under its name.
+            decided = request.finalized_generation
+            return decided > epoch if dead is None else decided >= dead.registers.max_generation
+        case Delete():
+            promised = epoch if dead is None else dead.registers.max_generation
+            return promised <= request.up_to_generation
         case RecoveryWrite() if dead is not None:
             # A later writer may have gone on from the log of a recovery that was accepted: what was
             # voted for since would be forgotten.

@@ -282,6 +282,16 @@ CI: dict[str, tuple[Config, int]] = {
         ),
         1302,
     ),
+    "unreadable-append": (
+        Config(
+            "nobody knows what a replica promised while a block is opened again, and Deletes",
+            chunks=1,
+            targets=((0, 1),),
+            budget=Budget(appends=1, deletes=1, unreadable=1),
+            must_fire=("K4", "K7", "K6", "D7", "D9", "D9-unread"),
+        ),
+        529,
+    ),
     "torn": (
         Config(
             "a crash in the middle of accepting a recovery's log",
@@ -671,6 +681,15 @@ LARGE: dict[str, tuple[Config, int]] = {
             must_fire=(*SEAL, "D8-power"),
         ),
         14148,
+    ),
+    "unreadable-append-seal": (
+        Config(
+            "nobody knows what a replica promised while a block is opened again, and sealed",
+            chunks=1,
+            budget=Budget(seals=1, appends=1, unreadable=1),
+            must_fire=(*SEAL, "K4", "K7", "P6", "D9", "D9-unread"),
+        ),
+        7693,
     ),
     "damaged-append": (
         Config(

@@ -69,7 +69,7 @@ def answered(model: Model, at: int, cell: Cell[Disk], bit: int, got: Chunks) -> 
     """The request in letter `bit` at one storage: answer, check, make durable, adopt."""
     disk, request = cell.value, model.letter(bit).message
     assert isinstance(request, Request)
-    if disk.dead and not isinstance(request, Delete) and not register.heals(disk.replica, request):
+    if disk.dead and not register.heals(disk.replica, request, disk.epoch):
         refused = _refusal(model.storages[at])
         return Outcome(cell, refused, 0, f"{_RULES[type(request)]}-corrupt")
     seen = disk.replica if isinstance(request, Delete) else disk.sound
@@ -175,7 +175,7 @@ def _wanted(model: Model, at: int, cell: Cell[Disk], bit: int) -> range:
     request = model.letter(bit).message
     assert isinstance(request, RecoveryWrite | Finalize)
     disk = cell.value
-    if disk.dead and not register.heals(disk.replica, request):
+    if disk.dead and not register.heals(disk.replica, request, disk.epoch):
         return range(0)
     return register.wanted(model.storages[at], disk.sound, request)
 
@@ -238,7 +238,7 @@ def crash_moves(model: Model, world: World) -> Iterator[Move]:
             after = Disk(replica, cell.value.synced, dead=True)
             yield _crashed(model, world, at, "D9-damage", after, damages=budget.damages - 1)
         if budget.unreadable:
-            after = Disk(None, dead=True)
+            after = Disk(None, dead=True, epoch=replica.registers.epoch)
             yield _crashed(model, world, at, "D9-unread", after, unreadable=budget.unreadable - 1)
         if replica.registers.state is not ReplicaState.RBW:
             continue

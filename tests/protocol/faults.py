@@ -91,10 +91,16 @@ def finalize_what_a_recovery_wrote(storage: Any, replica: Any, request: Any, sup
     return replace(step, replica=decided)
 
 
-def heal_whatever_was_promised(dead: Any, request: Any) -> bool:
+def heal_whatever_was_promised(dead: Any, request: Any, epoch: Any) -> bool:
     """D9 without the promise: a late copy of an old version heals, too."""
-    del dead
+    del dead, epoch
     return isinstance(request, Finalize | RecoveryWrite)
+
+
+def heal_whatever_the_epoch(dead: Any, request: Any, epoch: Any) -> bool:
+    """D9 beside K4 without the epoch: a late Finalize heals a replica that voted since."""
+    del epoch
+    return _heals(dead, request)
 
 
 def delete_whatever_was_promised(storage: Any, replica: Any, request: Any) -> Step:
@@ -105,6 +111,7 @@ def delete_whatever_was_promised(storage: Any, replica: Any, request: Any) -> St
 
 _recovery_write = register._recovery_write
 _finalize = register._finalize
+_heals = register.heals
 _next_gs = register._next_gs
 _read = register._read
 _concluded = read._concluded
@@ -335,6 +342,9 @@ _DELETE = Config(
 )
 _LEAVE = Config("", chunks=1, budget=Budget(leaves=1, copies=1, deletes=1))
 _DAMAGED = Config("", chunks=1, budget=Budget(seals=1, appends=1, damages=1))
+_UNREADABLE = Config(
+    "", chunks=1, targets=((0, 1),), budget=Budget(appends=1, deletes=1, unreadable=1)
+)
 _CUT = Config("", chunks=2, budget=Budget(seals=1, appends=1, truncates=1))
 
 LOST = "loses acknowledged or read chunks"
@@ -410,6 +420,9 @@ FAULTS: dict[str, Fault] = {
     ),
     "heal whatever was promised": Fault(
         register, "heals", heal_whatever_was_promised, _DAMAGED, "too few members"
+    ),
+    "heal whatever the epoch": Fault(
+        register, "heals", heal_whatever_the_epoch, _UNREADABLE, "a fresh recovery loses"
     ),
     "same generation twice": Fault(
         finalize, "allocate_seal", seal_with_the_same_generation, _seals(2), TWO_LOGS

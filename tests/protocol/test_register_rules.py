@@ -390,6 +390,20 @@ def test_d9_only_a_decision_heals_a_replica_whose_promise_nobody_knows() -> None
     assert not heals(None, recovery_write(1, generation=gs(9)))
 
 
+def test_d9_beside_k4_the_decision_comes_after_the_epoch_of_the_log() -> None:
+    """It may have voted in that epoch; a late Finalize of before would make it forget."""
+    assert heals(None, finalize_of(1, 4), gs(3))
+    assert not heals(None, finalize_of(1, 2), gs(3))
+
+
+def test_d9_a_dead_replica_is_deleted_up_to_what_it_promised_or_its_epoch() -> None:
+    dead = replica(1, max_generation=gs(2), accepted_generation=gs(1))
+    assert heals(dead, Delete(BLOCK, gs(2)))
+    assert not heals(dead, Delete(BLOCK, gs(1)))
+    assert heals(None, Delete(BLOCK, gs(3)), gs(3))
+    assert not heals(None, Delete(BLOCK, gs(2)), gs(3))
+
+
 def test_i1_a_promise_that_falls_is_an_error_of_our_own() -> None:
     before, after, request = replica(0, max_generation=gs(1)), replica(0), Read(BLOCK)
     with pytest.raises(InvariantError) as caught:

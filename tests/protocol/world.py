@@ -20,6 +20,7 @@ from paxosblock.protocol.read import QuorumRead
 from paxosblock.protocol.recovery import Proposer
 from paxosblock.protocol.register import Replica, answer
 from paxosblock.protocol.types import (
+    FIRST_GENERATION,
     BlockId,
     Durability,
     Generation,
@@ -51,12 +52,14 @@ class Cell(Generic[T]):
 class Disk(msgspec.Struct, frozen=True):
     """What a storage holds, and how many chunks would survive a power cut.
 
-    Of a `dead` one the bytes are damaged: `replica` tells what it promised, None: nobody knows.
+    Of a `dead` one the bytes are damaged: `replica` tells what it promised, None: nobody knows, but
+    the `epoch` of its log.
     """
 
     replica: Replica | None
     synced: int = 0
     dead: bool = False
+    epoch: Generation = FIRST_GENERATION
 
     @property
     def sound(self) -> Replica | None:

@@ -69,9 +69,8 @@ class Finalizer:
 
     def tell(self, record: BlockRecord, member: StorageId) -> None:
         """P5 for one member, unless that is under way."""
-        # D9 lets it forget promises that nobody can read any more. None counts as long as no
-        # generation was allocated above the finalized one, which only K4 does: it is not served.
-        assert record.generation == record.finalized_generation, "K4 and D9 exclude each other"
+        if record.generation > record.finalized_generation:
+            return  # an APPEND is being set up: what ends it, K7 or K9, tells the members
         key, generation = (record.block, member), record.finalized_generation
         if self._spreading.get(key) == generation:
             return
