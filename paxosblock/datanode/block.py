@@ -100,8 +100,7 @@ class Block:
         """An open file of `files` that have none open themselves; closed with the next change."""
         self.corrupt = ""
         """The reason why the replica is dead, or "". `replica` then only tells the promise."""
-        self._epoch = FIRST_GENERATION
-        """The epoch of a dead replica of which nobody knows the promise (D9)."""
+        self._epoch = FIRST_GENERATION  # of a dead replica whose promise nobody knows (D9)
         self.synced = 0
         """Chunks that are known to be on stable storage."""
         self.copying = asyncio.Lock()
@@ -118,8 +117,8 @@ class Block:
 
     def load(self, loaded: Loaded) -> None:
         """Begin with what the volume found when it was loaded."""
-        self.replica, self.files, self.corrupt = loaded.replica, loaded.files, loaded.corrupt
-        self._epoch = loaded.epoch
+        self.replica, self.files = loaded.replica, loaded.files
+        self.corrupt, self._epoch = loaded.corrupt, loaded.epoch
         self.changed()
 
     def close(self) -> None:
@@ -267,7 +266,7 @@ class Block:
         self.volume.commit.wait(files.file, synced)
 
     def _synced(self, files: Stored, generation: Generation, count: int) -> None:
-        """Note that `count` chunks of the log accepted in `generation` are durable in `files`."""
+        """Note what is durable in `files`: `count` chunks of the log accepted in `generation`."""
         replica, now = self.replica, self.files
         same_file = now is not None and now.file is files.file  # not deleted and made anew
         same_log = replica is not None and replica.registers.accepted_generation == generation
@@ -381,7 +380,7 @@ class Block:
         return step.reply
 
     def _ends(self, request: Control) -> bool:
-        """D9: whether `request` may end this replica, if it is dead."""
+        """True if `request` may end this replica, if it is dead (D9)."""
         return heals(self.replica, request, self._epoch)
 
     def _seen(self, request: Control) -> Replica | None:
@@ -392,8 +391,7 @@ class Block:
         """Return why a dead replica does not answer (D9); None when the acceptor is to be asked."""
         if not self.corrupt or self._ends(request):
             return None
-        reason = Reason.FENCED if isinstance(request, Delete) else Reason.CORRUPT
-        return self.nack(generation_of(request), reason)
+        return self.nack(generation_of(request), Reason.CORRUPT)
 
     def _consult(self, request: Control, draft: FetchedChunks | None) -> Step:
         supplied = () if draft is None else draft.names

@@ -150,9 +150,7 @@ def wanted(storage: StorageId, replica: Replica | None, request: RecoveryWrite |
     return range(_kept(storage, replica, request), request.length)
 
 
-def heals(
-    dead: Replica | None, request: Request, epoch: Generation = FIRST_GENERATION
-) -> bool:
+def heals(dead: Replica | None, request: Request, epoch: Generation = FIRST_GENERATION) -> bool:
     """D9: True if `request` may end a replica whose bytes are damaged: by a full copy in its place,
     or by its deletion.
 

@@ -46,7 +46,7 @@ async def test_a_late_finalize_of_before_does_not_make_it_forget_its_votes(
 async def test_a_late_delete_of_before_does_not_take_it(unreadable: Path) -> None:
     async with running(unreadable) as node:
         before = await node.ask(Delete(BLOCK, Generation(APPENDED - 1)))
-        assert refusal(before) is Reason.FENCED
+        assert refusal(before) is Reason.CORRUPT
         deleted = await node.ask(Delete(BLOCK, Generation(APPENDED)))
         assert deleted == Deleted(BLOCK, node.storage)
         assert list((unreadable / "rbw").iterdir()) == []

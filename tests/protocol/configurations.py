@@ -104,6 +104,34 @@ CI: dict[str, tuple[Config, int]] = {
         ),
         2233,
     ),
+    "append-read": (
+        Config(
+            "a quorum read around an APPEND",
+            chunks=1,
+            budget=Budget(appends=1),
+            reads=("R2",),
+            must_fire=("K4", "K6", "K7", "P6", "R2", "R-fin"),
+        ),
+        1054,
+    ),
+    "append-given-up": (
+        Config(
+            "an APPEND is given up at every step (K9), or the block is cut",
+            chunks=1,
+            budget=Budget(appends=1, truncates=1),
+            must_fire=("K4", "K6", "K7", "K8", "K9", "P6", "D4", "D5-stale"),
+        ),
+        341,
+    ),
+    "two-appenders": (
+        Config(
+            "two APPENDs at once, or one after the other, each with a writer of its own",
+            chunks=1,
+            budget=Budget(appends=2),
+            must_fire=("K4", "K6", "K7", "P6", "D4-fenced"),
+        ),
+        274,
+    ),
     "truncate": (
         Config(
             "a finalized block is cut while an append is set up",
@@ -444,6 +472,37 @@ LARGE: dict[str, tuple[Config, int]] = {
             must_fire=(*SEAL, "K4", "K7", "P6"),
         ),
         106906,
+    ),
+    "two-appenders-seal": (
+        Config(
+            "two APPENDs with a writer of their own each, and a SEAL",
+            chunks=1,
+            budget=Budget(seals=1, appends=2),
+            must_fire=(*SEAL, "K4", "K7", "P6"),
+        ),
+        11834,
+    ),
+    "two-appenders-given-up": (
+        Config(
+            "two APPENDs, of which one is given up at every step (K9)",
+            chunks=1,
+            budget=Budget(appends=2, truncates=1),
+            must_fire=("K4", "K7", "K9", "P6"),
+        ),
+        2385,
+    ),
+    "append-read-seal": (
+        Config(
+            "a config of 2: a quorum read around an APPEND and a SEAL",
+            chunks=1,
+            members=2,
+            storages=2,
+            targets=((0, 1),),
+            budget=Budget(seals=1, appends=1),
+            reads=("R2",),
+            must_fire=("K4", "K5", "K7", "P6", "R2", "R-fin"),
+        ),
+        13967,
     ),
     "truncate-append-seal": (
         Config(

@@ -306,7 +306,8 @@ def _compare_and_set(record: BlockRecord, proposer: Proposer) -> BlockRecord | R
                 record, base, generation, proposer.targets, choice.length
             )
         case RecoveryKind.APPEND:
-            return finalize.install_append(record, base, generation, proposer.targets, WRITERS[1])
+            appender = WRITERS[WRITERS.index(record.writer) + 1]
+            return finalize.install_append(record, base, generation, proposer.targets, appender)
 
 
 def is_futile(record: BlockRecord, proposer: Proposer) -> bool:

@@ -31,7 +31,7 @@ from paxosblock.protocol.write import Writer, create_message, on_created, open_w
 
 T = TypeVar("T")
 BLOCK = BlockId(7)
-WRITERS = (WriterId("w1"), WriterId("w2"))
+WRITERS = (WriterId("w1"), WriterId("w2"), WriterId("w3"))
 Content = tuple[int, ...]
 """The CRC of each chunk: in a world, this is what the chunk says."""
 
