@@ -88,7 +88,7 @@ def with_valid_checksum(packed: bytes, offset: int, value: bytes) -> bytes:
     [
         (0, b"HTTP", "bad magic: a frame begins with b'PXB1', not b'HTTP'"),
         (4, b"\x00", "unknown frame kind 0"),
-        (4, b"\x08", "unknown frame kind 8"),
+        (4, b"\x09", "unknown frame kind 9"),
         (5, b"\x02", "unknown flags 0x2"),
         (6, b"\x01", "reserved field 0x1"),
         (8, (2**20 + 1).to_bytes(4, "little"), "1048577 bytes in a VOTE frame, at most 1048576"),

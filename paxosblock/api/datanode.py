@@ -74,8 +74,8 @@ class Watch(msgspec.Struct, frozen=True, tag=True, gc=False):
 class ReadBytes(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Stream call: chunks of `version` that cover user bytes [offset, offset + size_bytes).
 
-    The answer is `Chunks` and then the chunk frames as they are on disk. It may cover less than was
-    asked (the DataNode bounds a reply), but at least one chunk unless `offset` is past the end.
+    The answer is a `Run`. It may cover less than was asked (the DataNode bounds a reply), but at
+    least one chunk unless `offset` is past the end.
     """
 
     block: BlockId
@@ -87,7 +87,8 @@ class ReadBytes(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 class FetchChunks(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Stream call between DataNodes: chunks `start` to `stop - 1` of the log accepted in one of
-    `generations`, to complete a recovery or a finalization. Answered like `ReadBytes`.
+    `generations`, to complete a recovery or a finalization. The answer is `Chunks`, and then the
+    chunk frames as they are on disk, bounded as for `ReadBytes`.
 
     `copy` says that a whole replica is made, for which nobody waits: the holder may pace it.
     """
@@ -107,6 +108,20 @@ class Chunks(msgspec.Struct, frozen=True, tag=True, gc=False):
     offset: int
     count: int
     size_bytes: int
+
+
+class Run(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """One RUN frame follows, with successive chunks from chunk `first` on, which starts at user
+    byte `offset` of the block; none if there are no chunks.
+
+    `names` are 12 bytes for each, as the holder's log has them (`ChunkLog.entries`): where in the
+    block it ends, and the CRC32C that its writer gave it. A frame, and a reply, for each of many
+    small chunks would cost both ends more than their bytes do.
+    """
+
+    first: int
+    offset: int
+    names: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,4 +162,4 @@ FIND_REPLICA = Method("replica", FindReplica, Replicas)
 StreamCall = Envelope | Watch | ReadBytes | FetchChunks
 STREAM_CALLS: tuple[type[msgspec.Struct], ...] = get_args(StreamCall)
 """Requests that travel on the data stream as CALL frames."""
-STREAM_REPLIES: tuple[type[msgspec.Struct], ...] = (*get_args(Answer), Chunks)
+STREAM_REPLIES: tuple[type[msgspec.Struct], ...] = (*get_args(Answer), Chunks, Run)

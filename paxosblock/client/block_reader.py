@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, Final
 
-from paxosblock.api.datanode import Chunks, ReadBytes
+from paxosblock.api.datanode import ReadBytes, Run
 from paxosblock.api.namenode import (
     GET_BLOCK,
     REPORT_BAD_REPLICA,
@@ -20,10 +20,12 @@ from paxosblock.api.namenode import (
     BlockView,
     Member,
 )
+from paxosblock.checksum import crc32c
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.core import ClientCore
 from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, UnavailableError
-from paxosblock.net.wire import Header, verify_payload
+from paxosblock.net.wire import FrameKind, Header
+from paxosblock.protocol.log import read_entries
 from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.read import QuorumRead, Version, finalized_version, unfinalized_version
 from paxosblock.protocol.types import BlockId, Reason, StorageId
@@ -158,7 +160,6 @@ class BlockReader:
             )
             try:
                 await connection.fetch(request, sink, timeout_s)
-                sink.finish()
             except PaxosBlockError:
                 sink.take_back()
                 raise
@@ -234,16 +235,16 @@ class _Target:
 
 
 class _Sink:
-    """Takes the chunks of one reply, each in its turn, each verified."""
+    """Takes the run of chunks of one reply, each chunk verified."""
 
     def __init__(self, target: _Target, version: Version) -> None:
         self.chunk_bytes = 0
+        """The size of the longest chunk that came."""
         self._target = target
         self._version = version
         self._begin = target.position
-        self._index = 0
-        self._offset = 0
-        self._end = 0
+        self._run = Run(0, 0, b"")
+        self._size_bytes = 0
 
     @property
     def advanced(self) -> bool:
@@ -251,21 +252,20 @@ class _Sink:
         return self._target.position > self._begin
 
     def reply_received(self, reply: Any, count: int) -> None:
-        """`Chunks`: where the first chunk belongs."""
+        """`Run`: where the first chunk belongs, and the names of all."""
         if isinstance(reply, Nack) and reply.reason in {Reason.NO_REPLICA, Reason.STALE}:
             raise _GoneError(f"{reply.storage} has block {reply.block} no more", block=reply.block)
-        if not isinstance(reply, Chunks) or reply.count != count:
-            raise ProtocolError(f"{count} chunks follow {reply}")
+        if not isinstance(reply, Run) or count != (1 if reply.names else 0):
+            raise ProtocolError(f"{count} frames follow {reply}")
+        try:
+            ends = [end for end, _ in read_entries(reply.names)]
+        except ValueError as error:
+            raise ProtocolError(f"a run of chunks has no names: {error}") from error
         begins_right = reply.offset <= self._target.position and (reply.first or not reply.offset)
-        if not begins_right or reply.first + count > self._version.length:
+        in_version = 0 <= reply.first <= self._version.length - len(ends)
+        if not begins_right or not in_version or ends != sorted([reply.offset, *ends])[1:]:
             raise ProtocolError(f"{reply} is no answer to {self._version}")
-        self._index, self._offset = reply.first, reply.offset
-        self._end = reply.offset + reply.size_bytes
-
-    def finish(self) -> None:
-        """Check that the chunks, each of which fits its checksum, have the size announced."""
-        if self._offset != self._end:
-            raise ProtocolError(f"chunks of {self._offset} bytes came for chunks of {self._end}")
+        self._run, self._size_bytes = reply, max(ends, default=reply.offset) - reply.offset
 
     def take_back(self) -> None:
         """Forget a reply that was not complete: of its chunks it is not sure where they belong."""
@@ -274,20 +274,30 @@ class _Sink:
     def payload_buffer(self, header: Header) -> memoryview | None:
         """Straight to its final place, when it is wanted as a whole."""
         self._check(header)
-        return self._target.place(self._offset, header.payload_length)
+        return self._target.place(self._run.offset, header.payload_length)
 
     def chunk_received(self, header: Header, payload: memoryview) -> None:
-        """One chunk, in its place or in a buffer lent by the connection."""
+        """The run, in its place or in a buffer lent by the connection."""
         self._check(header)
-        verify_payload(header, payload)
-        self._target.accept(self._offset, payload)
-        self._index += 1
-        self._offset += header.payload_length
-        self.chunk_bytes = max(self.chunk_bytes, header.payload_length)
+        begin, longest = 0, 0
+        for index, (end, crc) in enumerate(read_entries(self._run.names), self._run.first):
+            stop = end - self._run.offset
+            if crc32c(payload[begin:stop]) != crc:
+                raise CorruptionError(
+                    f"chunk {index} of block {header.block} does not match its checksum",
+                    block=header.block,
+                    index=index,
+                )
+            longest = max(longest, stop - begin)
+            begin = stop
+        self.chunk_bytes = longest
+        self._target.accept(self._run.offset, payload)
 
     def _check(self, header: Header) -> None:
-        if header.block != self._target.block or header.index != self._index:
+        came = header.kind, header.block, header.index, header.payload_length
+        if came != (FrameKind.RUN, self._target.block, self._run.first, self._size_bytes):
             raise CorruptionError(
-                f"chunk {header.index} of block {header.block} came for chunk {self._index} of "
-                f"block {self._target.block}"
+                f"a {header.kind.name} of {header.payload_length} bytes from chunk {header.index} "
+                f"of block {header.block} on came for {self._size_bytes} bytes from chunk "
+                f"{self._run.first} of block {self._target.block} on"
             )

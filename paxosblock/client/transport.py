@@ -14,6 +14,7 @@ from paxosblock.api.datanode import (
     Chunks,
     Envelope,
     ReadBytes,
+    Run,
     Watch,
 )
 from paxosblock.checksum import Buffer
@@ -93,20 +94,20 @@ class DataConnection:
             PaxosBlockError: no answer, or an error of the DataNode.
         """
         answer = await self._call(question, timeout_s)
-        if isinstance(answer, Chunks) or answer.storage != question.storage:
+        if isinstance(answer, Chunks | Run) or answer.storage != question.storage:
             raise ProtocolError(f"{self.address} did not answer for {question.storage}: {answer}")
         return cast("Answer", answer)
 
-    async def fetch(self, request: ReadBytes, sink: ChunkSink, timeout_s: float) -> Chunks:
+    async def fetch(self, request: ReadBytes, sink: ChunkSink, timeout_s: float) -> Run:
         """Chunks of a block; when this returns, all of them went to `sink`, unverified.
 
         Raises:
             PaxosBlockError: no answer, an error of the DataNode, or one that `sink` raised.
         """
-        chunks = await self._call(request, timeout_s, sink)
-        if not isinstance(chunks, Chunks):
-            raise ProtocolError(f"{self.address} answered {type(chunks).__name__}")
-        return chunks
+        run = await self._call(request, timeout_s, sink)
+        if not isinstance(run, Run):
+            raise ProtocolError(f"{self.address} answered {type(run).__name__}")
+        return run
 
     async def _call(self, request: object, timeout_s: float, sink: ChunkSink | None = None) -> Any:
         return await self._channel.call(request, timeout_s=timeout_s, sink=sink)

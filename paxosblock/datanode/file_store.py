@@ -32,8 +32,8 @@ from paxosblock.datanode.layout import (
 from paxosblock.datanode.load import load
 from paxosblock.datanode.meta import decode_metadata, describe
 from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.records import check_records, record_start
-from paxosblock.datanode.store import FetchedChunks, Loaded, Stored
+from paxosblock.datanode.records import checked, record_start
+from paxosblock.datanode.store import FetchedChunks, Loaded, Records, Stored
 from paxosblock.disk import Disk, FileHandle, Room, copy_file, is_gone, opened, publish
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.kept_room import KeptRoom
@@ -184,10 +184,10 @@ class FileStore:
         self.disk.sync_folder(path.parent)
         return own
 
-    def read(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Buffer:
+    def read(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Records:
         return self._read(self.disk.read, file, block, log, chunks)
 
-    def read_stored(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Buffer:
+    def read_stored(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Records:
         return self._read(self.disk.read_stored, file, block, log, chunks)
 
     def _read(
@@ -197,10 +197,9 @@ class FileStore:
         block: BlockId,
         log: ChunkLog,
         chunks: range,
-    ) -> Buffer:
+    ) -> Records:
         records = how(file.handle, self.size_of(log, chunks), record_start(log, chunks.start))
-        check_records(block, log.slice(chunks.start, chunks.stop), records)
-        return records
+        return checked(block, log, chunks, records)
 
     def check_metadata(self, files: Stored, replica: Replica) -> None:
         with opened(self.disk, self._meta_path(replica)) as handle:
@@ -215,11 +214,10 @@ class FileStore:
 
     def read_cached(
         self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview
-    ) -> bool:
+    ) -> Records | None:
         if not self.disk.read_cached(file.handle, into, record_start(log, chunks.start)):
-            return False
-        check_records(block, log.slice(chunks.start, chunks.stop), into)
-        return True
+            return None
+        return checked(block, log, chunks, into)
 
     def size_of(self, log: ChunkLog, chunks: range) -> int:
         return record_start(log, chunks.stop) - record_start(log, chunks.start)

@@ -1,7 +1,8 @@
 """Bytes and states of replicas, for readers and for other DataNodes.
 
 Nothing leaves unchecked: every record is compared with the log and its checksum before it is sent.
-A mismatch is an error, the replica is dead from then on, and the NameNode hears of it.
+A mismatch is an error, the replica is dead from then on, and the NameNode hears of it. DataNodes
+get records; readers get user data, and the log's names with it to check it again.
 """
 
 from __future__ import annotations
@@ -10,29 +11,33 @@ import asyncio
 from collections import OrderedDict
 from typing import Final
 
-from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Watch
-from paxosblock.checksum import Buffer
+from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Run, Watch
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.damage import is_damaged
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.pace import Pace
-from paxosblock.datanode.store import Stored
+from paxosblock.datanode.store import Records, Stored
 from paxosblock.errors import CorruptionError, NotReadyError, StorageError
 from paxosblock.net.buffers import BufferPool
 from paxosblock.net.calls import Bulk
+from paxosblock.net.wire import MAX_CHUNK_BYTES, FrameKind, Header
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.messages import Nack, ReadReply
 from paxosblock.protocol.read import holds, is_good
 from paxosblock.protocol.register import Replica, nack
-from paxosblock.protocol.types import NO_GENERATION, BlockId, Generation, Reason
+from paxosblock.protocol.types import NO_GENERATION, BlockId, ChunkIndex, Generation, Reason
 from paxosblock.units import KIB, MIB
 
 MAX_LOADS: Final = 16
 """Replies of chunks that are read from the disks at a time; bounds the memory they take."""
-MAX_INLINE_BYTES: Final = 2 * MIB + 4 * KIB
+MAX_INLINE_BYTES: Final = 2 * MIB + 256 * KIB
 """As much is read on the event loop if the system has it in memory: a request of our client."""
-MAX_INLINE_CHUNKS: Final = 16
+MAX_INLINE_CHUNKS: Final = 4096
+MAX_CHUNKS: Final = 16 * 1024
+"""Chunks in one reply: bounds what their names and headers take beside their bytes."""
+MAX_PIECES: Final = 64
+"""User data in more pieces than this is put side by side before it is sent."""
 MAX_OPEN_FILES: Final = 64
 """Finalized replicas whose files stay open for the next reader."""
 MAX_BUFFERS: Final = 8
@@ -50,7 +55,7 @@ class Reader:
         `copies` is the pace of those that are made of replicas here.
         """
         self._acceptor = acceptor
-        self._max_read_bytes = max_read_bytes
+        self._max_read_bytes = min(max_read_bytes, MAX_CHUNK_BYTES)
         self._copies = copies or Pace()
         self._loads = asyncio.Semaphore(MAX_LOADS)
         self._buffers = BufferPool(MAX_BUFFERS)
@@ -94,12 +99,12 @@ class Reader:
             assert replica is not None
             log = replica.log.truncate(request.version.length)
             if request.offset >= log.size_bytes or request.size_bytes <= 0:
-                return Bulk(Chunks(len(log), log.size_bytes, 0, 0), 0, ())
+                return Bulk(Run(len(log), log.size_bytes, b""), 0, ())
             first = log.index_at(request.offset)
             stop = log.index_at(min(request.offset + request.size_bytes, log.size_bytes) - 1) + 1
-            bulk = await self._load(block, replica, log, first, stop)
-            if bulk is not None:
-                return bulk
+            loaded = await self._load(block, replica, log, first, stop)
+            if loaded is not None:
+                return _run(block.id, log, *loaded)
         raise NotReadyError(f"block {request.block} is being recovered", block=request.block)
 
     async def fetch_chunks(self, request: FetchChunks) -> Nack | Bulk:
@@ -115,11 +120,11 @@ class Reader:
             if not 0 <= request.start < request.stop <= replica.length:
                 return block.nack(wanted, Reason.GAP)
             stop = self._paced_stop(request, replica.log) if request.copy else request.stop
-            bulk = await self._load(block, replica, replica.log, request.start, stop)
-            if bulk is not None:
+            loaded = await self._load(block, replica, replica.log, request.start, stop)
+            if loaded is not None:
                 if request.copy:
-                    await self._copies.take(sum(map(len, bulk.frames)))
-                return bulk
+                    await self._copies.take(len(loaded[1].whole))
+                return _records(replica.log, *loaded)
         raise NotReadyError(f"block {request.block} is being recovered", block=request.block)
 
     def _paced_stop(self, request: FetchChunks, log: ChunkLog) -> int:
@@ -136,13 +141,14 @@ class Reader:
 
     async def _load(
         self, block: Block, replica: Replica, log: ChunkLog, first: int, stop: int
-    ) -> Bulk | None:
-        """Chunks [first, stop) or a shorter run of them; None when the replica changed meanwhile.
+    ) -> tuple[range, Records] | None:
+        """Chunks [first, stop) or a shorter run of them, and their records; None when the replica
+        changed meanwhile.
 
         A recovery may cut or move the file while it is read; that is no corruption.
         """
         limit = log.index_at(log.start_of(first) + self._max_read_bytes)
-        stop = max(first + 1, min(stop, limit))
+        stop = max(first + 1, min(stop, limit, first + MAX_CHUNKS))
         files = block.files
         if files is None:  # it is being deleted at this moment
             await block.settled()
@@ -152,21 +158,16 @@ class Reader:
                 if block.files is not files:  # closed, or moved, while this waited for its turn
                     return None
                 records = await self._read(block, files, log, range(first, stop))
-            if records is None:
-                return None
         except (CorruptionError, StorageError) as error:
             if await is_damaged(block, replica, files, error):
                 raise
             return None
-        size = log.start_of(stop) - log.start_of(first)
-        return Bulk(
-            Chunks(first, log.start_of(first), stop - first, size), stop - first, (records,)
-        )
+        return None if records is None else (range(first, stop), records)
 
     async def _read(
         self, block: Block, files: Stored, log: ChunkLog, chunks: range
-    ) -> Buffer | None:
-        """The records of the chunks, checked; None when the replica changed meanwhile."""
+    ) -> Records | None:
+        """The records of the chunks; None when the replica changed meanwhile."""
         volume, store = block.volume, block.volume.store
         file = files.file or await self._opened(block, files)
         if file is None:
@@ -178,8 +179,9 @@ class Reader:
                 volume.check()
                 volume.touch()
                 into = self._buffers.take(size_bytes)
-                if store.read_cached(file, block.id, log, chunks, into):
-                    return into
+                records = store.read_cached(file, block.id, log, chunks, into)
+                if records is not None:
+                    return records
             return await volume.look(store.read, file, block.id, log, chunks)
 
     async def _opened(self, block: Block, files: Stored) -> OpenFile | None:
@@ -194,6 +196,24 @@ class Reader:
             if len(self._open) > MAX_OPEN_FILES:
                 self._open.popitem(last=False)[1].close_for_readers()
         return opened
+
+
+def _run(block: BlockId, log: ChunkLog, chunks: range, records: Records) -> Bulk:
+    """The answer to a reader: the user data of all chunks in one frame."""
+    parts = records.payloads if len(chunks) <= MAX_PIECES else [b"".join(records.payloads)]
+    index, start = ChunkIndex(chunks.start), log.start_of(chunks.start)
+    size_bytes = log.start_of(chunks.stop) - start
+    header = Header(FrameKind.RUN, payload_length=size_bytes, block=block, index=index)
+    reply = Run(index, start, log.entries(chunks.start, chunks.stop))
+    return Bulk(reply, 1, (header.pack(), *parts))
+
+
+def _records(log: ChunkLog, chunks: range, records: Records) -> Bulk:
+    """The answer to a DataNode: all records."""
+    start = log.start_of(chunks.start)
+    size_bytes = log.start_of(chunks.stop) - start
+    reply = Chunks(chunks.start, start, len(chunks), size_bytes)
+    return Bulk(reply, len(chunks), (records.whole,))
 
 
 async def _changed_before(block: Block, deadline: float) -> None:

@@ -7,19 +7,23 @@ from the log alone: 48 bytes of header for each chunk below it, and their user d
 from __future__ import annotations
 
 import enum
+import functools
 from dataclasses import dataclass
 from typing import Final
 
 from paxosblock.checksum import Buffer, crc32c
 from paxosblock.datanode.meta import Metadata
+from paxosblock.datanode.store import Records
 from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import CorruptionError, ProtocolError
 from paxosblock.net.wire import HEADER_BYTES, MAGIC, FrameKind, Header
-from paxosblock.protocol.log import ChunkLog, acknowledged_before
+from paxosblock.protocol.log import ChunkLog, acknowledged_before, read_entries
 from paxosblock.protocol.types import BlockId, ChunkName, Durability
 from paxosblock.units import MIB
 
 PIECE_BYTES: Final = 4 * MIB
+_ANY_HEADER: Final = crc32c(Header(FrameKind.CHUNK).pack())
+"""The CRC32C of every header: it ends with the one of the bytes before."""
 
 
 def record_start(log: ChunkLog, index: int) -> int:
@@ -27,8 +31,46 @@ def record_start(log: ChunkLog, index: int) -> int:
     return log.start_of(index) + index * HEADER_BYTES
 
 
+def checked(block: BlockId, log: ChunkLog, chunks: range, whole: Buffer) -> Records:
+    """Check that `whole` is what this node wrote as the records of `chunks` of `log`.
+
+    One checksum and no object for each record: there may be very many. A header ends with the
+    checksum of its bytes, so that of a whole header is always the same one, and that of a record
+    follows from its chunk's (`_mark`).
+
+    Raises:
+        CorruptionError: it is not; nothing of it may be served.
+    """
+    view, payloads = memoryview(whole), list[memoryview]()
+    begin, position, size, length, mark = log.start_of(chunks.start), 0, -1, 0, 0
+    for end, crc in read_entries(log.entries(chunks.start, chunks.stop)):
+        if end - begin != size:  # most often it is that of the chunk before
+            size = end - begin
+            length, mark = HEADER_BYTES + size, _mark(size)
+        record = view[position : position + length]
+        if crc32c(record) ^ mark != crc:
+            raise _damaged(block, chunks.start + len(payloads))
+        payloads.append(record[HEADER_BYTES:])
+        begin, position = end, position + length
+    if position != len(view):
+        raise _damaged(block, chunks.stop - 1)
+    return Records(whole, payloads)
+
+
+@functools.lru_cache(4096)
+def _mark(size_bytes: int) -> int:
+    """Return what any header before so many bytes does to their CRC32C."""
+    zeros = bytes(size_bytes)
+    return crc32c(zeros, _ANY_HEADER) ^ crc32c(zeros)
+
+
+def _damaged(block: BlockId, index: int) -> CorruptionError:
+    what = f"chunk {index} of block {block} does not match its checksum on disk"
+    return CorruptionError(what, block=block, index=index)
+
+
 def check_records(block: BlockId, names: tuple[ChunkName, ...], records: Buffer) -> None:
-    """Check that `records` are exactly the records of the chunks `names`, bytes and all.
+    """Check that `records`, which another node sent, are exactly those of the chunks `names`.
 
     Raises:
         CorruptionError: they are not; nothing of them may be served.
@@ -38,11 +80,7 @@ def check_records(block: BlockId, names: tuple[ChunkName, ...], records: Buffer)
     for name in names:
         end = position + HEADER_BYTES + name.size_bytes
         if not _is_record(block, name, view[position:end]):
-            raise CorruptionError(
-                f"chunk {name.index} of block {block} does not match its checksum on disk",
-                block=block,
-                index=name.index,
-            )
+            raise _damaged(block, name.index)
         position = end
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from paxosblock.checksum import Buffer
 from paxosblock.datanode.open_file import OpenFile
@@ -69,6 +69,13 @@ class FetchedChunks(Protocol):
 
     def discard(self) -> None:
         """Forget them, unless a log was adopted with them."""
+
+
+class Records(NamedTuple):
+    """The records of successive chunks, checked: as they are on disk, and the user data of each."""
+
+    whole: Buffer
+    payloads: list[memoryview]
 
 
 class ReplicaStore(Protocol):
@@ -145,7 +152,7 @@ class ReplicaStore(Protocol):
     def open(self, files: Stored) -> OpenFile:
         """Open a replica that takes no writes, for readers."""
 
-    def read(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Buffer:
+    def read(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Records:
         """Return the records of `chunks`, each checked.
 
         Raises:
@@ -154,8 +161,8 @@ class ReplicaStore(Protocol):
 
     def read_cached(
         self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview
-    ) -> bool:
-        """As `read`, into a buffer of their size, if the system has all of it in memory."""
+    ) -> Records | None:
+        """As `read`, into a buffer of their size; None unless the system has all in memory."""
 
     def check_metadata(self, files: Stored, replica: Replica) -> None:
         """Compare what is kept beside the chunks with `replica`, which is what was written.
@@ -164,7 +171,7 @@ class ReplicaStore(Protocol):
             CorruptionError: it is not that.
         """
 
-    def read_stored(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Buffer:
+    def read_stored(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Records:
         """As `read`, from the disk itself, and without a trace in the system's memory."""
 
     def size_of(self, log: ChunkLog, chunks: range) -> int:

@@ -1,8 +1,8 @@
 """Requests and replies on a data stream, and the chunks that follow a reply.
 
 A CALL frame carries a number that its REPLY or ERROR frame repeats. The `index` of a REPLY header
-says how many CHUNK frames follow it; the server writes them together with the reply, so that they
-are contiguous on the stream.
+says how many frames with user data (CHUNK or RUN) follow it; the server writes them together with
+the reply, so that they are contiguous on the stream.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from paxosblock.errors import (
 from paxosblock.net.connection import FrameConnection
 from paxosblock.net.stream import connect
 from paxosblock.net.wire import (
+    BULK,
     HEADER_BYTES,
     FrameKind,
     Header,
@@ -39,18 +40,21 @@ _NO_BLOCK = BlockId(0)
 
 
 class ChunkSink(Protocol):
-    """The receiver of the chunks that follow a reply. An error raised here fails the call."""
+    """The receiver of the frames that follow a reply, of whichever kind the reply promises.
+
+    An error raised here fails the call.
+    """
 
     def reply_received(self, reply: Any, count: int) -> None:
-        """Take `reply`; `count` chunks follow."""
+        """Take `reply`; `count` frames with user data follow."""
 
     def payload_buffer(self, header: Header) -> memoryview | None:
-        """Return where the next chunk's payload shall land; None for a buffer lent briefly."""
+        """Return where the next frame's payload shall land; None for a buffer lent briefly."""
 
     def chunk_received(self, header: Header, payload: memoryview) -> None:
-        """Take the next chunk: in its place, or in a view that is valid during this call only.
+        """Take the next frame: in its place, or in a view that is valid during this call only.
 
-        Its checksum was not checked (`wire.verify_payload`).
+        No checksum was checked (`wire.verify_payload`, or the names of a `Run`).
         """
 
 
@@ -149,7 +153,7 @@ class CallChannel:
 
     def payload_buffer(self, header: Header) -> memoryview | None:
         receiving = self._receiving
-        if header.kind is not FrameKind.CHUNK or receiving is None or receiving.sink is None:
+        if header.kind not in BULK or receiving is None or receiving.sink is None:
             return None
         try:
             return receiving.sink.payload_buffer(header)
@@ -161,7 +165,7 @@ class CallChannel:
         self, connection: FrameConnection, header: Header, frame: memoryview
     ) -> None:
         kind = header.kind
-        if kind is FrameKind.CHUNK:
+        if kind in BULK:
             self.payload_received(connection, header, frame[HEADER_BYTES:])
         elif self._receiving is not None:
             raise ProtocolError(f"a {kind.name} frame came between the chunks of a reply")
@@ -184,7 +188,7 @@ class CallChannel:
     ) -> None:
         receiving = self._receiving
         if receiving is None:
-            raise ProtocolError("a CHUNK frame came that belongs to no reply")
+            raise ProtocolError(f"a {header.kind.name} frame came that belongs to no reply")
         if receiving.sink is not None:
             try:
                 receiving.sink.chunk_received(header, payload)
@@ -260,7 +264,7 @@ async def open_channel(
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """An answer with chunks: `frames` are the bytes of `count` CHUNK frames, in order."""
+    """An answer with chunks: `frames` are the bytes of `count` CHUNK or RUN frames, in order."""
 
     reply: object
     count: int

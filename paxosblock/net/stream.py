@@ -1,6 +1,6 @@
 """The data stream: frames on a connection that began as an HTTP Upgrade.
 
-A client asks `GET /stream` with `Upgrade: paxosblock-stream/1` on a node's only port. After the
+A client asks `GET /stream` with `Upgrade: paxosblock-stream/2` on a node's only port. After the
 `101` both ends speak frames (wire.py) and nothing else; the client sends its first frame when it
 has the `101`. `connection.py` is what each end does then; `calls.py` puts requests and replies on
 top. Here is how the two ends find each other.
@@ -33,7 +33,7 @@ from paxosblock.net.refusals import Refusal, Refusals
 
 __all__ = ["FrameConnection", "FrameHandler", "connect", "upgrade_handler"]
 
-UPGRADE: Final = "paxosblock-stream/1"
+UPGRADE: Final = "paxosblock-stream/2"
 STREAM_PATH: Final = "/stream"
 SHUTDOWN_SECONDS: Final = 1.0
 

@@ -1,7 +1,8 @@
 """The one frame layout: of the data stream, and of a chunk's record in a DataNode's block file.
 
-A DataNode writes a received chunk frame to disk as it is, and sends it to readers as it is. A frame
-is a header of 48 bytes, little-endian, and its payload::
+A DataNode writes a received chunk frame to disk as it is, and sends it to other DataNodes as it is;
+readers get many chunks in one frame (RUN). A frame is a header of 48 bytes, little-endian, and its
+payload::
 
     offset  size  field
          0     4  magic            b"PXB1"
@@ -9,7 +10,7 @@ is a header of 48 bytes, little-endian, and its payload::
          5     1  flags            Flags
          6     2  reserved         0
          8     4  payload length   bytes
-        12     4  payload crc      CRC32C of the payload
+        12     4  payload crc      CRC32C of the payload; 0 on a RUN, whose chunks have their own
         16     8  block
         24     8  generation
         32     4  index            of the chunk
@@ -42,7 +43,7 @@ from paxosblock.units import MIB
 MAGIC: Final = b"PXB1"
 HEADER_BYTES: Final = 48
 MAX_CHUNK_BYTES: Final = 16 * MIB
-"""Most bytes in the payload of a CHUNK frame."""
+"""Most bytes in the payload of a CHUNK or RUN frame."""
 MAX_MESSAGE_BYTES: Final = MIB
 """Most bytes in the payload of any other frame."""
 MAX_BODY_BYTES: Final = 64 * MIB
@@ -67,12 +68,16 @@ class FrameKind(enum.IntEnum):
     CALL = 4
     """Its payload is a request of the stream's `MessageTable`."""
     REPLY = 5
-    """Its payload is an answer of the stream's `MessageTable`; `index` CHUNK frames follow it."""
+    """Its payload is an answer of the stream's `MessageTable`; `index` frames with bytes follow it,
+    CHUNK or RUN."""
     ERROR = 6
     """Its payload is `encode_error` of a `PaxosBlockError`."""
     BEAT = 7
     """From a client: send a BEAT every `index` milliseconds from now on, or (0) no more of them.
     From a DataNode: I live, and owe `index` votes and answers. `beats.py` says what follows."""
+    RUN = 8
+    """The user bytes of successive chunks, side by side, from chunk `index` on, as the `Run` in the
+    REPLY before it names them. Its payload crc is 0: each chunk is checked by its own name."""
 
 
 class Flags(enum.IntFlag):
@@ -86,11 +91,13 @@ _NO_BLOCK: Final = BlockId(0)
 _FIRST_CHUNK: Final = ChunkIndex(0)
 _ALL_FLAGS: Final = int(Flags.SYNC)
 _KINDS: Final[dict[int, FrameKind]] = {int(kind): kind for kind in FrameKind}
+BULK: Final = frozenset({FrameKind.CHUNK, FrameKind.RUN})
+"""The frames that carry user data, and follow a REPLY."""
 
 
 def max_payload_bytes(kind: FrameKind) -> int:
     """The longest payload a frame of this kind may have."""
-    return MAX_CHUNK_BYTES if kind is FrameKind.CHUNK else MAX_MESSAGE_BYTES
+    return MAX_CHUNK_BYTES if kind in BULK else MAX_MESSAGE_BYTES
 
 
 class Header(msgspec.Struct, frozen=True, gc=False):

@@ -10,10 +10,24 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from paxosblock.protocol.types import ChunkIndex, ChunkName
 
 _ENTRY = struct.Struct("<QI")  # end of the chunk in bytes of user data, CRC32C
+ENTRY_BYTES: Final = _ENTRY.size
+"""Bytes of one chunk's entry in what `ChunkLog.to_bytes` returns."""
+
+
+def read_entries(data: bytes) -> Iterator[tuple[int, int]]:
+    """Iterate over what `ChunkLog.entries` returned: where a chunk ends, and its CRC32C.
+
+    Raises:
+        ValueError: the data is no whole number of entries; nothing else is checked.
+    """
+    if len(data) % ENTRY_BYTES:
+        raise ValueError(f"{len(data)} bytes are no log of chunks")
+    return _ENTRY.iter_unpack(data)
 
 
 def acknowledged_before(index: int, window: int) -> int:
@@ -55,16 +69,18 @@ class ChunkLog:
     @classmethod
     def from_bytes(cls, data: bytes) -> ChunkLog:
         """The log that `to_bytes` was asked of; ValueError when there is none."""
-        if len(data) % _ENTRY.size:
-            raise ValueError(f"{len(data)} bytes are no log of chunks")
-        ends = [end for end, _ in _ENTRY.iter_unpack(data)]
+        ends = [end for end, _ in read_entries(data)]
         if any(end < start for start, end in itertools.pairwise(ends)):
             raise ValueError("a chunk ends before it starts")
         return cls._view(bytearray(data), len(ends))
 
     def to_bytes(self) -> bytes:
         """12 bytes a chunk: its end in bytes of user data (u64), its CRC32C (u32)."""
-        return bytes(self._buffer[: self._count * _ENTRY.size])
+        return self.entries(0, self._count)
+
+    def entries(self, start: int, stop: int) -> bytes:
+        """Return of what `to_bytes` returns the part for chunks `start` to `stop - 1`."""
+        return bytes(self._buffer[start * ENTRY_BYTES : min(stop, self._count) * ENTRY_BYTES])
 
     def __len__(self) -> int:
         """Number of chunks."""

@@ -18,12 +18,11 @@ from msgspec.structs import replace
 from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
-    Chunks,
     Envelope,
     ReadBytes,
+    Run,
     Watch,
 )
-from paxosblock.checksum import crc32c
 from paxosblock.errors import InvalidRequestError, NotReadyError, PaxosBlockError
 from paxosblock.net.beats import BeatSender
 from paxosblock.net.calls import Bulk, CallServer
@@ -73,7 +72,7 @@ class Faults:
     wrong_chunks: bool = False
     """Serve sound chunks of the block in another order."""
     short_chunks: bool = False
-    """Serve chunks that lack their last byte, with checksums that fit."""
+    """Serve runs of chunks that lack their last byte."""
     silent_reads: bool = False
     """Never answer a read of bytes."""
     most_read_bytes: int = 4 * 1024 * 1024
@@ -226,21 +225,23 @@ class MemoryDataNode:
         while last < len(log) and (last == first or log.start_of(last) < stop):
             last += 1
         self.reads_served += 1
-        frames = [self._served(frame) for frame in self.frames[request.block][first:last]]
+        frames = self.frames[request.block][first:last]
+        named = log.truncate(first)
+        for each in map(Header.unpack, frames):
+            named = named.append(each.payload_length, each.payload_crc)
+        chunks = [self._served(frame) for frame in frames]
         if self.faults.wrong_chunks:
-            frames.reverse()
-        start = log.start_of(first)
-        chunks = Chunks(first, start, last - first, log.start_of(last) - start)
-        return Bulk(chunks, last - first, tuple(frames))
+            chunks.reverse()
+        payload = b"".join(chunks)[: -1 if self.faults.short_chunks else None]
+        index, size = ChunkIndex(first), len(payload)
+        header = Header(FrameKind.RUN, payload_length=size, block=request.block, index=index)
+        run = Run(first, log.start_of(first), named.entries(first, last))
+        return Bulk(run, 1, (header.pack(), payload))
 
     def _served(self, frame: bytes) -> bytes:
         if self.faults.corrupt_reads and len(frame) > HEADER_BYTES:
-            return frame[:-1] + bytes([frame[-1] ^ 1])
-        if self.faults.short_chunks:
-            header, payload = Header.unpack(frame), frame[HEADER_BYTES:-1]
-            size, crc = len(payload), crc32c(payload)
-            return replace(header, payload_length=size, payload_crc=crc).pack() + payload
-        return frame
+            return frame[HEADER_BYTES:-1] + bytes([frame[-1] ^ 1])
+        return frame[HEADER_BYTES:]
 
 
 class _Stream:

@@ -11,15 +11,24 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from paxosblock.api.datanode import Run
+from paxosblock.checksum import crc32c
 from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.block_reader import _Sink, _Target
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.errors import (
     CorruptionError,
     InvalidRequestError,
     NotFoundError,
+    ProtocolError,
     UnavailableError,
 )
+from paxosblock.net.wire import FrameKind, Header
+from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.read import Version
+from paxosblock.protocol.types import BlockId, ChunkIndex, Generation
 from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.waiting import wait_until_async
@@ -168,6 +177,58 @@ async def test_sound_chunks_of_another_size_than_announced_are_not_served() -> N
             async with await fs.open("/a") as file:
                 assert await file.read() == DATA
         assert cluster.nodes[0].reads_served
+
+
+async def test_a_file_of_very_many_small_chunks_is_read_with_few_requests() -> None:
+    async with memory_cluster() as (cluster, fs):
+        async with await fs.create("/log", chunk_size=16) as out:
+            await out.write(DATA)
+        async with await fs.open("/log") as file:
+            assert await file.read() == DATA
+        assert sum(node.reads_served for node in cluster.nodes) <= 8
+
+
+ENTRY = ChunkLog().append(3, crc32c(b"abc")).append(2, crc32c(b"de")).to_bytes()
+RUN = Header(FrameKind.RUN, payload_length=5, block=BlockId(7))
+WRONG_RUNS = {
+    "another block": (Run(0, 0, ENTRY), replace(RUN, block=BlockId(8)), b"abcde"),
+    "another place": (Run(0, 0, ENTRY), replace(RUN, index=ChunkIndex(1)), b"abcde"),
+    "another kind": (Run(0, 0, ENTRY), replace(RUN, kind=FrameKind.CHUNK), b"abcde"),
+    "too short": (Run(0, 0, ENTRY), replace(RUN, payload_length=4), b"abcd"),
+    "a flipped bit in its last chunk": (Run(0, 0, ENTRY), RUN, b"abcdd"),
+    "more than the version has": (Run(2, 0, ENTRY), RUN, b"abcde"),
+    "an offset and no chunk before it": (Run(0, 1, ENTRY), RUN, b"abcde"),
+    "beyond what was asked for": (Run(1, 1, ENTRY), RUN, b"abcde"),
+    "half a name": (Run(0, 0, ENTRY[:-1]), RUN, b"abcde"),
+    "names that go backwards": (Run(0, 0, ENTRY[12:] + ENTRY[:12]), RUN, b"abcde"),
+    "no names": (Run(0, 0, b""), RUN, b"abcde"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_RUNS)
+def test_a_run_of_chunks_that_is_not_what_was_asked_for_is_refused(wrong: str) -> None:
+    with pytest.raises((CorruptionError, ProtocolError)):
+        receive(*WRONG_RUNS[wrong])
+
+
+def receive(reply: Run, header: Header, payload: bytes) -> None:
+    """Take a run of chunks where the first five bytes of the block were asked for."""
+    sink = _Sink(_Target(BlockId(7), 0, memoryview(bytearray(5))), VERSION)
+    sink.reply_received(reply, 1)
+    sink.chunk_received(header, memoryview(payload))
+
+
+VERSION = Version(Generation(0), Generation(1), 3)
+
+
+def test_of_a_run_that_covers_more_only_what_is_wanted_is_taken() -> None:
+    into = bytearray(3)
+    target = _Target(BlockId(7), 1, memoryview(into))
+    sink = _Sink(target, VERSION)
+    sink.reply_received(Run(0, 0, ENTRY), 1)
+    assert sink.payload_buffer(RUN) is None
+    sink.chunk_received(RUN, memoryview(b"abcde"))
+    assert (bytes(into), target.complete, sink.chunk_bytes) == (b"bcd", True, 3)
 
 
 async def test_one_living_replica_is_enough_to_read_a_finalized_file() -> None:

@@ -17,10 +17,10 @@ from paxosblock.api.datanode import (
     STREAM_CALLS,
     STREAM_REPLIES,
     Answer,
-    Chunks,
     Control,
     Envelope,
     ReadBytes,
+    Run,
     StorageAddress,
 )
 from paxosblock.errors import PaxosBlockError
@@ -184,11 +184,11 @@ class Client:
         assert isinstance(vote, LastVote), vote
         return vote
 
-    async def read(self, request: ReadBytes) -> tuple[Chunks, list[bytes]]:
+    async def read(self, request: ReadBytes) -> tuple[Run, bytes]:
         received = Received()
         reply = await self.channel.call(request, timeout_s=20, sink=received)
-        assert isinstance(reply, Chunks), reply
-        return reply, received.payloads
+        assert isinstance(reply, Run), reply
+        return reply, b"".join(received.payloads)
 
     async def wait_votes(self, count: int) -> None:
         await wait_until_async(lambda: len(self.votes) >= count, what=f"{count} votes")
@@ -215,7 +215,7 @@ async def raw_connection(
     host, _, port = node.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(
-        b"GET /stream HTTP/1.1\r\nHost: x\r\nUpgrade: paxosblock-stream/1\r\n"
+        b"GET /stream HTTP/1.1\r\nHost: x\r\nUpgrade: paxosblock-stream/2\r\n"
         b"Connection: Upgrade\r\n\r\n"
     )
     head = await reader.readuntil(b"\r\n\r\n")

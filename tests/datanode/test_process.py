@@ -25,6 +25,7 @@ from paxosblock.api.datanode import StorageAddress as At
 from paxosblock.errors import NoSpaceError
 from paxosblock.net import control
 from paxosblock.net.wire import MAX_CHUNK_BYTES, FrameKind, Header, decode_error
+from paxosblock.protocol.log import read_entries
 from paxosblock.protocol.messages import (
     Delete,
     Deleted,
@@ -130,8 +131,9 @@ async def test_what_was_finalized_is_read_back_from_a_running_node(node: DataNod
         told = await asyncio.to_thread(control.call, node.address, ACCEPT, ask)
         assert isinstance(told, Finalized)
         version = Version(Generation(0), Generation(1), 3)
-        chunks, payloads = await client.read(ReadBytes(BLOCK, node.storage, version, 0, 300))
-        assert (chunks.count, payloads) == (3, [chunk(0), chunk(1), chunk(2)])
+        run, payload = await client.read(ReadBytes(BLOCK, node.storage, version, 0, 300))
+        assert payload == b"".join(map(chunk, range(3)))
+        assert [end for end, _ in read_entries(run.names)] == [100, 200, 300]
 
 
 async def test_a_lagging_node_fetches_what_it_lacks_from_the_next_holder_that_answers(
@@ -266,7 +268,7 @@ async def test_a_reader_that_does_not_read_costs_no_memory(node: DataNodeProcess
                 await other.read(request)
         assert node.resident_bytes - before < 48 * MIB
         client.channel.connection.resume_reading()
-        assert [(await call)[0].count for call in calls] == [4] * 60
+        assert [len((await call)[1]) for call in calls] == [4 * MIB] * 60
 
 
 async def test_a_thousand_open_blocks_fit_into_150_mib(node: DataNodeProcess) -> None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Watch
+from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Run, Watch
+from paxosblock.checksum import crc32c
 from paxosblock.datanode import reads
-from paxosblock.datanode.reads import MAX_LOADS
+from paxosblock.datanode.reads import MAX_CHUNKS, MAX_LOADS, MAX_PIECES
 from paxosblock.datanode.store import FetchedChunks
 from paxosblock.disk import OsDisk
 from paxosblock.errors import CorruptionError
 from paxosblock.net.calls import Bulk
+from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header
+from paxosblock.protocol.log import ENTRY_BYTES, read_entries
 from paxosblock.protocol.messages import (
     Delete,
     Deleted,
@@ -28,7 +31,16 @@ from paxosblock.protocol.messages import (
     Vote,
 )
 from paxosblock.protocol.read import Version
-from paxosblock.protocol.types import NO_GENERATION, BlockId, Durability, Generation, Reason
+from paxosblock.protocol.types import (
+    NO_GENERATION,
+    BlockId,
+    ChunkIndex,
+    ChunkName,
+    Durability,
+    Generation,
+    Reason,
+)
+from paxosblock.units import MIB
 from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, name, refusal, running
 from tests.disks.faults import HELD, SYNCS, Fault
 from tests.disks.simulated import SimulatedDisk
@@ -46,13 +58,34 @@ async def three_finalized_chunks(node: Node) -> None:
 
 async def read(
     node: Node, offset: int, size: int, version: Version = FINAL
-) -> tuple[Chunks, bytes]:
-    """Read bytes that must be served."""
+) -> tuple[Served, bytes]:
+    """Read bytes that must be served; return which chunks came, and their user data."""
     answer = await node.reader.read_bytes(ReadBytes(BLOCK, node.storage, version, offset, size))
     assert isinstance(answer, Bulk)
-    assert isinstance(answer.reply, Chunks)
-    assert answer.count == answer.reply.count
-    return answer.reply, b"".join(bytes(part) for part in answer.frames)
+    run = answer.reply
+    assert isinstance(run, Run)
+    if not run.names:
+        assert (answer.count, answer.frames) == (0, ())
+        return Served(run.first, run.offset, 0), b""
+    assert answer.count == 1
+    head, *parts = answer.frames
+    payload, header = b"".join(parts), Header.unpack(head)
+    assert (header.kind, header.index) == (FrameKind.RUN, run.first)
+    assert header.payload_length == len(payload)
+    begin = run.offset
+    for end, crc in read_entries(run.names):
+        assert crc32c(payload[begin - run.offset : end - run.offset]) == crc
+        begin = end
+    assert begin == run.offset + len(payload)
+    return Served(run.first, run.offset, len(run.names) // ENTRY_BYTES), payload
+
+
+class Served(NamedTuple):
+    """The chunks of an answer: the first one, where it begins, and how many there are."""
+
+    first: int
+    offset: int
+    chunks: int
 
 
 def watch(node: Node, known: int, wait_ms: int = 60_000) -> asyncio.Task[ReadReply | Nack]:
@@ -64,22 +97,66 @@ def watch(node: Node, known: int, wait_ms: int = 60_000) -> asyncio.Task[ReadRep
 async def test_a_range_is_answered_with_the_chunks_that_cover_it(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         await three_finalized_chunks(node)
-        assert await read(node, 150, 100) == (Chunks(1, 100, 2, 200), frame(1)[1] + frame(2)[1])
-        assert await read(node, 99, 1) == (Chunks(0, 0, 1, 100), frame(0)[1])
+        assert await read(node, 150, 100) == (Served(1, 100, 2), chunk(1) + chunk(2))
+        assert await read(node, 99, 1) == (Served(0, 0, 1), chunk(0))
 
 
 async def test_a_read_past_the_end_has_no_chunks(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         await three_finalized_chunks(node)
-        assert await read(node, 300, 10) == (Chunks(3, 300, 0, 0), b"")
+        assert await read(node, 300, 10) == (Served(3, 300, 0), b"")
 
 
 async def test_one_reply_is_bounded_but_never_empty(tmp_path: Path) -> None:
     async with running(tmp_path, max_read_bytes=150) as node:
         await three_finalized_chunks(node)
-        assert (await read(node, 0, 300))[0] == Chunks(0, 0, 1, 100)
+        assert (await read(node, 0, 300))[0] == Served(0, 0, 1)
     async with running(tmp_path, max_read_bytes=1) as node:
-        assert (await read(node, 250, 50))[0] == Chunks(2, 200, 1, 100)
+        assert (await read(node, 250, 50))[0] == Served(2, 200, 1)
+
+
+async def test_very_many_small_chunks_are_one_frame_of_user_data(tmp_path: Path) -> None:
+    """Empty ones too, which hsync makes; the names say where each ends."""
+    payloads = [chunk(i, size=6 - i % 7) for i in range(2 * MAX_PIECES)]
+    async with running(tmp_path) as node:
+        version = await small_chunks(node, payloads)
+        assert await read(node, 0, 10_000, version) == (
+            Served(0, 0, len(payloads)),
+            b"".join(payloads),
+        )
+
+
+@pytest.mark.parametrize("at", [0, 30, HEADER_BYTES - 1, HEADER_BYTES], ids=str)
+async def test_a_bit_that_flips_among_very_many_small_chunks_is_found(
+    tmp_path: Path, at: int
+) -> None:
+    payloads = [chunk(i, size=5) for i in range(2 * MAX_PIECES)]
+    last = len(payloads) - 1
+    async with running(tmp_path) as node:
+        version = await small_chunks(node, payloads)
+        flip(tmp_path / "current" / "blk_7", last * (HEADER_BYTES + 5) + at)
+        with pytest.raises(CorruptionError, match=f"chunk {last} of block 7"):
+            await read(node, 0, 10_000, version)
+
+
+async def test_how_many_chunks_go_into_one_reply_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MAX_CHUNKS * (HEADER_BYTES + ENTRY_BYTES) <= MIB
+    monkeypatch.setattr(reads, "MAX_CHUNKS", 3)
+    async with running(tmp_path) as node:
+        version = await small_chunks(node, [b"a"] * 5)
+        assert await read(node, 1, 10_000, version) == (Served(1, 1, 3), b"aaa")
+
+
+async def small_chunks(node: Node, payloads: list[bytes]) -> Version:
+    """A finalized block of these chunks."""
+    await node.create()
+    for index, payload in enumerate(payloads):
+        await node.send(frame(index, payload))
+    log = [ChunkName(ChunkIndex(i), len(each), crc32c(each)) for i, each in enumerate(payloads)]
+    await node.finalize(1, log)
+    return Version(Generation(0), Generation(1), len(payloads))
 
 
 async def test_another_version_is_stale(tmp_path: Path) -> None:
@@ -114,7 +191,7 @@ async def test_a_member_that_is_told_a_later_generation_in_mid_read_serves_on(
         await wait_until_async(lambda: bool(node.reader._loads._waiters))
         await node.finalize(2, [name(i) for i in range(3)])
         node.reader._loads.release()
-        assert (await waiting)[0].count == 3
+        assert (await waiting)[0].chunks == 3
 
 
 async def test_who_left_has_no_replica_for_readers(tmp_path: Path) -> None:
@@ -132,8 +209,8 @@ async def test_an_unfinalized_prefix_is_served_while_the_block_grows(tmp_path: P
         await node.write(2)
         prefix = Version(Generation(0), NO_GENERATION, 2)
         assert await read(node, 0, 1000, prefix) == (
-            Chunks(0, 0, 2, 200),
-            frame(0)[1] + frame(1)[1],
+            Served(0, 0, 2),
+            chunk(0) + chunk(1),
         )
 
 
@@ -150,7 +227,7 @@ async def test_a_block_that_is_finalized_while_its_read_waits_for_its_turn_is_se
         await wait_until_async(lambda: bool(node.reader._loads._waiters))
         await node.finalize(1, [name(i) for i in range(3)])
         node.reader._loads.release()
-        assert (await waiting)[0].count == 3
+        assert (await waiting)[0].chunks == 3
 
 
 def open_files(folder: Path) -> list[str]:
@@ -221,8 +298,8 @@ async def test_who_reads_while_a_block_is_extended_gets_the_version_that_was_ask
         await node.write(2, start=3, generation=5)
         longer = Version(Generation(5), NO_GENERATION, 5)
         reply, data = await read(node, 0, 1000, longer)
-        assert reply.count == 5
-        assert data[-len(frame(4, generation=5)[1]) :] == frame(4, generation=5)[1]
+        assert reply.chunks == 5
+        assert data[-100:] == chunk(4)
 
 
 async def test_a_bit_that_flips_after_a_read_is_found_by_the_next_one(tmp_path: Path) -> None:
@@ -240,7 +317,7 @@ async def test_what_the_system_has_not_in_memory_is_read_in_a_thread(
     monkeypatch.setattr(OsDisk, "read_cached", lambda *_: False)
     async with running(tmp_path) as node:
         await three_finalized_chunks(node)
-        assert (await read(node, 0, 300))[1] == b"".join(frame(i)[1] for i in range(3))
+        assert (await read(node, 0, 300))[1] == b"".join(map(chunk, range(3)))
 
 
 @pytest.mark.parametrize("in_memory", [True, False], ids=["in memory", "from the disk"])
@@ -253,7 +330,7 @@ async def test_a_flipped_bit_is_an_error_and_reported_and_the_replica_is_dead(
     async with running(tmp_path) as node:
         await three_finalized_chunks(node)
         flip(tmp_path / "current" / "blk_7", len(frame(0)[1]) + position)
-        assert (await read(node, 0, 50))[1] == frame(0)[1], "chunk 0 is good"
+        assert (await read(node, 0, 50))[1] == chunk(0), "chunk 0 is good"
         with pytest.raises(CorruptionError, match="chunk 1 of block 7"):
             await read(node, 150, 10)
         ((block, storage, reason),) = node.notes.corrupt
@@ -271,11 +348,11 @@ async def test_a_dead_replica_is_healed_by_a_full_copy(tmp_path: Path) -> None:
             await read(node, 0, 10)
         healed = await node.finalize(1, [name(i) for i in range(3)])
         assert healed == Finalized(BLOCK, Generation(1), node.storage, 3)
-        assert (await read(node, 0, 300))[0].count == 3
+        assert (await read(node, 0, 300))[0].chunks == 3
         names = sorted(path.name for path in (tmp_path / "current").iterdir())
         assert names == ["blk_7.1", "blk_7.meta"]
     async with running(tmp_path) as node:
-        assert (await read(node, 0, 300))[0].count == 3
+        assert (await read(node, 0, 300))[0].chunks == 3
 
 
 @pytest.mark.parametrize("folder", ["rbw", "current"])
@@ -301,7 +378,7 @@ async def test_a_replica_of_which_nobody_knows_the_promise_takes_only_what_was_d
         assert list((tmp_path / "rbw").iterdir()) == []
     async with running(tmp_path) as node:
         version = Version(Generation(0), Generation(9), 3)
-        assert (await read(node, 0, 300, version))[0].count == 3
+        assert (await read(node, 0, 300, version))[0].chunks == 3
 
 
 async def test_a_member_that_holds_another_log_than_was_decided_takes_a_copy(
@@ -324,8 +401,8 @@ async def test_a_member_that_holds_another_log_than_was_decided_takes_a_copy(
         assert list((tmp_path / "tmp").iterdir()) == []
     async with running(tmp_path) as node:
         version = Version(Generation(0), Generation(4), 3)
-        records = b"".join(frame(i, chunk(i, size=90, salt=2))[1] for i in range(3))
-        assert (await read(node, 0, 270, version))[1] == records
+        payload = b"".join(chunk(i, size=90, salt=2) for i in range(3))
+        assert (await read(node, 0, 270, version))[1] == payload
 
 
 async def test_a_promise_made_while_the_copy_comes_is_kept_and_the_wrong_log_stays(

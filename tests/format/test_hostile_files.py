@@ -12,7 +12,7 @@ from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.identity import Identity, decode_identity
 from paxosblock.datanode.load import load
 from paxosblock.datanode.meta import decode_metadata, describe
-from paxosblock.datanode.records import check_records, record_start
+from paxosblock.datanode.records import checked, record_start
 from paxosblock.datanode.store import Loaded
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.net.wire import HEADER_BYTES
@@ -150,7 +150,7 @@ def test_a_flipped_bit_of_a_finalized_block_is_never_served(bit: int) -> None:
     log = loaded.replica.log
     assert record_start(log, len(log)) == len(damaged)
     with pytest.raises(CorruptionError):
-        check_records(BLOCK, log.slice(0, CHUNKS), damaged)
+        checked(BLOCK, log, range(CHUNKS), damaged)
 
 
 @given(st.integers(0, len(RECORDS) - 1))

@@ -311,18 +311,12 @@ SOURCE: tuple[Mutant, ...] = (
         "tests/datanode/test_faults.py",
     ),
     _store(
-        "bytes that are in memory are served unchecked",
-        "datanode/file_store.py",
-        "        check_records(block, log.slice(chunks.start, chunks.stop), into)\n",
-        "",
+        "bytes are served unchecked",
+        "datanode/records.py",
+        "        if crc32c(record) ^ mark != crc:\n",
+        "        if not record:\n",
         "tests/datanode/test_reads.py",
-    ),
-    _store(
-        "bytes from the disk are served unchecked",
-        "datanode/file_store.py",
-        "        check_records(block, log.slice(chunks.start, chunks.stop), records)\n",
-        "",
-        "tests/datanode/test_reads.py",
+        HOSTILE_FILES,
     ),
     _store(
         "what was found damaged is taken for sound after a restart",
@@ -946,15 +940,15 @@ SOURCE: tuple[Mutant, ...] = (
     _client(
         "a chunk is read without its checksum",
         "block_reader.py",
-        "        verify_payload(header, payload)\n        self._target.accept",
-        "        self._target.accept",
+        "            if crc32c(payload[begin:stop]) != crc:\n",
+        "            if stop < begin:\n",
         FILE_READER,
     ),
     _client(
         "a chunk is taken for another one",
         "block_reader.py",
-        "header.index != self._index:\n",
-        "header.index < 0:\n",
+        "self._run.first, self._size_bytes):\n",
+        "header.index, self._size_bytes):\n",
         FILE_READER,
     ),
     _client(

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from paxosblock.api.datanode import STREAM_REPLIES, Chunks
+from paxosblock.api.datanode import STREAM_REPLIES, Chunks, Run
 from paxosblock.checksum import Buffer, crc32c
 from paxosblock.cli.main import main
 from paxosblock.errors import PaxosBlockError
@@ -93,8 +93,20 @@ def reply(spoil: Callable[[Header, bytes], bytes]) -> Lie:
 
 
 def chunk(spoil: Callable[[Header, bytes], bytes]) -> Lie:
-    """Instead of a chunk that was asked for."""
-    return Lie(FrameKind.CHUNK, spoil)
+    """Instead of the chunks that were asked for."""
+    return Lie(FrameKind.RUN, spoil)
+
+
+def names(spoil: Callable[[bytes], bytes]) -> Lie:
+    """Instead of the names of the chunks that were asked for."""
+
+    def named(header: Header, payload: bytes) -> bytes:
+        answer = REPLIES.decode(payload)
+        if isinstance(answer, Run):
+            answer = replace(answer, names=spoil(answer.names))
+        return framed(header, REPLIES.encode(answer))
+
+    return reply(named)
 
 
 WRITING = {
@@ -148,13 +160,19 @@ READING = {
     ),
     "a chunk that is too short": chunk(lambda h, p: framed(h, p[:-1])),
     "a chunk that is too long": chunk(lambda h, p: framed(h, p + b"x")),
-    "fewer chunks than announced": Lie(FrameKind.CHUNK, silence),
+    "fewer chunks than announced": Lie(FrameKind.RUN, silence),
+    "the name of another chunk": names(lambda n: flipped(n, len(n) - 1)),
+    "a chunk that ends before it begins": names(lambda n: bytes(8) + n[8:] + n[:12]),
+    "half a name": names(lambda n: n[:-5]),
+    "frames of single chunks": chunk(
+        lambda h, p: Header.of(FrameKind.CHUNK, p, block=h.block, index=h.index).pack() + p
+    ),
     "half a chunk": chunk(lambda h, p: (h.pack() + p)[: len(p) // 2]),
     "a vote instead of a chunk": chunk(lambda h, _: Header(FrameKind.VOTE, block=h.block).pack()),
     "more than was asked for": reply(
-        lambda h, _: framed(h, REPLIES.encode(Chunks(0, 0, 1 << 30, 1 << 50)))
+        lambda h, _: framed(h, REPLIES.encode(Run(0, 0, struct.pack("<QI", 1 << 50, 0))))
     ),
-    "noise instead of a chunk": Lie(FrameKind.CHUNK, noise),
+    "noise instead of a chunk": Lie(FrameKind.RUN, noise),
     "an error that says nothing": chunk(
         lambda h, _: framed(replace(h, kind=FrameKind.ERROR), encode_error(PaxosBlockError("")))
     ),
