@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 from collections.abc import Iterator
 
 import pytest
 
+from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.client.fsspec.dropping import error_since
 from paxosblock.client.fsspec.options import config_of, options_of_url, path_of_url
 from paxosblock.errors import ConfigError
@@ -41,6 +43,18 @@ def test_storage_options_are_settings_of_the_client(monkeypatch: pytest.MonkeyPa
     assert (config.replication, config.durability) == (2, Durability.MEMORY)
     assert (config.block_size_bytes, config.retry_for_s) == (1024 * 1024, 5.0)
     assert config.window == 7
+
+
+def test_file_systems_are_equal_by_cluster_and_options_however_the_cluster_was_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PAXOSBLOCK_NAMENODES", "a:1,b:2")
+    named = PaxosBlockFileSystem(("a:1", "b:2"))
+    for same in (PaxosBlockFileSystem(), pickle.loads(pickle.dumps(named))):
+        assert same == named
+        assert hash(same) == hash(named)
+    assert PaxosBlockFileSystem("a:1") != named
+    assert PaxosBlockFileSystem("a:1,b:2", replication=2) != named
 
 
 def test_what_fsspec_itself_says_about_listings_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,16 @@ from collections.abc import Iterator
 
 import fsspec
 import pytest
+from pyarrow.conftest import groups
 
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.local.cluster import LocalCluster
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Know the marks in the modules of tests that pyarrow brings."""
+    for group in groups:
+        config.addinivalue_line("markers", f"{group}: a group of pyarrow's own tests")
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,8 @@ import threading
 import dask
 import dask.dataframe
 import duckdb
+import joblib
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -15,6 +17,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
+from upath import UPath
 
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.local.cluster import LocalCluster
@@ -260,6 +263,69 @@ def test_dask_works_in_processes_of_its_own(url: str) -> None:
         dask.dataframe.from_pandas(frame, npartitions=2).to_parquet(f"{url}/frame")
         found = dask.dataframe.read_parquet(f"{url}/frame")["number"].sum().compute()
     assert found == sum(range(100))
+
+
+# -- joblib ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compress", [0, ("gzip", 3)])
+def test_joblib_dumps_and_loads_values_with_arrays(
+    fs: PaxosBlockFileSystem, home: str, compress: object
+) -> None:
+    with fs.open(f"{home}/model", "wb") as out:
+        joblib.dump({"weights": np.arange(100_000), "name": "a"}, out, compress=compress)
+    with fs.open(f"{home}/model", "rb") as file:
+        found = joblib.load(file)
+    assert found["name"] == "a"
+    assert (found["weights"] == np.arange(100_000)).all()
+
+
+def squared(fs: PaxosBlockFileSystem, path: str) -> str:
+    """Write the square of the number in a file beside it; runs in a process of joblib's."""
+    with fs.open(path, "rb") as file, fs.open(f"{path}.squared", "wb") as out:
+        joblib.dump(joblib.load(file) ** 2, out)
+    return f"{path}.squared"
+
+
+@pytest.mark.slow
+def test_processes_of_joblib_get_the_file_system(fs: PaxosBlockFileSystem, home: str) -> None:
+    for number in range(4):
+        with fs.open(f"{home}/{number}", "wb") as out:
+            joblib.dump(number, out)
+    work = (joblib.delayed(squared)(fs, f"{home}/{number}") for number in range(4))
+    found = []
+    for path in joblib.Parallel(n_jobs=2)(work):
+        with fs.open(path, "rb") as file:
+            found.append(joblib.load(file))
+    assert found == [0, 1, 4, 9]
+
+
+# -- UPath ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:UPath 'paxosblock' filesystem not explicitly implemented")
+def test_a_upath_is_used_like_a_path(url: str) -> None:
+    """universal_pathlib takes any file system of fsspec, and warns once that it knows not all."""
+    top = UPath(url)
+    page = top / "notes" / "one.txt"
+    page.parent.mkdir()
+    page.write_text("first")
+    with page.open("a") as out:
+        out.write(" second")
+    assert page.read_text() == "first second"
+    assert (page.name, page.suffix, page.stat().st_size) == ("one.txt", ".txt", 12)
+    assert list(top.iterdir()) == [page.parent]
+    assert list(top.rglob("*.txt")) == list(top.glob("*/one.txt")) == [page]
+    moved = page.rename(top / "two.txt")
+    assert moved.is_file()
+    assert not page.exists()
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        page.read_bytes()
+    page.parent.rmdir()
+    moved.unlink()
+    assert list(top.iterdir()) == []
+    # Its text leaves the cluster out, as for every host that UPath does not know.
+    assert moved.fs.unstrip_protocol(moved.path) == f"{url}/two.txt"
 
 
 # -- several threads ------------------------------------------------------------------------------

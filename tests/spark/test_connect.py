@@ -16,7 +16,6 @@ from tests.spark.reading import Place
 def test_spark_connect_reads_and_writes_without_registering(
     table: Place, repository: Path, tmp_path: Path
 ) -> None:
-    pytest.importorskip("grpc", reason="Spark Connect needs the extra test-outside")
     here = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     # No limit but the test's: the start of Spark alone takes minutes on a busy machine.
     run = subprocess.run(

@@ -42,8 +42,13 @@ class Connection:
         self._closed = False
 
     async def close(self) -> None:
-        """Remove what was not published, and close all connections; once."""
+        """Remove what was not published, and close all connections; once, on the loop's thread."""
         if self._closed:
+            return
+        if asyncio.get_running_loop() is not self.loop:
+            if self.loop.is_running():
+                closing = asyncio.run_coroutine_threadsafe(self.close(), self.loop)
+                await asyncio.wrap_future(closing)
             return
         self._closed = True
         await self.staging.close()
@@ -173,6 +178,13 @@ class ClusterFileSystem(AsyncFileSystem):
         """By its arguments; the copy reaches the same cluster whatever its environment says."""
         options = {**self.storage_options, "namenodes": ",".join(self.namenodes)}
         return make_instance, (type(self), (), options)
+
+    def __eq__(self, other: object) -> bool:
+        """True if both reach the same cluster with the same options, however it was named."""
+        return type(other) is type(self) and self.__reduce__() == other.__reduce__()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.namenodes))
 
     def own_path(self, written: str) -> str:
         """Return the path in a URL or in what is a path already.
