@@ -102,6 +102,7 @@ def put(
                 _local_source(source) as (stream, size_bytes),
                 progress_bar(base_name(wanted), size_bytes, wanted=not session.json) as advance,
                 _published(
+                    session,
                     client,
                     wanted,
                     force=force,
@@ -115,8 +116,7 @@ def put(
                     if directly and _pauses(stream):
                         out.hflush()
                     advance(len(piece))
-            has, asked = out.fewest_replicas, out.status.replication
-            if has < asked:
+            if (has := out.fewest_replicas) < (asked := out.status.replication):
                 session.warn(wanted, f"warning: {shortfall(has, asked)}: {out.shortfall}")
             session.tell({"source": source, "path": wanted, "size_bytes": out.tell()})
 
@@ -165,6 +165,7 @@ def _local_source(source: str) -> Iterator[tuple[BinaryIO, int | None]]:
 
 @contextlib.contextmanager
 def _published(
+    session: Session,
     client: Client,
     wanted: str,
     *,
@@ -191,7 +192,8 @@ def _published(
         with out:
             yield out
         client.transact([AssertFile(path, ours), Rename(path, wanted, force)])
-    except BaseException:
+    except BaseException as error:
+        session.failed(error)
         # It may be open still: no file can be closed whose last bytes found no place.
         with contextlib.suppress(PaxosBlockError):
             client.transact([Delete(path, file_id=ours)])

@@ -40,6 +40,8 @@ DEFAULT_NAMENODES = f"127.0.0.1:{DEFAULT_PORT}"
 DEFAULT_TIMEOUT_S: Final = 10.0
 SILENT_FOR_S: Final = 2.0
 """After so long it is told what a command waits for."""
+IN_VAIN_S: Final = 0.5
+"""A command that waited in vain tries what follows for so long: it may go all the same."""
 
 _VISIBLE: Final = {
     number: ascii(chr(number))[1:-1] for number in (*range(0x20), *range(0x7F, 0xA0))
@@ -68,6 +70,8 @@ class Session:
     _by_url: bool = False
     _begun: bool = False
     _told_waiting: bool = False
+    _in_vain: bool = False
+    _client: Client | None = None
     serves: bool = False
     """This process is a node: its log must tell where an unexpected error came from."""
 
@@ -183,7 +187,26 @@ class Session:
         config = replace(usual, retry_for_s=retry_for_s, rpc_timeout_s=rpc_timeout_s)
         with _logs_shown(self.debug), Client(cluster or self.addresses, config) as client:
             client.while_waiting(self.tell_waiting)
+            self._client = client
             yield client
+
+    def failed(self, error: BaseException) -> None:
+        """Note an error. If the command's patience went into it, what follows is tried just once:
+        the cluster is waited for once in a command, and not at each path.
+        """
+        if isinstance(error, PaxosBlockError) and error.retriable:
+            self._wait_at_most(min(IN_VAIN_S, self.timeout_s))
+            self._in_vain = True
+
+    def _went_on(self) -> None:
+        if self._in_vain:
+            self._wait_at_most(self.timeout_s)
+            self._in_vain = False
+
+    def _wait_at_most(self, seconds: float) -> None:
+        self._namenodes.retry_for(seconds)
+        if self._client is not None:
+            self._client.retry_for(seconds)
 
     def say(self, text: str, fact: object = None) -> None:
         """One line for people; for machines the fact behind it, when there is one."""
@@ -207,12 +230,16 @@ class Session:
     def for_each(self, items: Iterable[T], action: Callable[[T], None]) -> None:
         """Do it for every argument; one that fails is told and does not stop the others."""
         for item in items:
+            failures = self.failures
             try:
                 action(item)
             except BrokenPipeError:
                 raise
             except (PaxosBlockError, OSError) as error:
+                self.failed(error)
                 self.tell_failure(error, item if isinstance(item, str) else None)
+            if self.failures == failures:
+                self._went_on()
 
     def tell_failure(self, error: PaxosBlockError | OSError, path: str | None = None) -> None:
         """One line on standard error; the run ends with exit code 1."""

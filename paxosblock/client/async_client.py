@@ -60,12 +60,21 @@ class AsyncClient(AsyncNames):
             ConfigError: the cluster is not told, or not understood.
         """
         self.addresses = cluster_addresses(cluster)
-        self.config = load_config(ClientConfig) if config is None else config
-        self._core = ClientCore.to(self.addresses, self.config)
+        config = load_config(ClientConfig) if config is None else config
+        self._core = ClientCore.to(self.addresses, config)
         self._blocks = BlockVerbs(self._core, new_writer())
 
     def __repr__(self) -> str:
         return f"<AsyncClient paxosblock://{','.join(self.addresses)}>"
+
+    @property
+    def config(self) -> ClientConfig:
+        """Return the settings in use."""
+        return self._core.config
+
+    def retry_for(self, seconds: float) -> None:
+        """Let calls of this client and of its files try for so long from now on (`retry_for`)."""
+        self._core.retry_for(seconds)
 
     async def __aenter__(self) -> Self:
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paxosblock.client.leases import LeaseKeeper
 from paxosblock.client.namenode import NameNodes
@@ -13,7 +13,7 @@ from paxosblock.config import ClientConfig
 from paxosblock.net.rpc import RpcClient
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ClientCore:
     """`writing` and `reading` are separate connections: votes and beats must not wait behind bulk
     data."""
@@ -43,6 +43,11 @@ class ClientCore:
             Tending(),
             rpc,
         )
+
+    def retry_for(self, seconds: float) -> None:
+        """Let calls from now on, also of files that are open, try for so long."""
+        self.config = replace(self.config, retry_for_s=seconds)
+        self.namenodes.retry_for(seconds)
 
     async def close(self) -> None:
         """Close all connections, and end what runs beside the callers."""

@@ -48,6 +48,7 @@ from paxosblock.protocol.types import BlockId, Durability, StorageId, WriterId
 
 TEND_FOR_S: Final = 1.0
 """Seconds for which a background attempt repeats its requests: a call may be waiting for it."""
+ABORT_FOR_S: Final = 2.0  # a fail-over takes less, and what is left undone the lease's end does
 
 _log = logging.getLogger(__name__)
 
@@ -218,17 +219,17 @@ class AsyncFileWriter:
     async def abort(self) -> None:
         """Give up: drop what was not flushed, keep what was acknowledged, and close the file.
 
-        The file ends as if the writer had died and its lease had expired, only at once. An error
-        is logged, not raised: the lease then expires by itself.
+        The file ends as after its lease, only at once. An error is logged: the lease then ends it.
         """
+        retry_for_s = min(ABORT_FOR_S, self._core.config.retry_for_s)
         async with self._lock:
             if self._closed:
                 return
             try:
                 if not self._fence.is_up:
                     if self._block is not None:
-                        await self._block.seal()
-                    await self._close_file()
+                        await self._block.seal(retry_for_s=retry_for_s)
+                    await self._close_file(retry_for_s)
             except PaxosBlockError as error:
                 _log.warning("'%s': abandoned, but not closed: %s", self.status.path, error)
             finally:
@@ -249,10 +250,11 @@ class AsyncFileWriter:
         self._cut_bytes += len(piece)
         self._pending.append(chunk_of(piece, sync=sync))
 
-    async def _close_file(self) -> None:
+    async def _close_file(self, retry_for_s: float | None = None) -> None:
         """End the lease; the NameNode answers when every block is complete."""
+        request = CloseFile(self.status.file_id, self._writer)
         self.status = await self._fence.guard(
-            self._core.namenodes.call(CLOSE_FILE, CloseFile(self.status.file_id, self._writer))
+            self._core.namenodes.call(CLOSE_FILE, request, retry_for_s=retry_for_s)
         )
         if self.status.length != self.acknowledged:
             raise CorruptionError(

@@ -33,6 +33,10 @@ class NameNodes:
         self._search = LeaderSearch(addresses, _Shell(rpc), timeout_s, retry_for_s)
         self._sessions = Sessions()
 
+    def retry_for(self, seconds: float) -> None:
+        """Let all tries of a request that does not say it itself take so long from now on."""
+        self._search.retry_for_s = seconds
+
     @property
     def closed(self) -> bool:
         """True once `close` was called."""

@@ -32,7 +32,6 @@ from paxosblock.api.namenode import (
 from paxosblock.client.core import ClientCore
 from paxosblock.client.path import AnyPath, text_of
 from paxosblock.client.walk import glob, pages, walk
-from paxosblock.config import ClientConfig
 from paxosblock.errors import NotDirectoryError, NotFoundError
 from paxosblock.transaction import Operation, TransactionOutcome
 from paxosblock.user import current_user
@@ -41,7 +40,6 @@ from paxosblock.user import current_user
 class AsyncNames:
     """Asks the NameNodes of the cluster. Made as an `AsyncClient`."""
 
-    config: ClientConfig
     _core: ClientCore
 
     # -- names ----------------------------------------------------------------------------------
@@ -219,7 +217,7 @@ class AsyncNames:
             OutcomeUnknownError, DeadlineError: nobody answered for `retry_for`; it may have been
                 applied.
         """
-        config, application = self.config, None
+        config, application = self._core.config, None
         if transaction is not None:
             application = ApplicationVersion(*transaction, uuid.uuid4().hex, keep_for_s)
         request = Transact(

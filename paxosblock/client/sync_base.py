@@ -54,6 +54,10 @@ class ClientBase:
         thread that waits, with how long this call took so far, in seconds. None: no more."""
         self._background.while_waiting = tell
 
+    def retry_for(self, seconds: float) -> None:
+        """Let calls of this client and of its files try for so long from now on (`retry_for`)."""
+        self._client.retry_for(seconds)
+
     @property
     def _fs(self) -> AsyncClient:
         """Return the client behind this one, a new one after a fork."""

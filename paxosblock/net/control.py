@@ -72,6 +72,10 @@ class NameNodes:
         self._search = LeaderSearch(addresses, _Shell(), timeout_s, retry_for_s)
         self._sessions = Sessions()
 
+    def retry_for(self, seconds: float) -> None:
+        """Let all tries of a request take so long from now on."""
+        self._search.retry_for_s = seconds
+
     def call(self, method: Method[Q, A], request: Q) -> A:
         """Ask until a NameNode answers: as `LeaderSearch.run`, which tells what may be asked."""
         return run_through(self._search.run(method, lambda: request))

@@ -99,7 +99,7 @@ class LeaderSearch:
         self._addresses = tuple(addresses)
         self._shell = shell
         self._timeout_s = timeout_s
-        self._retry_for_s = retry_for_s
+        self.retry_for_s = retry_for_s
         self._current = self._addresses[0]
         self.closed = False
         """Set it to refuse every further try."""
@@ -121,7 +121,7 @@ class LeaderSearch:
             OutcomeUnknownError, DeadlineError: one of the tries may or may not have done it.
         """
         shell = self._shell
-        patience_s = self._retry_for_s if retry_for_s is None else retry_for_s
+        patience_s = self.retry_for_s if retry_for_s is None else retry_for_s
         # What is never repeated may still take as long as any call.
         until_s = shell.now_s() + (patience_s or self._timeout_s)
         pauses = pauses_s(LONGEST_PAUSE_S)

@@ -190,6 +190,22 @@ def test_a_put_that_fails_leaves_alone_what_another_has_begun_since(
     assert read(client, copying) == b"other"
 
 
+@pytest.mark.slow
+def test_a_put_whose_cluster_goes_waits_for_it_once() -> None:
+    with LocalCluster() as own, Client(own.url) as fs:
+        with started(own, "put", "--timeout", "12s", "-", "/a") as process:
+            assert process.stdin is not None
+            process.stdin.write(b"first")
+            process.stdin.flush()
+            wait_until(lambda: fs.exists(f"/a{COPYING}"), what="the copy to begin")
+            own.namenodes[0].pause()
+            begun = time.monotonic()
+            _, err = process.communicate(timeout=60)
+        assert 12.0 <= time.monotonic() - begun < 22.0  # and not once more to give it up
+        assert b"put: waiting for the cluster at" in err
+        assert process.returncode == 1
+
+
 def test_an_interrupted_put_leaves_nothing(
     cluster: LocalCluster, client: Client, folder: str, ctrl_c: CtrlC
 ) -> None:

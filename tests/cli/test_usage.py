@@ -17,6 +17,8 @@ import pytest
 
 from paxosblock.cli import main as command_line
 from paxosblock.cli.group import LazyGroup
+from paxosblock.cli.session import IN_VAIN_S, Session
+from paxosblock.errors import NotFoundError, UnavailableError
 from paxosblock.version import __version__
 from tests.children import killed_at_the_end
 from tests.cli.conftest import CtrlC, Paxosblock
@@ -197,6 +199,33 @@ def test_every_verb_has_the_same_patience(
     assert waiting == f"{verb}: waiting for the cluster at {address} (--timeout 3s)"
     assert failed.startswith(f"{verb}: '/x': ")
     assert address in failed
+
+
+def test_a_command_waits_once_in_vain_and_not_at_each_path(
+    paxosblock: Paxosblock, silent_port: str
+) -> None:
+    begun = time.monotonic()
+    paths = [f"/{number}" for number in range(5)]
+    result = paxosblock("--timeout", "3s", "--namenodes", silent_port, "fs", "ls", *paths)
+    assert time.monotonic() - begun < 12.0
+    waiting, *failed = result.err.splitlines()
+    assert waiting.startswith("ls: waiting for the cluster")
+    assert [line.split(": ")[1] for line in failed] == [f"'{path}'" for path in paths]
+
+
+def test_patience_is_whole_again_once_something_went_on(closed_port: str) -> None:
+    session = Session(closed_port, timeout=5.0)
+    seen = []
+
+    def wait(error: Exception | None) -> None:
+        seen.append(client.config.retry_for_s)
+        if error is not None:
+            raise error
+
+    with session.client() as client:
+        late = UnavailableError("nobody answers")
+        session.for_each([late, late, None, NotFoundError("it is gone"), None], wait)
+    assert seen == [5.0, IN_VAIN_S, IN_VAIN_S, 5.0, 5.0]
 
 
 def test_without_patience_nothing_is_asked_twice(paxosblock: Paxosblock, closed_port: str) -> None:

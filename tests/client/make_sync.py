@@ -47,7 +47,7 @@ class DataNode(DataNodeBase):
     """The calls of the seed to one DataNode. Made by `Client.datanode`."""
 '''
 SOURCES: Final = ("async_client.py", "names.py", "block_verbs.py")
-IN_THE_BASE: Final = {"close"}
+IN_THE_BASE: Final = {"close", "config", "retry_for"}
 
 WORDS: Final = (
     ("async with await ", "with "),

@@ -469,6 +469,17 @@ async def test_an_error_that_is_raised_again_and_again_does_not_grow() -> None:
         await out.abort()
 
 
+async def test_giving_up_does_not_wait_long_for_namenodes_that_do_not_answer() -> None:
+    """Who gives up has often waited in vain already; the lease ends the file anyway."""
+    async with memory_cluster(retry_for_s=60.0) as (cluster, fs):
+        out = await fs.create("/a")
+        await out.write(b"hello")
+        await out.hflush()
+        await cluster.stop_namenode()
+        await asyncio.wait_for(out.abort(), 30)
+        assert out.closed
+
+
 async def test_a_lost_lease_surfaces_at_the_next_call() -> None:
     async with memory_cluster(lease_interval_s=0.02) as (cluster, fs):
         out = await fs.create("/a")

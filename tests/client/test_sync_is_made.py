@@ -25,6 +25,7 @@ def public(kind: type) -> Iterator[str]:
 def test_each_method_has_its_namesake_with_the_same_arguments(there: type, here: type) -> None:
     assert set(public(there)) <= set(dir(here))
     for name in public(there):
-        ours, theirs = (inspect.signature(getattr(kind, name)) for kind in (here, there))
-        assert ours.parameters == theirs.parameters
-        assert inspect.getdoc(getattr(here, name))
+        ours, theirs = getattr(here, name), getattr(there, name)
+        if not isinstance(theirs, property):
+            assert inspect.signature(ours).parameters == inspect.signature(theirs).parameters
+        assert inspect.getdoc(ours)
