@@ -16,9 +16,14 @@ Each operation sees the effects of those before it in the list.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
+
+from paxosblock.path import AnyPath, text_of
 
 OPERATIONS_MAX = 4096
 """Operations of one transaction."""
@@ -31,27 +36,51 @@ RECORDS_MAX = 6 * OPERATIONS_MAX
 is made and for a file or block that is moved, five for a file that another one replaces."""
 
 
-class AssertAbsent(msgspec.Struct, frozen=True, tag=True):
+class _Operation(msgspec.Struct, frozen=True):
+    """Paths may be given as `pathlib` has them, and are kept as text."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, os.PathLike):
+                msgspec.structs.force_setattr(self, name, text_of(value))
+
+
+class AssertAbsent(_Operation, frozen=True, tag=True):
     """There is nothing at `path`."""
 
     path: str
 
+    if TYPE_CHECKING:
 
-class AssertFile(msgspec.Struct, frozen=True, tag=True):
+        def __init__(self, path: AnyPath) -> None: ...
+
+
+class AssertFile(_Operation, frozen=True, tag=True):
     """A closed file is there; with this id, and this length in bytes, where they are given."""
 
     path: str
     file_id: int | None = None
     length: int | None = None
 
+    if TYPE_CHECKING:
 
-class MakeDirectory(msgspec.Struct, frozen=True, tag=True):
+        def __init__(
+            self, path: AnyPath, file_id: int | None = None, length: int | None = None
+        ) -> None: ...
+
+
+class MakeDirectory(_Operation, frozen=True, tag=True):
     """Make a directory and those above it; one that is there is fine."""
 
     path: str
 
+    if TYPE_CHECKING:
 
-class Rename(msgspec.Struct, frozen=True, tag=True):
+        def __init__(self, path: AnyPath) -> None: ...
+
+
+class Rename(_Operation, frozen=True, tag=True):
     """Move a closed file, or a directory; `overwrite` replaces a file that is there.
 
     To replace a directory, delete it in the operation before.
@@ -61,8 +90,14 @@ class Rename(msgspec.Struct, frozen=True, tag=True):
     destination: str
     overwrite: bool = False
 
+    if TYPE_CHECKING:
 
-class Concat(msgspec.Struct, frozen=True, tag=True):
+        def __init__(
+            self, source: AnyPath, destination: AnyPath, overwrite: bool = False
+        ) -> None: ...
+
+
+class Concat(_Operation, frozen=True, tag=True):
     """Move the blocks of the closed files `sources`, in order, to the end of the closed `target`.
 
     No byte is copied. The sources are gone afterwards; who reads one goes on reading.
@@ -71,8 +106,16 @@ class Concat(msgspec.Struct, frozen=True, tag=True):
     target: str
     sources: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        msgspec.structs.force_setattr(self, "sources", tuple(map(text_of, self.sources)))
 
-class Delete(msgspec.Struct, frozen=True, tag=True):
+    if TYPE_CHECKING:
+
+        def __init__(self, target: AnyPath, sources: Iterable[AnyPath]) -> None: ...
+
+
+class Delete(_Operation, frozen=True, tag=True):
     """Delete a file, or a directory (with what is in it when `recursive`).
 
     With `file_id` the file with this id, even while it is being written, and no other: when it is
@@ -84,11 +127,25 @@ class Delete(msgspec.Struct, frozen=True, tag=True):
     must_exist: bool = False
     file_id: int | None = None
 
+    if TYPE_CHECKING:
 
-class Marker(msgspec.Struct, frozen=True, tag=True):
+        def __init__(
+            self,
+            path: AnyPath,
+            recursive: bool = False,
+            must_exist: bool = False,
+            file_id: int | None = None,
+        ) -> None: ...
+
+
+class Marker(_Operation, frozen=True, tag=True):
     """Make an empty closed file, and the directories above it; replaces a closed file."""
 
     path: str
+
+    if TYPE_CHECKING:
+
+        def __init__(self, path: AnyPath) -> None: ...
 
 
 Operation = AssertAbsent | AssertFile | MakeDirectory | Rename | Concat | Delete | Marker

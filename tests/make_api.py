@@ -82,7 +82,7 @@ def _is_wanted(name: str, wanted: tuple[str, ...] | None) -> bool:
 
 
 def _class(node: ast.ClassDef, home: str) -> Iterator[str]:
-    bases = ", ".join(ast.unparse(base) for base in node.bases)
+    bases = ", ".join(name for base in node.bases if (name := ast.unparse(base))[0] != "_")
     yield f"## {node.name}\n"
     yield f"{_origin(home)}{f'; a `{bases}`' if bases and node.name not in INHERITED else ''}\n"
     yield f"{_text(node)}\n"

@@ -27,11 +27,11 @@ from paxosblock.client.follow import follower, wait_longer
 from paxosblock.client.length import OPEN_PATIENCE_S, Consistency, consistency_of, readable_file
 from paxosblock.client.locations import BlockLocation, locations
 from paxosblock.client.names import AsyncNames
-from paxosblock.client.path import AnyPath, text_of
 from paxosblock.client.url import cluster_addresses
 from paxosblock.config import ClientConfig, load_config
 from paxosblock.errors import InvalidRequestError
 from paxosblock.net.wire import MAX_CHUNK_BYTES
+from paxosblock.path import AnyPath, text_of
 from paxosblock.protocol.types import BlockId, Durability, WriterId
 from paxosblock.user import current_user
 

@@ -30,9 +30,9 @@ from paxosblock.api.namenode import (
     Transact,
 )
 from paxosblock.client.core import ClientCore
-from paxosblock.client.path import AnyPath, text_of
 from paxosblock.client.walk import glob, pages, walk
 from paxosblock.errors import NotDirectoryError, NotFoundError
+from paxosblock.path import AnyPath, text_of
 from paxosblock.transaction import Operation, TransactionOutcome
 from paxosblock.user import current_user
 

@@ -13,9 +13,9 @@ from paxosblock.checksum import Buffer
 from paxosblock.client.check import BlockCheck
 from paxosblock.client.length import Consistency
 from paxosblock.client.locations import BlockLocation
-from paxosblock.client.path import AnyPath
 from paxosblock.client.sync_base import ClientBase, DataNodeBase
 from paxosblock.client.sync_files import FileReader, FileWriter
+from paxosblock.path import AnyPath
 from paxosblock.protocol.messages import LastVote, ReadReply, Vote
 from paxosblock.protocol.types import BlockId, ChunkIndex, Durability, Generation
 from paxosblock.transaction import Operation, TransactionOutcome

@@ -21,6 +21,7 @@ from paxosblock.cli.fs_bytes import COPYING
 from paxosblock.cli.progress import speed_text
 from tests.children import killed_at_the_end
 from tests.cli.conftest import CtrlC, Paxosblock
+from tests.files import read
 from tests.waiting import wait_until
 
 DATA = random.Random(2).randbytes(3 * 1024 * 1024 + 17)
@@ -39,11 +40,6 @@ def started(
     with killed_at_the_end(process):
         yield process
         process.wait(30)
-
-
-def read(client: Client, path: str) -> bytes:
-    with client.open(path) as file:
-        return bytes(file.read())
 
 
 def make(client: Client, path: str, data: bytes = DATA) -> None:

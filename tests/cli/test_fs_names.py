@@ -16,21 +16,17 @@ from paxosblock.api.namenode import ListDirectory
 from paxosblock.cli.session import Session
 from paxosblock.cli.text import human_size
 from tests.cli.conftest import Paxosblock
+from tests.files import write
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-
-
-def make(client: Client, path: str, data: bytes = b"") -> None:
-    with client.create(path) as out:
-        out.write(data)
 
 
 # --- ls ------------------------------------------------------------------------------------------
 
 
 def test_ls_prints_a_directory_as_hdfs_does(fs: Paxosblock, client: Client, folder: str) -> None:
-    make(client, f"{folder}/b", b"12345")
+    write(client, f"{folder}/b", b"12345")
     client.mkdirs(f"{folder}/a")
     result = fs("ls", folder)
     assert (result.code, result.err) == (0, "")
@@ -47,14 +43,14 @@ STRANGE = "two\nlines \x1b[2J\x7f\x9b"
 def test_ls_keeps_a_name_byte_for_byte_in_a_pipe(
     fs: Paxosblock, client: Client, folder: str
 ) -> None:
-    make(client, f"{folder}/{STRANGE}")
+    write(client, f"{folder}/{STRANGE}", b"")
     assert fs("ls", "-C", folder).out == f"{folder}/{STRANGE}\n"
 
 
 def test_ls_shows_control_characters_escaped_on_a_terminal(
     fs: Paxosblock, client: Client, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make(client, f"{folder}/{STRANGE}")
+    write(client, f"{folder}/{STRANGE}", b"")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert fs("ls", "-C", folder).out == rf"{folder}/two\nlines \x1b[2J\x7f\x9b" + "\n"
 
@@ -87,7 +83,7 @@ def test_ls_shows_a_directory_as_it_was_at_one_time(
 
 
 def test_ls_of_a_file_shows_the_file(fs: Paxosblock, client: Client, folder: str) -> None:
-    make(client, f"{folder}/a")
+    write(client, f"{folder}/a", b"")
     (line,) = fs("ls", f"{folder}/a").out.splitlines()
     assert line.endswith(f" {folder}/a")
 
@@ -104,7 +100,7 @@ def test_ls_without_a_path_shows_the_root(fs: Paxosblock, folder: str) -> None:
 def test_ls_takes_a_leading_dash_and_flags_as_hdfs_does(
     fs: Paxosblock, client: Client, folder: str
 ) -> None:
-    make(client, f"{folder}/deep/er/file", bytes(2048))
+    write(client, f"{folder}/deep/er/file", bytes(2048))
     result = fs("-ls", "-R", "-h", folder)
     assert [line.rpartition(" ")[2] for line in result.out.splitlines()] == [
         f"{folder}/deep",
@@ -122,7 +118,7 @@ def test_ls_sorts_by_name_size_or_time(
     fs: Paxosblock, client: Client, folder: str, flags: tuple[str, ...], names: str
 ) -> None:
     for name, size in (("b", 1), ("c", 3), ("a", 2)):
-        make(client, f"{folder}/{name}", bytes(size))
+        write(client, f"{folder}/{name}", bytes(size))
     result = fs("ls", "-C", *flags, folder)
     assert result.out.splitlines() == [f"{folder}/{name}" for name in names]
 
@@ -141,7 +137,7 @@ def test_ls_goes_on_after_a_path_that_is_not_there(fs: Paxosblock, folder: str) 
 
 
 def test_ls_with_json_is_one_object_per_line(fs: Paxosblock, client: Client, folder: str) -> None:
-    make(client, f"{folder}/a", b"123")
+    write(client, f"{folder}/a", b"123")
     client.mkdirs(f"{folder}/b")
     entries = [json.loads(line) for line in fs("ls", "--json", folder).out.splitlines()]
     assert [(entry["path"], entry["kind"], entry["length"]) for entry in entries] == [
@@ -266,7 +262,7 @@ def test_mkdir_tells_what_is_in_the_way(
     fs: Paxosblock, client: Client, folder: str, path: str, reason: str
 ) -> None:
     client.mkdirs(f"{folder}/a")
-    make(client, f"{folder}/f")
+    write(client, f"{folder}/f", b"")
     result = fs("mkdir", folder + path)
     assert result.code == 1
     assert re.fullmatch(rf"mkdir: '{folder}/\w+(/\w+)?': {reason}\n", result.err)
@@ -276,14 +272,14 @@ def test_mkdir_tells_what_is_in_the_way(
 
 
 def test_rm_deletes_files_and_says_so(fs: Paxosblock, client: Client, folder: str) -> None:
-    make(client, f"{folder}/a")
+    write(client, f"{folder}/a", b"")
     result = fs("rm", "-skipTrash", f"{folder}/a")
     assert (result.code, result.out) == (0, f"Deleted {folder}/a\n")
     assert not client.exists(f"{folder}/a")
 
 
 def test_rm_wants_r_for_a_directory(fs: Paxosblock, client: Client, folder: str) -> None:
-    make(client, f"{folder}/d/a")
+    write(client, f"{folder}/d/a", b"")
     result = fs("rm", f"{folder}/d")
     assert result.code == 1
     assert result.err == f"rm: '{folder}/d': is a directory (delete it with -r)\n"
@@ -307,8 +303,8 @@ def test_rm_of_the_root_is_refused(fs: Paxosblock) -> None:
 
 
 def test_mv_renames_and_moves_into_directories(fs: Paxosblock, client: Client, folder: str) -> None:
-    make(client, f"{folder}/a")
-    make(client, f"{folder}/b")
+    write(client, f"{folder}/a", b"")
+    write(client, f"{folder}/b", b"")
     client.mkdirs(f"{folder}/d")
     assert fs("mv", f"{folder}/a", f"{folder}/c").code == 0
     assert fs("mv", f"{folder}/b", f"{folder}/c", f"{folder}/d").code == 0
@@ -319,8 +315,8 @@ def test_mv_renames_and_moves_into_directories(fs: Paxosblock, client: Client, f
 
 
 def test_mv_never_replaces_a_file(fs: Paxosblock, client: Client, folder: str) -> None:
-    make(client, f"{folder}/a", b"a")
-    make(client, f"{folder}/b", b"b")
+    write(client, f"{folder}/a", b"a")
+    write(client, f"{folder}/b", b"b")
     result = fs("mv", f"{folder}/a", f"{folder}/b")
     assert (result.code, result.err) == (1, f"mv: '{folder}/b': exists already\n")
 
@@ -331,7 +327,7 @@ def test_mv_of_several_wants_a_directory(fs: Paxosblock, client: Client, folder:
 
 
 def test_mv_tells_each_source_that_is_missing(fs: Paxosblock, client: Client, folder: str) -> None:
-    make(client, f"{folder}/b")
+    write(client, f"{folder}/b", b"")
     client.mkdirs(f"{folder}/d")
     result = fs("mv", f"{folder}/a", f"{folder}/b", f"{folder}/d")
     assert (result.code, result.err) == (1, f"mv: '{folder}/a': no such file or directory\n")
@@ -343,7 +339,7 @@ def test_mv_tells_each_source_that_is_missing(fs: Paxosblock, client: Client, fo
 
 def test_concat_joins_files_in_order(fs: Paxosblock, client: Client, folder: str) -> None:
     for name in "abc":
-        make(client, f"{folder}/{name}", name.encode())
+        write(client, f"{folder}/{name}", name.encode())
     result = fs("-concat", f"{folder}/a", f"{folder}/c", f"{folder}/b")
     assert (result.code, result.out, result.err) == (0, "", "")
     assert [entry.path for entry in client.list(folder)] == [f"{folder}/a"]
@@ -354,8 +350,8 @@ def test_concat_joins_files_in_order(fs: Paxosblock, client: Client, folder: str
 def test_concat_that_is_refused_is_one_line_and_changes_nothing(
     fs: Paxosblock, client: Client, folder: str
 ) -> None:
-    make(client, f"{folder}/a", b"a")
-    make(client, f"{folder}/b", b"b")
+    write(client, f"{folder}/a", b"a")
+    write(client, f"{folder}/b", b"b")
     result = fs("concat", f"{folder}/a", f"{folder}/b", f"{folder}/nope")
     assert (result.code, result.err) == (
         1,
@@ -368,7 +364,7 @@ def test_concat_that_is_refused_is_one_line_and_changes_nothing(
 
 
 def test_stat_fills_in_a_format(fs: Paxosblock, client: Client, folder: str) -> None:
-    make(client, f"{folder}/a", b"123")
+    write(client, f"{folder}/a", b"123")
     result = fs("stat", "%F|%b|%n|%r|%a|%A|%%|%Q", f"{folder}/a")
     assert result.out == "regular file|3|a|3|644|rw-r--r--|%|%Q\n"
 
@@ -381,7 +377,7 @@ def test_stat_shows_the_time_of_the_last_change(
 
 
 def test_stat_with_json_tells_everything(fs: Paxosblock, client: Client, folder: str) -> None:
-    make(client, f"{folder}/a", b"123")
+    write(client, f"{folder}/a", b"123")
     fact = json.loads(fs("stat", "--json", f"{folder}/a").out)
     assert fact["length"] == 3
     assert fact["durability"] == "disk"

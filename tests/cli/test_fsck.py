@@ -8,6 +8,7 @@ import pytest
 
 from paxosblock import Client, LocalCluster
 from tests.cli.conftest import Paxosblock
+from tests.files import write
 from tests.waiting import wait_until
 
 
@@ -20,11 +21,6 @@ def fsck(
     return lambda *arguments: paxosblock("fsck", *arguments)
 
 
-def make(client: Client, path: str) -> None:
-    with client.create(path) as out:
-        out.write(b"abc")
-
-
 def numbers(out: str) -> dict[str, str]:
     """The summary by name."""
     pairs = (line.split(":", 1) for line in out.splitlines() if line.startswith(" "))
@@ -33,8 +29,8 @@ def numbers(out: str) -> dict[str, str]:
 
 def test_a_healthy_directory_is_summed_up(fsck: Paxosblock, client: Client, folder: str) -> None:
     client.mkdirs(f"{folder}/sub")
-    make(client, f"{folder}/a")
-    make(client, f"{folder}/sub/b")
+    write(client, f"{folder}/a", b"abc")
+    write(client, f"{folder}/sub/b", b"abc")
     wait_until(lambda: "Under" not in fsck(folder).out.partition("Status")[0], what="all reports")
     result = fsck(folder)
     assert (result.code, result.err) == (0, "")
@@ -53,7 +49,7 @@ def test_a_healthy_directory_is_summed_up(fsck: Paxosblock, client: Client, fold
 def test_blocks_and_files_that_are_not_as_they_should_be_are_listed(
     fsck: Paxosblock, client: Client, folder: str
 ) -> None:
-    make(client, f"{folder}/more")
+    write(client, f"{folder}/more", b"abc")
     client.set_replication(f"{folder}/more", 4)
     with client.create(f"{folder}/open") as out:
         out.write(b"abc")
@@ -72,7 +68,7 @@ def test_blocks_and_files_that_are_not_as_they_should_be_are_listed(
 def test_fsck_tells_machines_each_finding_and_the_sum(
     fsck: Paxosblock, client: Client, folder: str
 ) -> None:
-    make(client, f"{folder}/more")
+    write(client, f"{folder}/more", b"abc")
     client.set_replication(f"{folder}/more", 4)
     wait_until(lambda: "3 of 4" in fsck(folder).out, what="all reports")
     finding, summary = map(json.loads, fsck(folder, "--json").out.splitlines())
@@ -85,7 +81,7 @@ def test_fsck_tells_machines_each_finding_and_the_sum(
 def test_it_is_a_verb_of_admin_too_and_takes_one_file(
     fs: Paxosblock, paxosblock: Paxosblock, fsck: Paxosblock, client: Client, folder: str
 ) -> None:
-    make(client, f"{folder}/a")
+    write(client, f"{folder}/a", b"abc")
     result = paxosblock("admin", "fsck", f"{folder}/a")
     assert result.code == 0
     assert numbers(result.out)["Total dirs"] == "0"
@@ -113,7 +109,7 @@ def test_deleting_wants_somebody_who_agrees(
 
 
 def test_a_healthy_file_is_not_deleted(fsck: Paxosblock, client: Client, folder: str) -> None:
-    make(client, f"{folder}/a")
+    write(client, f"{folder}/a", b"abc")
     result = fsck(folder, "--delete-corrupt", "--yes")
     assert (result.code, "Deleted" in result.out) == (0, False)
     assert client.exists(f"{folder}/a")

@@ -6,17 +6,13 @@ import json
 
 from paxosblock import Client
 from tests.cli.conftest import Paxosblock
-
-
-def make(client: Client, path: str) -> None:
-    with client.create(path) as out:
-        out.write(b"abc")
+from tests.files import write
 
 
 def test_setrep_changes_a_file_and_says_so_as_hdfs_does(
     fs: Paxosblock, client: Client, folder: str
 ) -> None:
-    make(client, f"{folder}/a")
+    write(client, f"{folder}/a", b"abc")
     result = fs("setrep", "2", f"{folder}/a")
     assert (result.code, result.out, result.err) == (0, f"Replication 2 set: {folder}/a\n", "")
     assert client.stat(f"{folder}/a").replication == 2
@@ -26,15 +22,15 @@ def test_setrep_of_a_directory_changes_all_files_below(
     fs: Paxosblock, client: Client, folder: str
 ) -> None:
     client.mkdirs(f"{folder}/sub/empty")
-    make(client, f"{folder}/a")
-    make(client, f"{folder}/sub/b")
+    write(client, f"{folder}/a", b"abc")
+    write(client, f"{folder}/sub/b", b"abc")
     told = fs("setrep", "-R", "2", folder).out.splitlines()
     assert told == [f"Replication 2 set: {folder}/{name}" for name in ("a", "sub/b")]
     assert client.stat(f"{folder}/sub/b").replication == 2
 
 
 def test_setrep_waits_for_what_holds_already(fs: Paxosblock, client: Client, folder: str) -> None:
-    make(client, f"{folder}/a")
+    write(client, f"{folder}/a", b"abc")
     result = fs("setrep", "-w", "3", f"{folder}/a")
     assert result.code == 0
     first, second = result.out.splitlines()
@@ -44,14 +40,14 @@ def test_setrep_waits_for_what_holds_already(fs: Paxosblock, client: Client, fol
 
 
 def test_setrep_tells_machines_what_it_did(fs: Paxosblock, client: Client, folder: str) -> None:
-    make(client, f"{folder}/a")
+    write(client, f"{folder}/a", b"abc")
     changed, waited = map(json.loads, fs("setrep", "-w", "3", f"{folder}/a", "--json").out.split())
     assert (changed["path"], changed["replication"]) == (f"{folder}/a", 3)
     assert waited == {"path": f"{folder}/a", "replication": 3, "done": True}
 
 
 def test_setrep_of_no_replica_is_wrong_usage(fs: Paxosblock, client: Client, folder: str) -> None:
-    make(client, f"{folder}/a")
+    write(client, f"{folder}/a", b"abc")
     result = fs("setrep", "0", f"{folder}/a")
     assert (result.code, len(result.err.splitlines())) == (2, 1)
     assert result.err.startswith("setrep: Invalid value for 'N': 0 is not in the range x>=1.")
@@ -59,7 +55,7 @@ def test_setrep_of_no_replica_is_wrong_usage(fs: Paxosblock, client: Client, fol
 
 
 def test_setrep_above_the_bound_is_one_line(fs: Paxosblock, client: Client, folder: str) -> None:
-    make(client, f"{folder}/a")
+    write(client, f"{folder}/a", b"abc")
     result = fs("setrep", "33", f"{folder}/a")
     line = f"setrep: '{folder}/a': replication 33: 1 to 32 replicas\n"
     assert (result.code, result.out, result.err) == (1, "", line)
@@ -69,7 +65,7 @@ def test_setrep_above_the_bound_is_one_line(fs: Paxosblock, client: Client, fold
 def test_setrep_goes_on_behind_a_path_that_is_not_there(
     fs: Paxosblock, client: Client, folder: str
 ) -> None:
-    make(client, f"{folder}/a")
+    write(client, f"{folder}/a", b"abc")
     result = fs("setrep", "2", f"{folder}/none", f"{folder}/a")
     assert result.code == 1
     assert result.out == f"Replication 2 set: {folder}/a\n"

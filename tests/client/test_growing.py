@@ -29,6 +29,7 @@ from paxosblock.transaction import (
     TransactionOutcome,
 )
 from paxosblock.units import KIB
+from tests.files import read, write
 from tests.waiting import wait_until
 
 QUICK = ClientConfig(
@@ -58,17 +59,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 def fs(cluster: LocalCluster) -> Iterator[Client]:
     with Client(cluster.url, QUICK) as fs:
         yield fs
-
-
-def write(fs: Client, path: str, data: bytes) -> bytes:
-    with fs.create(path) as out:
-        out.write(data)
-    return data
-
-
-def read(fs: Client, path: str) -> bytes:
-    with fs.open(path) as file:
-        return file.read()
 
 
 def node_at(cluster: LocalCluster, host: str) -> Node:

@@ -22,6 +22,7 @@ from paxosblock.net.serving import DISK_FAILED
 from paxosblock.protocol.types import BlockId
 from paxosblock.units import MIB
 from tests.disks.faults import CALLS, HELD, SYNCS, WRITES, Fault
+from tests.files import read, write
 from tests.services.faulty_node import FaultyCluster
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -59,16 +60,6 @@ def wait_ended(node: Node) -> str:
 def make_names(fs: Client, names: range) -> None:
     for number in names:
         fs.mkdirs(f"/{number}")
-
-
-def write(fs: Client, path: str, data: bytes) -> None:
-    with fs.create(path) as out:
-        out.write(data)
-
-
-def content(fs: Client, path: str) -> bytes:
-    with fs.open(path) as file:
-        return file.read()
 
 
 @pytest.mark.parametrize("calls", [SYNCS, WRITES])
@@ -152,7 +143,7 @@ def test_a_datanode_goes_on_with_the_volume_that_is_left_and_the_report_names_th
         assert run(["admin", "report", "--namenodes", ",".join(cluster.addresses)]) == 0
         assert failed in capsys.readouterr().out
         write(fs, "/after", data)
-        assert content(fs, "/after") == data
+        assert read(fs, "/after") == data
         assert node.alive
         assert any((sound / "current").iterdir())
 
@@ -191,7 +182,7 @@ def test_a_volume_that_hangs_silences_nobody_is_named_and_comes_back_when_it_ans
         cluster.mend_disk(node)
         wait_until(lambda: not failed_volumes(cluster), what="the volume to be back")
         for path in ("/0", "/1", "/2", "/3", "/meanwhile"):
-            assert content(fs, path) == data
+            assert read(fs, path) == data
 
 
 @pytest.mark.parametrize("how", ["removed", "unreadable"])
@@ -210,7 +201,7 @@ def test_a_volume_that_is_gone_is_named_although_nobody_used_it(tmp_path: Path, 
         assert str(broken) in failed
         assert ("No such file" if how == "removed" else BROKEN) in failed
         write(fs, "/file", b"all")
-        assert content(fs, "/file") == b"all"
+        assert read(fs, "/file") == b"all"
 
 
 def test_blocks_of_a_failed_volume_come_back_on_another_one_also_of_the_same_node(
@@ -243,7 +234,7 @@ def test_blocks_of_a_failed_volume_come_back_on_another_one_also_of_the_same_nod
         assert str(broken) in failed
         assert failed in capsys.readouterr().out
         for path in paths:
-            assert content(fs, path) == data
+            assert read(fs, path) == data
 
 
 def storage_in(volume: Path) -> str:
@@ -277,7 +268,7 @@ def test_a_datanode_without_a_volume_left_ends_and_serves_again_after_a_start(
         assert BROKEN in line
         assert run(["cluster", "status", "--path", str(cluster.path)]) == 1
         assert line in capsys.readouterr().out
-        assert content(fs, "/file") == data
+        assert read(fs, "/file") == data
         cluster.mend_disk(node)
         node.start()
         cluster.wait_registered()
@@ -303,7 +294,7 @@ def test_a_datanode_starts_with_the_volumes_it_can_open_and_reports_the_other(
             storages = json.load(answer)["storages"]
         assert sorted(storages.values()) == sorted([failed, "ok"])
         write(fs, "/file", data)
-        assert content(fs, "/file") == data
+        assert read(fs, "/file") == data
         node.stop()
         cluster.mend_disk(node)
         node.start()

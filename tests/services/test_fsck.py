@@ -13,7 +13,8 @@ from paxosblock.cli.main import run
 from paxosblock.errors import PaxosBlockError
 from paxosblock.local.node_process import Node
 from paxosblock.units import KIB
-from tests.services.test_leaving import QUICK, WITHIN_S, named, nodes, read, write
+from tests.files import read
+from tests.services.test_leaving import QUICK, WITHIN_S, named, nodes, write
 from tests.waiting import wait_until
 
 

@@ -17,6 +17,7 @@ from paxosblock.cli.main import run
 from paxosblock.local.node_process import Node
 from paxosblock.net.control import NameNodes
 from paxosblock.units import KIB
+from tests.files import read
 from tests.waiting import wait_until
 
 QUICK = {
@@ -74,11 +75,6 @@ def write(fs: Client, path: str, *, pieces: int = 3) -> bytes:
     with fs.create(path) as out:
         out.write(data)
     return data
-
-
-def read(fs: Client, path: str) -> bytes:
-    with fs.open(path) as file:
-        return file.read()
 
 
 def named(cluster: LocalCluster, name: str) -> Node:

@@ -9,6 +9,15 @@ import pytest
 
 from paxosblock import Client
 from paxosblock.errors import InvalidRequestError
+from paxosblock.transaction import (
+    AssertAbsent,
+    AssertFile,
+    Concat,
+    Delete,
+    MakeDirectory,
+    Marker,
+    Rename,
+)
 
 DIRECTORY = PurePosixPath("/pathlib")
 
@@ -40,6 +49,17 @@ def test_every_call_takes_a_pathlib_path(fs: Client) -> None:
     assert fs.page(DIRECTORY).next_after is None
     assert not fs.exists(second)
     assert fs.delete(DIRECTORY, recursive=True)
+
+
+def test_the_operations_of_a_transaction_take_pathlib_paths(fs: Client) -> None:
+    top = PurePosixPath("/pathlib-transact")
+    one, two, three = (top / name for name in ("one", "two", "three"))
+    assert fs.transact([AssertAbsent(top), MakeDirectory(top), Marker(one)]).applied
+    assert fs.transact([AssertFile(one), Rename(one, two)]).applied
+    assert fs.transact([Marker(three), Concat(three, [two])]).applied
+    assert [entry.path for entry in fs.list(top)] == [str(three)]
+    assert fs.transact([Delete(top, recursive=True)]).applied
+    assert Concat(three, [two]) == Concat(str(three), (str(two),))
 
 
 @pytest.mark.parametrize("path", [b"/bytes", 5, None])

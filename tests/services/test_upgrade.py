@@ -16,6 +16,7 @@ from paxosblock.config import ClientConfig
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.local.cluster_folder import NodeEntry, Role
 from paxosblock.local.node_process import Node
+from tests.files import read
 from tests.waiting import wait_until
 
 SETTINGS = {
@@ -76,11 +77,6 @@ def change(fs: Client) -> None:
     fs.delete("/kept")
     with fs.create("/new") as out:
         out.write(b"new")
-
-
-def read(fs: Client, path: str) -> bytes:
-    with fs.open(path) as file:
-        return file.read()
 
 
 def check_as_before(fs: Client) -> None:

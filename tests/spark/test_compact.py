@@ -17,6 +17,7 @@ from paxosblock import Client, LocalCluster
 from paxosblock.client.spark.jobs.compact import CompactedDirectory, CompactOptions, compact
 from paxosblock.client.spark.jobs.merging import MergeFormat
 from paxosblock.errors import InvalidRequestError, NotDirectoryError, NotFoundError
+from tests.files import read
 from tests.spark.unstarted import no_spark
 
 ALL_AT_ONCE = CompactOptions()
@@ -43,11 +44,6 @@ def run(spark: SparkSession, cluster: LocalCluster) -> Compact:
 def put(fs: Client, path: str, data: bytes) -> None:
     with fs.create(path) as out:
         out.write(data)
-
-
-def content(fs: Client, path: str) -> bytes:
-    with fs.open(path) as file:
-        return file.read()
 
 
 def visible(fs: Client, path: str) -> list[str]:
@@ -96,7 +92,7 @@ def test_lines_stay_lines_where_a_file_does_not_end_with_one(
         put(fs, f"{place}/{number}.txt", data)
     run(place)
     (merged,) = visible(fs, place)
-    assert content(fs, merged) == b"a\nb\nc\nd"
+    assert read(fs, merged) == b"a\nb\nc\nd"
 
 
 def test_a_csv_header_is_written_once(run: Compact, fs: Client, place: str) -> None:
@@ -104,7 +100,7 @@ def test_a_csv_header_is_written_once(run: Compact, fs: Client, place: str) -> N
     put(fs, f"{place}/2.csv", b"id,name\r\n2,two\r\n")
     run(place, CompactOptions(header=True))
     (merged,) = visible(fs, place)
-    rows = csv.read_csv(io.BytesIO(content(fs, merged)))
+    rows = csv.read_csv(io.BytesIO(read(fs, merged)))
     assert rows.to_pydict() == {"id": [1, 2], "name": ["one", "two"]}
 
 
@@ -121,7 +117,7 @@ def test_csv_files_that_begin_alike_are_merged_only_when_it_is_said_whether_with
     assert len(visible(fs, place)) == 2
     run(place, CompactOptions(header=False))
     (merged,) = visible(fs, place)
-    assert content(fs, merged) == b"id,name\n1,one\nid,name\n2,two\n"
+    assert read(fs, merged) == b"id,name\n1,one\nid,name\n2,two\n"
 
 
 def test_csv_files_without_a_header_need_no_word_about_it(
@@ -131,7 +127,7 @@ def test_csv_files_without_a_header_need_no_word_about_it(
     put(fs, f"{place}/2.csv", b"2,two\n")
     run(place)
     (merged,) = visible(fs, place)
-    assert content(fs, merged) == b"1,one\n2,two\n"
+    assert read(fs, merged) == b"1,one\n2,two\n"
 
 
 def test_arrow_streams_stand_one_behind_the_other(run: Compact, fs: Client, place: str) -> None:
@@ -151,7 +147,7 @@ def test_files_are_merged_up_to_the_size_that_was_asked_for(
         put(fs, f"{place}/{number}.txt", b"%d" % number * 9 + b"\n")
     done = run(place, CompactOptions(small_bytes=11, target_bytes=30))
     assert (done.merged, done.into, done.left_alone) == (6, 2, 1)
-    contents = [content(fs, path) for path in visible(fs, place)]
+    contents = [read(fs, path) for path in visible(fs, place)]
     assert sorted(map(len, contents)) == [10, 30, 30]
     assert sorted(b"".join(contents)) == sorted(b"0123456" * 9 + b"\n" * 7)
 
@@ -195,7 +191,7 @@ def test_readers_meanwhile_find_every_row_once(run: Compact, fs: Client, place: 
         running = pool.submit(compacted_again)
         while not running.done():
             with suppress(NotFoundError):
-                lines = b"".join(content(fs, path) for path in visible(fs, place)).split()
+                lines = b"".join(read(fs, path) for path in visible(fs, place)).split()
                 assert sorted(map(int, lines)) == list(range(60))
         running.result()
     assert len(visible(fs, place)) == 1
@@ -235,7 +231,7 @@ def test_the_format_can_be_told_where_names_do_not(run: Compact, fs: Client, pla
         put(fs, f"{place}/{name}", b"line\n")
     run(place, CompactOptions(format=MergeFormat.TEXT))
     (merged,) = visible(fs, place)
-    assert content(fs, merged) == b"line\nline\n"
+    assert read(fs, merged) == b"line\nline\n"
 
 
 def test_directories_below_are_compacted_each_for_itself(

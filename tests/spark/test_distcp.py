@@ -21,6 +21,7 @@ from paxosblock.errors import (
     NotFoundError,
     UnavailableError,
 )
+from tests.files import read
 from tests.spark.unstarted import no_spark
 
 Copy = Callable[..., CopyReport]
@@ -55,11 +56,6 @@ def copy(spark: SparkSession, cluster: LocalCluster) -> Copy:
     return run
 
 
-def content(fs: Client, path: str) -> bytes:
-    with fs.open(path) as file:
-        return file.read()
-
-
 def names(fs: Client, path: str) -> list[str]:
     return [entry.name for entry in fs.list(path)]
 
@@ -70,7 +66,7 @@ def test_a_directory_comes_out_as_it_went_in(
     report = copy(tree, place)
     assert (report.copied, report.skipped, report.failures) == (3, 0, ())
     assert report.bytes_copied == sum(map(len, TREE.values()))
-    assert {name: content(fs, f"{place}/{name}") for name in TREE} == TREE
+    assert {name: read(fs, f"{place}/{name}") for name in TREE} == TREE
     assert names(fs, place) == ["a.txt", "deep", "nothing"]
 
 
@@ -79,14 +75,14 @@ def test_a_single_file_goes_into_a_directory_under_its_own_name(
 ) -> None:
     fs.mkdirs(place)
     assert copy(f"file://{tree}/a.txt", place).copied == 1
-    assert content(fs, f"{place}/a.txt") == TREE["a.txt"]
+    assert read(fs, f"{place}/a.txt") == TREE["a.txt"]
 
 
 def test_a_single_file_gets_the_name_that_was_asked_for(
     copy: Copy, fs: Client, tree: Path, place: str
 ) -> None:
     copy(tree / "a.txt", f"{place}/new/name")
-    assert content(fs, f"{place}/new/name") == TREE["a.txt"]
+    assert read(fs, f"{place}/new/name") == TREE["a.txt"]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +102,7 @@ def test_what_is_there_already_stays_or_is_replaced_as_asked(
         with fs.create(f"{place}/{name}") as out:
             out.write(b"other")
     report = copy(tmp_path, place, existing)
-    assert tuple(content(fs, f"{place}/{name}") for name in names(fs, place)) == left
+    assert tuple(read(fs, f"{place}/{name}") for name in names(fs, place)) == left
     assert (report.copied, report.skipped) == (2 - left.count(b"other"), left.count(b"other"))
 
 
@@ -121,7 +117,7 @@ def test_a_long_file_is_copied_in_parts_and_joined(
     data = os.urandom(100_000)
     (tmp_path / "long").write_bytes(data)
     assert copy(tmp_path, place).copied == 1
-    assert content(fs, f"{place}/long") == data
+    assert read(fs, f"{place}/long") == data
     assert len(fs.locations(f"{place}/long")) == 4
     assert names(fs, place) == ["long"]
 
@@ -133,7 +129,7 @@ def test_any_file_system_of_fsspec_can_be_the_source(
     fs.mkdirs(f"{place}/work")
     (done,) = work(cluster, f"{place}/work", Source("memory", {}))([part("/bucket/key", place)])
     assert done.error == ""
-    assert content(fs, f"{place}/target") == b"from memory"
+    assert read(fs, f"{place}/target") == b"from memory"
 
 
 def work(cluster: LocalCluster, folder: str, source: Source | None = None) -> CopyWork:
@@ -179,7 +175,7 @@ def test_a_task_that_is_repeated_after_its_file_was_published_changes_nothing(
     for _ in range(2):
         (done,) = attempt([part(os.fspath(path), place)])
         assert done.error == ""
-    assert content(fs, f"{place}/target") == b"12345678901"
+    assert read(fs, f"{place}/target") == b"12345678901"
 
 
 def test_a_task_that_outlives_its_job_publishes_nothing(
