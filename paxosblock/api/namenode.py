@@ -19,6 +19,7 @@ from paxosblock.protocol.types import (
     WriterId,
 )
 from paxosblock.rack import FAR_AWAY
+from paxosblock.replacement import Failed
 from paxosblock.transaction import Operation, TransactionOutcome
 
 NO_BLOCK = BlockId(0)
@@ -296,7 +297,8 @@ class AddBlock:
 
     `previous` is the file's last block as the writer knows it (NO_BLOCK for the first): a repeated
     request after a lost reply gets the block that was added then. `host` is the writer's machine:
-    the first replica goes to a DataNode there, if there is one; "" for nowhere near.
+    the first replica goes to a DataNode there, if there is one; "" for nowhere near. `after` is the
+    block before, which failed, where the writer has a policy for that; None: like any other block.
     """
 
     file_id: int
@@ -308,6 +310,7 @@ class AddBlock:
     durability: Durability = Durability.DISK
     once: Once | None = None
     host: str = ""
+    after: Failed | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from paxosblock.api import care, files, fsck, leases, reports, status
+from paxosblock.api import care, files, fsck, leases, rebuild, reports, status
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
 from paxosblock.logs import facts
@@ -347,6 +347,18 @@ CALLS: Final = (
         ),
     ),
     handled(api.SEAL_BLOCK, handlers.seal_block, by=By.LEADER_IN_STEPS),
+    handled(
+        rebuild.REBUILD_BLOCK,
+        handlers.rebuild_block,  # one that fails allocated generations, which change nothing
+        check=checks.check_rebuild,
+        log=lambda request, view: facts(
+            block=request.block,
+            writer=request.writer,
+            failed=",".join(request.failed),
+            members=",".join(view.record.members),
+            generation=view.record.writer_generation,
+        ),
+    ),
     handled(
         api.DELETE_BLOCK,
         handlers.delete_block,

@@ -22,6 +22,7 @@ from paxosblock.api.namenode import (
     MakeDirectories,
     Transact,
 )
+from paxosblock.api.rebuild import RebuildBlock
 from paxosblock.api.reports import BlockReport, Register
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import InvalidRequestError
@@ -31,6 +32,7 @@ from paxosblock.namenode.catalog.records import RECOVERY_WRITER, BlockEntry
 from paxosblock.namenode.catalog.transactions import new_inodes
 from paxosblock.protocol.types import WriterId
 from paxosblock.rack import is_host, is_rack
+from paxosblock.replacement import Policy, Replacement
 from paxosblock.transaction import NAMES_MADE_MAX, OPERATIONS_MAX
 
 WINDOW_MAX = 1024
@@ -135,6 +137,8 @@ def check_add_block(request: AddBlock) -> None:
     _demand(1 <= request.window <= WINDOW_MAX, f"window {request.window}: 1 to {WINDOW_MAX} chunks")
     if request.file_id == NO_FILE:
         check_replication(request.replication)
+    if request.after is not None:
+        _check_policy(request.after.policy)
 
 
 def check_finalize(request: FinalizeBlock, config: NameNodeConfig) -> None:
@@ -150,6 +154,19 @@ def check_finalize(request: FinalizeBlock, config: NameNodeConfig) -> None:
     _demand(
         size >= 0 and (length > 0 or size == 0),
         f"block {request.block}: {length} chunks cannot have {size} bytes",
+    )
+
+
+def check_rebuild(request: RebuildBlock) -> None:
+    """Raise InvalidRequestError for a rebuild that nobody may ask for."""
+    check_writer(request.writer)
+    _check_policy(request.policy)
+
+
+def _check_policy(policy: Policy) -> None:
+    _demand(
+        policy.replacement is not Replacement.DISABLE,
+        "policy 'disable': DataNodes that fail are not replaced; a writer asks for 'never'",
     )
 
 

@@ -26,6 +26,7 @@ from paxosblock.api.namenode import (
     RenewLeases,
     TakeOver,
 )
+from paxosblock.api.rebuild import RebuildBlock
 from paxosblock.api.reports import (
     BlockReport,
     Heartbeat,
@@ -38,11 +39,13 @@ from paxosblock.api.status import BlockExplanation, ClusterStatus, ClusterStatus
 from paxosblock.errors import InvalidRequestError, LeaseError, NoSpaceError, NotReadyError
 from paxosblock.namenode import checks
 from paxosblock.namenode.blocks.placement import Candidate, Wish, place, shortfall
+from paxosblock.namenode.blocks.replacing import members_of_next
 from paxosblock.namenode.catalog import paths
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.node import NameNode
 from paxosblock.namenode.rolling import blocks_to_leave
 from paxosblock.protocol.types import StorageId, WriterId
+from paxosblock.replacement import Failed
 
 # --- namespace -------------------------------------------------------------------------------
 
@@ -112,6 +115,13 @@ async def seal_block(node: NameNode, request: BlockRequest) -> BlockView:
         entry = await node.recoverer.finalize(request.block)
     node.block_leases.release(request.block)
     return node.views.block(entry)
+
+
+async def rebuild_block(node: NameNode, request: RebuildBlock) -> BlockView:
+    """K3: the block's writer goes on with other members."""
+    if node.warming_up:
+        raise NotReadyError("this NameNode has just started, and does not know who lives")
+    return node.views.block(await node.rebuilder.rebuild(request, node.clock_s()))
 
 
 async def delete_block(node: NameNode, request: DeleteBlock) -> Deletion:
@@ -233,7 +243,7 @@ async def _place(node: NameNode, request: AddBlock) -> BlockView:
         writer_host=request.host,
     )
     candidates = node.datanodes.candidates(block_size, node.clock_s(), request.excluded)
-    members = _members(node, wish, candidates)
+    members = _members(node, wish, candidates, request.after)
     entry = await node.catalog.add_block(request, block, members)
     node.datanodes.note_placed(entry.record.members)
     return replace(
@@ -242,9 +252,11 @@ async def _place(node: NameNode, request: AddBlock) -> BlockView:
 
 
 def _members(
-    node: NameNode, wish: Wish, candidates: tuple[Candidate, ...]
+    node: NameNode, wish: Wish, candidates: tuple[Candidate, ...], after: Failed | None
 ) -> tuple[StorageId, ...]:
     """Place a block; a node that just started does not settle for fewer members than asked."""
+    if after is not None and not node.warming_up:
+        return members_of_next(wish, candidates, after)
     if not node.warming_up:
         return place(wish, candidates)
     try:

@@ -15,6 +15,7 @@ from paxosblock.namenode.blocks.block_views import BlockViews
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.history import History
+from paxosblock.namenode.blocks.rebuilder import Rebuilder
 from paxosblock.namenode.blocks.recoverer import Recoverer
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication import balancer, safe_mode
@@ -79,8 +80,11 @@ class NameNode:
         self.sight = self._make_sight()
         reach = acceptors(self.datanodes)
         self.finalizer = self._make_finalizer(reach)
-        self.runner = Runner(reach, self.history, self.background)
+        self.runner = Runner(
+            reach, self.history, self.background, timeout_s=config.recovery_timeout_s
+        )
         self.recoverer = self._make_recoverer()
+        self.rebuilder = self._make_rebuilder()
         self.copies = self._make_copies(reach)
         self.monitor = self._make_monitor()
         self.reducer = self._make_reducer()
@@ -199,6 +203,17 @@ class NameNode:
             self.background,
             timeout_s=self.config.recovery_timeout_s,
             finalized=self.finalizer.spread,
+            jitter=random.Random(),
+        )
+
+    def _make_rebuilder(self) -> Rebuilder:
+        return Rebuilder(
+            self.catalog,
+            self.runner,
+            self.datanodes,
+            self.history,
+            self.background,
+            timeout_s=self.config.recovery_timeout_s,
             jitter=random.Random(),
         )
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from paxosblock.api import care, files, fsck, leases, namenode, reports, status
+from paxosblock.api import care, files, fsck, leases, namenode, rebuild, reports, status
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import (
     DELETE,
@@ -32,7 +32,7 @@ from tests.namenode.scene import Scene, new_scene
 
 def described() -> set[str]:
     """The calls that the API describes."""
-    homes = (care, files, fsck, leases, namenode, reports, status)
+    homes = (care, files, fsck, leases, namenode, rebuild, reports, status)
     values = (value for home in homes for value in vars(home).values())
     return {value.name for value in values if isinstance(value, Method)}
 

@@ -18,6 +18,7 @@ from paxosblock.protocol.messages import LastVote, Nack, NextGS, RecoveryVote, R
 from paxosblock.protocol.quorum import Tally, tally
 from paxosblock.protocol.recovery import Phase, Proposer, RecoveryKind
 from paxosblock.protocol.types import StorageId
+from paxosblock.units import MIB
 
 RESEND_S: Final = 0.2
 """Pause before a member that did not answer, or refused, is asked again (P1, P4)."""
@@ -28,26 +29,36 @@ STARTS: Final = {
 }
 """The first line of each kind in the history of a block."""
 
+SLOWEST_COPY_BYTES_PER_S: Final = 16 * MIB
+"""A log that is fetched more slowly is not waited for."""
+
 Heard = LastVote | Nack | PaxosBlockError
 """A member's answer, or why it gave none, when it was asked for its last vote."""
+
+
+def copy_s(size_bytes: int) -> float:
+    """Return the seconds that a copy of so many bytes may take."""
+    return size_bytes / SLOWEST_COPY_BYTES_PER_S
 
 
 class Runner:
     """Runs proposers against the acceptors of their blocks."""
 
-    def __init__(self, acceptors: Acceptors, history: History, background: Background) -> None:
-        """Ask by `acceptors`; each step is a line of `history`."""
+    def __init__(
+        self, acceptors: Acceptors, history: History, background: Background, *, timeout_s: float
+    ) -> None:
+        """Ask by `acceptors`; each step is a line of `history`.
+
+        A target that is no member, and fetches the whole log, has longer than `timeout_s`.
+        """
         self._acceptors = acceptors
         self._history = history
         self._background = background
+        self._timeout_s = timeout_s
 
-    def attempt(self, proposer: Proposer, *, copy_timeout_s: float | None = None) -> Attempt:
-        """Return the attempt with this proposer's generation, which is run once.
-
-        `copy_timeout_s` bounds the answer of a target that is no member and fetches the whole log;
-        None: as for any other question.
-        """
-        return Attempt(proposer, self._acceptors, self._history, self._background, copy_timeout_s)
+    def attempt(self, proposer: Proposer) -> Attempt:
+        """Return the attempt with this proposer's generation, which is run once."""
+        return Attempt(proposer, self._acceptors, self._history, self._background, self._timeout_s)
 
 
 class Attempt:
@@ -59,7 +70,7 @@ class Attempt:
         acceptors: Acceptors,
         history: History,
         background: Background,
-        copy_timeout_s: float | None,
+        timeout_s: float,
     ) -> None:
         """`Runner.attempt` makes it."""
         self.proposer = proposer
@@ -72,7 +83,7 @@ class Attempt:
         self._acceptors = acceptors
         self._history = history
         self._background = background
-        self._copy_timeout_s = copy_timeout_s
+        self._timeout_s = timeout_s
         self._inbox: asyncio.Queue[Answer | None] = asyncio.Queue()
         self._asking: list[asyncio.Task[None]] = []
 
@@ -127,7 +138,7 @@ class Attempt:
         while True:
             try:
                 answer = await self._acceptors.ask(
-                    storage, question, timeout_s=self._timeout_s(storage, question)
+                    storage, question, timeout_s=self._time_of(storage, question)
                 )
             except PaxosBlockError as error:
                 self._note("no answer", str(error), storage)
@@ -138,9 +149,10 @@ class Attempt:
                     return
             await asyncio.sleep(RESEND_S)
 
-    def _timeout_s(self, storage: StorageId, question: NextGS | RecoveryWrite) -> float | None:
-        copies = isinstance(question, RecoveryWrite) and storage not in self.proposer.members
-        return self._copy_timeout_s if copies else None
+    def _time_of(self, storage: StorageId, question: NextGS | RecoveryWrite) -> float | None:
+        if isinstance(question, NextGS) or storage in self.proposer.members:
+            return None
+        return self._timeout_s + copy_s(question.size_bytes)
 
     def _silent(
         self, storage: StorageId, question: NextGS | RecoveryWrite, error: PaxosBlockError

@@ -264,13 +264,13 @@ class Catalog:
 
     async def allocate_seal(self, block: BlockId, *, forced: bool = False) -> BlockEntry | Refused:
         """K2: a fresh generation for a recovery; `forced`: members will be given up for it."""
-        return await self._rule(block, partial(finalize.allocate_seal, forced=forced))
+        return await self.change_block(block, partial(finalize.allocate_seal, forced=forced))
 
     async def finalize_by_recovery(
         self, block: BlockId, base: Generation, generation: Generation, length: int, size: int
     ) -> BlockEntry | Refused:
         """K5: the recovery of `generation` has its quorum for `length` chunks, `size` bytes."""
-        return await self._rule(
+        return await self.change_block(
             block,
             lambda record: finalize.finalize_by_recovery(record, base, generation, length, size),
         )
@@ -283,7 +283,7 @@ class Catalog:
         self, block: BlockId, storage: StorageId, finalized_generation: Generation
     ) -> BlockEntry | Refused:
         """K12: `storage`, which reported Finalized of that generation, becomes a member."""
-        return await self._rule(
+        return await self.change_block(
             block,
             partial(
                 finalize.add_replica, storage=storage, finalized_generation=finalized_generation
@@ -444,9 +444,10 @@ class Catalog:
 
     # --- how an operation runs -------------------------------------------------------------------
 
-    async def _rule(
+    async def change_block(
         self, block: BlockId, rule: Callable[[BlockRecord], BlockRecord | Refused]
     ) -> BlockEntry | Refused:
+        """Apply one of the K rules of `protocol.finalize` to a block's record."""
         return await self._change(lambda draft: blocks.change(draft, block, rule))
 
     async def decide(

@@ -1,0 +1,30 @@
+"""The call by which the writer of a block goes on with it when a member fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paxosblock.api.methods import Method
+from paxosblock.api.namenode import BlockView, Excluded
+from paxosblock.protocol.types import BlockId, Generation, StorageId, WriterId
+from paxosblock.replacement import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildBlock:
+    """K3: rebuild `block` without the members that `failed`, for its writer of `generation`.
+
+    A repeated request gets the config that was installed for the first. `flushed` as in `Policy`;
+    `excluded` as in `AddBlock`: whom not to take for another one.
+    """
+
+    block: BlockId
+    writer: WriterId
+    generation: Generation
+    failed: tuple[StorageId, ...]
+    policy: Policy
+    flushed: bool = False
+    excluded: tuple[Excluded, ...] = ()
+
+
+REBUILD_BLOCK = Method("rebuild_block", RebuildBlock, BlockView)

@@ -1,0 +1,182 @@
+"""Rebuild(b): the writer of a block goes on with it when a member fails (HDFS: pipeline recovery).
+
+A try chooses members by the file's policy, allocates a generation (K3), has all of them accept the
+longest log of a quorum (P2 to P4) and installs them (K7). A target that fails means another try,
+and another generation, without it. A config that was installed is the answer to every copy of the
+request (P6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from functools import partial
+from typing import Final
+
+from paxosblock.api.namenode import Excluded
+from paxosblock.api.rebuild import RebuildBlock
+from paxosblock.errors import FencedError, NotReadyError
+from paxosblock.namenode.background import Background
+from paxosblock.namenode.blocks.datanodes import DataNodes
+from paxosblock.namenode.blocks.history import History
+from paxosblock.namenode.blocks.placement import Wish
+from paxosblock.namenode.blocks.replacing import members_after
+from paxosblock.namenode.blocks.runner import Runner, copy_s
+from paxosblock.namenode.catalog import blocks
+from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.records import BlockEntry
+from paxosblock.protocol import finalize, recovery
+from paxosblock.protocol.finalize import Refused
+from paxosblock.protocol.recovery import Phase, Proposer
+from paxosblock.protocol.types import BlockId, BlockState, StorageId
+from paxosblock.replacement import Failed
+
+BACKOFF_S: Final = 0.1
+
+
+class Rebuilder:
+    """Rebuilds blocks for their writers."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        runner: Runner,
+        datanodes: DataNodes,
+        history: History,
+        background: Background,
+        *,
+        timeout_s: float,
+        jitter: random.Random,
+    ) -> None:
+        """`timeout_s` bounds one call of `rebuild`, but for the time that copies take."""
+        self._catalog = catalog
+        self._runner = runner
+        self._datanodes = datanodes
+        self._history = history
+        self._background = background
+        self._timeout_s = timeout_s
+        self._jitter = jitter
+        self._running: dict[BlockId, asyncio.Task[BlockEntry]] = {}
+
+    async def rebuild(self, request: RebuildBlock, now_s: float) -> BlockEntry:
+        """Return the block with the config that its writer goes on with; safe to repeat.
+
+        Whoever asks while the block is being rebuilt gets the result of that.
+
+        Raises:
+            FencedError: the block is not the writer's any more, or is to be sealed.
+            NoSpaceError: too few DataNodes for the policy; nothing was done.
+            NotReadyError: no quorum of its members answered, or each choice of targets failed.
+        """
+        task = self._running.get(request.block)
+        if task is None:
+            work = self._try_until(request, now_s)
+            task = self._background.start(work, f"rebuild of block {request.block}")
+            self._running[request.block] = task
+            task.add_done_callback(lambda _: self._running.pop(request.block, None))
+        return await asyncio.shield(task)
+
+    async def _try_until(self, request: RebuildBlock, now_s: float) -> BlockEntry:
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        deadline_s = started_s + self._timeout_s
+        failed: dict[StorageId, None] = dict.fromkeys(request.failed)
+        proposer: Proposer | None = None
+        while True:
+            entry = await self._catalog.get_block(request.block)
+            if entry.record.writer_generation > request.generation:
+                return _granted_before(entry, request)
+            targets, block_size = await self._targets(
+                request, tuple(failed), now_s + loop.time() - started_s
+            )
+            if proposer is not None and loop.time() >= deadline_s:
+                raise _not_rebuilt(proposer, self._timeout_s)
+            done = await self._catalog.change_block(
+                request.block,
+                partial(
+                    finalize.allocate_rebuild, writer=request.writer, generation=request.generation
+                ),
+            )
+            if isinstance(done, Refused):
+                raise blocks.refusal(done)
+            attempt = self._runner.attempt(recovery.rebuild(done.record, targets))
+            proposer = await attempt.run(deadline_s + copy_s(block_size))
+            if proposer.phase is Phase.DECIDED:
+                installed = await self._install(proposer)
+                if installed is not None:
+                    return installed
+            failed |= dict.fromkeys(sorted(attempt.refused))
+            await asyncio.sleep(self._jitter.uniform(0, BACKOFF_S))
+
+    async def _targets(
+        self, request: RebuildBlock, failed: tuple[StorageId, ...], now_s: float
+    ) -> tuple[tuple[StorageId, ...], int]:
+        """Return the members that are left and those that take the place of the others, and how
+        many bytes a block of the file may have.
+        """
+        found = await self._catalog.written((request.block,))
+        if not found:
+            raise FencedError(
+                f"block {request.block}: is not being written any more", block=request.block
+            )
+        ((entry, inode),) = found
+        members = entry.record.members
+        left = tuple(
+            member
+            for member in members
+            if member not in failed and self._datanodes.is_reachable(member, now_s)
+        )
+        if not left:
+            raise NotReadyError(
+                f"block {request.block}: none of its members is left", block=request.block
+            )
+        told = {each.storage for each in request.excluded}
+        news = tuple(Excluded(each, 0.0, resting=True) for each in failed if each not in told)
+        candidates = self._datanodes.candidates(inode.block_size, now_s, (*request.excluded, *news))
+        wish = Wish(inode.replication, 1, inode.block_size, seed=request.block)
+        failure = Failed(request.policy, len(members), left, request.flushed)
+        targets = members_after(wish, candidates, failure)
+        self._datanodes.note_placed(tuple(each for each in targets if each not in members))
+        return targets, inode.block_size
+
+    async def _install(self, proposer: Proposer) -> BlockEntry | None:
+        """K7; None when somebody else was faster."""
+        choice = proposer.choice
+        assert choice is not None, "what was decided was chosen"
+        done = await self._catalog.change_block(
+            proposer.block,
+            partial(
+                finalize.install_rebuild,
+                base=proposer.base,
+                generation=proposer.generation,
+                members=proposer.targets,
+                length=choice.length,
+            ),
+        )
+        if isinstance(done, Refused):
+            self._history.add(proposer.block, proposer.generation, "rebuild was overtaken")
+            return None
+        self._history.add(
+            proposer.block,
+            proposer.generation,
+            "rebuilt",
+            detail=f"length {choice.length}, members {', '.join(proposer.targets)}",
+        )
+        return done
+
+
+def _granted_before(entry: BlockEntry, request: RebuildBlock) -> BlockEntry:
+    """P6: the answer was lost; the config stands as long as nobody ended the epoch."""
+    record = entry.record
+    if record.writer != request.writer or record.state is not BlockState.UNDER_CONSTRUCTION:
+        raise FencedError(f"block {record.block}: is not {request.writer}'s", block=record.block)
+    return entry
+
+
+def _not_rebuilt(proposer: Proposer, timeout_s: float) -> NotReadyError:
+    return NotReadyError(
+        f"block {proposer.block}: not rebuilt in {timeout_s:g} s: promises from "
+        f"{len(proposer.replies)} of {len(proposer.members)} members, votes from "
+        f"{len(proposer.votes)} of {len(proposer.targets)} targets",
+        block=proposer.block,
+    )

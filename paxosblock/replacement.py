@@ -1,0 +1,88 @@
+"""DataNodes that fail under a writer: HDFS's replacement policies, as seed 004 tells them.
+
+*r* is the replication that was asked for, *n* the members of a block that did not fail. By these
+rules the NameNode decides where members come from (`namenode/blocks/replacing.py`), and a writer
+whether its block has fewer than it should.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from paxosblock.protocol.types import StorageId
+
+
+class OnFailure(enum.Enum):
+    """The fate of a block when one of its DataNodes fails while it is written."""
+
+    SEAL = "seal"
+    """It ends with what was acknowledged at least, and the file goes on in another block."""
+    REBUILD = "rebuild"
+    """It goes on with other members (HDFS: pipeline recovery)."""
+
+
+class Replacement(enum.Enum):
+    """The cases in which a DataNode takes the place of one that failed."""
+
+    DISABLE = "disable"
+    """Never. A request to replace one is an error at the NameNode; a writer acts as by NEVER."""
+    NEVER = "never"
+    """Never: the writer goes on with those that are left."""
+    DEFAULT = "default"
+    """If r >= 3, and floor(r/2) >= n, or r > n and the block was flushed or appended to."""
+    ALWAYS = "always"
+    """As many as failed; without them the writer does not go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Replace DataNodes that fail so; go on with too few of them only if `best_effort`."""
+
+    replacement: Replacement = Replacement.DEFAULT
+    best_effort: bool = False
+
+    def missing(self, replication: int, left: int, *, flushed: bool) -> int:
+        """Return how many DataNodes are added to the `left` (n) members of a block.
+
+        `flushed`: an application flushed it, or it was opened again to append to it.
+        """
+        count = left
+        while self._adds(replication, count, flushed):
+            count += 1
+        return count - left
+
+    def _adds(self, r: int, n: int, flushed: bool) -> bool:
+        match self.replacement:
+            case Replacement.DISABLE | Replacement.NEVER:
+                return False
+            case Replacement.DEFAULT:
+                return r >= 3 and (r // 2 >= n or (r > n and flushed))
+            case Replacement.ALWAYS:
+                return r > n
+
+    def needed(self, replication: int, before: int) -> int:
+        """Return how many members there must be for a writer to go on that had `before` of them.
+
+        ALWAYS fails if a DataNode cannot be replaced; DEFAULT, where half of the replicas or fewer
+        are left; nothing but the lack of any with best effort.
+        """
+        if self.best_effort:
+            return 1
+        if self.replacement is Replacement.ALWAYS:
+            return min(before, replication)
+        halves = self.replacement is Replacement.DEFAULT and replication >= 3
+        return replication // 2 + 1 if halves else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A block whose writer goes on without some of its members, and by which policy.
+
+    `before` is how many members it had, `left` are those that did not fail; `flushed` as above.
+    """
+
+    policy: Policy
+    before: int
+    left: tuple[StorageId, ...]
+    flushed: bool
