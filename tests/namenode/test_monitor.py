@@ -105,7 +105,7 @@ async def turn(scene: Scene) -> None:
     await scene.node.monitor.turn()
     await wait_until_async(lambda: len(scene.node.copies) == 0)
     await scene.node.monitor.turn()
-    await wait_until_async(lambda: not scene.node.reducer.busy)
+    await wait_until_async(lambda: not (scene.node.reducer.busy or len(scene.node.copies)))
 
 
 def copied_to(scene: Scene, record: BlockRecord) -> list[str]:

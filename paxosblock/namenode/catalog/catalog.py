@@ -59,6 +59,7 @@ from paxosblock.namenode.catalog.records import (
     encode,
 )
 from paxosblock.namenode.catalog.repeats import answered, decide_once
+from paxosblock.namenode.catalog.together import Together
 from paxosblock.namenode.kv.interface import KeyValueStore, Versioned, View
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
@@ -110,6 +111,7 @@ class Catalog:
         self._blocks = IdPool(store, keys.BLOCK_COUNTER, 1)
         self._cluster = ClusterRecord(0, 0)
         self._changes = Changes(store)
+        self._together = Together(self._changes)
 
     async def start(self, new_tag: int, new_id: str) -> None:
         """Learn which cluster this is; an empty store becomes a new one under `new_tag`.
@@ -283,12 +285,10 @@ class Catalog:
         self, block: BlockId, storage: StorageId, finalized_generation: Generation
     ) -> BlockEntry | Refused:
         """K12: `storage`, which reported Finalized of that generation, becomes a member."""
-        return await self.change_block(
-            block,
-            partial(
-                finalize.add_replica, storage=storage, finalized_generation=finalized_generation
-            ),
+        rule = partial(
+            finalize.add_replica, storage=storage, finalized_generation=finalized_generation
         )
+        return await self._together.make(lambda draft: blocks.change(draft, block, rule))
 
     async def remove_replica(
         self,
@@ -298,7 +298,7 @@ class Catalog:
         whole: tuple[StorageId, ...],
     ) -> BlockEntry | Refused:
         """K13: `storage` leaves; `whole` are the other members that reported that generation."""
-        return await self._change(
+        return await self._together.make(
             lambda draft: members.remove_replica(draft, block, storage, finalized_generation, whole)
         )
 

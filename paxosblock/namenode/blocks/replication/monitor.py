@@ -43,7 +43,7 @@ TRIED_MAX: Final = 64
 """Blocks that find all sources or targets busy, after which the others wait for a turn, too."""
 PLANNED: Final = 16
 """Copies that are planned before others get a turn: with a thousand DataNodes some milliseconds."""
-ADOPTED_AT_ONCE: Final = 32
+ADOPTED_AT_ONCE: Final = 64
 """Copies that become members at a time."""
 WALKED_PER_S: Final = 1000
 """Blocks that the walk over all of them looks at in a second: a million cost less than a second of

@@ -27,7 +27,7 @@ from paxosblock.protocol.types import BlockId, StorageId
 FULLNESS_STEPS: Final = 20
 """Storages are as full as others to within a twentieth of their room."""
 UNDER_WAY_MAX: Final = 64
-"""Members that leave at a time: each is a transaction, and writers wait for theirs behind it."""
+"""Members that leave at a time: they share entries of the log, and writers wait behind these."""
 
 Fullness = Callable[[StorageId], float]
 """The share of a storage's room that is taken, from 0 to 1."""
