@@ -314,6 +314,31 @@ class AddBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class ReopenBlock:
+    """K4, K7: let the writer of a file go on in `block`, its last one, which is finalized.
+
+    It is left alone unless it has room for a chunk of `size_bytes`, and has fewer than `chunks`. A
+    repeated request is answered with what the first one installed. The rest is as in AddBlock.
+    """
+
+    file_id: int
+    writer: WriterId
+    block: BlockId
+    window: int
+    size_bytes: int
+    chunks: int
+    excluded: tuple[Excluded, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """The block as it was granted to the writer; None: it is left alone, for the reason `why`."""
+
+    view: BlockView | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FinalizeBlock:
     """K6: FinalizeBlock(b, length) by the writer of `generation`; `length` in chunks."""
 
@@ -402,6 +427,7 @@ TRANSACT = Method("transact", Transact, TransactionOutcome)
 APPLICATION = Method("application", ApplicationRequest, ApplicationAnswer)
 TAKE_OVER = Method("take_over", TakeOver, FileStatus)
 ADD_BLOCK = Method("add_block", AddBlock, BlockView)
+REOPEN_BLOCK = Method("reopen_block", ReopenBlock, Reopened)
 FINALIZE_BLOCK = Method("finalize_block", FinalizeBlock, BlockView)
 SEAL_BLOCK = Method("seal_block", BlockRequest, BlockView)
 DELETE_BLOCK = Method("delete_block", DeleteBlock, Deletion)

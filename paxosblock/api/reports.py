@@ -109,8 +109,8 @@ ALL_BLOCKS: Final = BlockRange(BlockId(0), LAST_BLOCK)
 
 @dataclass(frozen=True, slots=True)
 class DeadReplica:
-    """A replica whose bytes are damaged (PROTOCOL.md D9): why, and the generation it promised;
-    `NO_GENERATION` where not even that can be read."""
+    """A replica whose bytes are damaged (PROTOCOL.md D9): why, and the generation it promised; the
+    epoch of its log where not even that can be read."""
 
     block: BlockId
     max_generation: Generation

@@ -144,12 +144,22 @@ class AsyncClient(AsyncNames):
         )
 
     async def append(
-        self, path: AnyPath, *, chunk_size: int | None = None, window: int | None = None
+        self,
+        path: AnyPath,
+        *,
+        chunk_size: int | None = None,
+        window: int | None = None,
+        new_block: bool = False,
     ) -> AsyncFileWriter:
-        """Go on with a closed file, in a new block: `async with await fs.append(path) as out`.
+        """Go on with a closed file: `async with await fs.append(path) as out`.
 
-        Blocks have any length, so the last one stays as it is. Arguments: as `create`; the rest was
-        settled when the file was made.
+        Its last block is opened again if it has room, and most of its replicas are at hand. What is
+        there stays readable, whatever happens meanwhile.
+
+        Args:
+            chunk_size: as in `create`; the rest was settled when the file was made.
+            window: as in `create`; a block that was written with another one is left as it is.
+            new_block: go on in a new block in any case.
 
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
@@ -168,6 +178,7 @@ class AsyncClient(AsyncNames):
             chunk_size_bytes=chunk_size,
             window=window,
             previous=opened.last,
+            reopens=not new_block,
         )
 
     async def open(

@@ -3,8 +3,8 @@
 A reader holds the file's id and its length as it was when it was opened, some pages of its blocks,
 and always the last block. Pages it does not hold are asked for by that id. They cannot contradict
 what it holds: of the file with this id no byte below that length changes, nor the place of one, as
-long as the file is there. Blocks are finalized before another one follows them, finalized blocks
-stay as they are, and concat moves blocks of other files behind them.
+long as the file is there. Blocks are finalized before another one follows them, only the
+last one is opened again, which keeps its bytes, and concat moves blocks of other files behind them.
 """
 
 from __future__ import annotations

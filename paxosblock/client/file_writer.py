@@ -15,10 +15,8 @@ from collections import deque
 from typing import Final, Self
 
 from paxosblock.api.namenode import (
-    ADD_BLOCK,
     CLOSE_FILE,
     NO_BLOCK,
-    AddBlock,
     CloseFile,
     FileStatus,
     OpenBlock,
@@ -31,7 +29,8 @@ from paxosblock.client.core import ClientCore
 from paxosblock.client.durable import finalized_on_disk
 from paxosblock.client.exclusions import Exclusions
 from paxosblock.client.leases import Fence
-from paxosblock.client.progress import Progress, Shortfall, Unopened
+from paxosblock.client.next_block import NextBlock
+from paxosblock.client.progress import Progress, Shortfall
 from paxosblock.client.receipt import BlockReceipt, FlushReceipt, Ledger, Place
 from paxosblock.client.tender import Tender
 from paxosblock.errors import (
@@ -71,22 +70,24 @@ class AsyncFileWriter:
         chunk_size_bytes: int,
         window: int,
         previous: BlockId = NO_BLOCK,
+        reopens: bool = False,
     ) -> None:
-        """`status` is the NameNode's answer to `writer`; `previous` the file's last block."""
+        """`status` is the NameNode's answer to `writer`; `previous` the file's last block, in which
+        it goes on if it `reopens` that."""
         self.status = status
         self._core = core
         self._writer = writer
-        self._window = window
         self.chunk_size = min(chunk_size_bytes, status.block_size)
         self._buffer = ChunkBuffer(self.chunk_size)
         self._lock = asyncio.Lock()
         self._block: BlockWriter | None = None
-        self._previous = previous
-        self._unopened = Unopened()
         self._pending: deque[Chunk] = deque()  # not sent in the current block
         self._cut_bytes = self._finished_bytes = status.length  # became chunks; are in other blocks
         self._ledger = Ledger()
         self._exclusions = Exclusions(asyncio.get_running_loop().time)
+        self._next = NextBlock(
+            core, status, writer, window, self._exclusions, last=previous, reopens=reopens
+        )
         self._tender = Tender(self._tend, f"'{status.path}'", core.tending)
         self._rolling = NO_BLOCK  # is to be left: the next chunk begins another one
         self._shortfall = Shortfall(status.path, status.replication)
@@ -336,13 +337,12 @@ class AsyncFileWriter:
 
     async def _try_to_open_block(self) -> BlockWriter:
         self._wake()  # if this call does not live to open the block, the background does
-        with self._unopened.asking():
+        with self._next.unopened.asking():
             view = await self._fence.guard(
-                self._core.namenodes.call_anew(
-                    ADD_BLOCK, self._wanted_block, retry_for_s=self._retry_for_s
-                )
+                self._next.ask(self._pending[0].size_bytes, self._retry_for_s)
             )
-        block = BlockWriter(
+        make = BlockWriter.granted if view.record.writer_generation else BlockWriter
+        block = make(
             view,
             self._writer,
             self._core.namenodes,
@@ -353,22 +353,20 @@ class AsyncFileWriter:
             await block.open()
         except BlockFailed:
             # Whoever does not hear that it is sealed seals it again: it may be the last block now.
-            self._previous, self._block = block.block, block
-            self._unopened.end()
+            self._begin_in(block)
+            self._block = block
             await self._fence.guard(block.seal(retry_for_s=self._retry_for_s))
+            self._finished_bytes += block.acknowledged_bytes
             self._block = None
             raise
-        self._previous = block.block
-        self._unopened.end()
+        self._begin_in(block)
         self._shortfall.note(view)
         return block
 
-    def _wanted_block(self) -> AddBlock:
-        status, told = self.status, self._exclusions.told()
-        return AddBlock(
-            status.file_id, self._writer, self._previous, self._window, told, status.replication,
-            status.durability, host=self._core.config.host,
-        )  # fmt: skip
+    def _begin_in(self, block: BlockWriter) -> None:
+        """Count on from what the block had when it was opened: one that is new had nothing."""
+        self._next.begun(block)
+        self._finished_bytes -= block.acknowledged_bytes
 
     async def _close_block(self) -> None:
         """W6 for the last block, whatever happens to its members."""
@@ -454,7 +452,9 @@ class AsyncFileWriter:
     @property
     def _in_the_way(self) -> bool:
         """True if readers may not learn the file's length because of its last block."""
-        return bool(self._unopened) or (self._block is not None and self._block.failure is not None)
+        return bool(self._next.unopened) or (
+            self._block is not None and self._block.failure is not None
+        )
 
     async def _go_on(self) -> None:
         """End a block that failed, or is to be left; send what was not acknowledged."""

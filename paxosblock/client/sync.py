@@ -78,19 +78,31 @@ class Client(ClientBase):
         return FileWriter(self, self._background, there)
 
     def append(
-        self, path: AnyPath, *, chunk_size: int | None = None, window: int | None = None
+        self,
+        path: AnyPath,
+        *,
+        chunk_size: int | None = None,
+        window: int | None = None,
+        new_block: bool = False,
     ) -> FileWriter:
-        """Go on with a closed file, in a new block: `with fs.append(path) as out`.
+        """Go on with a closed file: `with fs.append(path) as out`.
 
-        Blocks have any length, so the last one stays as it is. Arguments: as `create`; the rest was
-        settled when the file was made.
+        Its last block is opened again if it has room, and most of its replicas are at hand. What is
+        there stays readable, whatever happens meanwhile.
+
+        Args:
+            chunk_size: as in `create`; the rest was settled when the file was made.
+            window: as in `create`; a block that was written with another one is left as it is.
+            new_block: go on in a new block in any case.
 
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
             LeaseError: somebody is writing it.
             InvalidRequestError: a number makes no sense.
         """
-        there = self._run(self._fs.append, path, chunk_size=chunk_size, window=window)
+        there = self._run(
+            self._fs.append, path, chunk_size=chunk_size, window=window, new_block=new_block
+        )
         return FileWriter(self, self._background, there)
 
     def open(

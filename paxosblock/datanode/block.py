@@ -74,7 +74,6 @@ class Block:
     __slots__ = (
         "_counted_bytes",
         "_counted_open",
-        "_epoch",
         "_listener",
         "_lock",
         "_reading",
@@ -82,6 +81,7 @@ class Block:
         "_watchers",
         "copying",
         "corrupt",
+        "epoch",
         "files",
         "id",
         "replica",
@@ -100,7 +100,7 @@ class Block:
         """An open file of `files` that have none open themselves; closed with the next change."""
         self.corrupt = ""
         """The reason why the replica is dead, or "". `replica` then only tells the promise."""
-        self._epoch = FIRST_GENERATION  # of a dead replica whose promise nobody knows (D9)
+        self.epoch = FIRST_GENERATION  # of a dead replica whose promise nobody knows (D9)
         self.synced = 0
         """Chunks that are known to be on stable storage."""
         self.copying = asyncio.Lock()
@@ -118,7 +118,7 @@ class Block:
     def load(self, loaded: Loaded) -> None:
         """Begin with what the volume found when it was loaded."""
         self.replica, self.files = loaded.replica, loaded.files
-        self.corrupt, self._epoch = loaded.corrupt, loaded.epoch
+        self.corrupt, self.epoch = loaded.corrupt, loaded.epoch
         self.changed()
 
     def close(self) -> None:
@@ -381,7 +381,7 @@ class Block:
 
     def _ends(self, request: Control) -> bool:
         """True if `request` may end this replica, if it is dead (D9)."""
-        return heals(self.replica, request, self._epoch)
+        return heals(self.replica, request, self.epoch)
 
     def _seen(self, request: Control) -> Replica | None:
         """Return what the acceptor is to see: a dead one is none to a full copy."""
@@ -432,7 +432,7 @@ class Block:
         replica must not be seen beside the old one, of which it may not be true.
         """
         self.files, self.replica = files, replica
-        self.synced, self.corrupt, self._epoch = synced, "", FIRST_GENERATION
+        self.synced, self.corrupt, self.epoch = synced, "", FIRST_GENERATION
 
     async def _bury(self) -> Answer:
         """D7 for a dead replica: whatever it promised is void, for it is no member any more."""

@@ -45,7 +45,7 @@ from paxosblock.errors import (
 from paxosblock.logs import facts
 from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.replica_state import hdfs_state
-from paxosblock.protocol.types import NO_GENERATION, BlockId, StorageId
+from paxosblock.protocol.types import BlockId, StorageId
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -108,7 +108,7 @@ def reported(block: Block) -> ReplicaSummary | DeadReplica | None:
     if not block.corrupt:
         return summarize(block)
     replica = block.replica
-    promised = NO_GENERATION if replica is None else replica.registers.max_generation
+    promised = block.epoch if replica is None else replica.registers.max_generation
     return DeadReplica(block.id, promised, block.corrupt)
 
 

@@ -340,6 +340,19 @@ CALLS: Final = (
         ),
     ),
     handled(
+        api.REOPEN_BLOCK,
+        handlers.reopen_block,
+        by=By.LEADER_IN_STEPS,
+        check=checks.check_reopen_block,
+        log=lambda request, reopened: facts(
+            block=request.block,
+            file=request.file_id,
+            writer=request.writer,
+            generation=reopened.view.record.writer_generation if reopened.view else None,
+            left_alone=reopened.why or None,
+        ),
+    ),
+    handled(
         api.FINALIZE_BLOCK,
         handlers.finalize_block,
         log=lambda request, _: facts(

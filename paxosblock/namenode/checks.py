@@ -20,6 +20,7 @@ from paxosblock.api.namenode import (
     CreateFile,
     FinalizeBlock,
     MakeDirectories,
+    ReopenBlock,
     Transact,
 )
 from paxosblock.api.rebuild import RebuildBlock
@@ -130,15 +131,27 @@ def check_get_file(request: GetFile) -> None:
     )
 
 
+def _check_window(window: int) -> None:
+    _demand(1 <= window <= WINDOW_MAX, f"window {window}: 1 to {WINDOW_MAX} chunks")
+
+
 def check_add_block(request: AddBlock) -> None:
     """Raise InvalidRequestError when a block cannot be made like this."""
     check_writer(request.writer)
     _check_host("", request.host)
-    _demand(1 <= request.window <= WINDOW_MAX, f"window {request.window}: 1 to {WINDOW_MAX} chunks")
+    _check_window(request.window)
     if request.file_id == NO_FILE:
         check_replication(request.replication)
     if request.after is not None:
         _check_policy(request.after.policy)
+
+
+def check_reopen_block(request: ReopenBlock) -> None:
+    """Raise InvalidRequestError when nobody can go on in a block like this."""
+    check_writer(request.writer)
+    _check_window(request.window)
+    _demand(request.size_bytes >= 0, f"{request.size_bytes} bytes: a chunk has none or more")
+    _demand(request.chunks >= 1, f"{request.chunks} chunks: a block has at least one")
 
 
 def check_finalize(request: FinalizeBlock, config: NameNodeConfig) -> None:

@@ -71,6 +71,8 @@ class Closer:
         self._leases.release(number)
         for entry in closed.dropped:
             self._finalizer.delete_everywhere(entry)
+        if closed.given_up is not None:
+            self._finalizer.spread(closed.given_up.record)
         inode = closed.inode
         _log.info("file closed", extra=facts(file=number, writer=writer, length_bytes=inode.length))
         return inode

@@ -24,6 +24,8 @@ from paxosblock.api.namenode import (
     FinalizeBlock,
     Renewed,
     RenewLeases,
+    ReopenBlock,
+    Reopened,
     TakeOver,
 )
 from paxosblock.api.rebuild import RebuildBlock
@@ -97,6 +99,15 @@ async def add_block(node: NameNode, request: AddBlock) -> BlockView:
         block, writer = view.record.block, view.record.writer
         node.block_leases.open(writer, block, node.clock_s())
     return view
+
+
+async def reopen_block(node: NameNode, request: ReopenBlock) -> Reopened:
+    """K4, K7: let a writer go on in the last block of its file."""
+    found = await node.reopener.reopen(request, node.clock_s())
+    if isinstance(found, str):
+        return Reopened(None, found)
+    short = "it was opened again, at those of its members that can go on"
+    return Reopened(replace(node.views.block(found), shortfall=short))
 
 
 async def finalize_block(node: NameNode, request: FinalizeBlock) -> BlockView:

@@ -17,6 +17,7 @@ from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.history import History
 from paxosblock.namenode.blocks.rebuilder import Rebuilder
 from paxosblock.namenode.blocks.recoverer import Recoverer
+from paxosblock.namenode.blocks.reopener import Reopener, Targets
 from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.replication import balancer, safe_mode
 from paxosblock.namenode.blocks.replication.balancer import Balancer
@@ -85,6 +86,7 @@ class NameNode:
         )
         self.recoverer = self._make_recoverer()
         self.rebuilder = self._make_rebuilder()
+        self.reopener = self._make_reopener()
         self.copies = self._make_copies(reach)
         self.monitor = self._make_monitor()
         self.reducer = self._make_reducer()
@@ -215,6 +217,17 @@ class NameNode:
             self.background,
             timeout_s=self.config.recovery_timeout_s,
             jitter=random.Random(),
+        )
+
+    def _make_reopener(self) -> Reopener:
+        return Reopener(
+            catalog=self.catalog,
+            runner=self.runner,
+            finalizer=self.finalizer,
+            history=self.history,
+            background=self.background,
+            holds=lambda: self.safe_mode.holds,
+            targets=Targets(self.datanodes, self.replicas, self.config.min_replication),
         )
 
     def _make_copies(self, reach: Acceptors) -> Copies:

@@ -54,6 +54,11 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
         """True if the length is decided."""
         return self.state is BlockState.FINALIZED
 
+    @property
+    def reopening(self) -> bool:
+        """True from K4 until the APPEND is installed (K7) or ended (K9, K13)."""
+        return self.finalized and self.generation > self.finalized_generation
+
     def check_follows(self, before: BlockRecord) -> None:
         """I8: what holds between two successive versions of a record."""
         holds = invariants(self, before)
@@ -227,7 +232,7 @@ def install_append(
 
 
 def truncate(record: BlockRecord, length: int, size_bytes: int) -> BlockRecord | Refused:
-    """K8: decide a shorter length (or, K9, the same one after an APPEND that was given up).
+    """K8: decide a shorter length (or, K9, the same one).
 
     `length` is in chunks: a cut inside a chunk is a cut before it and an append of what is kept.
     """
@@ -236,6 +241,14 @@ def truncate(record: BlockRecord, length: int, size_bytes: int) -> BlockRecord |
     if not 0 <= length <= record.length or size_bytes > record.size_bytes:
         return Refused(Why.BAD_LENGTH, record)
     return _finalized(record, length, size_bytes)
+
+
+def give_up_append(record: BlockRecord) -> BlockRecord | Refused:
+    """K9: end an APPEND that is not installed, under a generation above whatever was promised.
+
+    The version stays the same; where no APPEND is being set up nothing changes.
+    """
+    return truncate(record, record.length, record.size_bytes) if record.reopening else record
 
 
 def add_replica(

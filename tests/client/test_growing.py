@@ -79,7 +79,49 @@ def test_appended_bytes_come_behind_those_that_were_there(fs: Client) -> None:
             assert out.tell() == len(before) + len(more)
         before += more
         assert read(fs, "/log") == before
-    assert [each.length for each in fs.locations("/log")] == [100_000, 70_000, 70_000, 70_000]
+    assert [each.length for each in fs.locations("/log")] == [310_000]
+
+
+def test_an_append_begins_a_new_block_if_it_is_told_to(fs: Client) -> None:
+    before = write(fs, "/apart", b"a" * 1000)
+    with fs.append("/apart", new_block=True) as out:
+        out.write(b"b" * 10)
+    assert read(fs, "/apart") == before + b"b" * 10
+    assert [each.length for each in fs.locations("/apart")] == [1000, 10]
+
+
+def test_an_append_with_another_window_begins_a_new_block(fs: Client) -> None:
+    before = write(fs, "/wide", b"a" * 1000)
+    with fs.append("/wide", window=9) as out:
+        out.write(b"b" * 10)
+    assert read(fs, "/wide") == before + b"b" * 10
+    assert [each.length for each in fs.locations("/wide")] == [1000, 10]
+
+
+def test_a_full_block_is_left_alone_and_the_last_one_filled(fs: Client) -> None:
+    with fs.create("/filled", block_size=128 * KIB) as out:
+        out.write(b"a" * (128 * KIB))
+    for number in range(3):
+        with fs.append("/filled") as out:
+            out.write(bytes([number]) * (50 * KIB))
+    assert [each.length for each in fs.locations("/filled")] == [128 * KIB, 100 * KIB, 50 * KIB]
+    assert read(fs, "/filled")[128 * KIB :] == b"".join(
+        bytes([number]) * (50 * KIB) for number in range(3)
+    )
+
+
+def test_who_has_the_file_open_reads_on_while_its_last_block_grows(fs: Client) -> None:
+    before = write(fs, "/read-on", b"r" * 100_000)
+    with fs.open("/read-on") as reader:
+        assert reader.read(10) == before[:10]
+        for _ in range(2):
+            with fs.append("/read-on") as out:
+                out.write(b"more")
+                out.hflush()
+                reader.seek(0)
+                assert reader.read(50_000) == before[:50_000]
+        reader.seek(0)
+        assert reader.read()[:100_000] == before
 
 
 def test_what_is_appended_and_flushed_is_read_before_the_file_is_closed(fs: Client) -> None:

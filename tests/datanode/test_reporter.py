@@ -45,7 +45,7 @@ from paxosblock.namenode.blocks.datanodes import Reported
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.protocol.messages import Create, Delete, Finalize
 from paxosblock.protocol.types import (
-    NO_GENERATION,
+    FIRST_GENERATION,
     BlockId,
     Durability,
     Generation,
@@ -327,7 +327,7 @@ async def test_damage_that_is_found_at_the_start_is_reported(tmp_path: Path) -> 
         async with reporting(tmp_path, address):
             report = await listener.hears(BlockReport, is_full)
             (dead,) = report.dead
-            assert (dead.block, dead.max_generation) == (BLOCK, NO_GENERATION)
+            assert (dead.block, dead.max_generation) == (BLOCK, FIRST_GENERATION)
             assert report.replicas == ()
 
 

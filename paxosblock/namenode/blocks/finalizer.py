@@ -69,7 +69,7 @@ class Finalizer:
 
     def tell(self, record: BlockRecord, member: StorageId) -> None:
         """P5 for one member, unless that is under way."""
-        if record.generation > record.finalized_generation:
+        if record.reopening:
             return  # an APPEND is being set up: what ends it, K7 or K9, tells the members
         key, generation = (record.block, member), record.finalized_generation
         if self._spreading.get(key) == generation:

@@ -51,10 +51,12 @@ Rule = Callable[[BlockRecord], BlockRecord | Refused]
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A file was closed; these blocks of length zero were taken out of it."""
+    """A file was closed; these blocks of length zero were taken out of it, and setting up the last
+    one anew was `given_up` (K9)."""
 
     inode: FileInode
     dropped: tuple[BlockEntry, ...] = ()
+    given_up: BlockEntry | None = None
 
 
 def get(reads: Reads, block: BlockId) -> BlockEntry:
@@ -182,6 +184,8 @@ def add(
         return present
     last = tree.last_block(draft, request.file_id)
     assert last is None or last.entry.record.finalized, "only the last block may be undecided"
+    if last is not None:
+        give_up_append(draft, last.entry)
     inode = open_file(draft, request.file_id, request.writer)
     record = finalize.add_block(block, members, request.writer, request.window, inode.durability)
     entry = BlockEntry(record, request.file_id, last.entry.sequence + 1 if last else 0)
@@ -331,12 +335,26 @@ def close(draft: Draft, number: int, writer: WriterId, now_ms: int) -> Closed:
     length = last.end if last else 0
     assert length >= inode.length, "what was there when the file was opened again stays"
     dropped = (last.entry,) if last and leaves_at_close(last.entry, inode) else ()
+    given_up = give_up_append(draft, last.entry) if last and not dropped else None
     for entry in dropped:
         _drop(draft, entry)
     closed = msgspec.structs.replace(inode, open=False, modified_ms=now_ms, length=length)
     draft.put_inode(closed)
     draft.delete(keys.open_file(number))
-    return Closed(closed, dropped)
+    return Closed(closed, dropped, given_up)
+
+
+def give_up_append(draft: Draft, entry: BlockEntry) -> BlockEntry | None:
+    """K9: end setting up an APPEND of a block; its entry then, None if none was being set up.
+
+    Only the last block of an open file may be in that state, whoever leads: it ends when the file
+    is closed or gets another block.
+    """
+    if not entry.record.reopening:
+        return None
+    done = change(draft, entry.record.block, finalize.give_up_append)
+    assert isinstance(done, BlockEntry), "K9 is refused by no finalized record"
+    return done
 
 
 def leaves_at_close(entry: BlockEntry, inode: FileInode) -> bool:

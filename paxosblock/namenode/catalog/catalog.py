@@ -25,6 +25,7 @@ from paxosblock.api.namenode import (
     Deletion,
     FileStatus,
     FinalizeBlock,
+    ReopenBlock,
 )
 from paxosblock.api.reports import Timeline
 from paxosblock.namenode.catalog import (
@@ -35,6 +36,7 @@ from paxosblock.namenode.catalog import (
     members,
     namespace,
     nodes,
+    reopening,
     safe_mode,
     timelines,
     tree,
@@ -63,6 +65,7 @@ from paxosblock.namenode.catalog.together import Together
 from paxosblock.namenode.kv.interface import KeyValueStore, Versioned, View
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
+from paxosblock.protocol.recovery import Proposer
 from paxosblock.protocol.types import BlockId, Generation, StorageId, WriterId
 
 SLICE_KEYS = 1000
@@ -227,7 +230,7 @@ class Catalog:
             files += (inode for inode in inodes if isinstance(inode, FileInode))
         return tuple(files)
 
-    # --- blocks: K1, K2, K5, K6, K10, K12, K13 ---------------------------------------------------
+    # --- blocks: the rules K1 to K13 --------------------------------------------------------------
 
     async def already_added(self, request: AddBlock) -> BlockEntry | None:
         """The block that an earlier copy of this request made."""
@@ -263,6 +266,14 @@ class Catalog:
             found = (BlockId(keys.number_of(key)) for key, _ in page)
             records += (blocks.get(view, block).record for block in found)
         return tuple(records)
+
+    async def allocate_append(self, request: ReopenBlock, seen: BlockRecord) -> BlockEntry | None:
+        """K4, if the block is still as it was `seen`."""
+        return await self._change(lambda draft: reopening.allocate(draft, request, seen))
+
+    async def install_append(self, request: ReopenBlock, decided: Proposer) -> BlockEntry | Refused:
+        """K7: the writer goes on in the block that it asked for."""
+        return await self._change(lambda draft: reopening.install(draft, request, decided))
 
     async def allocate_seal(self, block: BlockId, *, forced: bool = False) -> BlockEntry | Refused:
         """K2: a fresh generation for a recovery; `forced`: members will be given up for it."""

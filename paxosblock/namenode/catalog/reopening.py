@@ -1,0 +1,78 @@
+"""Opening the last block of a file again for its writer: K4 and K7, each decided on a `Draft`.
+
+Both expect that the writer holds the file. So a file that is closed, or taken over, has no block
+that somebody may write; K9 is the business of whoever gives up (`blocks.give_up_append`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from paxosblock.api.namenode import ReopenBlock
+from paxosblock.errors import InvalidRequestError
+from paxosblock.namenode.catalog import blocks, tree
+from paxosblock.namenode.catalog.draft import Draft, Reads
+from paxosblock.namenode.catalog.records import BlockEntry, FileInode
+from paxosblock.protocol import finalize
+from paxosblock.protocol.finalize import BlockRecord, Refused
+from paxosblock.protocol.recovery import Proposer
+
+
+def asked(reads: Reads, request: ReopenBlock) -> tuple[BlockEntry, FileInode]:
+    """Return the block that a writer asks for, and its file.
+
+    Raises:
+        NotFoundError, FencedError: the writer does not hold the file.
+        InvalidRequestError: the block is not the last one of the file.
+    """
+    inode = blocks.open_file(reads, request.file_id, request.writer)
+    last = tree.last_block(reads, request.file_id)
+    if last is None or last.entry.record.block != request.block:
+        raise InvalidRequestError(
+            f"block {request.block}: is not the last block of file {request.file_id}",
+            block=request.block,
+        )
+    return last.entry, inode
+
+
+def left_alone(record: BlockRecord, file: FileInode, request: ReopenBlock) -> str:
+    """Return why the writer better begins a new block, as far as the records tell; "" to go on."""
+    if not record.length:
+        return "it is empty"
+    if record.durability is not file.durability:
+        return f"its durability is {record.durability.value}"
+    if record.window != request.window:
+        return f"its window is {record.window} chunks"
+    if record.length >= request.chunks:
+        return f"it has {record.length} chunks"
+    if record.size_bytes + request.size_bytes > file.block_size:
+        return f"it has {record.size_bytes} of {file.block_size} bytes"
+    return ""
+
+
+def allocate(draft: Draft, request: ReopenBlock, seen: BlockRecord) -> BlockEntry | None:
+    """K4, as long as the block is as it was `seen`; None if it is not. Raises as `asked`."""
+    entry, _ = asked(draft, request)
+    if entry.record != seen:
+        return None
+    allocated = blocks.change(draft, request.block, finalize.allocate_append)
+    assert isinstance(allocated, BlockEntry), "K4 is asked for finalized blocks only"
+    return allocated
+
+
+def install(draft: Draft, request: ReopenBlock, decided: Proposer) -> BlockEntry | Refused:
+    """K7: the targets become the members, and the writer goes on. Raises as `asked`.
+
+    When the file is closed, this block is one to wait for from now on.
+    """
+    _, inode = asked(draft, request)
+
+    def rule(record: BlockRecord) -> BlockRecord | Refused:
+        return finalize.install_append(
+            record, decided.base, decided.generation, decided.targets, request.writer
+        )
+
+    installed = blocks.change(draft, request.block, rule)
+    if isinstance(installed, BlockEntry):
+        draft.put_inode(msgspec.structs.replace(inode, appended_from=installed.sequence))
+    return installed

@@ -1,0 +1,407 @@
+"""Append opens the last block of a file again: K4, an APPEND, K7; given up (K9) at every step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from paxosblock.api.care import AdminState
+from paxosblock.api.namenode import (
+    ADD_BLOCK,
+    APPEND,
+    CLOSE_FILE,
+    DELETE,
+    FINALIZE_BLOCK,
+    GET_BLOCK,
+    REOPEN_BLOCK,
+    STAT,
+    TAKE_OVER,
+    AddBlock,
+    AppendFile,
+    BlockRequest,
+    CloseFile,
+    DeletePath,
+    Excluded,
+    FinalizeBlock,
+    PathRequest,
+    ReopenBlock,
+    TakeOver,
+)
+from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError
+from paxosblock.namenode.blocks import reopener
+from paxosblock.namenode.catalog import reopening
+from paxosblock.namenode.catalog.records import NodeRecord
+from paxosblock.protocol import recovery
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.messages import Finalize, RecoveryWrite, Write
+from paxosblock.protocol.types import (
+    BlockId,
+    BlockState,
+    ChunkIndex,
+    Durability,
+    ReplicaState,
+    StorageId,
+)
+from tests.namenode.cluster import CHUNK_BYTES
+from tests.namenode.scene import ANN, BOB, MEMBERS, Scene, new_scene
+from tests.waiting import wait_until_async
+
+CHUNKS = 2
+"""Chunks of the file before it is appended to."""
+SIZE = CHUNKS * CHUNK_BYTES
+S3 = StorageId("s3")
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    scene = await new_scene()
+    yield scene
+    await scene.close()
+
+
+async def written(scene: Scene) -> ReopenBlock:
+    """A closed file of one block, which Bob has opened for appending; what he asks for next."""
+    call = scene.service.call
+    file = await scene.create("/f")
+    view = await scene.add_block(file)
+    scene.write(view, *[CHUNKS] * 3)
+    block = view.record.block
+    await call(FINALIZE_BLOCK, FinalizeBlock(block, ANN, view.record.generation, CHUNKS, SIZE))
+    await wait_until_async(lambda: is_finalized(scene, block))
+    for storage in MEMBERS:
+        await scene.report(storage)
+    await call(CLOSE_FILE, CloseFile(file, ANN))
+    opened = await call(APPEND, AppendFile("/f", BOB))
+    return ReopenBlock(file, BOB, opened.last, 2, CHUNK_BYTES, 8)
+
+
+def is_finalized(scene: Scene, block: BlockId, *storages: str) -> bool:
+    held = (scene.acceptor(each).replicas.get(block) for each in storages or MEMBERS)
+    return all(each and each.registers.state is ReplicaState.FINALIZED for each in held)
+
+
+def is_at(scene: Scene, record: BlockRecord) -> bool:
+    held = (scene.acceptor(each).replicas[record.block].registers for each in record.members)
+    return all(each.accepted_generation == record.finalized_generation for each in held)
+
+
+async def record_of(scene: Scene, block: BlockId) -> BlockRecord:
+    return (await scene.service.call(GET_BLOCK, BlockRequest(block, BOB))).record
+
+
+async def reopened(scene: Scene, asked: ReopenBlock) -> BlockRecord:
+    answer = await scene.service.call(REOPEN_BLOCK, asked)
+    assert answer.view is not None, answer.why
+    return answer.view.record
+
+
+async def left_alone(scene: Scene, asked: ReopenBlock) -> str:
+    """Why the block is left alone; the writer begins a new one, and nothing is in its way."""
+    answer = await scene.service.call(REOPEN_BLOCK, asked)
+    assert answer.view is None
+    record = await record_of(scene, asked.block)
+    assert record.finalized
+    assert not record.reopening
+    return answer.why
+
+
+def write_on(scene: Scene, record: BlockRecord, count: int) -> None:
+    """Bob writes chunks until all members have `count`."""
+    for index in range(record.length, count):
+        chunk = Write(
+            record.block, record.writer_generation, ChunkIndex(index), CHUNK_BYTES, 70 + index, 0
+        )
+        for member in record.members:
+            scene.network.reach[member].answer(chunk)
+
+
+async def set_up(scene: Scene, asked: ReopenBlock, *accepted: str) -> BlockRecord:
+    """K4, and the APPEND arrives at some members; then whoever set it up is gone."""
+    record = await record_of(scene, asked.block)
+    entry = await scene.node.catalog.allocate_append(asked, record)
+    assert entry is not None
+    proposer = recovery.append(entry.record, entry.record.members)
+    for storage in accepted:
+        scene.acceptor(storage).answer(recovery.recovery_write(proposer))
+    return entry.record
+
+
+def is_under_way(scene: Scene) -> bool:
+    return any(isinstance(each, RecoveryWrite) for _, each in scene.network.asked)
+
+
+async def next_leader(scene: Scene) -> Scene:
+    """The node ends in this moment; another one leads."""
+    await scene.close()
+    return await new_scene(store=scene.store, network=scene.network)
+
+
+async def test_the_last_block_is_open_again_for_the_appender(scene: Scene) -> None:
+    asked = await written(scene)
+    before = await record_of(scene, asked.block)
+    record = await reopened(scene, asked)
+    assert (record.state, record.writer) == (BlockState.UNDER_CONSTRUCTION, BOB)
+    assert (sorted(record.members), record.base_length) == ([*MEMBERS], CHUNKS)
+    assert record.size_bytes == SIZE
+    assert record.writer_generation > before.finalized_generation
+    status = await scene.service.call(STAT, PathRequest("/f"))
+    assert (status.open, status.length) == (True, SIZE), "never less than before"
+
+
+async def test_the_file_has_one_block_when_it_is_closed_again(scene: Scene) -> None:
+    asked = await written(scene)
+    record = await reopened(scene, asked)
+    write_on(scene, record, 5)
+    end = FinalizeBlock(asked.block, BOB, record.writer_generation, 5, 5 * CHUNK_BYTES)
+    await scene.service.call(FINALIZE_BLOCK, end)
+    await wait_until_async(lambda: is_finalized(scene, asked.block))
+    status = await scene.service.call(CLOSE_FILE, CloseFile(asked.file_id, BOB))
+    assert (status.open, status.length) == (False, 5 * CHUNK_BYTES)
+    (entry,) = [
+        each async for page in scene.node.catalog.block_pages(asked.file_id) for each in page
+    ]
+    assert entry.record.length == 5
+
+
+async def test_the_close_waits_for_the_block_that_was_opened_again(scene: Scene) -> None:
+    asked = await written(scene)
+    record = await reopened(scene, asked)
+    holder = await scene.node.catalog.holder(asked.file_id)
+    assert holder is not None
+    assert holder.appended_from == 0
+    assert record.block == asked.block
+
+
+async def test_a_repeated_request_is_answered_with_what_was_installed(scene: Scene) -> None:
+    asked = await written(scene)
+    first, second = await asyncio.gather(reopened(scene, asked), reopened(scene, asked))
+    assert first == second
+    other = await next_leader(scene)
+    try:
+        assert await reopened(other, asked) == first
+    finally:
+        await other.close()
+
+
+ALONE: dict[str, Callable[[ReopenBlock], ReopenBlock]] = {
+    "its window is 2 chunks": lambda asked: replace(asked, window=3),
+    "it has 2 chunks": lambda asked: replace(asked, chunks=2),
+    "it has 20 of 1048576 bytes": lambda asked: replace(asked, size_bytes=(1 << 20) - SIZE + 1),
+}
+
+
+@pytest.mark.parametrize("why", ALONE)
+async def test_a_block_without_room_or_with_another_window_is_left_alone(
+    scene: Scene, why: str
+) -> None:
+    asked = await written(scene)
+    assert await left_alone(scene, ALONE[why](asked)) == why
+
+
+async def test_a_block_of_another_durability_is_left_alone(scene: Scene) -> None:
+    """A concat may have brought it."""
+    asked = await written(scene)
+    entry, file = reopening.asked(await scene.node.catalog.view(), asked)
+    brought = structs.replace(entry.record, durability=Durability.MEMORY)
+    assert reopening.left_alone(brought, file, asked) == "its durability is memory"
+    assert reopening.left_alone(structs.replace(brought, length=0), file, asked) == "it is empty"
+
+
+async def test_a_block_that_a_live_member_did_not_report_is_left_alone(scene: Scene) -> None:
+    """It would leave the block, though it may hold it."""
+    asked = await written(scene)
+    scene.node.replicas.forget(asked.block, S3)
+    assert await left_alone(scene, asked) == "s3 has not reported it yet"
+
+
+async def test_a_block_at_a_node_that_is_to_leave_is_left_alone(scene: Scene) -> None:
+    asked = await written(scene)
+    leaving = NodeRecord(AdminState.DECOMMISSIONED, "dn-s3:9864", (S3,))
+    scene.node.datanodes.admin.take([("dn-s3", leaving)], scene.clock(), 0)
+    assert await left_alone(scene, asked) == "s3 is to leave"
+
+
+async def test_in_safe_mode_a_block_is_left_alone(scene: Scene) -> None:
+    asked = await written(scene)
+    await scene.node.catalog.enter_safe_mode()
+    assert await left_alone(scene, asked) == "safe mode holds"
+
+
+async def test_a_member_that_does_not_live_is_left_out(scene: Scene) -> None:
+    asked = await written(scene)
+    scene.clock.now += 3600
+    await scene.beat("s1", "s2")
+    record = await reopened(scene, asked)
+    assert sorted(record.members) == ["s1", "s2"]
+
+
+async def test_a_member_that_failed_the_writer_is_left_out(scene: Scene) -> None:
+    asked = await written(scene)
+    record = await reopened(scene, replace(asked, excluded=(Excluded(S3, 0.1),)))
+    assert sorted(record.members) == ["s1", "s2"]
+
+
+async def test_a_damaged_member_is_left_out(scene: Scene) -> None:
+    asked = await written(scene)
+    scene.node.replicas.note_damaged(asked.block, S3)
+    assert sorted((await reopened(scene, asked)).members) == ["s1", "s2"]
+
+
+async def test_without_most_of_its_members_a_block_is_left_alone(scene: Scene) -> None:
+    """Who is left out is no member any more: his replica goes, before it was copied."""
+    asked = await written(scene)
+    scene.clock.now += 3600
+    await scene.beat("s1")
+    assert await left_alone(scene, asked) == "1 of 3 members can go on, 2 needed"
+
+
+async def test_only_who_holds_the_file_opens_its_last_block(scene: Scene) -> None:
+    asked = await written(scene)
+    with pytest.raises(FencedError):
+        await scene.service.call(REOPEN_BLOCK, replace(asked, writer=ANN))
+    with pytest.raises(InvalidRequestError, match="is not the last block"):
+        await scene.service.call(REOPEN_BLOCK, replace(asked, block=BlockId(asked.block + 1)))
+    with pytest.raises(InvalidRequestError, match="window 0"):
+        await scene.service.call(REOPEN_BLOCK, replace(asked, window=0))
+
+
+# --- given up ------------------------------------------------------------------------------------
+
+
+async def test_a_member_that_hangs_has_it_given_up_and_the_writer_begins_a_new_block(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reopener, "SET_UP_S", 0.05)
+    asked = await written(scene)
+    before = await record_of(scene, asked.block)
+    scene.network.hung.add(S3)
+    assert await left_alone(scene, asked) == "its members did not take it in 0.05 s"
+    record = await record_of(scene, asked.block)
+    assert record.finalized_generation > before.finalized_generation + 1, "K9"
+    assert (record.length, record.members) == (before.length, before.members)
+    await wait_until_async(lambda: is_finalized(scene, asked.block, "s1", "s2"))
+    view = await scene.add_block(asked.file_id, asked.block, BOB)
+    assert view.record.block != asked.block
+
+
+async def test_a_member_that_refuses_connections_has_it_given_up_at_once(scene: Scene) -> None:
+    asked = await written(scene)
+    scene.acceptor("s3").alive = False
+    assert await left_alone(scene, asked) == "its members did not take it in 1 s"
+    record = await reopened(scene, replace(asked, excluded=(Excluded(S3, 0.0),)))
+    assert sorted(record.members) == ["s1", "s2"]
+
+
+ACCEPTED = [(), ("s1",), ("s1", "s2"), MEMBERS]
+
+
+@pytest.mark.parametrize("accepted", ACCEPTED)
+async def test_after_a_fail_over_the_writer_asks_again_and_gets_it(
+    scene: Scene, accepted: tuple[str, ...]
+) -> None:
+    asked = await written(scene)
+    await set_up(scene, asked, *accepted)
+    other = await next_leader(scene)
+    try:
+        other.node.safe_mode.leave()
+        before = await record_of(other, asked.block)
+        for storage in MEMBERS:
+            other.node.replicas.note(asked.block, storage, before.finalized_generation)
+        record = await reopened(other, asked)
+        assert (sorted(record.members), record.base_length) == ([*MEMBERS], CHUNKS)
+    finally:
+        await other.close()
+
+
+@pytest.mark.parametrize("accepted", ACCEPTED)
+async def test_a_writer_that_closes_instead_leaves_the_file_as_it_was(
+    scene: Scene, accepted: tuple[str, ...]
+) -> None:
+    asked = await written(scene)
+    pending = await set_up(scene, asked, *accepted)
+    status = await scene.service.call(CLOSE_FILE, CloseFile(asked.file_id, BOB))
+    assert (status.open, status.length) == (False, SIZE)
+    record = await record_of(scene, asked.block)
+    assert record.finalized_generation > pending.generation, "K9, with the close"
+    await wait_until_async(lambda: is_at(scene, record))
+
+
+async def test_a_writer_that_adds_a_block_instead_ends_the_append(scene: Scene) -> None:
+    asked = await written(scene)
+    pending = await set_up(scene, asked, "s1")
+    request = AddBlock(asked.file_id, BOB, asked.block, window=2)
+    await scene.service.call(ADD_BLOCK, request)
+    assert (await record_of(scene, asked.block)).finalized_generation > pending.generation
+
+
+async def test_a_take_over_while_it_is_set_up_fences_the_writer_and_closes_the_file(
+    scene: Scene,
+) -> None:
+    asked = await written(scene)
+    scene.network.hung.add(S3)
+    setting_up = asyncio.create_task(scene.service.call(REOPEN_BLOCK, asked))
+    await wait_until_async(lambda: is_under_way(scene))
+    status = await scene.service.call(TAKE_OVER, TakeOver("/f"))
+    assert (status.open, status.length) == (False, SIZE)
+    assert (await setting_up).view is None
+    record = await record_of(scene, asked.block)
+    assert record.finalized
+    assert not record.reopening
+
+
+async def test_a_take_over_between_the_votes_and_k7_is_seen_by_k7(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = await written(scene)
+    catalog = scene.node.catalog
+    install = catalog.install_append
+
+    async def late(request: ReopenBlock, decided: recovery.Proposer) -> object:
+        await scene.service.call(TAKE_OVER, TakeOver("/f"))
+        return await install(request, decided)
+
+    monkeypatch.setattr(catalog, "install_append", late)
+    with pytest.raises(FencedError):
+        await scene.service.call(REOPEN_BLOCK, asked)
+    record = await record_of(scene, asked.block)
+    assert record.finalized
+    assert not record.reopening
+    await wait_until_async(lambda: is_finalized(scene, asked.block))
+
+
+async def test_a_writer_that_dies_after_k7_leaves_at_least_what_was_there(scene: Scene) -> None:
+    asked = await written(scene)
+    await reopened(scene, asked)
+    status = await scene.service.call(TAKE_OVER, TakeOver("/f"))
+    assert (status.open, status.length) == (False, SIZE)
+
+
+async def test_the_file_may_be_deleted_while_its_block_is_opened(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reopener, "SET_UP_S", 0.05)
+    asked = await written(scene)
+    scene.network.hung.add(S3)
+    setting_up = asyncio.create_task(scene.service.call(REOPEN_BLOCK, asked))
+    await wait_until_async(lambda: is_under_way(scene))
+    await scene.service.call(DELETE, DeletePath("/f"))
+    assert (await setting_up).view is None
+    with pytest.raises(NotFoundError):
+        await scene.service.call(STAT, PathRequest("/f"))
+
+
+async def test_nobody_is_told_to_finalize_while_it_is_set_up(scene: Scene) -> None:
+    """A report of a member that has accepted the APPEND leads to nothing: K7 or K9 comes."""
+    asked = await written(scene)
+    await set_up(scene, asked, "s1")
+    scene.network.asked.clear()
+    await scene.report("s1")
+    await scene.report("s2")
+    assert not [each for _, each in scene.network.asked if isinstance(each, Finalize)]
+    record = await record_of(scene, asked.block)
+    scene.node.finalizer.spread(record)
+    assert not scene.network.asked
