@@ -11,12 +11,18 @@ import functools
 import json
 import logging
 import sys
+import threading
 import time
 from typing import Final, TextIO
 
 from paxosblock.errors import ConfigError
 
 LEVELS: Final = ("debug", "info", "warning", "error")
+
+GATHER_S: Final = 0.02
+"""Lines of so long a time are written together."""
+LINES_MAX: Final = 100_000
+"""Lines that wait to be written."""
 
 _FACTS: Final = "facts"
 
@@ -33,13 +39,86 @@ def set_up_logs(node: str, level: str = "info", stream: TextIO | None = None) ->
     """
     if level not in LEVELS:
         raise ConfigError(f"log level {level!r}: expected one of {', '.join(LEVELS)}")
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = BatchHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter(node))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # A NameNode logs every change of a name; what no line shows need not be found out for each:
     # thread, process, and (the documented way to leave it out) the caller's place in the source.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None
+
+
+class BatchHandler(logging.Handler):
+    """Writes lines in batches, in a thread of its own: a busy node logs thousands in a second, and
+    its event loop waits for none.
+
+    While nobody reads what is written, as from a pipe, `LINES_MAX` lines wait; how many more there
+    were is told when somebody reads again.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        """Write to `stream`, which stays open when this closes."""
+        super().__init__()
+        self._stream = stream
+        self._waiting: list[logging.LogRecord] = []
+        self._dropped = 0
+        self._some = threading.Event()
+        self._closing = threading.Event()
+        self._writing = threading.Lock()
+        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a line, which is written within `GATHER_S` or so."""
+        if len(self._waiting) >= LINES_MAX:
+            self._dropped += 1
+            return
+        self._waiting.append(record)
+        if len(self._waiting) == 1:
+            self._some.set()
+
+    def flush(self) -> None:
+        """Write all that waits."""
+        with self._writing:
+            records = self._waiting[:]
+            lines = [self._line(record) for record in records]
+            if dropped := self._dropped:
+                self._dropped -= dropped
+                told = f"{dropped} lines were dropped while nobody read them"
+                late = logging.LogRecord(__name__, logging.WARNING, "", 0, told, (), None)
+                lines.append(self._line(late))
+            try:
+                if lines:
+                    self._stream.write("".join(lines))
+                    self._stream.flush()
+            except Exception:
+                self.handleError(records[-1])
+            finally:
+                del self._waiting[: len(records)]  # what came meanwhile stays
+
+    def _line(self, record: logging.LogRecord) -> str:
+        """Return its line; "" for one that cannot be formatted, which costs no other one."""
+        try:
+            return f"{self.format(record)}\n"
+        except Exception:
+            self.handleError(record)
+            return ""
+
+    def close(self) -> None:
+        """Write what waits, and end the thread."""
+        if not self._closing.is_set():
+            self._closing.set()
+            self._some.set()
+            self._thread.join()
+        super().close()
+
+    def _write(self) -> None:
+        while not self._closing.is_set():
+            self._some.wait()
+            self._closing.wait(GATHER_S)
+            self._some.clear()
+            self.flush()
+        self.flush()
 
 
 class LineFormatter(logging.Formatter):

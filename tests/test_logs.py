@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import logging
 import re
+import threading
 from collections.abc import Iterator
 
 import pytest
 
+from paxosblock import logs
 from paxosblock.errors import ConfigError
 from paxosblock.logs import facts, set_up_logs
+from tests.waiting import wait_until
 
 log = logging.getLogger("paxosblock.test")
 
@@ -23,10 +26,12 @@ def written() -> Iterator[io.StringIO]:
     stream = io.StringIO()
     set_up_logs("dn-1", "info", stream)
     yield stream
+    root.handlers[0].close()
     root.handlers, root.level = handlers, level
 
 
 def after_the_time(stream: io.StringIO) -> str:
+    logging.getLogger().handlers[0].flush()
     return re.sub(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", "", stream.getvalue())
 
 
@@ -68,3 +73,74 @@ def test_an_unknown_level_is_refused_with_the_levels_there_are() -> None:
         ConfigError, match=r"^log level 'loud': expected one of debug, info, warning, error$"
     ):
         set_up_logs("dn-1", "loud")
+
+
+class SlowReader(io.StringIO):
+    """A stream whose reader reads nothing until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = threading.Event()
+        self.writes: list[int] = []
+
+    def write(self, text: str) -> int:
+        assert self.reads.wait(60)
+        self.writes.append(text.count("\n"))
+        return super().write(text)
+
+
+@pytest.fixture
+def slow() -> Iterator[tuple[logging.Logger, SlowReader, logs.BatchHandler]]:
+    stream, logger = SlowReader(), logging.Logger("slow")
+    handler = logs.BatchHandler(stream)
+    logger.addHandler(handler)
+    yield logger, stream, handler
+    stream.reads.set()
+    handler.close()
+
+
+Slow = tuple[logging.Logger, SlowReader, logs.BatchHandler]
+
+
+def test_who_logs_does_not_wait_and_no_line_is_lost_or_out_of_order(slow: Slow) -> None:
+    logger, stream, handler = slow
+    for number in range(5000):
+        logger.info("%d", number)
+        if number == 2500:
+            stream.reads.set()
+    handler.close()
+    assert stream.getvalue().split() == [str(number) for number in range(5000)]
+    assert len(stream.writes) < 100, "lines are written together"
+
+
+def test_while_nobody_reads_only_so_many_lines_wait_and_the_rest_is_counted(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "LINES_MAX", 10)
+    logger, stream, handler = slow
+    for number in range(25):
+        logger.info("%d", number)
+    stream.reads.set()
+    handler.close()
+    lines = stream.getvalue().splitlines()
+    assert lines[:10] == [str(number) for number in range(10)]
+    assert lines[10:] == ["15 lines were dropped while nobody read them"]
+
+
+def test_a_line_is_written_though_no_other_follows(slow: Slow) -> None:
+    logger, stream, _ = slow
+    stream.reads.set()
+    logger.info("alone")
+    wait_until(lambda: stream.getvalue() == "alone\n")
+
+
+def test_a_line_that_cannot_be_formatted_costs_no_other(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    logger, stream, handler = slow
+    stream.reads.set()
+    for words in (("one",), ("%d", "none"), ("two",)):
+        logger.info(*words)
+    handler.close()
+    assert stream.getvalue().split() == ["one", "two"]

@@ -98,7 +98,7 @@ def test_a_datanode_that_runs_full_in_mid_block_costs_no_byte(
         after = out.hflush()
         assert after.length == len(data)
         assert storage not in after.replicas
-        assert NO_ROOM in small.log.read_text()
+        wait_until(lambda: NO_ROOM in small.log.read_text(), what="its log")
         with fs.open(path) as file:
             assert file.read() == data
     assert failures(one_small) == []
