@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import getpass
 
 
+@functools.cache
 def current_user() -> str:
-    """The user's name, "" when the system does not know it."""
+    """Return the user's name, "" when the system does not know it.
+
+    It is looked up once: the system's way to it is longer than a call on a NameNode.
+    """
     try:
         return getpass.getuser()
     except (KeyError, OSError):
