@@ -4,7 +4,7 @@
                                    [--namenodes 3] [--only speed,failover,files]
 
 A LocalCluster on loopback, `fdatasync` on, default settings. The clients share one process, one
-connection each, and ask one after the other (`http_load.py`). Beside the rates stands the processor
+connection each, and ask one after the other (`call_load.py`). Beside the rates stands the processor
 time of each process for one operation: unlike a rate it says the same on a busy machine.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from benchmarks.http_load import Load, connect, run_load
+from benchmarks.call_load import Load, connect, run_load
 from benchmarks.stats import (
     latencies,
     machine,

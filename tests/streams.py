@@ -15,7 +15,8 @@ from paxosblock.errors import PaxosBlockError
 from paxosblock.net.bodies import STALL_S
 from paxosblock.net.connection import FrameConnection
 from paxosblock.net.refusals import Refusals
-from paxosblock.net.stream import connect, upgrade_handler
+from paxosblock.net.stream import connect
+from paxosblock.net.stream_server import upgrade_handler
 from paxosblock.net.wire import FrameKind, Header
 from paxosblock.protocol.types import BlockId, ChunkIndex
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import socket
+import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import msgspec
 import pytest
@@ -29,6 +29,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
+from paxosblock.net.call_frames import CallFrame, CallFrameKind, CallFrames, pack
 from paxosblock.net.control import NameNodes, call, healthy, split_address
 from paxosblock.net.wire import encode_error
 
@@ -38,19 +39,32 @@ REQUEST = DeletePath("/a")
 LEADS = NameNodeStatus("nn", "", True, "", 2, 0, 0, lag={}, members=(), datanodes=())
 
 
+Told = tuple[CallFrameKind, bytes]
+
+
+def refusing(error: PaxosBlockError) -> Told:
+    return CallFrameKind.ERROR, encode_error(error)
+
+
+def saying(answer: object) -> Told:
+    return CallFrameKind.ANSWER, msgspec.msgpack.encode(answer)
+
+
+DELETED = saying(Deletion(existed=True))
+
+
 @contextmanager
 def answering(
-    status: int,
-    body: bytes,
+    told: Told,
     *,
     hangs_up: bool = False,
     first: int = 0,
-    then: tuple[int, bytes] | None = None,
+    then: Told | None = None,
     slow: bool = False,
     says: NameNodeStatus | None = None,
     asked: list[object] | None = None,
 ) -> Iterator[str]:
-    """An HTTP server that answers each request with this, or hangs up instead.
+    """A node that answers each call with the frame `told`, or hangs up instead.
 
     After the `first` answers it gives another one, `then`. What it `says` of itself comes at once,
     None is a refusal; one that is `slow` answers only when it was asked that twice. It puts the
@@ -59,40 +73,57 @@ def answering(
     posts, questions = itertools.count(1), itertools.count(1)
     asked_twice = threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            request = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.path.endswith(NAMENODE_STATUS.name):
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            begin(self.request)
+            frames = CallFrames()
+            while data := self.request.recv(4096):
+                frames.feed(data)
+                while (frame := frames.next()) is not None:
+                    if not self.answer(frame):
+                        return
+
+        def answer(self, frame: CallFrame) -> bool:
+            if frame.method.decode() == NAMENODE_STATUS.name:
                 if next(questions) == 2:
                     asked_twice.set()
-                self.respond(500 if says is None else 200, msgspec.msgpack.encode(says))
-                return
+                kind = CallFrameKind.ERROR if says is None else CallFrameKind.ANSWER
+                self.request.sendall(pack(kind, frame.number, msgspec.msgpack.encode(says)))
+                return True
             if slow:
                 assert asked_twice.wait(60)
             if asked is not None:
-                asked.append(msgspec.msgpack.decode(request, type=DeletePath))
-            if then is not None and next(posts) > first:
-                self.respond(*then)
-            elif not hangs_up:
-                self.respond(status, body)
+                asked.append(msgspec.msgpack.decode(frame.payload, type=DeletePath))
+            changed = then is not None and next(posts) > first
+            if changed or not hangs_up:
+                said = then if changed and then is not None else told
+                self.request.sendall(pack(said[0], frame.number, said[1]))
+            return changed or not hangs_up
 
-        def respond(self, code: int, content: bytes) -> None:
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            """Nobody reads this."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with Server(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
-            yield f"127.0.0.1:{server.server_port}"
+            yield f"127.0.0.1:{server.server_address[1]}"
         finally:
             server.shutdown()
             thread.join()
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """Its threads end with their connections."""
+
+    block_on_close = False
+    daemon_threads = True
+
+
+def begin(connection: socket.socket) -> None:
+    """Agree to speak in frames."""
+    with connection.makefile("rb") as request:
+        assert request.readline() == b"GET /calls HTTP/1.1\r\n"
+        while request.readline().strip():
+            """Read all of the head."""
+    connection.sendall(b"HTTP/1.1 101 x\r\nUpgrade: paxosblock-calls/1\r\n\r\n")
 
 
 @contextmanager
@@ -122,14 +153,14 @@ def closed() -> Iterator[str]:
 
 
 def test_an_answer_comes_back_as_its_type() -> None:
-    with answering(200, msgspec.msgpack.encode(Deletion(existed=True))) as address:
+    with answering(DELETED) as address:
         assert call(address, DELETE, REQUEST) == Deletion(existed=True)
 
 
 def test_an_error_of_the_node_comes_back_as_itself() -> None:
     error = NotFoundError("'/a': no such file or directory", path="/a")
     with (
-        answering(404, encode_error(error)) as address,
+        answering(refusing(error)) as address,
         pytest.raises(NotFoundError, match=r"^'/a': no such") as caught,
     ):
         call(address, DELETE, REQUEST)
@@ -137,20 +168,89 @@ def test_an_error_of_the_node_comes_back_as_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "reason"),
+    ("said", "reason"),
     [
-        (404, b"<html>", "is not a paxosblock node: it answered HTTP 404"),
-        (502, b"<html>", "is not a paxosblock node: it answered HTTP 502"),
-        (200, b"<html>", "does not answer like a paxosblock node: "),
+        (b"HTTP/1.1 404 Not\r\n\r\n<html>", "does not speak paxosblock-calls/1: HTTP/1.1 404"),
+        (b"HTTP/1.1 426 No\r\nUpgrade: paxosblock-calls/9\r\n\r\n", "does not speak .*: .* 426 No"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", "does not speak paxosblock-calls/1: HTTP/1.1 200"),
+        (b"HTTP/1.1 101 x\r\nUpgrade: h2c\r\n\r\n", "does not speak paxosblock-calls/1$"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "is no paxosblock node: it answered b'SSH-2.0"),
     ],
 )
-def test_another_web_server_is_told_apart(status: int, body: bytes, reason: str) -> None:
+def test_another_server_is_told_apart_before_it_is_asked(said: bytes, reason: str) -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(connection.recv(4096) and said)
+
     with (
-        answering(status, body) as address,
+        taking_one(answer) as address,
         pytest.raises(ProtocolError, match=rf"^{address} {reason}") as caught,
     ):
         call(address, DELETE, REQUEST)
+    assert caught.value.outcome is Outcome.NEVER
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        (CallFrameKind.ANSWER, b"<html>"),
+        (CallFrameKind.ERROR, b"<html>"),
+    ],
+)
+def test_an_answer_that_is_none_leaves_the_outcome_unknown(told: Told) -> None:
+    with (
+        answering(told) as address,
+        pytest.raises(ProtocolError, match=rf"^{address} does not answer like a") as caught,
+    ):
+        call(address, DELETE, REQUEST)
     assert caught.value.outcome is Outcome.UNKNOWN, "the request was sent"
+
+
+def test_bytes_that_are_no_frame_leave_the_outcome_unknown() -> None:
+    def babble(connection: socket.socket) -> None:
+        begin(connection)
+        connection.sendall(connection.recv(4096) and b"x" * 100)
+
+    with (
+        taking_one(babble) as address,
+        pytest.raises(ProtocolError, match=rf"^{address} does not answer like a") as caught,
+    ):
+        call(address, DELETE, REQUEST)
+    assert caught.value.outcome is Outcome.UNKNOWN
+
+
+def test_a_node_that_took_no_call_before_it_went_has_done_nothing() -> None:
+    def leave(connection: socket.socket) -> None:
+        begin(connection)
+        why = encode_error(UnavailableError("the node is closing"))
+        connection.sendall(connection.recv(4096) and pack(CallFrameKind.GOODBYE, 0, why))
+
+    with (
+        taking_one(leave) as address,
+        pytest.raises(UnavailableError, match=rf"^{address}: the node is closing$") as caught,
+    ):
+        call(address, DELETE, REQUEST)
+    assert caught.value.outcome is Outcome.NEVER
+
+
+def test_the_calls_of_a_command_share_a_connection() -> None:
+    asked: list[object] = []
+    with taking_one(lambda connection: serve(connection, asked)) as address:
+        namenodes = NameNodes([address])
+        for _ in range(3):
+            assert namenodes.call(DELETE, REQUEST).existed
+        del namenodes
+    assert len(asked) == 3
+
+
+def serve(connection: socket.socket, asked: list[object]) -> None:
+    """Answer until the other end hangs up."""
+    begin(connection)
+    frames = CallFrames()
+    while data := connection.recv(4096):
+        frames.feed(data)
+        while (frame := frames.next()) is not None:
+            asked.append(frame.payload)
+            connection.sendall(pack(DELETED[0], frame.number, DELETED[1]))
 
 
 def test_nobody_there_means_that_nothing_was_done(closed: str) -> None:
@@ -160,13 +260,11 @@ def test_nobody_there_means_that_nothing_was_done(closed: str) -> None:
         call(closed, DELETE, REQUEST)
 
 
-@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"])
+@pytest.mark.parametrize("said", [b"", pack(DELETED[0], 1, DELETED[1])[:-1]])
 def test_a_peer_that_hangs_up_leaves_the_outcome_unknown(said: bytes) -> None:
     def cut_off(connection: socket.socket) -> None:
-        with connection.makefile("rb") as request:
-            while request.readline().strip():
-                """Read all of the head."""
-        connection.sendall(said)
+        begin(connection)
+        connection.sendall(connection.recv(4096) and said)
 
     with (
         taking_one(cut_off) as address,
@@ -182,7 +280,7 @@ def test_an_error_of_a_newer_node_keeps_what_may_be_concluded(
 ) -> None:
     error = {"code": "New", "message": "?", "outcome": outcome.value, "retriable": retriable}
     with (
-        answering(500, msgspec.msgpack.encode(error)) as address,
+        answering((CallFrameKind.ERROR, msgspec.msgpack.encode(error))) as address,
         pytest.raises(PaxosBlockError, match=r"^\?$") as caught,
     ):
         call(address, DELETE, REQUEST)
@@ -192,27 +290,40 @@ def test_an_error_of_a_newer_node_keeps_what_may_be_concluded(
 def test_a_node_that_does_not_know_the_call_has_done_nothing() -> None:
     strange = ProtocolError("there is no control call 'delete'").with_outcome(Outcome.NEVER)
     with (
-        answering(strange.http_status, encode_error(strange)) as address,
+        answering(refusing(strange)) as address,
         pytest.raises(ProtocolError, match=rf"^{address}: there is no control call") as caught,
     ):
         call(address, DELETE, REQUEST)
     assert caught.value.outcome is Outcome.NEVER
 
 
-def test_a_peer_that_says_nothing_is_given_up_in_time() -> None:
-    def wait_for_the_end(connection: socket.socket) -> None:
-        while connection.recv(4096):
-            pass
+def wait_for_the_end(connection: socket.socket) -> None:
+    while connection.recv(4096):
+        pass
+
+
+def test_a_peer_that_does_not_answer_is_given_up_in_time() -> None:
+    def say_nothing(connection: socket.socket) -> None:
+        begin(connection)
+        wait_for_the_end(connection)
 
     with (
-        taking_one(wait_for_the_end) as address,
+        taking_one(say_nothing) as address,
         pytest.raises(DeadlineError, match=f"^{address} did not answer in 0.05 s$"),
     ):
         call(address, DELETE, REQUEST, timeout_s=0.05)
 
 
+def test_a_peer_that_does_not_even_take_the_call_has_done_nothing() -> None:
+    with (
+        taking_one(wait_for_the_end) as address,
+        pytest.raises(UnavailableError, match=f"^{address} did not answer in 0.05 s$"),
+    ):
+        call(address, DELETE, REQUEST, timeout_s=0.05)
+
+
 def test_the_next_address_is_asked_when_nobody_is_at_the_first(closed: str) -> None:
-    with answering(200, msgspec.msgpack.encode(Deletion(existed=False))) as address:
+    with answering(saying(Deletion(existed=False))) as address:
         assert not ask([closed, address]).existed
 
 
@@ -228,8 +339,8 @@ def test_where_nobody_listens_it_is_tried_until_the_time_is_up(closed: str) -> N
 def test_what_may_have_been_done_is_asked_again_under_the_same_name() -> None:
     asked: list[object] = []
     with (
-        answering(200, b"", hangs_up=True, asked=asked) as first,
-        answering(200, DELETED, asked=asked) as second,
+        answering(DELETED, hangs_up=True, asked=asked) as first,
+        answering(DELETED, asked=asked) as second,
     ):
         namenodes = NameNodes([first, second])
         for _ in range(2):
@@ -247,32 +358,29 @@ def hanging() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-DELETED = msgspec.msgpack.encode(Deletion(existed=True))
-
-
 def test_one_that_hangs_is_given_up_once_another_one_leads() -> None:
-    with hanging() as hung, answering(200, DELETED, says=LEADS) as other:
+    with hanging() as hung, answering(DELETED, says=LEADS) as other:
         assert ask([hung, other], timeout_s=60.0, retry_for_s=60.0).existed
 
 
 def test_one_that_is_only_slow_is_waited_for() -> None:
     asked: list[object] = []
     with (
-        answering(200, DELETED, slow=True, says=LEADS) as slow,
-        answering(200, DELETED, says=replace(LEADS, term=1), asked=asked) as old,
+        answering(DELETED, slow=True, says=LEADS) as slow,
+        answering(DELETED, says=replace(LEADS, term=1), asked=asked) as old,
     ):
         assert ask([slow, old]).existed
     assert asked == []
 
 
-def test_when_all_hang_the_outcome_is_unknown() -> None:
+def test_when_all_hang_before_they_take_a_call_nothing_was_done() -> None:
     with (
         hanging() as one,
         hanging() as two,
-        pytest.raises(DeadlineError, match=r"did not answer in 0\.5 s") as caught,
+        pytest.raises(UnavailableError, match=r"did not answer in 0\.5 s") as caught,
     ):
         ask([one, two], timeout_s=0.5, retry_for_s=1.0)
-    assert caught.value.outcome is Outcome.UNKNOWN
+    assert caught.value.outcome is Outcome.NEVER
 
 
 FULL = StorageError("the disk of NameNode nn1 is full").with_outcome(Outcome.NEVER)
@@ -280,8 +388,8 @@ FULL = StorageError("the disk of NameNode nn1 is full").with_outcome(Outcome.NEV
 
 def test_one_that_cannot_store_makes_us_ask_the_next() -> None:
     with (
-        answering(FULL.http_status, encode_error(FULL)) as full,
-        answering(200, DELETED) as other,
+        answering(refusing(FULL)) as full,
+        answering(DELETED) as other,
     ):
         assert ask([full, other]).existed
 
@@ -289,8 +397,8 @@ def test_one_that_cannot_store_makes_us_ask_the_next() -> None:
 def test_that_a_disk_is_full_is_told_rather_than_that_another_one_does_not_lead() -> None:
     refusal = NotLeaderError("nobody is known to lead", leader="")
     with (
-        answering(FULL.http_status, encode_error(FULL)) as full,
-        answering(refusal.http_status, encode_error(refusal)) as follower,
+        answering(refusing(FULL)) as full,
+        answering(refusing(refusal)) as follower,
     ):
         for addresses in ([full, follower], [follower, full], [full]):
             with pytest.raises(StorageError, match="the disk of NameNode nn1 is full"):
@@ -300,8 +408,8 @@ def test_that_a_disk_is_full_is_told_rather_than_that_another_one_does_not_lead(
 def test_safe_mode_is_told_rather_than_that_others_do_not_lead() -> None:
     refused, safe = NotLeaderError("it does not lead"), SafeModeError("safe mode is on")
     with (
-        answering(safe.http_status, encode_error(safe)) as leader,
-        answering(refused.http_status, encode_error(refused)) as follower,
+        answering(refusing(safe)) as leader,
+        answering(refusing(refused)) as follower,
     ):
         for addresses in ([leader, follower], [follower, leader]):
             with pytest.raises(SafeModeError, match="safe mode is on"):
@@ -309,23 +417,22 @@ def test_safe_mode_is_told_rather_than_that_others_do_not_lead() -> None:
 
 
 def test_the_leader_that_another_one_names_is_asked() -> None:
-    with answering(200, DELETED) as leader:
+    with answering(DELETED) as leader:
         refusal = NotLeaderError("it does not lead", leader=leader)
-        with answering(refusal.http_status, encode_error(refusal)) as follower:
+        with answering(refusing(refusal)) as follower:
             assert ask([follower]).existed
 
 
 def test_while_nobody_leads_it_is_asked_again_until_one_does() -> None:
     refusal = NotLeaderError("nobody is known to lead", leader="")
-    refused = refusal.http_status, encode_error(refusal)
-    with answering(*refused, first=3, then=(200, DELETED)) as follower:
+    with answering(refusing(refusal), first=3, then=DELETED) as follower:
         assert ask([follower]).existed
 
 
 def test_an_election_that_does_not_end_is_reported() -> None:
     refusal = NotLeaderError("nobody is known to lead", leader="")
     with (
-        answering(refusal.http_status, encode_error(refusal)) as follower,
+        answering(refusing(refusal)) as follower,
         pytest.raises(NotLeaderError, match="nobody is known to lead"),
     ):
         ask([follower], retry_for_s=0.6)

@@ -24,7 +24,8 @@ from paxosblock.net.guard import Guard
 from paxosblock.net.refusals import Refusal, Refusals
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.net.serving import listen
-from paxosblock.net.stream import STREAM_PATH, connect, upgrade_handler
+from paxosblock.net.stream import STREAM_PATH, connect
+from paxosblock.net.stream_server import upgrade_handler
 from paxosblock.net.wire import MAX_BODY_BYTES
 from paxosblock.units import KIB, MIB
 from tests.loops import on_both_loops
@@ -74,7 +75,7 @@ async def node(
 ) -> AsyncIterator[Node]:
     """A server with one method and a data stream."""
     guard = guard or Guard()
-    router = RpcRouter(guard.bodies)
+    router = RpcRouter()
     router.register("measure", Text, handler)
     app = web.Application()
     app.router.add_get(STREAM_PATH, upgrade_handler(app, lambda _: Echo()))

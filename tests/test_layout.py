@@ -74,6 +74,13 @@ def test_importing_the_facade_loads_no_network_stack_and_no_codec() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "module", ["client.async_client", "client.sync", "cli.fs_bytes", "cli.session", "net.control"]
+)
+def test_a_client_loads_no_http_stack(module: str) -> None:
+    assert imported_by(f"import paxosblock.{module}") & {"aiohttp", "http"} == set()
+
+
 @pytest.mark.parametrize("statement", ["import paxosblock", "from paxosblock import Client"])
 def test_only_who_asks_for_the_fsspec_file_system_loads_fsspec(statement: str) -> None:
     assert imported_by(statement) & {"fsspec", "pandas", "pyarrow"} == set()

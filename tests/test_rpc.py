@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import re
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
@@ -24,9 +25,11 @@ from paxosblock.errors import (
     ProtocolError,
     UnavailableError,
 )
+from paxosblock.net.call_frames import CallFrameKind, pack
 from paxosblock.net.control import split_address
 from paxosblock.net.rpc import REQUEST_ID, RpcClient, RpcRouter
 from paxosblock.net.serving import listen
+from paxosblock.net.wire import decode_error, encode_error
 from tests.loops import on_both_loops
 
 HOST = "127.0.0.1"
@@ -152,68 +155,40 @@ async def test_a_call_made_while_answering_keeps_the_name_of_the_first() -> None
     assert seen[0] == seen[1] != seen[2] == seen[3]
 
 
-def http_request(*headers: str, version: str = "1.1", body: bytes) -> bytes:
-    lines = (f"POST /rpc/repeat HTTP/{version}", "Host: node", f"Content-Length: {len(body)}")
-    return "\r\n".join((*lines, *headers, "", "")).encode() + body
+async def post(address: str, body: bytes, method: str = "repeat") -> tuple[int, str, bytes]:
+    """Call as people do, with curl: status, type and body of the answer."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"http://{address}/rpc/{method}", data=body) as answer,
+    ):
+        return answer.status, answer.content_type, await answer.read()
 
 
-async def read_answer(reader: asyncio.StreamReader) -> tuple[str, Told]:
-    """The head of an HTTP answer, in small letters, and what its body says."""
-    head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-    length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
-    return head, msgspec.msgpack.decode(await reader.readexactly(length), type=Told)
+@on_both_loops
+async def test_over_http_a_call_is_answered_with_the_same() -> None:
+    async with node() as address:
+        status, kind, body = await post(address, msgspec.msgpack.encode(Ask("/a", 2)))
+        assert (status, kind) == (200, "application/msgpack")
+        assert msgspec.msgpack.decode(body, type=Told) == await ask(address, Ask("/a", 2))
 
 
 @on_both_loops
 @pytest.mark.parametrize(
-    ("version", "header", "stays"),
-    [
-        ("1.1", "Accept: */*", True),
-        ("1.1", "Connection: close", False),
-        ("1.0", "Accept: */*", False),
-        ("1.0", "Connection: keep-alive", True),
-    ],
+    ("method", "request_", "status"),
+    [("repeat", {"path": 7}, 400), ("reboot", Ask("/a"), 400), ("repeat", Ask("/none"), 404)],
 )
-async def test_a_connection_stays_open_where_the_request_asks_for_it(
-    version: str, header: str, stays: bool
-) -> None:
-    request = http_request(header, version=version, body=msgspec.msgpack.encode(Ask("/a")))
-    async with node() as address:
-        reader, writer = await asyncio.open_connection(*address.split(":"))
-        writer.write(request)
-        head, told = await read_answer(reader)
-        assert told == Told(("/a",))
-        assert f"connection: {'keep-alive' if stays else 'close'}\r\n" in head
-        assert re.search(r"\r\ndate: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d gmt\r\n", head)
-        if stays:
-            writer.write(request)
-            assert (await read_answer(reader))[1] == told
-        else:
-            assert await reader.read() == b""
-        writer.close()
+async def test_over_http_a_refusal_is_the_same(method: str, request_: object, status: int) -> None:
+    async def missing(request: Ask) -> Told:
+        raise NotFoundError(f"'{request.path}': no such file")
 
-
-@on_both_loops
-async def test_two_requests_in_one_piece_are_answered_in_order() -> None:
-    one, two = (http_request(body=msgspec.msgpack.encode(Ask(path))) for path in ("/1", "/2"))
-    async with node() as address:
-        reader, writer = await asyncio.open_connection(*address.split(":"))
-        writer.write(one + two)
-        assert [(await read_answer(reader))[1] for _ in range(2)] == [Told(("/1",)), Told(("/2",))]
-        writer.close()
-
-
-@on_both_loops
-async def test_a_body_may_come_after_the_node_has_agreed_to_take_it() -> None:
-    body = msgspec.msgpack.encode(Ask("/a"))
-    request = http_request("Expect: 100-continue", body=body)
-    async with node() as address:
-        reader, writer = await asyncio.open_connection(*address.split(":"))
-        writer.write(request.removesuffix(body))
-        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
-        writer.write(body)
-        assert (await read_answer(reader))[1] == Told(("/a",))
-        writer.close()
+    async with node(missing) as address:
+        found, _, body = await post(address, msgspec.msgpack.encode(request_), method)
+        with pytest.raises(PaxosBlockError) as raised:
+            await ask(address, request_, method)
+    refusal = decode_error(body)
+    assert found == status == refusal.http_status
+    assert type(refusal) is type(raised.value)
+    assert str(raised.value).endswith(str(refusal))
 
 
 @on_both_loops
@@ -246,15 +221,17 @@ async def test_no_answer_in_time_leaves_the_outcome_unknown() -> None:
 
 
 @asynccontextmanager
-async def stranger(answer: bytes) -> AsyncIterator[str]:
-    """Somebody who reads a request, writes `answer` and hangs up."""
+async def stranger(*answers: bytes) -> AsyncIterator[str]:
+    """Somebody who answers the head of a request and then the request like this, and hangs up."""
     finished = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"/a")
-        writer.write(answer)
+        for number, answer in enumerate(answers):
+            await reader.readuntil(b"/a" if number else b"\r\n\r\n")
+            writer.write(answer)
         writer.close()
-        await writer.wait_closed()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
         finished.set()
 
     server = await asyncio.start_server(serve, HOST, 0)
@@ -263,7 +240,30 @@ async def stranger(answer: bytes) -> AsyncIterator[str]:
         await finished.wait()
 
 
-MSGPACK = b"HTTP/1.1 200 OK\r\nContent-Type: application/msgpack\r\nContent-Length: "
+AGREES = b"HTTP/1.1 101 x\r\nUpgrade: paxosblock-calls/1\r\n\r\n"
+ANSWER, ERROR, GOODBYE = CallFrameKind.ANSWER, CallFrameKind.ERROR, CallFrameKind.GOODBYE
+
+
+@on_both_loops
+@pytest.mark.parametrize(
+    ("answer", "kind", "reason"),
+    [
+        (b"", UnavailableError, "hung up before it answered"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", ProtocolError, "is no paxosblock node: .*SSH-2.0"),
+        (b"HTTP/1.1 200 OK\r\n\r\nhello", ProtocolError, "does not speak .*: HTTP/1.1 200 OK"),
+        (b"HTTP/1.1 404 Not\r\n\r\nhello", ProtocolError, "does not speak .*: HTTP/1.1 404"),
+        (AGREES.replace(b"/1\r", b"/2\r"), ProtocolError, "does not speak paxosblock-calls/1$"),
+        (AGREES + b"x", ProtocolError, "sent 1 bytes before it was asked"),
+    ],
+    ids=["nothing", "ssh", "text", "not-found", "version", "eager"],
+)
+async def test_who_takes_no_calls_is_named_and_nothing_was_done(
+    answer: bytes, kind: type[PaxosBlockError], reason: str
+) -> None:
+    async with stranger(answer) as address:
+        with pytest.raises(kind, match=rf"^repeat of {address}: .*{reason}") as caught:
+            await ask(address, Ask("/a"))
+    assert caught.value.outcome is Outcome.NEVER
 
 
 @on_both_loops
@@ -271,23 +271,36 @@ MSGPACK = b"HTTP/1.1 200 OK\r\nContent-Type: application/msgpack\r\nContent-Leng
     ("answer", "kind", "reason"),
     [
         (b"", OutcomeUnknownError, "connection lost"),
-        (MSGPACK + b"10\r\n\r\nhalf", OutcomeUnknownError, "connection lost"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", ProtocolError, "this is no paxosblock node"),
-        (b"HTTP/1.1 200 OK\r\n\r\nhello", ProtocolError, r"this is no paxosblock node \(HTTP 200"),
-        (b"HTTP/1.1 404 Not\r\n\r\nhello", ProtocolError, r"this is no paxosblock node \(HTTP 404"),
-        (b"HTTP/1.1 502 Bad\r\n\r\n<html>", ProtocolError, "this is no paxosblock node .HTTP 502"),
-        (MSGPACK + b"1\r\n\r\n\x01", ProtocolError, "malformed answer"),
-        (MSGPACK.replace(b"200", b"500") + b"1\r\n\r\n\x01", ProtocolError, "not an error of"),
+        (pack(ANSWER, 1, b"half")[:-1], OutcomeUnknownError, "connection lost"),
+        (bytes(100), ProtocolError, "no frame of a call begins with"),
+        (b"HTTP/1.1 502 Bad\r\n\r\n", ProtocolError, "no frame of a call begins with b'HTTP/1.1"),
+        (pack(ANSWER, 1, b"x")[:-1] + b"y", ProtocolError, "does not match its checksum"),
+        (pack(ANSWER, 1, b"\x01"), ProtocolError, "malformed answer"),
+        (pack(ERROR, 1, b"\x01"), ProtocolError, "not an error of"),
+        (pack(GOODBYE, 1, b"\x01"), ProtocolError, "not an error of"),
     ],
-    ids=["nothing", "half", "ssh", "text", "not-found", "proxy", "wrong-type", "wrong-error"],
+    ids=["nothing", "half", "zeros", "http", "damaged", "type", "error", "goodbye"],
 )
 async def test_a_strange_answer_is_named_with_its_address(
     answer: bytes, kind: type[PaxosBlockError], reason: str
 ) -> None:
-    async with stranger(answer) as address:
+    async with stranger(AGREES, answer) as address:
         with pytest.raises(kind, match=rf"^repeat of {address}: .*{reason}") as caught:
             await ask(address, Ask("/a"))
     assert caught.value.outcome is Outcome.UNKNOWN, "the request was sent"
+
+
+@on_both_loops
+async def test_what_comes_after_a_goodbye_was_not_begun() -> None:
+    """The answer to the first comes, the second was read by nobody."""
+    why = encode_error(UnavailableError("the node is closing"))
+    told = pack(ANSWER, 1, msgspec.msgpack.encode(Told(("/a",))))
+    async with stranger(AGREES, pack(GOODBYE, 1, why) + told) as address, RpcClient() as client:
+        calls = [client.send(address, "repeat", Ask(path), Told, 10) for path in ("/a", "/b")]
+        first, second = await asyncio.gather(*calls, return_exceptions=True)
+    assert first == Told(("/a",))
+    assert isinstance(second, UnavailableError)
+    assert "the node is closing" in str(second)
 
 
 @on_both_loops

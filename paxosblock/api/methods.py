@@ -17,7 +17,10 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class Method(Generic[Q, A_co]):
-    """`POST /rpc/<name>` with a `request` as msgpack; the body of a 200 is an `answer`."""
+    """A CALL frame with this name and a `request` as msgpack; an ANSWER has an `answer`.
+
+    The same over HTTP: `POST /rpc/<name>`, and the body of a 200.
+    """
 
     name: str
     request: type[Q]

@@ -90,9 +90,7 @@ class _Shell:
     def ask(
         self, address: str, method: Method[Q, A], request: Q, timeout_s: float
     ) -> asyncio.Future[A]:
-        return asyncio.ensure_future(
-            self._rpc.call(address, method.name, request, method.answer, timeout_s)
-        )
+        return self._rpc.send(address, method.name, request, method.answer, timeout_s)
 
     async def wait(
         self, calls: Sequence[Any], within_s: float | None = None, *, every: bool = False

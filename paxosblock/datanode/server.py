@@ -25,7 +25,8 @@ from paxosblock.net.guard import Guard
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.net.serving import Running, publish_address, stop_signal, until_stopped
 from paxosblock.net.serving import listen as listen_at
-from paxosblock.net.stream import STREAM_PATH, upgrade_handler
+from paxosblock.net.stream import STREAM_PATH
+from paxosblock.net.stream_server import upgrade_handler
 from paxosblock.process import boot_id
 from paxosblock.startup import refuse_optimized_python
 
@@ -85,7 +86,7 @@ async def running(
         await node.load()
         if node.failure:
             raise StorageError(node.failure)
-        address = await listen_at(stack, _app(node, guard), _calls(node, guard), listen, guard)
+        address = await listen_at(stack, _app(node, guard), _calls(node), listen, guard)
         publish_address(stack, node.volumes[0].folder, address)
         node.start(address)
         _log.info("DataNode serves", extra=facts(address=address, volumes=len(node.volumes)))
@@ -121,8 +122,8 @@ def _app(node: DataNode, guard: Guard) -> web.Application:
     return app
 
 
-def _calls(node: DataNode, guard: Guard) -> RpcRouter:
-    router = RpcRouter(guard.bodies)
+def _calls(node: DataNode) -> RpcRouter:
+    router = RpcRouter()
     router.register(ACCEPT.name, ACCEPT.request, node.accept)
     router.register(LIST_REPLICAS.name, LIST_REPLICAS.request, node.list_replicas)
     router.register(FIND_REPLICA.name, FIND_REPLICA.request, node.find_replica)

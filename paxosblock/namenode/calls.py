@@ -74,6 +74,8 @@ class Call:
     """The check of a request before anything is done for it; raises InvalidRequestError."""
     log: Callable[[Any, Any], Facts | None] | None = None
     """The facts that the log tells of request and answer; None for one that changed nothing."""
+    at_once: bool = False
+    """True if it waits for the store only, which is told of a lost leadership by itself."""
 
 
 def decided(
@@ -101,7 +103,7 @@ def decided(
             then(node, request, made)
         return made
 
-    return Call(method, answer, By.LEADER, check, log)
+    return Call(method, answer, By.LEADER, check, log, at_once=True)
 
 
 def _of_names(
@@ -127,7 +129,7 @@ def shown(
     async def answer(node: NameNode, request: Q) -> A:
         return show(await node.catalog.view(), request)
 
-    return Call(method, answer, By.LEADER, check)
+    return Call(method, answer, By.LEADER, check, at_once=True)
 
 
 def handled(
@@ -161,14 +163,14 @@ class Service:
         metrics = metrics or NodeMetrics("namenode")
         metrics.tally("calls", "Calls by what became of them.", ("call", "outcome"), self._counts)
         self._tallies: dict[str, _Tally] = {}
-        self._handlers: dict[str, tuple[type, Callable[[Any], Awaitable[Any]]]] = {}
+        self._handlers: dict[str, tuple[Call, Callable[[Any], Awaitable[Any]]]] = {}
         for call in CALLS if calls is None else calls:
             tally = self._tallies[call.method.name] = _Tally()
             handler = _handler(node, call, tally)
             if call.by is not By.ANYBODY:
                 steps = call.by is By.LEADER_IN_STEPS
                 handler = partial(node.leadership.answer, handler, several_steps=steps)
-            self._handlers[call.method.name] = call.method.request, handler
+            self._handlers[call.method.name] = call, handler
 
     def _counts(self) -> Iterator[tuple[tuple[str, str], int]]:
         for name, tally in self._tallies.items():
@@ -182,8 +184,8 @@ class Service:
 
     def add_to(self, router: RpcRouter) -> None:
         """Answer the calls that come from the network."""
-        for name, (request, handler) in self._handlers.items():
-            router.register(name, request, handler)
+        for name, (call, handler) in self._handlers.items():
+            router.register(name, call.method.request, handler, at_once=call.at_once)
 
 
 def _handler(node: NameNode, call: Call, tally: _Tally) -> Callable[[Any], Awaitable[Any]]:

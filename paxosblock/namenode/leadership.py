@@ -94,8 +94,23 @@ class Leadership:
         if not self._serves:
             raise self._not_leader()
         task = asyncio.current_task()
-        assert task is not None, "calls are answered by tasks"
+        if task is None:  # then it waits for the store only, and is told by it
+            return await self._answered(handler, request, several_steps)
         self._calls.add(task)
+        try:
+            return await self._answered(handler, request, several_steps)
+        except asyncio.CancelledError as error:
+            if self._serves:
+                raise
+            task.uncancel()
+            raise self._unknown() from error
+        finally:
+            self._calls.discard(task)
+
+    async def _answered(
+        self, handler: Callable[[Q], Awaitable[A]], request: Q, several_steps: bool
+    ) -> A:
+        """Answer, or say what the end of a term means for the caller."""
         try:
             return await handler(request)
         except UnavailableError as error:
@@ -112,13 +127,6 @@ class Leadership:
             if several_steps:
                 error.with_outcome(Outcome.UNKNOWN)
             raise
-        except asyncio.CancelledError as error:
-            if self._serves:
-                raise
-            task.uncancel()
-            raise self._unknown() from error
-        finally:
-            self._calls.discard(task)
 
     async def _follow(self) -> None:
         try:

@@ -99,7 +99,7 @@ async def running(
         stack.callback(stall.stop)
         # Before the store opens: others speak to it on this port, and a call that comes too early
         # is refused in words.
-        metrics, router = _metrics(node, engine, stall), RpcRouter(guard.bodies)
+        metrics, router = _metrics(node, engine, stall), RpcRouter()
         guard.add_to(metrics)
         Service(node, metrics, (*CALLS, _standing(engine))).add_to(router)
         opened = await listen_at(stack, _app(node, engine, metrics), router, listen, guard)

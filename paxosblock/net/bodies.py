@@ -41,7 +41,7 @@ class Bodies:
     def __init__(self, limits: BodyLimits | None = None, refusals: Refusals | None = None) -> None:
         """None under way."""
         self.limits = limits or BodyLimits()
-        self._refusals = refusals or Refusals()
+        self.refusals = refusals or Refusals()
         self.held_bytes = 0
 
     async def read(self, request: web.BaseRequest) -> bytes | bytearray:
@@ -62,14 +62,13 @@ class Bodies:
         except PaxosBlockError:
             raise
         except TimeoutError as error:
-            self._refusals.count(Refusal.BODY_STALLED, request.remote or "")
+            self.refusals.count(Refusal.BODY_STALLED, request.remote or "")
             request.protocol.force_close()  # who does not send may not read an answer, either
             raise DeadlineError("the rest of the request did not come") from error
         except (RequestPayloadError, HttpProcessingError, ConnectionError) as error:
             raise InvalidRequestError(f"the request ended before its end: {error}") from error
         finally:
-            self.held_bytes -= _counted(body)
-            assert self.held_bytes >= 0, "nobody gives back more than it took"
+            self.count(0, counted(len(body)), "")
         return body
 
     async def _read_parts(self, request: web.BaseRequest, body: bytearray) -> None:
@@ -86,18 +85,30 @@ class Bodies:
     def _take(self, request: web.BaseRequest, body: bytearray, part: bytes) -> None:
         if len(body) + len(part) > MAX_BODY_BYTES:
             raise _too_long()
-        before = _counted(body)
-        growth = max(0, len(body) + len(part) - SMALL_BODY_BYTES) - before
-        if growth and self.held_bytes + growth > self.limits.memory_bytes:
-            self._refusals.count(Refusal.BODY_MEMORY, request.remote or "")
-            raise UnavailableError("the node has too many large requests under way; try again")
+        self.count(len(body) + len(part), counted(len(body)), request.remote or "")
         body += part
+
+    def count(self, size_bytes: int, before_bytes: int, address: str) -> int:
+        """Count a request of which `size_bytes` are here now; return how many of them count.
+
+        `before_bytes` is what this returned the last time; 0 gives all back.
+
+        Raises:
+            UnavailableError: other requests take all the memory for them; nothing is changed.
+        """
+        now_bytes = counted(size_bytes)
+        growth = now_bytes - before_bytes
+        if growth > 0 and self.held_bytes + growth > self.limits.memory_bytes:
+            self.refusals.count(Refusal.BODY_MEMORY, address)
+            raise UnavailableError("the node has too many large requests under way; try again")
         self.held_bytes += growth
+        assert self.held_bytes >= 0, "nobody gives back more than it took"
+        return now_bytes
 
 
-def _counted(body: bytearray) -> int:
-    """Return how much of it counts."""
-    return max(0, len(body) - SMALL_BODY_BYTES)
+def counted(size_bytes: int) -> int:
+    """Return how much of a request of this size counts."""
+    return max(0, size_bytes - SMALL_BODY_BYTES)
 
 
 def _too_long() -> InvalidRequestError:

@@ -1,32 +1,48 @@
 """Control calls without an event loop, for commands that must start fast.
 
-The same calls as `rpc.py` makes, over the standard library's HTTP client: `paxosblock fs ls` does
-not pay for importing a network stack that it would use once.
+The same calls as `rpc.py` makes, over blocking sockets: `paxosblock fs ls` does not pay for
+importing an event loop that it would use once.
 """
 
 from __future__ import annotations
 
-import contextlib
-import http.client
+import select
+import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent import futures
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
 from paxosblock.api.methods import Method, Once, encode
 from paxosblock.errors import (
     DeadlineError,
+    Outcome,
     OutcomeUnknownError,
+    PaxosBlockError,
     ProtocolError,
     UnavailableError,
 )
+from paxosblock.net import upgrade
+from paxosblock.net.call_frames import (
+    CALLS_PATH,
+    UPGRADE,
+    CallFrame,
+    CallFrameKind,
+    CallFrames,
+    pack,
+)
 from paxosblock.net.leader_search import LeaderSearch, Sessions
+from paxosblock.net.names import new_name
+from paxosblock.net.wire import decode_error
 
 Q = TypeVar("Q")
 A = TypeVar("A")
+
+READ_BYTES: Final = 1 << 16
 
 
 def call(address: str, method: Method[Q, A], request: Q, timeout_s: float = 60.0) -> A:
@@ -35,18 +51,130 @@ def call(address: str, method: Method[Q, A], request: Q, timeout_s: float = 60.0
     Raises:
         PaxosBlockError: what the node reported.
         InvalidRequestError: the request cannot even be written down.
-        UnavailableError: nobody listens there; nothing was done.
+        UnavailableError: nobody takes calls there; nothing was done.
         OutcomeUnknownError, DeadlineError: the request was sent and no answer came.
         ProtocolError: what answers there is not a paxosblock node.
     """
-    body = encode(request)
-    status, answer = _exchange(address, "POST", f"/rpc/{method.name}", body, timeout_s)
-    if status != http.client.OK:
-        raise _reported(address, status, answer)
-    try:
-        return msgspec.msgpack.decode(answer, type=method.answer)
-    except msgspec.DecodeError as error:
-        raise ProtocolError(f"{address} does not answer like a paxosblock node: {error}") from error
+    with Line(address, timeout_s) as line:
+        return line.ask(method, request, timeout_s)
+
+
+class Line:
+    """A connection to a node for control calls, one after the other."""
+
+    def __init__(self, address: str, timeout_s: float) -> None:
+        """Connect. Raises what `call` does where nothing was asked yet."""
+        self._address = address
+        self._frames = CallFrames()
+        self._asked = 0
+        try:
+            self._socket = socket.create_connection(split_address(address), timeout_s)
+        except OSError as error:
+            raise _unreachable(address, error) from error
+        try:
+            self._begin(timeout_s)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_socket"):
+            self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    @property
+    def usable(self) -> bool:
+        """True if the node has not said anything unasked: that it closes, or nothing more."""
+        return not select.select([self._socket], [], [], 0)[0]
+
+    def ask(self, method: Method[Q, A], request: Q, timeout_s: float) -> A:
+        """Ask, and return the answer. Raises as `call`; after that the line is not used again."""
+        body, name, address = encode(request), new_name().encode(), self._address
+        self._asked += 1
+        frame = pack(CallFrameKind.CALL, self._asked, body, method.name.encode(), name)
+        try:
+            self._socket.settimeout(timeout_s)
+            self._socket.sendall(frame)
+            answer = self._receive(time.monotonic() + timeout_s)
+        except TimeoutError as error:
+            raise DeadlineError(f"{address} did not answer in {timeout_s:.3g} s") from error
+        except OSError as error:
+            raise OutcomeUnknownError(f"{address} hung up before it answered") from error
+        if answer.kind is not CallFrameKind.ANSWER:
+            raise self._reported(answer)
+        try:
+            return msgspec.msgpack.decode(answer.payload, type=method.answer)
+        except msgspec.DecodeError as error:
+            raise _strange(address, error) from error
+
+    def _begin(self, timeout_s: float) -> None:
+        """Agree with the node on what is spoken from now on."""
+        address, until_s = self._address, time.monotonic() + timeout_s
+        answer = upgrade.answer(address, UPGRADE)
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.sendall(upgrade.head(address, CALLS_PATH, UPGRADE, {}))
+            next(answer)
+            with suppress(StopIteration):  # it has all that it needs
+                while True:
+                    answer.send(self._read(until_s, upgrade.READ_BYTES))
+        except PaxosBlockError as error:
+            error.with_outcome(Outcome.NEVER)  # whatever it says
+            raise
+        except TimeoutError as error:
+            late = f"{address} did not answer in {timeout_s:.3g} s"
+            raise UnavailableError(late, address=address) from error
+        except OSError as error:
+            raise _unreachable(address, error) from error
+
+    def _read(self, until_s: float, most: int) -> bytes:
+        self._socket.settimeout(max(0.001, until_s - time.monotonic()))
+        return self._socket.recv(most)
+
+    def _receive(self, until_s: float) -> CallFrame:
+        """Return the answer to the call. Raises TimeoutError and other OSErrors."""
+        while True:
+            try:
+                frame = self._frames.next()
+            except PaxosBlockError as error:
+                raise _strange(self._address, error) from error
+            if frame is not None:
+                goodbye = frame.kind is CallFrameKind.GOODBYE
+                if not goodbye or frame.number < self._asked:
+                    return frame
+                continue
+            if not (data := self._read(until_s, READ_BYTES)):
+                raise ConnectionResetError
+            self._frames.feed(data)
+
+    def _reported(self, answer: CallFrame) -> PaxosBlockError:
+        address = self._address
+        try:
+            error = decode_error(answer.payload)
+        except ProtocolError as malformed:
+            return _strange(address, malformed)
+        if answer.kind is CallFrameKind.GOODBYE:
+            return UnavailableError(f"{address}: {error}", address=address)
+        # What a node has against our protocol is about the node: most likely the port is wrong.
+        return error.reworded(f"{address}: {error}") if isinstance(error, ProtocolError) else error
+
+
+def _unreachable(address: str, error: OSError) -> UnavailableError:
+    reason = (error.strerror or str(error)).lower()
+    return UnavailableError(f"cannot connect to {address}: {reason}", address=address)
+
+
+def _strange(address: str, error: Exception) -> ProtocolError:
+    return ProtocolError(f"{address} does not answer like a paxosblock node: {error}")
 
 
 def run_through(coroutine: Coroutine[Any, Any, A]) -> A:
@@ -91,6 +219,9 @@ class NameNodes:
 class _Shell:
     """The shell of a search that blocks: what is awaited has happened when its call returns."""
 
+    def __init__(self) -> None:
+        self._idle: dict[str, list[Line]] = {}
+
     def now_s(self) -> float:
         return time.monotonic()
 
@@ -103,12 +234,22 @@ class _Shell:
 
         def run() -> None:
             try:
-                future.set_result(call(address, method, request, timeout_s))
+                future.set_result(self._ask(address, method, request, timeout_s))
             except BaseException as error:
                 future.set_exception(error)
 
         threading.Thread(target=run, daemon=True).start()
         return future
+
+    def _ask(self, address: str, method: Method[Q, A], request: Q, timeout_s: float) -> A:
+        """Ask on a line that was used before, if there is one; one that failed is not kept."""
+        idle = self._idle.setdefault(address, [])
+        line = idle.pop() if idle else None
+        if line is None or not line.usable:
+            line = Line(address, timeout_s)
+        answer = line.ask(method, request, timeout_s)
+        idle.append(line)
+        return answer
 
     async def wait(
         self, calls: Sequence[Any], within_s: float | None = None, *, every: bool = False
@@ -122,10 +263,12 @@ class _Shell:
 def healthy(address: str, timeout_s: float = 5.0) -> bool:
     """True if a node at `address` answers `GET /healthz` with 200."""
     try:
-        status, _ = _exchange(address, "GET", "/healthz", None, timeout_s)
-    except (UnavailableError, OutcomeUnknownError, DeadlineError, ProtocolError):
+        with socket.create_connection(split_address(address), timeout_s) as asking:
+            asking.sendall(f"GET /healthz HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+            with asking.makefile("rb") as answer:
+                return answer.readline(READ_BYTES).split(b" ")[1:2] == [b"200"]
+    except (UnavailableError, OSError):
         return False
-    return status == http.client.OK
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -135,41 +278,7 @@ def split_address(address: str) -> tuple[str, int]:
         UnavailableError: it is not an address.
     """
     host, colon, port = address.rpartition(":")
-    if not (colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
+    is_port = port.isascii() and port.isdigit() and int(port) < 1 << 16
+    if not (colon and host.split() == [host] and is_port):
         raise UnavailableError(f"{address!r} is not an address: write host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def _exchange(
-    address: str, verb: str, path: str, body: bytes | None, timeout_s: float
-) -> tuple[int, bytes]:
-    """The one place of this module that sees the errors of sockets and HTTP."""
-    host, port = split_address(address)
-    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
-    with contextlib.closing(connection):
-        try:
-            connection.connect()
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise UnavailableError(f"cannot connect to {address}: {reason}") from error
-        try:
-            connection.request(verb, path, body, {"Content-Type": "application/msgpack"})
-            response = connection.getresponse()
-            return response.status, response.read()
-        except TimeoutError as error:
-            raise DeadlineError(f"{address} did not answer in {timeout_s:.3g} s") from error
-        except (OSError, http.client.IncompleteRead) as error:
-            raise OutcomeUnknownError(f"{address} hung up before it answered") from error
-        except http.client.HTTPException as error:
-            raise ProtocolError(f"{address} does not speak HTTP: {error!r}") from error
-
-
-def _reported(address: str, status: int, answer: bytes) -> Exception:
-    from paxosblock.net.wire import decode_error  # noqa: PLC0415 - needed for failures only
-
-    try:
-        error = decode_error(answer)
-    except ProtocolError:
-        return ProtocolError(f"{address} is not a paxosblock node: it answered HTTP {status}")
-    # What a node has against our protocol is about the node: most likely the port is a wrong one.
-    return error.reworded(f"{address}: {error}") if isinstance(error, ProtocolError) else error

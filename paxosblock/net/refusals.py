@@ -36,7 +36,7 @@ _WORDS: Final = {
     Refusal.NO_HEAD: "connections closed on which no request came in time",
     Refusal.BODY_STALLED: "requests given up that came too slowly",
     Refusal.BODY_MEMORY: "requests refused: those under way fill the memory for them",
-    Refusal.MALFORMED: "requests refused that are no HTTP",
+    Refusal.MALFORMED: "requests refused that are no HTTP and no frames of calls",
     Refusal.NO_DESCRIPTOR: "no file descriptor is left for a connection: those that come wait",
 }
 

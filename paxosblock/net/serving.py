@@ -17,6 +17,8 @@ from aiohttp import web
 
 from paxosblock.errors import ConfigError, PaxosBlockError, StorageError
 from paxosblock.net.accepting import Listener, open_sockets
+from paxosblock.net.call_http import add_http_calls
+from paxosblock.net.call_server import SHUTDOWN_S, add_calls
 from paxosblock.net.guard import Guard
 from paxosblock.net.http_server import HeadWatch, HttpConnection
 from paxosblock.net.rpc import RpcRouter
@@ -24,8 +26,6 @@ from paxosblock.net.rpc import RpcRouter
 DISK_FAILED: Final = 74
 """Exit code of a node whose disk failed, at its start or later: `EX_IOERR` of sysexits(3)."""
 ADDRESS_FILE: Final = "address"
-SHUTDOWN_S: Final = 2.0
-"""Seconds that calls under way may take to end when the node closes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +100,14 @@ async def listen(
     host, colon, port = address.rpartition(":")
     if not (colon and port.isdecimal() and int(port) < 1 << 16):
         raise ConfigError(f"'{address}' is not an address to listen at: host:port")
-    router.add_to(app)
+    guard = guard or Guard()
+    add_calls(app, router, guard.bodies)
+    add_http_calls(app, router, guard.bodies)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
     server = runner.server
     assert server is not None, "it is set up"
-    server.request_handler = router.ahead_of(server.request_handler)
-    guard = guard or Guard()
     heads = HeadWatch(guard.head_timeout_s, guard.refusals)
     stack.callback(heads.close)
     try:

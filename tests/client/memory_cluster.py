@@ -61,6 +61,7 @@ from paxosblock.errors import (
 )
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.placement import Blame
+from paxosblock.net.call_server import add_calls
 from paxosblock.net.rpc import RpcRouter
 from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
@@ -123,7 +124,7 @@ class MemoryCluster:
             (RENEW_LEASES, self.renew), (REPORT_BAD_REPLICA, self.report_bad_replica),
         ):  # fmt: skip
             router.register(method.name, method.request, self._counted(method.name, handler))
-        router.add_to(app)
+        add_calls(app, router)
         self._runner = web.AppRunner(app)
         await self._runner.setup()
         port = int(self.address.rpartition(":")[2] or 0)

@@ -27,7 +27,7 @@ from paxosblock.errors import InvalidRequestError, NotReadyError, PaxosBlockErro
 from paxosblock.net.beats import BeatSender
 from paxosblock.net.calls import Bulk, CallServer
 from paxosblock.net.connection import FrameConnection
-from paxosblock.net.stream import upgrade_handler
+from paxosblock.net.stream_server import upgrade_handler
 from paxosblock.net.wire import (
     HEADER_BYTES,
     Flags,

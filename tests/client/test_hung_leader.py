@@ -40,10 +40,13 @@ class Network:
     asked: list[tuple[float, str]] = field(default_factory=list)
     questions: int = 0
 
+    def send(self, *question: Any) -> asyncio.Future[object]:
+        """Play `RpcClient.send`."""
+        return asyncio.ensure_future(self.call(*question))
+
     async def call(
         self, address: str, method: str, request: object, answer: object, timeout_s: float
     ) -> object:
-        """Play `RpcClient.call`."""
         now_s = asyncio.get_running_loop().time()
         status = method == NAMENODE_STATUS.name
         self.questions += status

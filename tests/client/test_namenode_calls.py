@@ -26,6 +26,8 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
+from paxosblock.net.call_frames import UPGRADE
+from paxosblock.net.call_server import add_calls
 from paxosblock.net.leader_search import ALIVE_FOR_S
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from tests.waiting import wait_until_async
@@ -57,22 +59,29 @@ class Server:
             "nn", "", self.term > 0, "", self.term, 0, 0, lag={}, members=(), datanodes=()
         )
 
-    async def hang_up(self, request: web.Request) -> web.Response:
-        self.calls += 1
-        assert request.transport is not None
-        request.transport.close()
-        return web.Response()
+    async def hang_up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Agree to take calls, and be gone when one comes."""
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 x\r\nUpgrade: %b\r\n\r\n" % UPGRADE.encode())
+        if await reader.read(1):
+            self.calls += 1
+        writer.close()
 
 
 @asynccontextmanager
-async def serving(server: Server, *, hang_up: bool = False) -> AsyncIterator[Server]:
+async def hanging_up(server: Server) -> AsyncIterator[Server]:
+    listening = await asyncio.start_server(server.hang_up, "127.0.0.1", 0)
+    async with listening:
+        server.address = "{}:{}".format(*listening.sockets[0].getsockname()[:2])
+        yield server
+
+
+@asynccontextmanager
+async def serving(server: Server) -> AsyncIterator[Server]:
     app, router = web.Application(), RpcRouter()
-    if hang_up:
-        app.router.add_post("/rpc/delete", server.hang_up)
-    else:
-        router.register(DELETE.name, DELETE.request, server.delete)
-        router.register(NAMENODE_STATUS.name, NAMENODE_STATUS.request, server.status)
-        router.add_to(app)
+    router.register(DELETE.name, DELETE.request, server.delete)
+    router.register(NAMENODE_STATUS.name, NAMENODE_STATUS.request, server.status)
+    add_calls(app, router)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -105,7 +114,7 @@ async def test_an_answer_that_repeating_cannot_change_is_final() -> None:
 
 
 async def test_a_connection_that_always_breaks_is_reported_as_an_unknown_outcome() -> None:
-    async with serving(Server(), hang_up=True) as server:
+    async with hanging_up(Server()) as server:
         with pytest.raises(OutcomeUnknownError):
             await delete(server, retry_for_s=1.0)
         assert server.calls > 1

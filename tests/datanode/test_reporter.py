@@ -42,6 +42,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.namenode.blocks.datanodes import Reported
+from paxosblock.net.call_server import add_calls
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.protocol.messages import Create, Delete, Finalize
 from paxosblock.protocol.types import (
@@ -80,7 +81,7 @@ class Listener:
         app, router = web.Application(), RpcRouter()
         for method in (REGISTER, HEARTBEAT, BLOCK_REPORT):
             router.register(method.name, method.request, self._answer_of(method))
-        router.add_to(app)
+        add_calls(app, router)
         self.runner = web.AppRunner(app)
         await self.runner.setup()
         await web.TCPSite(self.runner, "127.0.0.1", port).start()

@@ -13,7 +13,8 @@ from paxosblock.datanode.counters import Counters
 from paxosblock.datanode.session import MAX_WAITING_VOTES, StreamSession
 from paxosblock.net.beats import arrived_bytes, beat_wish
 from paxosblock.net.calls import CallChannel, open_channel
-from paxosblock.net.stream import STREAM_PATH, upgrade_handler
+from paxosblock.net.stream import STREAM_PATH
+from paxosblock.net.stream_server import upgrade_handler
 from paxosblock.net.wire import MessageTable
 from tests.datanode.node import Node, chunk, frame, running
 from tests.datanode.process import Votes

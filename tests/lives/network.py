@@ -318,10 +318,15 @@ class SimulatedRpc(RpcClient):
         super().__init__()
         self._network = network
 
-    async def call(
+    def send(
+        self, address: str, method: str, request: object, response_type: type[A], timeout_s: float
+    ) -> asyncio.Future[A]:
+        """As `RpcClient.send`."""
+        return asyncio.ensure_future(self._call(address, method, request, response_type, timeout_s))
+
+    async def _call(
         self, address: str, method: str, request: object, response_type: type[A], timeout_s: float
     ) -> A:
-        """As `RpcClient.call`."""
         try:
             async with asyncio.timeout(timeout_s):
                 answer = await self._network.ask(address, method, encode(request))

@@ -21,6 +21,7 @@ from paxosblock.api.reports import (
     Register,
     StorageReport,
 )
+from paxosblock.net.call_server import add_calls
 from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.protocol.messages import Reply
 from tests.namenode.cluster import Acceptor
@@ -86,7 +87,7 @@ async def serving(acceptor: Acceptor) -> AsyncIterator[HttpDataNode]:
     router = RpcRouter()
     router.register(ACCEPT.name, ACCEPT.request, accept)
     app = web.Application()
-    router.add_to(app)
+    add_calls(app, router)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 
@@ -15,6 +14,7 @@ from paxosblock.cli.main import run
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NotFoundError
 from paxosblock.local.node_process import Node
+from paxosblock.net.call_frames import CallFrames, pack
 from tests.waiting import wait_until_async
 
 CONFIG = ClientConfig(replication=1, rpc_timeout_s=5.0)
@@ -61,24 +61,45 @@ class LosingProxy:
         from_there: asyncio.StreamReader,
         there: asyncio.StreamWriter,
     ) -> None:
-        """One call after the other, until an answer is to be lost."""
-        while True:
-            request = await message(reader)
-            there.write(request)
-            answer = await message(from_there)
-            method = request.split(b" ", 2)[1].decode().removeprefix("/rpc/")
-            if method not in self.lost:
-                self.lost.append(method)
-                await self._loss()
-                return
-            writer.write(answer)
+        """The agreement to speak in frames, then calls, until an answer is to be lost."""
+        there.write(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(await from_there.readuntil(b"\r\n\r\n"))
+        methods: dict[int, str] = {}
+        ends = [
+            asyncio.create_task(self._pass_calls(reader, there, methods)),
+            asyncio.create_task(self._pass_answers(from_there, writer, methods)),
+        ]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        await asyncio.gather(*ends, return_exceptions=True)
 
+    async def _pass_calls(
+        self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, methods: dict[int, str]
+    ) -> None:
+        frames = CallFrames()
+        while data := await reader.read(1 << 16):
+            frames.feed(data)
+            while (frame := frames.next()) is not None:
+                methods[frame.number] = frame.method.decode()
+                there.write(pack(*frame[:2], frame.payload, frame.method, frame.name))
 
-async def message(reader: asyncio.StreamReader) -> bytes:
-    """One HTTP message, head and body."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = re.search(rb"(?i)content-length: (\d+)", head)
-    return head + await reader.readexactly(int(length[1]) if length else 0)
+    async def _pass_answers(
+        self,
+        from_there: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        methods: dict[int, str],
+    ) -> None:
+        frames = CallFrames()
+        while data := await from_there.read(1 << 16):
+            frames.feed(data)
+            while (frame := frames.next()) is not None:
+                method = methods[frame.number]
+                if method not in self.lost:
+                    self.lost.append(method)
+                    await self._loss()
+                    return
+                writer.write(pack(frame.kind, frame.number, frame.payload))
 
 
 @asynccontextmanager

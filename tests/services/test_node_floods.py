@@ -150,6 +150,16 @@ def test_bodies_that_never_end_cost_a_bounded_memory_and_others_are_served(
     assert memory_bytes(node.pid, "VmHWM") - before_bytes < 250 * MIB
 
 
+def said_since(node: Node, before: int) -> str:
+    """The log since it had `before` characters, once it tells of garbage: it comes in batches."""
+
+    def said() -> str:
+        return node.log.read_text()[before:]
+
+    wait_until(lambda: "no HTTP" in said(), what="a line about garbage")
+    return said()
+
+
 def test_garbage_leaves_one_line_for_each_reason_in_the_log_and_no_traceback(
     single: LocalCluster,
 ) -> None:
@@ -162,7 +172,7 @@ def test_garbage_leaves_one_line_for_each_reason_in_the_log_and_no_traceback(
                         each.shutdown(socket.SHUT_WR)
                     assert ended(each)
         assert refusals(node)["malformed"] >= 5
-        said = node.log.read_text()[before:]
+        said = said_since(node, before)
         assert "traceback" not in said.lower()
         assert 1 <= said.count("requests refused that are no HTTP") < 10
         assert node.alive

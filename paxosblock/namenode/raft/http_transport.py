@@ -22,7 +22,7 @@ from paxosblock.errors import ConfigError, PaxosBlockError, ProtocolError, Unava
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.messages import Deliver, Message
 from paxosblock.namenode.raft.secure_channel import NONCE_BYTES, Handshake, Opener, Sealer
-from paxosblock.net import upgrade
+from paxosblock.net import upgrade, upgrade_server
 from paxosblock.net.admission import Slot
 from paxosblock.net.control import split_address
 from paxosblock.units import MIB
@@ -117,7 +117,7 @@ class HttpTransport:
         meant = request.headers.get("Upgrade", "").lower() == UPGRADE
         transport = request.transport
         if self._deliver is None or transport is None:
-            return upgrade.refusal(UnavailableError(f"{self._address} is not open yet"))
+            return upgrade_server.refusal(UnavailableError(f"{self._address} is not open yet"))
         if not known or not meant:
             self.refuse_connection(f"{caller or request.remote} is no other member")
             return web.Response(status=403, text="only NameNodes of this cluster speak here\n")
@@ -130,7 +130,7 @@ class HttpTransport:
             _NONCE: handshake.called_nonce.hex(),
             _PROOF: handshake.proof(self._secret).hex(),
         }
-        receiver.slot = upgrade.take_over(request, transport, receiver, answer)
+        receiver.slot = upgrade_server.take_over(request, transport, receiver, answer)
         return web.Response(status=101)  # for the access log; it finds the connection gone
 
     # -- for links and receivers ------------------------------------------------------------------
@@ -145,11 +145,11 @@ class HttpTransport:
         Raises:
             ProtocolError: it has not.
         """
-        called_nonce = _nonce(headers.get(_NONCE, ""))
+        called_nonce = _nonce(headers.get(_NONCE.lower(), ""))
         if called_nonce is None:
             raise ProtocolError(f"{peer} does not take messages of {self._address}")
         handshake = Handshake(self._address, peer, nonce, called_nonce)
-        proof = headers.get(_PROOF, "").encode()  # of text it takes ASCII only
+        proof = headers.get(_PROOF.lower(), "").encode()  # of text it takes ASCII only
         if not hmac.compare_digest(proof, handshake.proof(self._secret).hex().encode()):
             raise ProtocolError(f"{peer} does not know the cluster's secret")
         return Sealer(handshake.key(self._secret))

@@ -1,0 +1,98 @@
+"""A source of control calls: connections as clients have them, and callers in numbers.
+
+The load generator shares the machine's cores with the nodes that it measures. What it does for a
+call is what `RpcClient` does, without the search for the NameNode that leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from paxosblock.api.methods import Method
+from paxosblock.net.call_link import CallLink, Question, open_link
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+TIMEOUT_S = 60.0
+
+
+class Connection:
+    """One connection, one caller."""
+
+    def __init__(self, link: CallLink) -> None:
+        self._link = link
+
+    async def call(self, method: Method[Q, A], request: Q) -> A:
+        """The answer. Raises what the node reported, or that the connection is lost."""
+        body = msgspec.msgpack.encode(request)
+        question = Question(method.name, "benchmark", body, _decoder(method), TIMEOUT_S)
+        answer: A = await self._link.send(question)
+        return answer
+
+    def close(self) -> None:
+        """Hang up."""
+        self._link.close()
+
+
+_decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {}
+
+
+def _decoder(method: Method[Any, Any]) -> msgspec.msgpack.Decoder[Any]:
+    if method.name not in _decoders:
+        _decoders[method.name] = msgspec.msgpack.Decoder(method.answer)
+    return _decoders[method.name]
+
+
+async def connect(address: str) -> Connection:
+    """A connection to a node (host:port). Raises what `open_link` does."""
+    return Connection(await open_link(address, TIMEOUT_S, lambda _: None))
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The measurements of clients: the seconds of each call, and of all of them together."""
+
+    seconds: float
+    latencies: list[float] = field(repr=False)
+
+    @property
+    def rate(self) -> float:
+        """Calls per second."""
+        return len(self.latencies) / self.seconds
+
+
+async def run_load(
+    address: str,
+    method: Method[Q, A],
+    requests: Callable[[int], Iterator[Q]],
+    *,
+    clients: int,
+    seconds: float = float("inf"),
+) -> Load:
+    """Let `clients` call, each one after the other, until `seconds` are over or its requests are.
+
+    `requests(client)` are those of one client.
+    """
+    latencies: list[float] = []
+    begun = time.perf_counter()
+
+    async def client(number: int) -> None:
+        connection = await connect(address)
+        mine = requests(number)
+        while (called := time.perf_counter()) - begun < seconds:
+            request = next(mine, None)
+            if request is None:
+                break
+            await connection.call(method, request)
+            latencies.append(time.perf_counter() - called)
+        connection.close()
+
+    await asyncio.gather(*(client(number) for number in range(clients)))
+    return Load(time.perf_counter() - begun, latencies)

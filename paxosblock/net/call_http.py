@@ -1,0 +1,36 @@
+"""Control calls for people: `POST /rpc/<method>` with msgpack in both directions.
+
+A 200 carries the answer; every other status carries the msgpack of a `PaxosBlockError`. The header
+`X-Request-Id` names a call in the logs. The product itself calls in frames (`call_server.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from paxosblock.errors import PaxosBlockError
+from paxosblock.net.bodies import Bodies
+from paxosblock.net.names import new_name
+from paxosblock.net.rpc import RpcRouter, answer
+from paxosblock.net.upgrade import ERROR_TYPE
+from paxosblock.net.wire import encode_error
+
+_NAME_HEADER: Final = "X-Request-Id"
+
+
+def add_http_calls(app: web.Application, router: RpcRouter, bodies: Bodies | None = None) -> None:
+    """Let `app` answer the calls of `router` over HTTP; `bodies` reads those of the requests."""
+    read = (bodies or Bodies()).read
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        name = request.headers.get(_NAME_HEADER) or new_name()
+        try:
+            call = router.find(request.match_info["method"])
+            told, status = await answer(call, name, await read(request)), 200
+        except PaxosBlockError as error:
+            told, status = encode_error(error), error.http_status
+        return web.Response(status=status, body=told, content_type=ERROR_TYPE)
+
+    app.router.add_post("/rpc/{method}", handle)

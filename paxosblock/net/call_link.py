@@ -1,0 +1,253 @@
+"""The client's end of a connection for control calls: many under way, each with its time-out."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import msgspec
+
+from paxosblock.errors import (
+    DeadlineError,
+    OutcomeUnknownError,
+    PaxosBlockError,
+    ProtocolError,
+    UnavailableError,
+)
+from paxosblock.net import upgrade
+from paxosblock.net.call_frames import (
+    CALLS_PATH,
+    NUMBER_MAX,
+    UPGRADE,
+    CallFrame,
+    CallFrameKind,
+    CallFrames,
+    pack,
+)
+from paxosblock.net.control import split_address
+from paxosblock.net.wire import decode_error
+
+_ANSWER: Final = CallFrameKind.ANSWER
+
+
+class Question(msgspec.Struct, frozen=True, gc=False):
+    """A call, and how its answer is read."""
+
+    method: str
+    name: str
+    """Of the call in the logs of both sides."""
+    body: bytes
+    decoder: msgspec.msgpack.Decoder[Any]
+    timeout_s: float
+
+    def read(self, address: str, payload: bytes | bytearray) -> Any:
+        """Return the answer. Raises ProtocolError when it is none."""
+        try:
+            return self.decoder.decode(payload)
+        except msgspec.DecodeError as error:
+            where = f"{self.method} of {address}"
+            raise ProtocolError(f"{where}: malformed answer: {error}", address=address) from error
+
+    def refused(self, address: str, payload: bytes | bytearray) -> PaxosBlockError:
+        """The node's own error: its message is for the user, so where it came from is a note."""
+        where = f"{self.method} of {address}"
+        try:
+            error = decode_error(payload)
+        except ProtocolError as malformed:
+            return ProtocolError(f"{where}: {malformed}")
+        if isinstance(error, ProtocolError):  # about the node: most likely the port is a wrong one
+            return error.reworded(f"{where}: {error}")
+        error.add_note(f"{where}, request {self.name}")
+        return error
+
+
+class _Pending(msgspec.Struct):
+    question: Question
+    answer: asyncio.Future[Any]
+    sent_s: float
+    due_s: float
+
+
+class CallLink(asyncio.Protocol):
+    """One connection to a node."""
+
+    def __init__(self, address: str, on_lost: Callable[[CallLink], None]) -> None:
+        """To the node at `address` (host:port); `on_lost` is told when the connection is gone."""
+        self.address = address
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._frames = CallFrames()
+        self._numbers = itertools.count(1)
+        self._pending: dict[int, _Pending] = {}
+        self._unsent: list[bytes] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._heard_s = self._used_s = self._loop.time()
+        self._leaving = False
+        """No further call may be sent."""
+        self._ended_by = "the node"
+        self._closed = asyncio.Event()
+
+    def takes_calls(self, idle_s: float) -> bool:
+        """True if a further call may be sent; not after nothing was sent for `idle_s`."""
+        if self._leaving:
+            return False
+        return bool(self._pending) or self._loop.time() - self._used_s < idle_s
+
+    def send(self, question: Question, due_s: float = 0) -> asyncio.Future[Any]:
+        """Send a call; what it returns gets the answer, or the error.
+
+        It is given up at `due_s` by the clock of the loop; 0: after its time-out.
+
+        Calls that are sent in one turn of the loop leave together.
+        """
+        now_s = self._loop.time()
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        number = next(self._numbers)
+        if self._leaving:  # it was lost while this caller waited for it to be opened
+            answer.set_exception(self._error(UnavailableError, question, "connection lost"))
+            return answer
+        method, name = question.method.encode(), question.name.encode()
+        frame = pack(CallFrameKind.CALL, number, question.body, method, name)
+        due_s = due_s or now_s + question.timeout_s
+        self._pending[number] = _Pending(question, answer, now_s, due_s)
+        self._used_s = now_s
+        self._leaving = number == NUMBER_MAX
+        if self._timer is None or due_s < self._timer.when():
+            self._look_at(due_s)
+        if not self._unsent:
+            self._loop.call_soon(self._flush)
+        self._unsent.append(frame)
+        return answer
+
+    def retire(self) -> None:
+        """Send nothing more; close when what is under way is over."""
+        self._leaving = True
+        if not self._pending:
+            self.close()
+
+    def close(self) -> None:
+        """Close; of what is under way the outcome is unknown."""
+        self._leaving, self._ended_by = True, "this client"
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is gone, and nothing is under way."""
+        await self._closed.wait()
+
+    # -- the connection ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_s = self._loop.time()
+        self._frames.feed(data)
+        try:
+            while (frame := self._frames.next()) is not None:
+                self._received(frame)
+        except PaxosBlockError as error:
+            self._fail(ProtocolError, f"it does not answer in frames: {error}")
+            self._abort()
+        if self._leaving and not self._pending:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leaving = True
+        self._transport = None
+        self._fail(OutcomeUnknownError, f"connection lost: {exc or f'closed by {self._ended_by}'}")
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._closed.set()
+        self._on_lost(self)
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if unsent and self._transport is not None:
+            self._transport.write(b"".join(unsent))
+
+    def _abort(self) -> None:
+        self._leaving = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    def _received(self, frame: CallFrame) -> None:
+        if frame.kind is CallFrameKind.GOODBYE:
+            self._goodbye(frame)
+            return
+        pending = self._pending.pop(frame.number, None)
+        if pending is None:  # nobody waits any more
+            return
+        question, answer = pending.question, pending.answer
+        if answer.done():
+            return
+        if frame.kind is not _ANSWER:
+            answer.set_exception(question.refused(self.address, frame.payload))
+            return
+        try:
+            answer.set_result(question.read(self.address, frame.payload))
+        except ProtocolError as error:
+            answer.set_exception(error)
+
+    def _goodbye(self, frame: CallFrame) -> None:
+        """The node takes no more calls on this connection; those after a number it did not take."""
+        self._leaving = True
+        why = decode_error(frame.payload)
+        for number in [number for number in self._pending if number > frame.number]:
+            pending = self._pending.pop(number)
+            if not pending.answer.done():
+                error = self._error(UnavailableError, pending.question, str(why))
+                pending.answer.set_exception(error)
+
+    def _fail(self, kind: type[PaxosBlockError], why: str) -> None:
+        pending, self._pending = self._pending, {}
+        for each in pending.values():
+            if not each.answer.done():
+                each.answer.set_exception(self._error(kind, each.question, why))
+
+    def _error(self, kind: type[PaxosBlockError], question: Question, why: str) -> PaxosBlockError:
+        return kind(f"{question.method} of {self.address}: {why}", address=self.address)
+
+    # -- time-outs: one timer for all calls -------------------------------------------------------
+
+    def _look_at(self, due_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due_s, self._look)
+
+    def _look(self) -> None:
+        """Give up what is due. A connection on which nothing came since is not used again."""
+        self._timer = None
+        now_s = self._loop.time()
+        late = [number for number, each in self._pending.items() if each.due_s <= now_s]
+        for number in late:
+            pending = self._pending.pop(number)
+            if self._heard_s < pending.sent_s:
+                self._leaving = True
+            if not pending.answer.done():
+                why = f"no answer in {pending.question.timeout_s:.3g} s"
+                pending.answer.set_exception(self._error(DeadlineError, pending.question, why))
+        if self._pending:
+            self._look_at(min(each.due_s for each in self._pending.values()))
+        elif self._leaving:
+            self._abort()
+
+
+async def open_link(
+    address: str, timeout_s: float, on_lost: Callable[[CallLink], None]
+) -> CallLink:
+    """Connect to the node at `address`. Raises what `split_address` and `upgrade.call` do."""
+    host, port = split_address(address)
+    sock, _ = await upgrade.call(
+        host, port, CALLS_PATH, UPGRADE, {}, timeout_s=timeout_s, tune=lambda _: None
+    )
+    link = CallLink(address, on_lost)
+    await asyncio.get_running_loop().create_connection(lambda: link, sock=sock)
+    return link

@@ -1,0 +1,340 @@
+"""The node's end of connections for control calls (`call_frames.py`).
+
+What a connection may cost is bounded: the calls under way on it, the bytes of a request that is not
+all there, the answers that its caller does not read. At a bound the node stops reading until there
+is room. A caller with many calls at once leaves others their turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import types
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Final, cast
+
+from aiohttp import web
+
+from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.net import upgrade_server
+from paxosblock.net.admission import Slot
+from paxosblock.net.bodies import PROGRESS_BYTES, Bodies
+from paxosblock.net.call_frames import (
+    CALLS_PATH,
+    UPGRADE,
+    CallFrame,
+    CallFrameKind,
+    CallFrames,
+    pack,
+)
+from paxosblock.net.refusals import Refusal
+from paxosblock.net.rpc import RpcRouter, answer
+from paxosblock.net.wire import encode_error
+from paxosblock.units import KIB
+
+UNDER_WAY_MAX: Final = 1024
+"""Calls of one connection that are answered at a time."""
+CALLS_TOGETHER: Final = 64
+"""Calls of one connection that are begun in one turn of the event loop."""
+FLUSH_BYTES: Final = 64 * KIB
+"""Answers of one turn leave together; so many bytes of them at once."""
+SHUTDOWN_S: Final = 2.0
+"""Seconds that calls under way may take to end when the node closes."""
+
+_CALL: Final = CallFrameKind.CALL
+
+
+def add_calls(app: web.Application, router: RpcRouter, bodies: Bodies | None = None) -> None:
+    """Let `app` answer `GET /calls`: the calls of `router`, as frames.
+
+    `bodies` bounds requests that are not all there; None: as by default. When `app` shuts down,
+    callers are told, and the calls under way have `SHUTDOWN_S` to end.
+    """
+    bounds = bodies or Bodies()
+    sessions: set[CallSession] = set()
+
+    async def upgrade(request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Upgrade", "").lower() != UPGRADE:
+            return upgrade_server.unknown_protocol(CALLS_PATH, UPGRADE)
+        transport = request.transport
+        if transport is not None:
+            session = CallSession(router, bounds, sessions.discard)
+            sessions.add(session)
+            answer = {"Upgrade": UPGRADE}
+            session.hold(upgrade_server.take_over(request, transport, session, answer))
+        return web.Response(status=101)  # for the access log; it finds the connection gone
+
+    async def close_all(_app: web.Application) -> None:
+        closing = [asyncio.ensure_future(session.close()) for session in sessions]
+        if closing:
+            await asyncio.wait(closing)
+
+    app.router.add_get(CALLS_PATH, upgrade)
+    app.on_shutdown.append(close_all)
+
+
+class CallSession(asyncio.Protocol):
+    """One connection of a caller; the holder of its slot."""
+
+    def __init__(
+        self, router: RpcRouter, bodies: Bodies, on_lost: Callable[[CallSession], None]
+    ) -> None:
+        """`on_lost` is told when the connection is gone."""
+        self._router = router
+        self._bodies = bodies
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._slot = Slot(None, "")
+        self._frames = CallFrames()
+        self._received_bytes = 0
+        self._counted_bytes = 0
+        self._last = 0
+        """The number of the call that was taken last."""
+        self._used_s = self._loop.time()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._answers: list[bytes] = []
+        self._answers_bytes = 0
+        self._flush_waits = False
+        self._writable = True
+        self._leaving = False
+        self._resting = False
+        """Others have their turn; then calls are taken again."""
+        self._reading = True
+        self._stall: asyncio.TimerHandle | None = None
+        self._closed = asyncio.Event()
+
+    # -- for the admission ------------------------------------------------------------------------
+
+    def hold(self, slot: Slot) -> None:
+        """Count for this slot; a spare one is good for one call."""
+        self._slot = slot
+        if self._transport is None:
+            slot.release()
+        elif not slot.spare:
+            slot.holder = self
+
+    @property
+    def idle(self) -> bool:
+        """True while it waits for a next call."""
+        return not (self._tasks or self._frames.held_bytes or self._answers or self._leaving)
+
+    @property
+    def idle_rank(self) -> tuple[bool, float]:
+        """First those on which no call ever came, then those that wait longest."""
+        return self._last > 0, self._used_s
+
+    def dismiss(self) -> None:
+        """Close it; it is idle."""
+        self._say_goodbye(UnavailableError("the node needs the connection for others; try again"))
+
+    async def close(self) -> None:
+        """Take no more calls; wait for those under way, and end those that take too long."""
+        self._say_goodbye(UnavailableError("the node is closing"))
+        try:
+            async with asyncio.timeout(SHUTDOWN_S):
+                await self._closed.wait()
+        except TimeoutError:
+            tasks = tuple(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self._transport is not None:
+                self._transport.abort()
+            await self._closed.wait()
+
+    # -- the connection ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._watch_stall()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of all; what is under way is done to its end, though nobody hears of it."""
+        self._transport = None
+        self._leaving = True
+        self._watch_no_stall()
+        self._counted_bytes = self._bodies.count(0, self._counted_bytes, "")
+        self._slot.release()
+        self._closed.set()
+        self._on_lost(self)
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._take()
+
+    def data_received(self, data: bytes) -> None:
+        self._received_bytes += len(data)
+        self._used_s = self._loop.time()
+        self._frames.feed(data)
+        self._take()
+
+    # -- calls ------------------------------------------------------------------------------------
+
+    @property
+    def _takes_calls(self) -> bool:
+        return (
+            self._writable
+            and not self._leaving
+            and not self._resting
+            and len(self._tasks) < UNDER_WAY_MAX
+        )
+
+    def _take(self) -> None:
+        """Begin the calls that are here; then read on, unless a bound is reached."""
+        begun = 0
+        self._flush_waits = True  # until the end of this
+        try:
+            while self._takes_calls and (frame := self._frames.next()) is not None:
+                self._begin(frame)
+                begun += 1
+                if begun == CALLS_TOGETHER:
+                    self._resting = True
+                    self._loop.call_soon(self._go_on)
+            waits = self._takes_calls
+            rest_bytes = self._frames.held_bytes if waits else 0
+            self._counted_bytes = self._bodies.count(
+                rest_bytes, self._counted_bytes, self._slot.address
+            )
+        except UnavailableError as error:
+            self._say_goodbye(error)
+            waits, rest_bytes = False, 0
+        except PaxosBlockError as error:
+            self._bodies.refusals.count(Refusal.MALFORMED, self._slot.address)
+            self._say_goodbye(error)
+            waits, rest_bytes = False, 0
+        if rest_bytes:
+            self._watch_stall()
+        elif self._stall is not None:
+            self._watch_no_stall()
+        self._read(waits)
+        self._flush()
+
+    def _go_on(self) -> None:
+        self._resting = False
+        self._take()
+
+    def _read(self, wanted: bool) -> None:
+        if wanted is not self._reading and self._transport is not None:
+            self._reading = wanted
+            if wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _begin(self, frame: CallFrame) -> None:
+        number = frame.number
+        if frame.kind is not _CALL or number <= self._last:
+            raise ProtocolError(f"{frame.kind.name} frame {number} came after call {self._last}")
+        self._last = number
+        try:
+            call = self._router.find(frame.method.decode("latin-1"))
+        except ProtocolError as error:
+            self._send(CallFrameKind.ERROR, number, encode_error(error))
+            return
+        answering = self._answer(number, answer(call, frame.name.decode("latin-1"), frame.payload))
+        if call.at_once:
+            context = contextvars.copy_context()
+            try:
+                waits_for = context.run(answering.send, None)
+            except StopIteration:
+                return
+            self._keep(self._loop.create_task(_rest(answering, waits_for), context=context))
+        else:
+            self._keep(self._loop.create_task(answering))
+        if self._slot.spare:
+            self._say_goodbye(UnavailableError("the node has as many connections as it takes"))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        was_full = len(self._tasks) == UNDER_WAY_MAX
+        self._tasks.discard(task)
+        if was_full:
+            self._take()
+        elif self._leaving and not self._tasks:
+            self._flush()
+
+    async def _answer(self, number: int, answering: Coroutine[Any, Any, bytes]) -> None:
+        try:
+            self._send(CallFrameKind.ANSWER, number, await answering)
+        except PaxosBlockError as error:
+            self._send(CallFrameKind.ERROR, number, encode_error(error))
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    def _send(self, kind: CallFrameKind, number: int, payload: bytes) -> None:
+        """Send a frame, together with what else is sent in this turn of the loop."""
+        frame = pack(kind, number, payload)
+        self._answers.append(frame)
+        self._answers_bytes += len(frame)
+        if self._answers_bytes >= FLUSH_BYTES:
+            self._flush()
+        elif not self._flush_waits:
+            self._flush_waits = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_waits = False
+        answers, self._answers, self._answers_bytes = self._answers, [], 0
+        if self._transport is None:
+            return
+        if answers:
+            self._transport.write(b"".join(answers))
+        if self._leaving and not self._tasks:
+            self._transport.close()
+
+    def _say_goodbye(self, error: PaxosBlockError) -> None:
+        """Take no more calls; close when those that were taken are answered."""
+        if not self._leaving:
+            self._leaving = True
+            self._read(wanted=False)
+            self._send(CallFrameKind.GOODBYE, self._last, encode_error(error))
+
+    # -- a caller that begins something and does not go on ----------------------------------------
+
+    def _watch_stall(self) -> None:
+        if self._stall is None and self._transport is not None:
+            stall_s = self._bodies.limits.stall_s
+            self._stall = self._loop.call_later(stall_s, self._look, self._received_bytes)
+
+    def _watch_no_stall(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
+    def _look(self, before_bytes: int) -> None:
+        self._stall = None
+        if self._received_bytes - before_bytes >= PROGRESS_BYTES:
+            self._watch_stall()
+        elif self._transport is not None:
+            why = Refusal.BODY_STALLED if self._received_bytes else Refusal.NO_HEAD
+            self._bodies.refusals.count(why, self._slot.address)
+            self._transport.abort()
+
+
+async def _rest(begun: Coroutine[Any, Any, None], waits_for: Any) -> None:
+    """Go on, as a task, with what was begun without one and waits for the first time now."""
+    await _steps(begun, waits_for)
+
+
+@types.coroutine
+def _steps(begun: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
+    while True:
+        try:
+            sent = yield waits_for
+        except BaseException as error:
+            try:
+                waits_for = begun.throw(error)
+            except StopIteration:
+                return
+        else:
+            try:
+                waits_for = begun.send(sent)
+            except StopIteration:
+                return

@@ -1,0 +1,14 @@
+"""Names of calls, with which they are told in the logs of both sides."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Final
+
+_NUMBERS: Final = itertools.count(int.from_bytes(os.urandom(7), "big"))
+
+
+def new_name() -> str:
+    """Return a name for a call: a random start for each process, then counted."""
+    return f"{next(_NUMBERS):016x}"

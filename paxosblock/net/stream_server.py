@@ -1,0 +1,105 @@
+"""The node's side of a data stream: `GET /stream` becomes a `FrameConnection` (`stream.py`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from paxosblock.errors import DeadlineError, PaxosBlockError, UnavailableError
+from paxosblock.net import upgrade_server
+from paxosblock.net.admission import Slot
+from paxosblock.net.bodies import STALL_S
+from paxosblock.net.connection import FrameConnection, FrameHandler
+from paxosblock.net.http_server import HttpConnection
+from paxosblock.net.refusals import Refusal, Refusals
+from paxosblock.net.stream import STREAM_PATH, UPGRADE, close_connections
+
+MakeHandler = Callable[[web.Request], FrameHandler]
+
+
+def upgrade_handler(
+    app: web.Application,
+    make_handler: MakeHandler,
+    *,
+    stall_s: float = STALL_S,
+    refusals: Refusals | None = None,
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """The handler of `GET /stream`: `app.router.add_get(STREAM_PATH, upgrade_handler(app, ...))`.
+
+    `make_handler` makes the `FrameHandler` of a new connection; a `PaxosBlockError` that it raises
+    refuses the connection. When `app` shuts down, the open streams are closed.
+
+    One on which no frame ever comes, or the rest of one does not come, is closed when that has
+    lasted for `stall_s`, and counted in `refusals`; any other may be silent.
+    """
+    connections: dict[FrameConnection, Slot] = {}
+    watch = _StallWatch(stall_s, refusals or Refusals())
+
+    def lost(connection: FrameConnection) -> None:
+        connections.pop(connection).release()
+        watch.end(connection)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Upgrade", "").lower() != UPGRADE:
+            return upgrade_server.unknown_protocol(STREAM_PATH, UPGRADE)
+        try:
+            _refuse_spare(request)
+            handler = make_handler(request)
+        except PaxosBlockError as error:
+            return upgrade_server.refusal(error)
+        transport = request.transport
+        if transport is not None:
+            connection = FrameConnection(handler, upgrade_server.peer_of(transport), on_lost=lost)
+            slot = upgrade_server.take_over(request, transport, connection, {"Upgrade": UPGRADE})
+            connections[connection] = slot
+            watch.begin(connection)
+        return web.Response(status=101)  # for the access log; it finds the connection gone
+
+    async def close_all(_app: web.Application) -> None:
+        await close_connections(tuple(connections))
+
+    app.on_shutdown.append(close_all)
+    return answer
+
+
+class _StallWatch:
+    """Looks every `stall_s` for streams whose peer has begun something and does not go on."""
+
+    def __init__(self, stall_s: float, refusals: Refusals) -> None:
+        self._stall_s, self._refusals = stall_s, refusals
+        self._received: dict[FrameConnection, int | None] = {}  # at the last look
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, connection: FrameConnection) -> None:
+        self._received[connection] = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._stall_s, self._look)
+
+    def end(self, connection: FrameConnection) -> None:
+        del self._received[connection]
+        if not self._received and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._stall_s, self._look)
+        for connection, before in self._received.items():
+            now = connection.received_bytes
+            due = now == 0 or connection.awaits_rest
+            if due and now == before:
+                self._give_up(connection)
+            self._received[connection] = now
+
+    def _give_up(self, connection: FrameConnection) -> None:
+        why = Refusal.BODY_STALLED if connection.received_bytes else Refusal.NO_HEAD
+        self._refusals.count(why, connection.peer)
+        connection.abort(DeadlineError(f"{connection.peer} did not send the rest of a frame"))
+
+
+def _refuse_spare(request: web.Request) -> None:
+    """Raise UnavailableError when the connection is one beyond the cap, which must not stay."""
+    http = request.protocol
+    if isinstance(http, HttpConnection) and http.slot.spare:
+        raise UnavailableError("the node has as many connections as it takes; try again")

@@ -1,0 +1,63 @@
+"""The called end of an HTTP Upgrade: a connection goes from aiohttp to another protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from paxosblock.errors import PaxosBlockError
+from paxosblock.net.admission import Slot
+from paxosblock.net.http_server import HttpConnection
+from paxosblock.net.upgrade import ERROR_TYPE
+from paxosblock.net.wire import encode_error
+
+
+def unknown_protocol(path: str, protocol: str) -> web.Response:
+    """Return the answer to a caller that wants to speak something else at `path`."""
+    return web.Response(
+        status=426,
+        headers={"Upgrade": protocol, "Connection": "Upgrade"},
+        text=f"{path} speaks {protocol} only\n",
+    )
+
+
+def refusal(error: PaxosBlockError) -> web.Response:
+    """Return the answer to a caller that is not let in."""
+    return web.Response(status=error.http_status, body=encode_error(error), content_type=ERROR_TYPE)
+
+
+def take_over(
+    request: web.Request,
+    transport: asyncio.Transport,
+    protocol: asyncio.BaseProtocol,
+    headers: Mapping[str, str],
+) -> Slot:
+    """Move the request's transport from aiohttp to `protocol`; to aiohttp it looks closed.
+
+    `headers` of the `101` name what is spoken from now on.
+
+    Returns:
+        The connection's slot, to be released when it is lost, or need not count any more.
+    """
+    http = request.protocol
+    slot = http.hand_over() if isinstance(http, HttpConnection) else Slot(None, "")
+    # A uvloop transport chooses how to read when reading starts: buffered or not.
+    transport.pause_reading()
+    transport.set_protocol(protocol)
+    protocol.connection_made(transport)
+    http.transport = None
+    http.connection_lost(None)
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    transport.write(
+        f"HTTP/1.1 101 Switching Protocols\r\n{lines}Connection: Upgrade\r\n\r\n".encode()
+    )
+    transport.resume_reading()
+    return slot
+
+
+def peer_of(transport: asyncio.Transport) -> str:
+    """Return host:port of the other end."""
+    host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
+    return f"{host}:{port}"
