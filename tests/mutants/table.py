@@ -115,6 +115,7 @@ GARBAGE = "tests/namenode/test_garbage.py"
 JOURNAL_CRASH_STATES = "tests/namenode/test_journal_crash_states.py"
 FULL_STORE = "tests/namenode/test_kv_full_disk.py"
 FULL_MEMBER = "tests/raft/test_full_disk.py"
+CALL_SERVER = "tests/test_call_server.py"
 FLOODS = "tests/test_floods.py"
 LOST_DATANODES = "tests/client/test_lost_datanodes.py"
 WATCHED = "tests/client/test_watched.py"
@@ -708,14 +709,14 @@ SOURCE: tuple[Mutant, ...] = (
     _node(
         "the bodies of all requests may take any memory",
         "net/bodies.py",
-        "        if growth and self.held_bytes + growth > self.limits.memory_bytes:\n",
-        "        if growth and growth > self.limits.memory_bytes:\n",
+        "        if growth > 0 and self.held_bytes + growth > self.limits.memory_bytes:\n",
+        "        if growth > 0 and growth > self.limits.memory_bytes:\n",
         FLOODS,
     ),
     _node(
         "a body that ended keeps its part of the memory",
         "net/bodies.py",
-        "            self.held_bytes -= _counted(body)\n",
+        '            self.count(0, counted(len(body)), "")\n',
         "            pass\n",
         FLOODS,
     ),
@@ -755,8 +756,36 @@ SOURCE: tuple[Mutant, ...] = (
         FLOODS,
     ),
     _node(
+        "a caller that reads no answers is answered on and on",
+        "net/call_server.py",
+        "            self._writable\n            and not self._leaving",
+        "            not self._leaving",
+        CALL_SERVER,
+    ),
+    _node(
+        "the calls of one connection leave others no turn",
+        "net/call_server.py",
+        "                if begun == CALLS_TOGETHER:\n",
+        "                if begun < 0:\n",
+        CALL_SERVER,
+    ),
+    _node(
+        "a connection may have any number of calls under way",
+        "net/call_server.py",
+        "            and len(self._tasks) < UNDER_WAY_MAX\n",
+        "",
+        CALL_SERVER,
+    ),
+    _node(
+        "a connection that answers nothing is used for the next call",
+        "net/call_link.py",
+        "            if self._heard_s < pending.sent_s:\n",
+        "            if self._heard_s < 0:\n",
+        CALL_SERVER,
+    ),
+    _node(
         "a stream beyond the cap stays",
-        "net/stream.py",
+        "net/stream_server.py",
         "            _refuse_spare(request)\n",
         "",
         FLOODS,
