@@ -206,8 +206,8 @@ class DataNodeConfig(NodeConfig):
     host: Host = field(default_factory=socket.gethostname)
     """This machine's name: what a client with the same one writes has its first replica here."""
     copy_bandwidth_bytes_per_s: BytesPerSecond = 64 * MIB
-    """Bytes per second that whole replicas for other nodes may bring here, and as many take away.
-    Readers, writers and recoveries are not counted."""
+    """Bytes per second that whole replicas for other nodes may bring here, and as many take away;
+    a quarter of it while clients write or read here. Recoveries are not counted."""
     scrub_period_s: SecondsOrZero = 3 * 7 * 24 * 3600.0
     """Seconds within which every replica is read and compared with its checksums; 0 never does."""
     scrub_bandwidth_bytes_per_s: BytesPerSecond = 16 * MIB

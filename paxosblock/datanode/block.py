@@ -226,7 +226,7 @@ class Block:
         # I1, I2 in short; `check_follows` compares whole logs, which no chunk can wait for.
         assert len(after.log) == len(before.log) + 1
         try:
-            self.volume.touch()
+            self.volume.serve()
             self.volume.store.append(files.file, before.log, frame)
         except NoSpaceError as error:
             _log.warning("chunk refused", extra=facts(block=self.id, reason=error))

@@ -59,7 +59,7 @@ class DataNode:
         self.acceptor = Acceptor(
             self.volumes,
             Transfer(
-                pace=Pace(config.copy_bandwidth_bytes_per_s),
+                pace=Pace(config.copy_bandwidth_bytes_per_s, self._serves_clients),
                 reserved_bytes=config.reserved_space_bytes,
             ),
             self._reporter,
@@ -68,7 +68,7 @@ class DataNode:
         self.reader = Reader(
             self.acceptor,
             max_read_bytes=config.max_read_bytes,
-            copies=Pace(config.copy_bandwidth_bytes_per_s),
+            copies=Pace(config.copy_bandwidth_bytes_per_s, self._serves_clients),
         )
         self.counters = Counters(self.acceptor, self.volumes)
         self._scrubbers = tuple(
@@ -82,6 +82,9 @@ class DataNode:
             if config.scrub_period_s
         )
         self._scrubs: list[asyncio.Task[None]] = []
+
+    def _serves_clients(self) -> bool:
+        return any(volume.serves_clients for volume in self.volumes)
 
     async def load(self) -> None:
         """Load every replica."""

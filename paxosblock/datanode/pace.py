@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
+from typing import Final
+
+from paxosblock.units import MIB
+
+GIVES_WAY: Final = 4
+"""The rate is divided by this while others are to be let by: a copy never stands still."""
+LEAST_BYTES_PER_S: Final = MIB
+"""Not below this, or pieces of a copy would take longer than they are waited for."""
 
 
 class Pace:
-    """Lets those who `take` bytes wait for each other, so that all together keep to a rate.
+    """Lets those who `take` bytes wait for each other, so that all together keep to a rate, which
+    is lower while `gives_way()`.
 
     Whoever comes after a pause is served at once: time that nobody used is not kept for later.
     """
 
-    def __init__(self, bytes_per_s: float = math.inf) -> None:
+    def __init__(
+        self, bytes_per_s: float = math.inf, gives_way: Callable[[], bool] = lambda: False
+    ) -> None:
         """Begin with nothing taken."""
-        self.bytes_per_s = bytes_per_s
+        self._bytes_per_s = bytes_per_s
+        self._gives_way = gives_way
         self._free_s = 0.0
         """The time of the loop at which all is over that was taken up to now."""
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Return the rate of this moment."""
+        if not self._gives_way():
+            return self._bytes_per_s
+        return min(self._bytes_per_s, max(LEAST_BYTES_PER_S, self._bytes_per_s / GIVES_WAY))
 
     async def take(self, size_bytes: int) -> None:
         """Return once `size_bytes` fit the rate, after what others took before."""

@@ -95,6 +95,7 @@ class Reader:
                 return self._refusal(block, request, NO_GENERATION)
             if not holds(request.version, state):
                 return block.nack(request.version.epoch, Reason.STALE)
+            block.volume.serve()
             replica = block.replica
             assert replica is not None
             log = replica.log.truncate(request.version.length)

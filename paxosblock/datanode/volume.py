@@ -44,6 +44,9 @@ T = TypeVar("T")
 
 QUIET_S: Final = 0.05
 """Seconds after which a volume that nobody used is at rest."""
+SERVED_S: Final = 1.0
+"""Seconds after which a client that wrote or read there is gone: a writer comes back with the next
+block but one, and must not find copies at their full pace."""
 
 _log = logging.getLogger(__name__)
 
@@ -101,6 +104,7 @@ class Volume:
         self._keeping_damaged = threading.Lock()
         self._under_way = 0
         self._touched_s = -QUIET_S
+        self._served_s = -SERVED_S
         # Besides the syncs there must be threads for control steps, reads and the scrubber.
         self._threads = ThreadPoolExecutor(sync_threads + 3, thread_name_prefix=folder.name)
         self.commit = GroupCommit(self._threads, sync_threads)
@@ -172,8 +176,18 @@ class Volume:
                 self._loop.call_soon_threadsafe(self.fail, error)
 
     def touch(self) -> None:
-        """Note that a client's chunk is written or read at this moment."""
+        """Note that it is used at this moment."""
         self._touched_s = time.monotonic()
+
+    def serve(self) -> None:
+        """Note that a client's chunk is written or read at this moment."""
+        self.touch()
+        self._served_s = self._touched_s
+
+    @property
+    def serves_clients(self) -> bool:
+        """True if one writes or reads here, or did a moment ago and may go on."""
+        return time.monotonic() - self._served_s < SERVED_S
 
     @property
     def busy(self) -> bool:

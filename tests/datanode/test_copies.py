@@ -10,17 +10,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from paxosblock.api.datanode import Chunks, Envelope, FetchChunks, StorageAddress
+from paxosblock.api.datanode import Chunks, Envelope, FetchChunks, ReadBytes, StorageAddress
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.pace import Pace
 from paxosblock.datanode.reads import Reader
 from paxosblock.datanode.transfer import MAX_COPIES, Transfer
+from paxosblock.datanode.volume import SERVED_S
 from paxosblock.disk import Disk
 from paxosblock.errors import NoSpaceError
 from paxosblock.net.calls import Bulk
 from paxosblock.net.wire import Header
 from paxosblock.protocol.messages import Finalize, Finalized, RecoveryWrite
-from paxosblock.protocol.types import Durability, Generation
+from paxosblock.protocol.read import Version
+from paxosblock.protocol.types import NO_GENERATION, Durability, Generation
+from paxosblock.units import MIB
 from tests.datanode.node import BLOCK, WINDOW, Node, Notes, frame, name, running
 from tests.datanode.test_transfer import HOLDER, Holder
 from tests.disks.simulated import SimulatedDisk
@@ -148,6 +151,34 @@ async def test_what_is_taken_together_keeps_to_the_pace() -> None:
     begun_s = loop.time()
     await asyncio.gather(*(pace.take(50) for _ in range(5)))
     assert loop.time() - begun_s >= 0.19  # the time of all but the last
+
+
+def test_while_others_are_let_by_copies_are_slower_and_never_stand_still() -> None:
+    busy = True
+    paces = [Pace(64 * MIB, lambda: busy), Pace(2 * MIB, lambda: busy), Pace(1000, lambda: busy)]
+    assert [pace.bytes_per_s for pace in paces] == [16 * MIB, MIB, 1000]
+    busy = False
+    assert [pace.bytes_per_s for pace in paces] == [64 * MIB, 2 * MIB, 1000]
+
+
+async def test_a_client_that_writes_or_reads_is_served_before_copies_and_a_copy_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as source:
+        (volume,) = source.volumes
+        await source.create()
+        assert not volume.serves_clients
+        await source.write(2)
+        assert volume.serves_clients
+        monkeypatch.setattr(volume, "_served_s", -SERVED_S)
+        reader = Reader(source.acceptor, max_read_bytes=1 << 20)
+        asked = FetchChunks(BLOCK, source.storage, (Generation(0),), 0, 2, copy=True)
+        await reader.fetch_chunks(asked)
+        await volume.run(lambda: None)
+        assert not volume.serves_clients
+        version = Version(Generation(0), NO_GENERATION, 2)
+        await reader.read_bytes(ReadBytes(BLOCK, source.storage, version, 0, 1))
+        assert volume.serves_clients
 
 
 async def test_the_target_of_copies_keeps_to_its_pace(tmp_path: Path) -> None:
