@@ -32,7 +32,9 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
     `generation` is the highest allocated so far; `members` are the storages of the epoch
     `writer_generation`; `length` (chunks) and `size_bytes` hold once FINALIZED; `base_length` is
     the length at which the epoch started. `forced` says that an operator gave members of this epoch
-    up (P2): its writer may end the block no more.
+    up (P2): its writer may end the block no more. `cut_generation` is the finalized generation of
+    the last time that the block got shorter (K8): who knew it before knows nothing of what came
+    since.
     """
 
     block: BlockId
@@ -48,6 +50,7 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
     length: int = 0
     size_bytes: int = 0
     forced: bool = False
+    cut_generation: Generation = NO_GENERATION
 
     @property
     def finalized(self) -> bool:
@@ -65,13 +68,15 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
         holds(self.finalized_generation <= self.generation, "I8 fgs <= gs")
         holds(self.writer_generation <= self.generation, "I8 wgs <= gs")
         holds(self.generation >= before.generation, "I8 gs is monotone")
+        holds(self.cut_generation >= before.cut_generation, "I8 the last cut is remembered")
         if not (before.finalized and self.finalized):
             same = self.members == before.members
             renewed = self.writer_generation > before.writer_generation
             holds(same or renewed, "I8 R changes only with wgs")
             return
         anew = self.finalized_generation > before.finalized_generation
-        holds(anew or self.length == before.length, "I8 L changes only by K8")
+        cut = anew and self.cut_generation == self.finalized_generation
+        holds(cut or self.length == before.length, "I8 L changes only by K8")
         stayed = all(member in self.members for member in before.members)
         holds(anew or stayed, "I8 a member leaves only with fgs")
 
@@ -240,7 +245,8 @@ def truncate(record: BlockRecord, length: int, size_bytes: int) -> BlockRecord |
         return Refused(Why.NOT_FINALIZED, record)
     if not 0 <= length <= record.length or size_bytes > record.size_bytes:
         return Refused(Why.BAD_LENGTH, record)
-    return _finalized(record, length, size_bytes)
+    cut = _finalized(record, length, size_bytes)
+    return replace(cut, cut_generation=cut.generation) if length < record.length else cut
 
 
 def give_up_append(record: BlockRecord) -> BlockRecord | Refused:

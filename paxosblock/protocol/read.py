@@ -167,13 +167,26 @@ class Version(msgspec.Struct, frozen=True, gc=False):
 
 
 def finalized_version(record: BlockRecord) -> Version:
-    """The version that a FINALIZED record decided."""
+    """The version that a record decided last: one that is open again extends it."""
     return Version(record.writer_generation, record.finalized_generation, record.length)
 
 
 def unfinalized_version(read: QuorumRead) -> Version:
     """The version that a quorum read found."""
     return Version(read.writer_generation, NO_GENERATION, read.goal)
+
+
+def version_now(version: Version, record: BlockRecord) -> Version | None:
+    """Return under what the chunks of `version` are held now; None if the block was cut since (K8).
+
+    An APPEND and a REBUILD begin another epoch with the chunks there are. But an APPEND behind a
+    cut makes others of the same number, so the length alone does not tell.
+    """
+    if record.cut_generation > max(version.epoch, version.finalized_generation):
+        return None
+    if record.finalized or version.finalized_generation != NO_GENERATION:
+        return finalized_version(record)
+    return replace(version, epoch=record.writer_generation)
 
 
 def holds(version: Version, reply: ReadReply) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -32,6 +33,8 @@ from tests.protocol.world import (
 )
 
 DONE = "done"
+R_FIN = "R-fin"
+"""The mode of a reader that opens a finalized block, and looks at its record again."""
 
 
 def writer_moves(model: Model, world: World) -> Iterator[Move]:
@@ -191,6 +194,8 @@ def _begin(model: Model, world: World, place: int) -> Iterator[Move]:
     floor = reader.floor if reader.phase == "again" else len(world.history.value.must)
     if record.finalized:
         after = Reader(reader.mode, "asking", floor, record=record)
+    elif reader.mode == R_FIN:
+        return
     elif reader.mode == "R3":
         yield from _read_relaxed(model, world, place, record)
         return
@@ -265,17 +270,38 @@ def _read_relaxed(model: Model, world: World, place: int, record: BlockRecord) -
 
 
 def _read_finalized(model: Model, world: World, place: int, record: BlockRecord) -> Iterator[Move]:
-    """R-fin: any member that says it holds the recorded version returns exactly its bytes."""
+    """R-fin: any member that says it holds the version returns exactly what was opened."""
     reader = world.readers[place].value
     decided = {fgs: chunks for fgs, _, chunks in world.history.value.decided}
-    for storage in record.members:
+    seen = reader.again or record
+    version = reading.version_now(reading.finalized_version(record), seen)
+    assert version is not None, "a reader stops where the block was cut"
+    for storage in seen.members:
         at = model.index(storage)
         asked, reply = _asked(model, world, at)
         replica = asked.disks[at].value.replica
-        if reply is None or replica is None or not reading.serves_finalized(record, reply):
+        if reply is None or replica is None or not reading.holds(version, reply):
             continue
+        model.doing = ("reads the finalized block from", storage)
         chunks = content(replica.log)[: record.length]
         expected = decided[record.finalized_generation]
         oracle.demand(chunks == expected, "a finalized read is wrong", storage, chunks, expected)
         after = _with_reader(model, asked, place, Reader(reader.mode, DONE))
         yield Move("R-fin", ("reads the finalized block from", storage), after)
+    if reader.mode == R_FIN and seen != world.record.value:
+        yield _looks_again(model, world, place, record)
+
+
+def _looks_again(model: Model, world: World, place: int, opened: BlockRecord) -> Move:
+    """R-fin: who finds nobody any more gets the record again, and hears that the block was cut."""
+    reader, now = world.readers[place].value, world.record.value
+    if reading.version_now(reading.finalized_version(opened), now) is not None:
+        after = _with_reader(model, world, place, replace(reader, again=now))
+        return Move("R-fin-again", ("looks at the record again",), after)
+    model.doing = ("a reader is told that the block was cut",)
+    fgs = opened.finalized_generation
+    since = [len(chunks) for at, _, chunks in world.history.value.decided if at >= fgs]
+    cut = any(later < earlier for earlier, later in pairwise(since))
+    oracle.demand(cut, "a reader is told of a cut, and there was none", opened, now)
+    after = _with_reader(model, world, place, Reader(reader.mode, DONE))
+    return Move("R-fin-cut", ("hears that the block was cut",), after)

@@ -141,6 +141,26 @@ CI: dict[str, tuple[Config, int]] = {
         ),
         750,
     ),
+    "truncate-read": (
+        Config(
+            "a reader of a finalized block while it is cut, and longer again by an APPEND",
+            chunks=1,
+            budget=Budget(appends=1, truncates=1),
+            reads=("R-fin",),
+            must_fire=("K4", "K7", "K8", "K9", "R-fin", "R-fin-again", "R-fin-cut"),
+        ),
+        2754,
+    ),
+    "truncate-copy": (
+        Config(
+            "a block is cut while a copy of it is made, and a member leaves",
+            chunks=1,
+            storages=4,
+            budget=Budget(truncates=1, copies=1, leaves=1, deletes=1),
+            must_fire=("K8", "K9", "K12", "K12-copy", "K13", "D5", "D7", "D7-asked"),
+        ),
+        6210,
+    ),
     "copy": (
         Config(
             "an abandoned REBUILD leaves a log where a copy of the finalized block is made",

@@ -117,6 +117,7 @@ _read = register._read
 _concluded = read._concluded
 _holds = read.holds
 _remove_replica = finalize.remove_replica
+_truncate = finalize.truncate
 _finalize_by_writer = finalize.finalize_by_writer
 _on_vote = write.on_vote
 _restarted = register.restarted
@@ -221,6 +222,31 @@ def serve_what_was_decided_first_only(version: Version, reply: ReadReply) -> boo
     nobody who has it."""
     now = reply.registers
     return now.accepted_generation <= version.finalized_generation and _holds(version, reply)
+
+
+def read_on_behind_a_cut(version: Version, record: BlockRecord) -> Version:
+    """R-fin by the length alone: what an APPEND wrote behind a cut is taken for what was cut."""
+    return read.finalized_version(record) if record.length >= version.length else version
+
+
+def cut_without_a_mark(record: BlockRecord, length: int, size_bytes: int) -> BlockRecord | Refused:
+    """K8 is forgotten with the next APPEND."""
+    cut = _truncate(record, length, size_bytes)
+    if isinstance(cut, Refused):
+        return cut
+    kept = {name: getattr(cut, name) for name in cut.__struct_fields__}
+    return _Unchecked(**kept | {"cut_generation": record.cut_generation})
+
+
+def cut_under_the_same_generation(
+    record: BlockRecord, length: int, size_bytes: int
+) -> BlockRecord | Refused:
+    """K8 without a fresh finalized generation: two lengths under one name."""
+    cut = _truncate(record, length, size_bytes)
+    if isinstance(cut, Refused):
+        return cut
+    kept = {name: getattr(record, name) for name in record.__struct_fields__}
+    return _Unchecked(**kept | {"length": length, "size_bytes": size_bytes})
 
 
 def return_the_first_maximum(reading: QuorumRead) -> QuorumRead:
@@ -346,6 +372,8 @@ _UNREADABLE = Config(
     "", chunks=1, targets=((0, 1),), budget=Budget(appends=1, deletes=1, unreadable=1)
 )
 _CUT = Config("", chunks=2, budget=Budget(seals=1, appends=1, truncates=1))
+_CUT_READ = Config("", chunks=1, budget=Budget(appends=1, truncates=1), reads=("R-fin",))
+_CUT_COPY = Config("", chunks=1, storages=4, budget=Budget(truncates=1, copies=1))
 
 LOST = "loses acknowledged or read chunks"
 LESS = "a read returned less than was visible before"
@@ -391,6 +419,15 @@ FAULTS: dict[str, Fault] = {
         serve_what_was_decided_first_only,
         replace(_LEAVE, reads=("R2",)),
         "refuses who opened the block before",
+    ),
+    "read on behind a cut": Fault(
+        read, "version_now", read_on_behind_a_cut, _CUT_READ, "a finalized read is wrong"
+    ),
+    "cut without a mark": Fault(
+        finalize, "truncate", cut_without_a_mark, _CUT_READ, "a finalized read is wrong"
+    ),
+    "cut under the same generation": Fault(
+        finalize, "truncate", cut_under_the_same_generation, _CUT_COPY, "I7"
     ),
     "seal although overtaken": Fault(
         finalize, "finalize_by_recovery", seal_although_overtaken, _TWO_OF_TWO, "too few members"

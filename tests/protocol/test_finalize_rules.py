@@ -153,6 +153,22 @@ def test_k8_a_truncate_decides_a_shorter_version() -> None:
     assert why(finalize.truncate(record(), 0, 0)) is Why.NOT_FINALIZED
 
 
+def test_k8_a_record_remembers_its_last_cut_for_those_who_knew_more_of_it() -> None:
+    assert done().cut_generation == gs(-1)
+    cut = applied(finalize.truncate(done(), 1, size(1)))
+    assert cut.cut_generation == cut.finalized_generation == 3
+    again = applied(finalize.truncate(cut, 1, size(1)))
+    assert (again.cut_generation, again.finalized_generation) == (3, 4)
+    opened = applied(
+        finalize.install_append(applied(finalize.allocate_append(again)), gs(0), gs(5), ABC, OTHER)
+    )
+    assert opened.cut_generation == 3
+    with pytest.raises(InvariantError, match="I8 L changes only by K8"):
+        replace(cut, cut_generation=gs(-1)).check_follows(done())
+    with pytest.raises(InvariantError, match="I8 the last cut is remembered"):
+        replace(again, cut_generation=gs(-1)).check_follows(cut)
+
+
 def test_k9_a_given_up_append_is_ended_by_finalizing_the_same_length_again() -> None:
     again = applied(finalize.truncate(applied(finalize.allocate_append(done())), 2, size(2)))
     assert (again.length, again.finalized_generation) == (2, 4)

@@ -210,6 +210,37 @@ def test_r_fin_before_anybody_was_told_a_strong_member_with_enough_chunks_serves
     assert not read.serves_finalized(done_record(), read_reply(A, 3, weak=True))
 
 
+def test_r_fin_who_opened_a_block_before_it_was_cut_is_told() -> None:
+    """The length alone does not tell: an APPEND may have written other chunks since."""
+    opened = read.finalized_version(done_record())
+    cut = done_record(generation=gs(3), finalized_generation=gs(3), cut_generation=gs(3), length=1)
+    assert read.version_now(opened, cut) is None
+    grown = done_record(
+        generation=gs(5),
+        finalized_generation=gs(5),
+        writer_generation=gs(4),
+        cut_generation=gs(3),
+    )
+    assert read.version_now(opened, grown) is None
+    assert read.version_now(read.finalized_version(cut), grown) == Version(gs(4), gs(5), 2)
+    was_open = read.unfinalized_version(read.quorum_read(record()))
+    assert read.version_now(was_open, grown) is None
+    open_again = read.unfinalized_version(read.quorum_read(record(writer_generation=gs(4))))
+    assert read.version_now(open_again, grown) == Version(gs(4), gs(5), 2)
+
+
+def test_r_fin_who_opened_a_block_before_another_epoch_finds_its_chunks_there() -> None:
+    opened = read.finalized_version(done_record())
+    appending = record(
+        generation=gs(3), writer_generation=gs(3), finalized_generation=gs(2), length=2
+    )
+    assert read.version_now(opened, appending) == Version(gs(3), gs(2), 2)
+    was_open = Version(gs(0), gs(-1), 2)
+    rebuilt = record(generation=gs(1), writer_generation=gs(1), base_length=2)
+    assert read.version_now(was_open, rebuilt) == Version(gs(1), gs(-1), 2)
+    assert read.version_now(was_open, done_record()) == opened
+
+
 def test_bytes_of_an_unfinalized_version_come_from_strong_replicas_of_its_epoch() -> None:
     reading = asked(read.quorum_read(record()), *(read_reply(m, 1) for m in ABC[:2]))
     version = read.unfinalized_version(reading)

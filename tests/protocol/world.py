@@ -101,13 +101,17 @@ class Letter(msgspec.Struct, frozen=True):
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """A read in progress. `floor` is what it must return at least (chunks)."""
+    """A read in progress. `floor` is what it must return at least (chunks).
+
+    `record` is that of a finalized block as it was opened, `again` as it was looked at since.
+    """
 
     mode: str
     phase: str = "idle"
     floor: int = 0
     quorum: QuorumRead | None = None
     record: BlockRecord | None = None
+    again: BlockRecord | None = None
 
 
 class History(msgspec.Struct, frozen=True):
