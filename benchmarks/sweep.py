@@ -21,6 +21,7 @@ from typing import Final, NoReturn
 
 from benchmarks.stats import machine, resident_mib, say
 from paxosblock import loop
+from paxosblock.api.datanode import FindChunk
 from paxosblock.api.reports import REGISTER, Register, StorageReport
 from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.blocks.acceptors import Question
@@ -60,6 +61,10 @@ class NobodyAsked:
     async def ask(self, storage: StorageId, question: Question, **_: object) -> NoReturn:
         """Never called."""
         raise AssertionError(f"{storage} is asked {question}")
+
+    async def find_chunk(self, question: FindChunk) -> NoReturn:
+        """Never called."""
+        raise AssertionError(f"{question.storage} is asked {question}")
 
 
 def members_of(block: BlockId) -> tuple[StorageId, ...]:

@@ -10,6 +10,7 @@
     ├── DirectoryNotEmptyError (OSError)          delete without `recursive`
     ├── InvalidRequestError (ValueError)          the request makes no sense; do not repeat it
     ├── LeaseError                                the file is being written by somebody else
+    ├── TruncatedError (OSError)                  the file was truncated after it was opened
     ├── FencedError                               a newer generation took over: outcome UNKNOWN
     ├── OutcomeUnknownError                       no answer: it may or may not have happened
     ├── DeadlineError (TimeoutError)              time ran out: outcome UNKNOWN
@@ -149,6 +150,16 @@ class LeaseError(PaxosBlockError):
 
     outcome = Outcome.NEVER
     http_status = 409
+
+
+class TruncatedError(PaxosBlockError, OSError):
+    """The file was truncated after it was opened: what was read of it is no longer all true, so
+    nothing more is read. Open it again.
+    """
+
+    outcome = Outcome.NEVER
+    http_status = 409
+    _number = errno.ESTALE
 
 
 class FencedError(PaxosBlockError):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import Final
 
 from paxosblock.errors import InvalidRequestError
+
+STAGING: Final = "/.staging"
+"""Directory of the hidden names of files that are not published yet; fsspec does not list it."""
 
 AnyPath = str | os.PathLike[str]
 """A path of the cluster: a str, or a `pathlib.PurePosixPath`."""

@@ -30,7 +30,7 @@ OPERATIONS_MAX = 4096
 NAMES_MADE_MAX = 32_768
 """Names in the paths of directories and markers that one transaction makes, all together."""
 BLOCKS_MOVED_MAX = 4096
-"""Blocks that the concats of one transaction move, all together."""
+"""Blocks that the concats of one transaction move and its truncates cut off, all together."""
 RECORDS_MAX = 6 * OPERATIONS_MAX
 """Records of the catalog that one transaction changes: two for a marker, three for a directory that
 is made and for a file or block that is moved, five for a file that another one replaces."""
@@ -57,16 +57,22 @@ class AssertAbsent(_Operation, frozen=True, tag=True):
 
 
 class AssertFile(_Operation, frozen=True, tag=True):
-    """A closed file is there; with this id, and this length in bytes, where they are given."""
+    """A closed file is there; with this id, this length in bytes, and truncated so often (see
+    `FileStatus`), where they are given."""
 
     path: str
     file_id: int | None = None
     length: int | None = None
+    truncations: int | None = None
 
     if TYPE_CHECKING:
 
         def __init__(
-            self, path: AnyPath, file_id: int | None = None, length: int | None = None
+            self,
+            path: AnyPath,
+            file_id: int | None = None,
+            length: int | None = None,
+            truncations: int | None = None,
         ) -> None: ...
 
 
@@ -115,6 +121,20 @@ class Concat(_Operation, frozen=True, tag=True):
         def __init__(self, target: AnyPath, sources: Iterable[AnyPath]) -> None: ...
 
 
+class Truncate(_Operation, frozen=True, tag=True):
+    """Cut a closed file to its first `length` bytes; its own length changes nothing.
+
+    Whoever has the file open reads no further: TruncatedError.
+    """
+
+    path: str
+    length: int
+
+    if TYPE_CHECKING:
+
+        def __init__(self, path: AnyPath, length: int) -> None: ...
+
+
 class Delete(_Operation, frozen=True, tag=True):
     """Delete a file, or a directory (with what is in it when `recursive`).
 
@@ -148,7 +168,7 @@ class Marker(_Operation, frozen=True, tag=True):
         def __init__(self, path: AnyPath) -> None: ...
 
 
-Operation = AssertAbsent | AssertFile | MakeDirectory | Rename | Concat | Delete | Marker
+Operation = AssertAbsent | AssertFile | MakeDirectory | Rename | Concat | Truncate | Delete | Marker
 """One step of a transaction."""
 
 

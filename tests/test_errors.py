@@ -33,6 +33,7 @@ from paxosblock.errors import (
     ProtocolError,
     SafeModeError,
     StorageError,
+    TruncatedError,
     UnavailableError,
 )
 from paxosblock.net.wire import decode_error, encode_error
@@ -49,6 +50,7 @@ KINDS: dict[type[PaxosBlockError], tuple[Outcome, bool, int, int | None]] = {
     DirectoryNotEmptyError: (NEVER, False, 409, errno.ENOTEMPTY),
     InvalidRequestError: (NEVER, False, 400, None),
     LeaseError: (NEVER, False, 409, None),
+    TruncatedError: (NEVER, False, 409, errno.ESTALE),
     FencedError: (UNKNOWN, False, 409, None),
     OutcomeUnknownError: (UNKNOWN, True, 503, None),
     DeadlineError: (UNKNOWN, True, 504, errno.ETIMEDOUT),

@@ -138,6 +138,25 @@ class FindReplica:
 
 
 @dataclass(frozen=True, slots=True)
+class FindChunk:
+    """Ask a storage that holds `version` of a block for the chunk with user byte `offset`."""
+
+    block: BlockId
+    storage: StorageId
+    version: Version
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundChunk:
+    """The chunk `index` begins at user byte `offset` of the version, which has `size_bytes`."""
+
+    index: int
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaSummary:
     """A replica in a block report."""
 
@@ -158,6 +177,7 @@ class Replicas:
 ACCEPT: Method[Envelope, Answer] = Method("acceptor", Envelope, cast("Any", Answer))
 LIST_REPLICAS = Method("replicas", ListReplicas, Replicas)
 FIND_REPLICA = Method("replica", FindReplica, Replicas)
+FIND_CHUNK = Method("chunk", FindChunk, FoundChunk)
 
 StreamCall = Envelope | Watch | ReadBytes | FetchChunks
 STREAM_CALLS: tuple[type[msgspec.Struct], ...] = get_args(StreamCall)

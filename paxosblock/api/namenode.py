@@ -39,7 +39,8 @@ class FileStatus:
 
     `length` counts finalized blocks only while `open` (the file is being written); a reader learns
     the rest from the DataNodes. Times are milliseconds since the epoch; `expires_ms` is when a
-    directory and all below it will be deleted, 0 for never.
+    directory and all below it will be deleted, 0 for never. `truncations` is how often a file was
+    truncated: as long as it stays, bytes that were read once are what they were.
     """
 
     path: str
@@ -56,6 +57,7 @@ class FileStatus:
     group: str
     permission: int
     expires_ms: int = 0
+    truncations: int = 0
 
     @property
     def name(self) -> str:

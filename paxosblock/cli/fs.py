@@ -43,6 +43,7 @@ is one line on standard error, "ls: '/x': no such file or directory", and exit c
         "stat": Entry(_NAMES, "Show facts about a file or directory."),
         "put": Entry(_BYTES, "Copy local files into the cluster."),
         "append": Entry(_BYTES, "Add local files to the end of a file."),
+        "truncate": Entry(_BYTES, "Cut files to a length."),
         "get": Entry(_BYTES, "Copy files from the cluster to here."),
         "cat": Entry(_BYTES, "Write files to standard output."),
         "head": Entry(_BYTES, "Write the first kilobyte of a file."),

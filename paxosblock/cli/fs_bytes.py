@@ -1,4 +1,4 @@
-"""The verbs of `paxosblock fs` that carry bytes: put, append, get, cat, head, tail."""
+"""The verbs of `paxosblock fs` that carry bytes: put, append, truncate, get, cat, head, tail."""
 
 from __future__ import annotations
 
@@ -254,6 +254,35 @@ def _opened_at_end(client: Client, path: str) -> FileWriter:
         return client.append(path)
     except NotFoundError:
         return client.create(path, parent_must_exist=True)
+
+
+# --- truncate ------------------------------------------------------------------------------------
+
+
+@click.command(cls=Verb, context_settings={"ignore_unknown_options": True})  # a length of -1
+@click.option("-w", "_wait", is_flag=True, help="Accepted: there is nothing to wait for.")
+@click.argument("length", metavar="LENGTH")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.pass_obj
+def truncate(session: Session, *, _wait: bool, length: str, paths: tuple[str, ...]) -> None:
+    """Cut files to their first LENGTH bytes.
+
+    \b
+      $ paxosblock fs truncate 1024 /logs/a.log
+      Truncated /logs/a.log to length: 1024
+
+    In one step, and at once: a file that was truncated can be read and appended to. Whoever reads
+    it meanwhile is told that it was truncated. A file that is being written is left as it is.
+    """
+    if not length.removeprefix("-").isdecimal():
+        raise UserError(length, "is no length: write a number of bytes, as in `truncate 1024 /a`")
+    with session.client() as client:
+
+        def cut(path: str) -> None:
+            status = client.truncate(path, int(length))
+            session.say(f"Truncated {path} to length: {status.length}", status)
+
+        for_each_path(session, paths, cut)
 
 
 # --- get -----------------------------------------------------------------------------------------

@@ -12,22 +12,37 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from paxosblock.api.datanode import ReadBytes, Run
+from paxosblock.api.files import GET_FILE, FileView, GetFile
 from paxosblock.api.namenode import (
     GET_BLOCK,
     REPORT_BAD_REPLICA,
     BadReplica,
     BlockRequest,
     BlockView,
+    FileStatus,
     Member,
 )
 from paxosblock.checksum import crc32c
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.core import ClientCore
-from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, UnavailableError
+from paxosblock.errors import (
+    CorruptionError,
+    NotFoundError,
+    PaxosBlockError,
+    ProtocolError,
+    TruncatedError,
+    UnavailableError,
+)
 from paxosblock.net.wire import FrameKind, Header
 from paxosblock.protocol.log import read_entries
 from paxosblock.protocol.messages import Nack
-from paxosblock.protocol.read import QuorumRead, Version, finalized_version, unfinalized_version
+from paxosblock.protocol.read import (
+    QuorumRead,
+    Version,
+    finalized_version,
+    unfinalized_version,
+    version_now,
+)
 from paxosblock.protocol.types import BlockId, Reason, StorageId
 
 _log = logging.getLogger(__name__)
@@ -68,11 +83,38 @@ def unfinalized_extent(view: BlockView, read: QuorumRead) -> Extent:
     return Extent(view.record.block, version, view.offset, read.goal_bytes, view.members)
 
 
+async def page_of(
+    core: ClientCore, file: FileStatus, *, place: int = 0, offset: int | None = None
+) -> FileView:
+    """Fetch a page of the blocks of a file looked at before, wherever it was moved since.
+
+    Raises:
+        NotFoundError: the file was deleted, or joined to another.
+        TruncatedError: it was truncated since `file` was told.
+    """
+    request = GetFile(file.path, place, offset, file.file_id, core.config.host)
+    view = await core.namenodes.call(GET_FILE, request)
+    check_same(file, view.status)
+    return view
+
+
+def check_same(before: FileStatus, now: FileStatus) -> None:
+    """Raise TruncatedError if a file was truncated between two looks at it."""
+    if now.truncations != before.truncations:
+        raise _truncated(before)
+
+
+def _truncated(file: FileStatus) -> TruncatedError:
+    return TruncatedError(f"'{file.path}': was truncated after it was opened", path=file.path)
+
+
 class BlockReader:
     """Reads ranges of one extent. Several fetches may run at once."""
 
-    def __init__(self, core: ClientCore, extent: Extent) -> None:
+    def __init__(self, core: ClientCore, extent: Extent, file: FileStatus | None = None) -> None:
+        """`file` is the one that was opened, if the block was found by that."""
         self.extent = extent
+        self._file = file
         self.chunk_bytes = core.config.chunk_size_bytes
         """Size of the chunks as far as is known: requests that fit it fetch nothing twice."""
         self._core = core
@@ -88,6 +130,7 @@ class BlockReader:
             CorruptionError: every replica is damaged; all were reported.
             UnavailableError: no replica served the bytes within the client's `retry_for`.
             NotFoundError: the block was deleted meanwhile.
+            TruncatedError: it was cut, or it was cut off its file.
         """
         target = _Target(self.extent.block, start, into)
         # Requests that run side by side go to different replicas: so do their processors and disks.
@@ -181,14 +224,19 @@ class BlockReader:
 
     async def _refresh(self) -> None:
         """Get the record again: the block may have been finalized, or have other members."""
-        request = BlockRequest(self.extent.block, host=self._core.config.host)
-        view = await self._core.namenodes.call(GET_BLOCK, request)
         old = self.extent
-        version = old.version
-        if view.record.finalized:
-            if view.record.size_bytes < old.size_bytes:
-                raise UnavailableError(f"block {old.block} was cut meanwhile", block=old.block)
-            version = finalized_version(view.record)
+        request = BlockRequest(old.block, host=self._core.config.host)
+        try:
+            view = await self._core.namenodes.call(GET_BLOCK, request)
+        except NotFoundError:
+            if self._file is not None:
+                await page_of(self._core, self._file, offset=old.offset)
+            raise
+        version = version_now(old.version, view.record)
+        if version is None:
+            if self._file is not None:
+                raise _truncated(self._file)
+            raise TruncatedError(f"block {old.block}: was cut after it was opened", block=old.block)
         self.extent = Extent(old.block, version, old.offset, old.size_bytes, view.members)
         self._order = random.sample(view.members, len(view.members))
         self._gone.clear()

@@ -3,8 +3,10 @@
 A reader holds the file's id and its length as it was when it was opened, some pages of its blocks,
 and always the last block. Pages it does not hold are asked for by that id. They cannot contradict
 what it holds: of the file with this id no byte below that length changes, nor the place of one, as
-long as the file is there. Blocks are finalized before another one follows them, only the
-last one is opened again, which keeps its bytes, and concat moves blocks of other files behind them.
+long as the file is there and is not truncated. Blocks are finalized before another one follows
+them, only the last one is opened again, which keeps its bytes, and concat moves blocks of other
+files behind them. That a file was truncated its status tells with each page, and a block's record
+that it was cut.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from paxosblock.api.files import GET_FILE, FileView, GetFile
+from paxosblock.api.files import FileView
 from paxosblock.api.namenode import FileStatus
-from paxosblock.client.block_reader import BlockReader, Extent, finalized_extent
+from paxosblock.client.block_reader import BlockReader, Extent, finalized_extent, page_of
 from paxosblock.client.core import ClientCore
 from paxosblock.client.length import ReadableFile
 from paxosblock.errors import ProtocolError
@@ -74,6 +76,7 @@ class Blocks:
 
         Raises:
             NotFoundError: the page is not here, and the file was deleted or joined to another.
+            TruncatedError: the page is not here, and the file was truncated.
             UnavailableError: no NameNode answered within the client's `retry_for`.
         """
         reader = self.known(offset)
@@ -107,7 +110,7 @@ class Blocks:
             # Readers cost little to make again: keep the few that are in use.
             if len(self._readers) > READERS_KEPT:
                 self._readers.clear()
-            reader = self._readers[extent.block] = BlockReader(self._core, extent)
+            reader = self._readers[extent.block] = BlockReader(self._core, extent, self._file)
         return reader
 
 
@@ -118,6 +121,7 @@ async def all_extents(
 
     Raises:
         NotFoundError: the file was deleted or joined to another while its pages were asked for.
+        TruncatedError: it was truncated meanwhile.
     """
     assert not found.undecided, "it was found whole"
     if not found.extents:
@@ -138,14 +142,6 @@ async def all_extents(
             return
         view = await page_of(core, found.status, place=following)
         page, following = decided(view), view.next_place
-
-
-async def page_of(
-    core: ClientCore, file: FileStatus, *, place: int = 0, offset: int | None = None
-) -> FileView:
-    """Fetch a page of the blocks of a file looked at before, wherever it was moved since."""
-    request = GetFile(file.path, place, offset, file.file_id, core.config.host)
-    return await core.namenodes.call(GET_FILE, request)
 
 
 def decided(view: FileView) -> list[Extent]:

@@ -11,6 +11,7 @@ from typing import Self
 
 from paxosblock.api.namenode import FileStatus
 from paxosblock.checksum import Buffer
+from paxosblock.client.block_reader import check_same
 from paxosblock.client.blocks import Blocks
 from paxosblock.client.core import ClientCore
 from paxosblock.client.length import Consistency, ReadableFile, length_undecided, readable_file
@@ -30,6 +31,9 @@ class AsyncFileReader:
     `decided_size` bytes are here. They are read as usual, and a read that would go beyond them
     returns what there is up to there. The next one waits for the length, for the client's
     `retry_for`, and goes on or raises UnavailableError: `b""` is always the end of the file.
+
+    When the file is truncated, reads go on with what it was as long as that is still there; after
+    that they raise TruncatedError. What they return is never of two states of the file.
 
     Reads that are begun side by side are answered one after the other, each from where the one
     before it ended; only `pread` runs beside others.
@@ -155,7 +159,8 @@ class AsyncFileReader:
             CorruptionError: all replicas of a block are damaged; nothing damaged is returned.
             UnavailableError: no replica could serve it in time, or nobody knows whether there is
                 more (see `undecided`). The position stays.
-            NotFoundError: to know whether there is more; the file was deleted or replaced.
+            NotFoundError: the file was deleted or replaced.
+            TruncatedError: it was truncated after it was opened.
         """
         self._check_open()
         if size:
@@ -233,8 +238,7 @@ class AsyncFileReader:
         """Go on with a later look at the file: what was decided before is the beginning of it."""
         if found.status.file_id != self.status.file_id:
             raise NotFoundError(f"'{self.path}': was replaced by another file", path=self.path)
-        if found.decided_bytes < self.decided_size:
-            raise UnavailableError(f"'{self.path}': was cut meanwhile", path=self.path)
+        check_same(self.status, found.status)
         self._undecided = found.undecided
         self._blocks = self._blocks_of(found)
 

@@ -16,7 +16,7 @@ from typing import Final
 from paxosblock.api.files import GET_FILE, FileView, GetFile
 from paxosblock.api.namenode import BlockView, FileStatus
 from paxosblock.client.backoff import Backoff
-from paxosblock.client.block_reader import Extent, unfinalized_extent
+from paxosblock.client.block_reader import Extent, check_same, unfinalized_extent
 from paxosblock.client.blocks import Blocks, decided
 from paxosblock.client.core import ClientCore
 from paxosblock.client.length import quorum_length
@@ -38,13 +38,15 @@ class Follower:
     core: ClientCore
     path: str
     position: int
-    _file_id: int | None = field(default=None, init=False)
+    _file: FileStatus | None = field(default=None, init=False)
+    """As it was looked at first."""
 
     async def run(self) -> AsyncGenerator[bytes]:
         """Yield all bytes from `position` on, until the file is closed.
 
         Raises:
             NotFoundError: the file does not exist, or was deleted or replaced meanwhile.
+            TruncatedError: it was truncated meanwhile.
             UnavailableError: blocks could not be read for the client's `retry_for`.
         """
         backoff = self._backoff()
@@ -72,9 +74,10 @@ class Follower:
         """Fetch the page of blocks that begins where we stand."""
         request = GetFile(self.path, offset=self.position, host=self.core.config.host)
         view = await self.core.namenodes.call(GET_FILE, request)
-        if self._file_id not in (None, view.status.file_id):
+        before = self._file = self._file or view.status
+        if before.file_id != view.status.file_id:
             raise NotFoundError(f"'{self.path}': was replaced by another file", path=self.path)
-        self._file_id = view.status.file_id
+        check_same(before, view.status)
         return view
 
     async def _watch(self, file: FileStatus, block: BlockView) -> AsyncGenerator[bytes]:

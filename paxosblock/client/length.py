@@ -9,7 +9,7 @@ from typing import Final
 
 from paxosblock.api.datanode import Answer, Envelope, Watch
 from paxosblock.api.files import GET_FILE, GetFile
-from paxosblock.api.namenode import BlockView, FileStatus
+from paxosblock.api.namenode import NO_FILE, BlockView, FileStatus
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.block_reader import Extent, finalized_extent, unfinalized_extent
 from paxosblock.client.core import ClientCore
@@ -62,19 +62,25 @@ class ReadableFile:
 
 
 async def readable_file(
-    core: ClientCore, path: str, consistency: Consistency, patience_s: float | None = None
+    core: ClientCore,
+    path: str,
+    consistency: Consistency,
+    patience_s: float | None = None,
+    *,
+    file_id: int = NO_FILE,
 ) -> ReadableFile:
     """Look at a file, linearizably (K10, R2): the records are read after the call began.
 
     Waits `patience_s` for the length of the last block, None: the client's `retry_for`. It may be
-    undecided even then, for too few of its replicas answer.
+    undecided even then, for too few of its replicas answer. With a `file_id` it is the file of that
+    id, whatever it is called.
 
     Raises:
         NotFoundError, IsDirectoryError: there is no file at `path`.
     """
     backoff = Backoff(core.config.retry_for_s if patience_s is None else patience_s)
     while True:
-        found = await _look(core, path, consistency)
+        found = await _look(core, path, consistency, file_id)
         if not found.undecided or backoff.exhausted:
             return found
         await backoff.pause()
@@ -102,8 +108,11 @@ def length_undecided(path: str, why: str, decided_bytes: int) -> UnavailableErro
     )
 
 
-async def _look(core: ClientCore, path: str, consistency: Consistency) -> ReadableFile:
-    view = await core.namenodes.call(GET_FILE, GetFile(path, host=core.config.host))
+async def _look(
+    core: ClientCore, path: str, consistency: Consistency, file_id: int
+) -> ReadableFile:
+    request = GetFile(path, file_id=file_id, host=core.config.host)
+    view = await core.namenodes.call(GET_FILE, request)
     last, following = view.last_block, view.next_place
     extents = tuple(finalized_extent(each) for each in view.blocks if each.record.finalized)
     if last is None:

@@ -29,11 +29,12 @@ from paxosblock.api.namenode import (
     Rename,
     Transact,
 )
+from paxosblock.client import truncating
 from paxosblock.client.core import ClientCore
 from paxosblock.client.walk import glob, pages, walk
-from paxosblock.errors import NotDirectoryError, NotFoundError
+from paxosblock.errors import InvalidRequestError, NotDirectoryError, NotFoundError
 from paxosblock.path import AnyPath, text_of
-from paxosblock.transaction import Operation, TransactionOutcome
+from paxosblock.transaction import Operation, TransactionOutcome, Truncate
 from paxosblock.user import current_user
 
 
@@ -221,16 +222,45 @@ class AsyncNames:
         if transaction is not None:
             application = ApplicationVersion(*transaction, uuid.uuid4().hex, keep_for_s)
         request = Transact(
-            tuple(ops),
+            (),
             config.replication,
             config.block_size_bytes,
             config.durability,
             current_user(),
             application,
         )
-        return await self._core.namenodes.call_once(
-            TRANSACT, lambda once: replace(request, once=once)
-        )
+
+        async def send(operations: tuple[Operation, ...]) -> TransactionOutcome:
+            return await self._core.namenodes.call_once(
+                TRANSACT, lambda once: replace(request, operations=operations, once=once)
+            )
+
+        return await truncating.transact(self._core, ops, send)
+
+    async def truncate(self, path: AnyPath, length: int) -> FileStatus:
+        """Cut a closed file to its first `length` bytes, in one step; return what it is then.
+
+        Whoever has it open reads what it was, or gets TruncatedError, never a mixture. Of a file
+        that has more than BLOCKS_MOVED_MAX blocks to lose some go before, in steps of their own.
+
+        Raises:
+            InvalidRequestError: a negative length, or one that is greater than the file's.
+            NotFoundError, IsDirectoryError: there is no file at `path`.
+            LeaseError: it is being written (`take_over` ends that).
+            NotReadyError: no DataNode tells where the chunks of the block lie that is to be cut.
+            OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
+        """
+        path = text_of(path)
+        while True:
+            try:
+                await self.transact([Truncate(path, length)])
+            except InvalidRequestError as error:
+                first = error.details.get("cut_first")
+                if first is None:
+                    raise
+                await self.transact([Truncate(path, int(first))])
+            else:
+                return await self.stat(path)
 
     async def transaction_status(self, app_id: str) -> int | None:
         """Return the last applied version of an application, None when none is remembered."""

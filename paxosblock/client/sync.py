@@ -381,6 +381,21 @@ class Client(ClientBase):
         """
         return self._run(self._fs.transact, ops, transaction=transaction, keep_for_s=keep_for_s)
 
+    def truncate(self, path: AnyPath, length: int) -> FileStatus:
+        """Cut a closed file to its first `length` bytes, in one step; return what it is then.
+
+        Whoever has it open reads what it was, or gets TruncatedError, never a mixture. Of a file
+        that has more than BLOCKS_MOVED_MAX blocks to lose some go before, in steps of their own.
+
+        Raises:
+            InvalidRequestError: a negative length, or one that is greater than the file's.
+            NotFoundError, IsDirectoryError: there is no file at `path`.
+            LeaseError: it is being written (`take_over` ends that).
+            NotReadyError: no DataNode tells where the chunks of the block lie that is to be cut.
+            OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
+        """
+        return self._run(self._fs.truncate, path, length)
+
     def transaction_status(self, app_id: str) -> int | None:
         """Return the last applied version of an application, None when none is remembered."""
         return self._run(self._fs.transaction_status, app_id)

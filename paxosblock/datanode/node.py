@@ -8,7 +8,15 @@ import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from paxosblock.api.datanode import Answer, Envelope, FindReplica, ListReplicas, Replicas
+from paxosblock.api.datanode import (
+    Answer,
+    Envelope,
+    FindChunk,
+    FindReplica,
+    FoundChunk,
+    ListReplicas,
+    Replicas,
+)
 from paxosblock.api.reports import StorageReport, Timeline
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.acceptor import Acceptor
@@ -23,9 +31,10 @@ from paxosblock.datanode.session import StreamSession
 from paxosblock.datanode.transfer import Transfer
 from paxosblock.datanode.volume import LostVolume, Volume, check_volumes, open_volume
 from paxosblock.disk import Disk, is_broken
-from paxosblock.errors import ConfigError, PaxosBlockError, StorageError
+from paxosblock.errors import ConfigError, NotFoundError, PaxosBlockError, StorageError
 from paxosblock.logs import facts
 from paxosblock.net.rpc import RpcClient
+from paxosblock.protocol.read import holds
 from paxosblock.protocol.types import BlockId, StorageId
 
 _log = logging.getLogger(__name__)
@@ -218,6 +227,23 @@ class DataNode:
         block = self.find(wanted.block, wanted.storage)
         summary = None if block is None else summarize(block)
         return Replicas(self.name, () if summary is None else (summary,))
+
+    async def find_chunk(self, wanted: FindChunk) -> FoundChunk:
+        """`FIND_CHUNK`: where the chunk with a byte of a finalized version begins.
+
+        Raises:
+            NotFoundError: it does not hold that version.
+        """
+        self.acceptor.check_inside()
+        block = self.find(wanted.block, wanted.storage)
+        state = None if block is None else block.state()
+        if block is None or state is None or not holds(wanted.version, state):
+            text = f"storage {wanted.storage}: does not hold this version of block {wanted.block}"
+            raise NotFoundError(text, block=wanted.block)
+        assert block.replica is not None, "it has a state"
+        log = block.replica.log.truncate(wanted.version.length)
+        index = log.index_at(wanted.offset)
+        return FoundChunk(index, log.start_of(index), log.size_bytes)
 
     def new_session(self) -> StreamSession:
         """The handler of a new data stream."""

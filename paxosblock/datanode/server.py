@@ -13,7 +13,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from paxosblock.api.datanode import ACCEPT, FIND_REPLICA, LIST_REPLICAS
+from paxosblock.api.datanode import ACCEPT, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.node import DataNode, open_volumes
 from paxosblock.descriptors import RESERVE, RESERVE_COUNT, raise_limit
@@ -127,4 +127,5 @@ def _calls(node: DataNode) -> RpcRouter:
     router.register(ACCEPT.name, ACCEPT.request, node.accept)
     router.register(LIST_REPLICAS.name, LIST_REPLICAS.request, node.list_replicas)
     router.register(FIND_REPLICA.name, FIND_REPLICA.request, node.find_replica)
+    router.register(FIND_CHUNK.name, FIND_CHUNK.request, node.find_chunk)
     return router

@@ -300,12 +300,10 @@ CALLS: Final = (
         then=lambda node, _, status: node.look_at_file(status.file_id),
         log=lambda request, _: facts(path=request.path, replication=request.replication),
     ),
-    decided(
+    handled(
         api.TRANSACT,
-        transactions.transact,
-        ids=lambda request: transactions.new_inodes(request.operations),
+        handlers.transact,
         check=checks.check_transact,
-        then=lambda node, request, outcome: node.housekeeper.garbage_waits(),
         log=lambda request, outcome: facts(
             operations=len(request.operations),
             application=request.application.app_id if request.application else "",

@@ -27,6 +27,7 @@ from paxosblock.api.namenode import (
     ReopenBlock,
     Reopened,
     TakeOver,
+    Transact,
 )
 from paxosblock.api.rebuild import RebuildBlock
 from paxosblock.api.reports import (
@@ -42,12 +43,14 @@ from paxosblock.errors import InvalidRequestError, LeaseError, NoSpaceError, Not
 from paxosblock.namenode import checks
 from paxosblock.namenode.blocks.placement import Candidate, Wish, place, shortfall
 from paxosblock.namenode.blocks.replacing import members_of_next
-from paxosblock.namenode.catalog import paths
+from paxosblock.namenode.catalog import paths, transactions
+from paxosblock.namenode.catalog.boundaries import Boundaries
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.node import NameNode
 from paxosblock.namenode.rolling import blocks_to_leave
 from paxosblock.protocol.types import StorageId, WriterId
 from paxosblock.replacement import Failed
+from paxosblock.transaction import TransactionOutcome
 
 # --- namespace -------------------------------------------------------------------------------
 
@@ -57,6 +60,25 @@ async def append(node: NameNode, request: AppendFile) -> Appendable:
     opened = await node.catalog.append(request)
     node.leases.open(request.writer, opened.status.file_id, node.clock_s())
     return opened
+
+
+async def transact(node: NameNode, request: Transact) -> TransactionOutcome:
+    """Apply the operations in one step. Where they cut blocks, holders are asked before."""
+
+    async def decide(boundaries: Boundaries) -> TransactionOutcome:
+        ids = transactions.new_inodes(request.operations)
+        return await node.catalog.decide(
+            TransactionOutcome,
+            transactions.transact,
+            request,
+            ids,
+            once=request.once,
+            boundaries=boundaries,
+        )
+
+    outcome = await node.cutter.decide(decide)
+    node.housekeeper.garbage_waits()
+    return outcome
 
 
 async def take_over(node: NameNode, request: TakeOver) -> FileStatus:

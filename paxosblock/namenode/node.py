@@ -12,6 +12,7 @@ from paxosblock.namenode.alarms import Alarms
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.acceptors import Acceptors, RpcAcceptors
 from paxosblock.namenode.blocks.block_views import BlockViews
+from paxosblock.namenode.blocks.cutter import Cutter
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.history import History
@@ -87,6 +88,7 @@ class NameNode:
         self.recoverer = self._make_recoverer()
         self.rebuilder = self._make_rebuilder()
         self.reopener = self._make_reopener()
+        self.cutter = Cutter(self.catalog, reach, self.finalizer, self.history)
         self.copies = self._make_copies(reach)
         self.monitor = self._make_monitor()
         self.reducer = self._make_reducer()

@@ -571,3 +571,67 @@ def test_tail_f_ends_clean_at_ctrl_c(
 def test_head_and_tail_of_nothing_are_one_line(fs: Paxosblock, verb: str, folder: str) -> None:
     result = fs(verb, f"{folder}/a")
     assert (result.code, result.err) == (1, f"{verb}: '{folder}/a': no such file or directory\n")
+
+
+# --- truncate ------------------------------------------------------------------------------------
+
+
+def test_truncate_cuts_files_and_says_so(fs: Paxosblock, client: Client, folder: str) -> None:
+    make(client, f"{folder}/a", DATA[:100])
+    make(client, f"{folder}/b", DATA[:50])
+    result = fs("-truncate", "-w", "10", f"{folder}/*")
+    lines = [f"Truncated {folder}/{name} to length: 10\n" for name in "ab"]
+    assert (result.code, result.out, result.err) == (0, "".join(lines), "")
+    assert (read(client, f"{folder}/a"), read(client, f"{folder}/b")) == (DATA[:10], DATA[:10])
+    again = fs("truncate", "--json", "10", f"{folder}/a")
+    told = json.loads(again.out)
+    assert (told["path"], told["length"], told["truncations"]) == (f"{folder}/a", 10, 1)
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("11 a", "has 10 bytes and cannot be truncated to 11"),
+        ("-1 a", "has 10 bytes and cannot be truncated to -1"),
+        ("0 none", "no such file or directory"),
+        ("0 dir", "is a directory"),
+        ("0 open", "is being written by "),
+        ("ten a", "is no length: write a number of bytes, as in `truncate 1024 /a`"),
+    ],
+)
+def test_what_cannot_be_truncated_is_one_line_and_nothing_changes(
+    fs: Paxosblock, client: Client, folder: str, written: str, says: str
+) -> None:
+    length, name = written.split()
+    make(client, f"{folder}/a", DATA[:10])
+    client.mkdirs(f"{folder}/dir")
+    with client.create(f"{folder}/open") as out:
+        out.write(DATA[:10])
+        result = fs("truncate", length, f"{folder}/{name}")
+        assert (result.code, result.out) == (1, "")
+        subject = length if length == "ten" else f"{folder}/{name}"
+        assert result.err.startswith(f"truncate: '{subject}': {says}")
+        assert result.err.count("\n") == 1
+    assert read(client, f"{folder}/a") == read(client, f"{folder}/open") == DATA[:10]
+
+
+def test_tail_f_of_a_file_that_is_truncated_ends_with_one_line_that_says_so(
+    cluster: LocalCluster, client: Client, folder: str
+) -> None:
+    path = f"{folder}/log"
+    with client.create(path) as out:
+        out.write(b"first ")
+        out.hflush()
+        with started(cluster, "tail", "-f", path) as process:
+            assert process.stdout is not None
+            assert process.stdout.read(6) == b"first "
+            os.kill(process.pid, signal.SIGSTOP)  # or it may see the file closed, and end with that
+            out.close()
+            client.truncate(path, 3)
+            with client.append(path) as more:
+                more.write(b"quite other bytes")
+                more.hflush()
+                os.kill(process.pid, signal.SIGCONT)
+                rest, told = process.communicate(timeout=30)
+    assert (process.returncode, rest) == (1, b"")
+    assert told.decode() == f"tail: '{path}': was truncated after it was opened\n"

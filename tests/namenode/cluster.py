@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from paxosblock.api.datanode import ReplicaSummary
+from paxosblock.api.datanode import FindChunk, FoundChunk, ReplicaSummary
 from paxosblock.api.reports import DeadReplica
-from paxosblock.errors import DeadlineError, UnavailableError
+from paxosblock.errors import DeadlineError, NotFoundError, UnavailableError
 from paxosblock.namenode.blocks.acceptors import Answer, Question
 from paxosblock.protocol import register
 from paxosblock.protocol.messages import (
@@ -30,6 +30,7 @@ from paxosblock.protocol.messages import (
     Request,
     Write,
 )
+from paxosblock.protocol.read import holds
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.replica_state import hdfs_state
 from paxosblock.protocol.types import (
@@ -106,6 +107,15 @@ class Acceptor:
                 Write(block, Generation(0), ChunkIndex(index), CHUNK_BYTES, crc + index, index)
             )
 
+    def find_chunk(self, wanted: FindChunk) -> FoundChunk:
+        """Where a chunk of a version begins."""
+        state = None if wanted.block in self.dead else self.answer(Read(wanted.block))
+        if not isinstance(state, ReadReply) or not holds(wanted.version, state):
+            raise NotFoundError(f"storage {self.storage}: does not hold it", block=wanted.block)
+        log = self.replicas[wanted.block].log.truncate(wanted.version.length)
+        index = log.index_at(wanted.offset)
+        return FoundChunk(index, log.start_of(index), log.size_bytes)
+
     def summary(self, block: BlockId) -> ReplicaSummary:
         """What the block report says of a replica."""
         replica = self.replicas[block]
@@ -177,6 +187,15 @@ class Network:
             raise DeadlineError(f"{storage}: the answer was lost")
         assert isinstance(answer, Answer)
         return answer
+
+    async def find_chunk(self, question: FindChunk) -> FoundChunk:
+        """Stand in for `RpcAcceptors`."""
+        if question.storage in self.hung:
+            await asyncio.Event().wait()
+        await self._delay()
+        if not self.reach[question.storage].alive:
+            raise UnavailableError(f"{question.storage}: connection refused")
+        return self.reach[question.storage].find_chunk(question)
 
     async def _delay(self) -> None:
         for _ in range(self.random.randint(0, self.turns_max)):

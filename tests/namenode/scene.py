@@ -38,6 +38,7 @@ from paxosblock.api.reports import (
 from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.calls import LIST_LIMIT, Service
 from paxosblock.namenode.catalog import namespace, transactions, tree
+from paxosblock.namenode.catalog.boundaries import Boundary, BoundaryUnknownError, Cut
 from paxosblock.namenode.catalog.catalog import Catalog, wall_clock_ms
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
@@ -117,7 +118,15 @@ class NamedCatalog(Catalog):
 
     async def transact(self, request: Transact) -> TransactionOutcome:
         decide, ids = transactions.transact, transactions.new_inodes(request.operations)
-        return await self.decide(TransactionOutcome, decide, request, ids, once=request.once)
+        told: dict[Cut, Boundary] = {}
+        while True:
+            try:
+                return await self.decide(
+                    TransactionOutcome, decide, request, ids, once=request.once, boundaries=told
+                )
+            except BoundaryUnknownError as unknown:
+                chunks = unknown.cut.offset // CHUNK_BYTES
+                told[unknown.cut] = Boundary(chunks, chunks * CHUNK_BYTES)
 
     async def application_version(self, app_id: str) -> int | None:
         last = transactions.last_applied(await self.view(), app_id)

@@ -107,7 +107,7 @@ async def intrude(twice: Twice, operations: list[Operation]) -> None:
     for operation in operations:
         draft = Draft(machine)
         with contextlib.suppress(PaxosBlockError):
-            run(TRANSACT(draft, request_of(operation), Context(numbers, 7, bool)))
+            run(TRANSACT(draft, request_of(operation), Context(numbers, 7, bool, {})))
             machine.apply(machine.revision + 1, draft.transaction())
             await asyncio.sleep(0)
 

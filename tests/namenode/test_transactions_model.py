@@ -28,6 +28,7 @@ from paxosblock.transaction import (
     Operation,
     Rename,
     TransactionOutcome,
+    Truncate,
 )
 from tests.namenode.cluster import CHUNK_BYTES
 from tests.namenode.memory_store import MemoryStore
@@ -100,6 +101,8 @@ class Tree:
                 self.rename(source, destination, overwrite)
             case Concat(target, sources):
                 self.concat(target, sources)
+            case Truncate(path, length):
+                self.truncate(path, length)
             case Delete(path, recursive, must_exist):
                 self.delete(path, recursive, must_exist)
             case Marker(path):
@@ -132,6 +135,15 @@ class Tree:
             into.blocks += self.closed(source).blocks
             del self.at[source]
 
+    def truncate(self, path: str, length: int) -> None:
+        file = self.closed(path)
+        self.refuse_if(not 0 <= length <= file.length or bool(length % CHUNK_BYTES))
+        left, kept = length // CHUNK_BYTES, []
+        for block in file.blocks:
+            kept += [min(block, left)] if left else []
+            left -= min(block, left)
+        file.blocks = kept
+
     def delete(self, path: str, recursive: bool, must_exist: bool) -> None:
         self.check_way(path)
         self.refuse_if(must_exist and path not in self.at)
@@ -145,7 +157,7 @@ def some_operation(random: Random, tree: Tree) -> Operation:
     files = [path for path, found in tree.at.items() if found and not found.open]
     there = [path for path in tree.at if path != "/"]
     some = random.choice(random.choice([files or PATHS, there or PATHS, PATHS]))
-    match random.randrange(9):
+    match random.randrange(11):
         case 0:
             return AssertAbsent(random.choice(PATHS))
         case 1:
@@ -161,6 +173,9 @@ def some_operation(random: Random, tree: Tree) -> Operation:
             return Concat(target, tuple(sources))
         case 5:
             return Delete(some, random.random() < 0.5, random.random() < 0.5)
+        case 9 | 10 if files:
+            path = random.choice(files)
+            return Truncate(path, random.randrange(-1, 8) * CHUNK_BYTES + random.choice([0, 0, 1]))
         case _:
             return Marker(random.choice(PATHS))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paxosblock.client.fsspec import PaxosBlockFileSystem
-from paxosblock.client.fsspec.staging import STAGING
+from paxosblock.path import STAGING
 
 
 def staged(fs: PaxosBlockFileSystem) -> list[str]:

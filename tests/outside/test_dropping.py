@@ -16,9 +16,9 @@ import polars as pl
 import pytest
 
 from paxosblock.client.fsspec import PaxosBlockFileSystem
-from paxosblock.client.fsspec.staging import STAGING
 from paxosblock.errors import InvalidRequestError
 from paxosblock.local.cluster import LocalCluster
+from paxosblock.path import STAGING
 from tests.outside.staging import staged
 from tests.waiting import wait_until
 

@@ -14,13 +14,13 @@ import pandas as pd
 import pytest
 
 from paxosblock.client.fsspec import PaxosBlockFileSystem
-from paxosblock.client.fsspec.staging import STAGING
 from paxosblock.client.sync import Client
 from paxosblock.disk import OsDisk
 from paxosblock.errors import InvalidRequestError
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.namenode.kv.folder import Limits, open_store
 from paxosblock.namenode.kv.interface import prefix_range
+from paxosblock.path import STAGING
 from tests.outside.staging import staged
 from tests.waiting import wait_until
 

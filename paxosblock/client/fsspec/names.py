@@ -13,7 +13,6 @@ from fsspec.asyn import sync_wrapper
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.fsspec.base import ClusterFileSystem
 from paxosblock.client.fsspec.info import Info, info_of, ukey_of
-from paxosblock.client.fsspec.staging import STAGING
 from paxosblock.client.locations import BlockLocation
 from paxosblock.client.walk import base_name, join
 from paxosblock.errors import (
@@ -21,6 +20,7 @@ from paxosblock.errors import (
     NotDirectoryError,
     NotFoundError,
 )
+from paxosblock.path import STAGING
 from paxosblock.transaction import AssertAbsent, Delete, MakeDirectory, Operation, Rename
 
 _MISSING = (NotFoundError, NotDirectoryError)

@@ -11,7 +11,6 @@ import enum
 import logging
 import uuid
 from collections.abc import Sequence
-from typing import Final
 
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.async_client import AsyncClient
@@ -22,11 +21,9 @@ from paxosblock.errors import (
     NotFoundError,
     PaxosBlockError,
 )
+from paxosblock.path import STAGING
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import Concat, MakeDirectory, Operation, Rename
-
-STAGING: Final = "/.staging"
-"""Directory of the hidden names; the file system does not list it."""
 
 _log = logging.getLogger(__name__)
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from paxosblock.api.datanode import ACCEPT, Envelope, StorageAddress
+from paxosblock.api.datanode import (
+    ACCEPT,
+    FIND_CHUNK,
+    Envelope,
+    FindChunk,
+    FoundChunk,
+    StorageAddress,
+)
+from paxosblock.api.methods import Method
 from paxosblock.errors import ProtocolError, UnavailableError
 from paxosblock.namenode.blocks.datanodes import DataNodes
 from paxosblock.net.rpc import RpcClient
@@ -22,6 +30,8 @@ from paxosblock.protocol.messages import (
 )
 from paxosblock.protocol.types import StorageId
 
+Q = TypeVar("Q")
+A = TypeVar("A")
 Question = NextGS | RecoveryWrite | Finalize | Delete
 Answer = LastVote | RecoveryVote | Finalized | Short | Deleted | Nack
 
@@ -38,6 +48,9 @@ class Acceptors(Protocol):
             PaxosBlockError: no answer (the question may have arrived), or the node's own error.
         """
 
+    async def find_chunk(self, question: FindChunk) -> FoundChunk:
+        """Ask a storage where a chunk of a block begins; nothing changes there. Raises as `ask`."""
+
 
 class RpcAcceptors:
     """Asks through control calls, at the addresses that the DataNodes registered with."""
@@ -52,24 +65,29 @@ class RpcAcceptors:
         self, storage: StorageId, question: Question, *, timeout_s: float | None = None
     ) -> Answer:
         """Ask one storage; the holders that the question names go along with their addresses."""
+        envelope = Envelope(storage, question, self._peers(storage, question))
+        answer = await self._call(storage, ACCEPT, envelope, timeout_s or self._timeout_s)
+        if not isinstance(answer, Answer) or answer.storage != storage:
+            raise ProtocolError(f"storage {storage}: the DataNode answered for somebody else")
+        return answer
+
+    async def find_chunk(self, question: FindChunk) -> FoundChunk:
+        """Ask one storage about its replica."""
+        return await self._call(question.storage, FIND_CHUNK, question, self._timeout_s)
+
+    async def _call(
+        self, storage: StorageId, method: Method[Q, A], question: Q, timeout_s: float
+    ) -> A:
         address = self._datanodes.address(storage)
         if not address:
             raise UnavailableError(f"storage {storage}: its DataNode is not known yet")
-        envelope = Envelope(storage, question, self._peers(storage, question))
         try:
-            answer = await self._client.call(
-                address,
-                ACCEPT.name,
-                envelope,
-                ACCEPT.answer,
-                timeout_s=timeout_s or self._timeout_s,
+            return await self._client.call(
+                address, method.name, question, method.answer, timeout_s=timeout_s
             )
         except UnavailableError:
             self._datanodes.suspect(storage)
             raise
-        if not isinstance(answer, Answer) or answer.storage != storage:
-            raise ProtocolError(f"storage {storage}: the DataNode answered for somebody else")
-        return answer
 
     def _peers(self, storage: StorageId, question: Question) -> tuple[StorageAddress, ...]:
         if not isinstance(question, RecoveryWrite | Finalize):

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import TypeVar
 
 from paxosblock.api.files import PAGE_BLOCKS, GetFile
@@ -42,6 +43,7 @@ from paxosblock.namenode.catalog import (
     tree,
 )
 from paxosblock.namenode.catalog.blocks import Closed, FilePage
+from paxosblock.namenode.catalog.boundaries import Boundaries
 from paxosblock.namenode.catalog.changes import Changes
 from paxosblock.namenode.catalog.deadlines import Ended
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
@@ -469,16 +471,19 @@ class Catalog:
         ids: int = 0,
         *,
         once: Once | None = None,
+        boundaries: Boundaries = MappingProxyType({}),
     ) -> T:
         """Run a decision that makes at most `ids` files and directories, and returns a `kind`.
 
-        With `once` a request that was done before gets the answer that it got then.
+        With `once` a request that was done before gets the answer that it got then. `boundaries`
+        tell where blocks may be cut.
         """
         numbers = await self._files.take(ids) if ids else range(0)
         now_ms = self._clock_ms()
 
         def decide(draft: Draft) -> Slices[T]:
-            return decision(draft, request, Context(iter(numbers), now_ms, self._is_held))
+            context = Context(iter(numbers), now_ms, self._is_held, boundaries)
+            return decision(draft, request, context)
 
         return await self._changes.make(_named(kind, once, now_ms, decide))
 

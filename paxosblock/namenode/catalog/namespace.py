@@ -24,6 +24,7 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.errors import DirectoryNotEmptyError, InvalidRequestError
 from paxosblock.namenode.catalog import keys, paths, tree
+from paxosblock.namenode.catalog.boundaries import Boundaries
 from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.catalog.records import (
     ROOT_ID,
@@ -38,7 +39,8 @@ DIRECTORY_PERMISSION = 0o755
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The needs of an operation beside the store: new ids, the time, and who holds a lease.
+    """The needs of an operation beside the store: new ids, the time, who holds a lease, and where
+    blocks may be cut.
 
     `is_held(file)` tells whether the writer of an open file still renews its lease.
     """
@@ -46,6 +48,7 @@ class Context:
     numbers: Iterator[int]
     now_ms: int
     is_held: Callable[[FileInode], bool]
+    boundaries: Boundaries
 
 
 def make_directories(draft: Draft, request: MakeDirectories, context: Context) -> FileStatus:

@@ -42,7 +42,8 @@ class FileInode(msgspec.Struct, frozen=True, tag="f", gc=False):
 
     `writer` may add blocks while `open`; of a closed file it is the one who closed it, so that a
     repeated close is recognised. `length` (bytes) is that of the file when it was closed last; what
-    `writer` has added since, or goes on in, is at the places from `appended_from` on.
+    `writer` has added since, or goes on in, is at the places from `appended_from` on. `truncations`
+    is how often bytes were cut off.
     """
 
     number: int
@@ -60,6 +61,7 @@ class FileInode(msgspec.Struct, frozen=True, tag="f", gc=False):
     open: bool = True
     length: int = 0
     appended_from: int = 0
+    truncations: int = 0
 
 
 Inode = DirectoryInode | FileInode

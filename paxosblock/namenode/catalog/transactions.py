@@ -14,7 +14,7 @@ from paxosblock.errors import (
     NotFoundError,
     PaxosBlockError,
 )
-from paxosblock.namenode.catalog import keys, namespace, paths, tree
+from paxosblock.namenode.catalog import keys, namespace, paths, safe_mode, tree
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Reads, Slices
 from paxosblock.namenode.catalog.namespace import Context
@@ -25,6 +25,7 @@ from paxosblock.namenode.catalog.records import (
     decode_application,
     encode,
 )
+from paxosblock.namenode.catalog.truncate import truncate
 from paxosblock.protocol.types import NO_WRITER
 from paxosblock.transaction import (
     BLOCKS_MOVED_MAX,
@@ -38,6 +39,7 @@ from paxosblock.transaction import (
     Operation,
     Rename,
     TransactionOutcome,
+    Truncate,
 )
 
 MARKER_PERMISSION = 0o644
@@ -47,8 +49,10 @@ def transact(draft: Draft, request: Transact, context: Context) -> Slices[Transa
     """Decide all operations of a request, or find that its version was applied before.
 
     Raises:
+        SafeModeError: an operator entered safe mode.
         PaxosBlockError: what the first operation that cannot be done raises; the text tells which.
     """
+    safe_mode.check_names_may_change(draft)
     application = request.application
     if application is None:
         yield from _Run(draft, request, context).all()
@@ -68,9 +72,11 @@ def last_applied(reads: Reads, app_id: str) -> Application | None:
 
 
 def new_inodes(operations: tuple[Operation, ...]) -> int:
-    """Return how many files and directories the operations make at most."""
+    """Return how many files and directories the operations make at most: a Truncate makes one, of
+    the blocks that it cuts off."""
     paths_made = (each.path for each in operations if isinstance(each, MakeDirectory | Marker))
-    return sum(path.count(paths.SEPARATOR) for path in paths_made)
+    truncates = sum(isinstance(each, Truncate) for each in operations)
+    return truncates + sum(path.count(paths.SEPARATOR) for path in paths_made)
 
 
 def _note_applied(
@@ -98,6 +104,9 @@ class _Run:
             try:
                 yield from self._one(operation)
             except PaxosBlockError as error:
+                error.details["operation"] = number
+                if len(operations) == 1:
+                    raise
                 text = f"operation {number} of {len(operations)}: {error}"
                 raise error.reworded(text) from error
             if self._draft.changes > RECORDS_MAX:
@@ -122,6 +131,9 @@ class _Run:
             case Concat(target, sources):
                 left = self._blocks_left
                 self._blocks_left -= yield from concat(draft, target, sources, context, left)
+            case Truncate():
+                left = self._blocks_left
+                self._blocks_left -= yield from truncate(draft, operation, context, left)
             case Delete(path, recursive, must_exist, file_id):
                 if file_id is not None:
                     _check_id(tree.find_inode(draft, path), path, file_id)
@@ -162,6 +174,9 @@ def _check_file(draft: Draft, wanted: AssertFile) -> None:
         raise InvalidRequestError(
             f"{shown}: has {inode.length} bytes, not {wanted.length}", path=wanted.path
         )
+    if wanted.truncations not in (None, inode.truncations):
+        shown = paths.shown(wanted.path)
+        raise InvalidRequestError(f"{shown}: was truncated meanwhile", path=wanted.path)
 
 
 def _check_id(inode: Inode, path: str, file_id: int) -> None:

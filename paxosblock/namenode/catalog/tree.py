@@ -350,6 +350,7 @@ def file_status(path: str, inode: FileInode, length: int) -> FileStatus:
         owner=inode.owner,
         group=inode.group,
         permission=inode.permission,
+        truncations=inode.truncations,
     )
 
 

@@ -1,0 +1,194 @@
+"""Transactions that truncate files inside a chunk.
+
+NameNodes cut between chunks only, and carry no user data. So the client has the file cut before the
+chunk, and what is to stay of it appended, in the same transaction: it writes those bytes into a
+hidden file, of which a concat moves the block. That is guarded: if the file is not as it was when
+they were read, all begins anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from paxosblock.api.namenode import (
+    CREATE,
+    DELETE,
+    MKDIRS,
+    CreateFile,
+    DeletePath,
+    FileStatus,
+    MakeDirectories,
+)
+from paxosblock.client.core import ClientCore
+from paxosblock.client.file_reader import AsyncFileReader
+from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.length import Consistency, readable_file
+from paxosblock.errors import (
+    DirectoryNotEmptyError,
+    InvalidRequestError,
+    Outcome,
+    PaxosBlockError,
+)
+from paxosblock.path import STAGING
+from paxosblock.protocol.types import WriterId
+from paxosblock.transaction import AssertFile, Concat, Operation, TransactionOutcome, Truncate
+from paxosblock.user import current_user
+
+TTL_S: Final = 600.0
+"""Seconds for which the hidden file stays when its client dies: longer than it takes."""
+ATTEMPTS: Final = 10
+"""Times that the file may be changed by somebody else meanwhile."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _InsideChunk:
+    """A NameNode's answer to a Truncate to `length`: that chunk begins at byte `boundary`."""
+
+    path: str
+    file_id: int
+    length: int
+    boundary: int
+
+
+async def transact(
+    core: ClientCore,
+    operations: Sequence[Operation],
+    send: Callable[[tuple[Operation, ...]], Awaitable[TransactionOutcome]],
+) -> TransactionOutcome:
+    """`send` the operations; with each Truncate that would cut a chunk, what stays of that.
+
+    Raises: what `send` raises, and what reading or writing those bytes does.
+    """
+    for left in reversed(range(ATTEMPTS)):
+        async with contextlib.AsyncExitStack() as hidden:
+            plan = _Plan([(operation,) for operation in operations])
+            try:
+                return await _sent(core, plan, send, hidden)
+            except PaxosBlockError as error:
+                if not (left and plan.may_be_old(error)):
+                    plan.count_as_given(error)
+                    raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _sent(
+    core: ClientCore,
+    plan: _Plan,
+    send: Callable[[tuple[Operation, ...]], Awaitable[TransactionOutcome]],
+    hidden: contextlib.AsyncExitStack,
+) -> TransactionOutcome:
+    while True:
+        try:
+            return await send(tuple(step for steps in plan.steps for step in steps))
+        except InvalidRequestError as error:
+            inside = _inside_chunk(error)
+            if inside is None:
+                raise
+            place = plan.place_of(error)
+        plan.brings = True
+        plan.steps[place] = await _in_two(core, inside, hidden)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The `steps` that each operation becomes; `brings`: bytes that were read belong to one."""
+
+    steps: list[tuple[Operation, ...]]
+    brings: bool = False
+
+    def place_of(self, error: PaxosBlockError) -> int:
+        """Return the place of the operation that was refused, -1 if it was none of them."""
+        left = int(error.details.get("operation", 0))
+        for place, steps in enumerate(self.steps):
+            if 0 < left <= len(steps):
+                return place
+            left -= len(steps)
+        return -1
+
+    def may_be_old(self, error: PaxosBlockError) -> bool:
+        """True if what was read, and was to be appended, may be of another state of the file."""
+        place = self.place_of(error)
+        ours = place < 0 or len(self.steps[place]) > 1
+        refused = error.outcome is Outcome.NEVER and not error.retriable
+        return self.brings and ours and refused
+
+    def count_as_given(self, error: PaxosBlockError) -> None:
+        """Let an error count the operations as they were given."""
+        place, count = self.place_of(error), len(self.steps)
+        if place >= 0 and self.brings:
+            text = error.message.partition(": ")[2]
+            error.message = text if count == 1 else f"operation {place + 1} of {count}: {text}"
+            error.details["operation"] = place + 1
+
+
+def _inside_chunk(error: InvalidRequestError) -> _InsideChunk | None:
+    told = error.details
+    if "boundary" not in told:
+        return None
+    file, length, boundary = (int(told[name]) for name in ("file", "length", "boundary"))
+    return _InsideChunk(str(told["path"]), file, length, boundary)
+
+
+async def _in_two(
+    core: ClientCore, inside: _InsideChunk, hidden: contextlib.AsyncExitStack
+) -> tuple[Operation, ...]:
+    """Return what does the same as a Truncate, with the file as it is now."""
+    path, boundary = inside.path, inside.boundary
+    found = await readable_file(core, path, Consistency.QUORUM, file_id=inside.file_id)
+    async with AsyncFileReader(core, path, found, Consistency.QUORUM) as file:
+        kept = await file.pread(boundary, inside.length - boundary)
+    status = found.status
+    source = await _written(core, kept, status, hidden)
+    return (
+        AssertFile(path, status.file_id, status.length, status.truncations),
+        Truncate(path, boundary),
+        Concat(path, (source,)),
+    )
+
+
+async def _written(
+    core: ClientCore, kept: bytes, like: FileStatus, hidden: contextlib.AsyncExitStack
+) -> str:
+    """Write bytes as one chunk into a hidden file, with the durability of the file `like`."""
+    directory, writer = f"{STAGING}/{uuid.uuid4().hex}", WriterId(uuid.uuid4().hex)
+    made = MakeDirectories(directory, True, 0o700, current_user(), TTL_S)
+    await core.namenodes.call_once(MKDIRS, lambda once: replace(made, once=once))
+    hidden.push_async_callback(_remove, core, directory)
+    request = CreateFile(
+        f"{directory}/kept",
+        writer,
+        overwrite=False,
+        replication=like.replication,
+        block_size=max(like.block_size, len(kept)),
+        durability=like.durability,
+        parent_must_exist=True,
+        owner=current_user(),
+    )
+    status = await core.namenodes.call_once(CREATE, lambda once: replace(request, once=once))
+    async with AsyncFileWriter(
+        core, status, writer, chunk_size_bytes=len(kept), window=core.config.window
+    ) as out:
+        await out.write(kept)
+    return request.path
+
+
+async def _remove(core: ClientCore, directory: str) -> None:
+    """Delete the hidden directory, and that of all hidden names, if nobody else needs it."""
+    for request in (DeletePath(directory, recursive=True), DeletePath(STAGING)):
+        try:
+            await _delete(core, request)
+        except DirectoryNotEmptyError:
+            pass
+        except PaxosBlockError as error:
+            _log.warning("'%s' is left to its time to live: %s", directory, error)
+
+
+async def _delete(core: ClientCore, request: DeletePath) -> None:
+    await core.namenodes.call_once(DELETE, lambda once: replace(request, once=once))

@@ -1,0 +1,132 @@
+"""Making a file shorter: K8 for the block that is cut; the blocks behind it become garbage.
+
+A block is cut between two chunks only, and where they lie is known to those who hold it. A decision
+that needs to know says so (`BoundaryUnknownError`), and is made again with what a holder told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from paxosblock.errors import InvalidRequestError
+from paxosblock.namenode.catalog import keys, paths, tree
+from paxosblock.namenode.catalog.boundaries import BoundaryUnknownError, Cut
+from paxosblock.namenode.catalog.draft import Draft, Slices
+from paxosblock.namenode.catalog.namespace import Context
+from paxosblock.namenode.catalog.records import (
+    BlockEntry,
+    FileInode,
+    Place,
+    decode_place,
+    encode,
+)
+from paxosblock.namenode.kv.interface import Versioned
+from paxosblock.protocol import finalize
+from paxosblock.protocol.finalize import Refused
+from paxosblock.transaction import BLOCKS_MOVED_MAX, Truncate
+
+
+def truncate(
+    draft: Draft, operation: Truncate, context: Context, limit: int = BLOCKS_MOVED_MAX
+) -> Slices[int]:
+    """Cut a closed file to its first `operation.length` bytes; return how many blocks are touched.
+
+    The file is closed and its inode is written here, so nobody can add a block to it meanwhile.
+
+    Raises:
+        BoundaryUnknownError: a block is cut, and nobody has told where its chunks begin.
+        InvalidRequestError: the file is shorter. Or more than `limit` blocks are behind the cut:
+            `cut_first` of the details is how short one transaction makes it. Or the cut is inside a
+            chunk, which begins at byte `boundary` of the file `file`.
+        NotFoundError, IsDirectoryError, LeaseError: as `tree.find_closed`.
+    """
+    path, length = operation.path, operation.length
+    inode = tree.find_closed(draft, path)
+    if not 0 <= length <= inode.length:
+        raise InvalidRequestError(
+            f"{paths.shown(path)}: has {inode.length} bytes and cannot be truncated to {length}",
+            path=path,
+        )
+    if length == inode.length:
+        return 0
+    places = _places_behind(draft, inode, operation, limit)
+    garbage: FileInode | None = None
+    begins = 0
+    for key, found in places:
+        place = decode_place(found.value)
+        entry = draft.block(place.block)
+        assert entry is not None, "a place names a block"
+        assert entry.record.finalized, "the blocks of a closed file are finalized"
+        if place.offset < length:
+            _cut(draft, entry, length - place.offset, (path, place.offset), context)
+        elif not entry.record.length:
+            # Its writer may have been fenced, and be about to make its replicas (W1): while they
+            # are there they refuse it.
+            draft.put(key, encode(Place(place.block, length)))
+        else:
+            if garbage is None:
+                garbage, begins = _garbage(draft, inode, context), place.offset
+            draft.delete(key)
+            place = Place(place.block, place.offset - begins)
+            draft.put(keys.place(garbage.number, entry.sequence), encode(place))
+            draft.replace_block(entry, replace(entry, file=garbage.number))
+        yield
+    draft.put_inode(
+        msgspec.structs.replace(
+            inode,
+            length=length,
+            modified_ms=context.now_ms,
+            truncations=inode.truncations + 1,
+        )
+    )
+    return len(places)
+
+
+def _places_behind(
+    draft: Draft, inode: FileInode, operation: Truncate, limit: int
+) -> list[tuple[bytes, Versioned]]:
+    """Return the places of the block that holds the byte where a file is cut, and those behind."""
+    start = tree.place_of_offset(draft, inode.number, operation.length)
+    places = list(draft.scan(*keys.places(inode.number, start), limit + 1))
+    if len(places) > limit:
+        offset = tree.last_places(draft, inode.number, limit)[-1].offset
+        raise InvalidRequestError(
+            f"{paths.shown(operation.path)}: one transaction cuts at most {limit} blocks: truncate "
+            f"it to {offset} bytes first",
+            path=operation.path,
+            cut_first=offset,
+        )
+    return places
+
+
+def _cut(
+    draft: Draft, entry: BlockEntry, kept: int, where: tuple[str, int], context: Context
+) -> None:
+    """K8: keep the first `kept` bytes of a block, which begins `where` of which path."""
+    record, (path, offset) = entry.record, where
+    cut = Cut(record.block, record.finalized_generation, kept)
+    boundary = context.boundaries.get(cut)
+    if boundary is None:
+        raise BoundaryUnknownError(record, cut)
+    begins = offset + boundary.size_bytes
+    if begins != offset + kept:
+        raise InvalidRequestError(
+            f"{paths.shown(path)}: byte {offset + kept} is inside a chunk, which begins at byte "
+            f"{begins}: truncate it there, and append what is to stay of the chunk",
+            path=path,
+            file=entry.file,
+            length=offset + kept,
+            boundary=begins,
+        )
+    shorter = finalize.truncate(record, boundary.length, boundary.size_bytes)
+    assert not isinstance(shorter, Refused), "it is finalized, and the boundary is inside it"
+    draft.replace_block(entry, replace(entry, record=shorter))
+
+
+def _garbage(draft: Draft, inode: FileInode, context: Context) -> FileInode:
+    """Return an unlinked file for the blocks behind the cut: the sweep takes them away."""
+    garbage = msgspec.structs.replace(inode, number=next(context.numbers))
+    draft.put(keys.garbage(garbage.number), encode(garbage))
+    return garbage

@@ -1,0 +1,180 @@
+"""Truncating with real processes: every length, readers and followers of before, kills."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from paxosblock import Client, LocalCluster
+from paxosblock.config import ClientConfig
+from paxosblock.errors import NotFoundError, TruncatedError
+from paxosblock.protocol.types import BlockId
+from paxosblock.transaction import AssertFile, Concat, Rename, Truncate
+from tests.files import read
+from tests.waiting import wait_until
+
+DATA = random.Random(3).randbytes(100)
+MORE = random.Random(4).randbytes(100)
+CONFIG = ClientConfig(retry_for_s=20.0, rpc_timeout_s=5.0)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(3, 1, tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def fs(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster.url, CONFIG) as fs:
+        yield fs
+
+
+def make(fs: Client, path: str, data: bytes = DATA, chunk_size: int = 10) -> None:
+    """A file of three chunks a block, unless `chunk_size` says otherwise."""
+    with fs.create(path, chunk_size=chunk_size, block_size=30, overwrite=True) as out:
+        out.write(data)
+
+
+def blocks_of(fs: Client, path: str) -> list[BlockId]:
+    return [each.block for each in fs.locations(path)]
+
+
+def only_new_replicas_serve(cluster: LocalCluster, fs: Client, path: str) -> None:
+    """Wait until all members of the last block hold what was decided of it."""
+    (block,) = [fs.get_block(each) for each in blocks_of(fs, path)[-1:]]
+
+    def told() -> bool:
+        found = fs.check_block(block.record.block)
+        return all(
+            fs.datanode(member).state(block.record.block).registers.accepted_generation
+            == block.record.finalized_generation
+            for member in block.members
+        ) and all(each.health.value == "sound" for each in found.replicas)
+
+    wait_until(told, what="all members to hold the shorter version")
+
+
+def test_every_length_from_the_present_one_down_to_nothing(fs: Client) -> None:
+    make(fs, "/all")
+    for length in (100, 99, 90, 61, 60, 45, 31, 30, 29, 10, 9, 1, 0):
+        status = fs.truncate("/all", length)
+        assert (status.length, read(fs, "/all")) == (length, DATA[:length])
+    assert fs.truncate("/all", 0).length == 0
+    assert not fs.exists("/.staging"), "nothing hidden is left"
+
+
+def test_what_stays_of_a_chunk_is_a_block_of_its_own(fs: Client) -> None:
+    make(fs, "/own")
+    before = blocks_of(fs, "/own")
+    fs.truncate("/own", 45)
+    after = blocks_of(fs, "/own")
+    assert (after[:2], len(after)) == (before[:2], 3)
+    fs.truncate("/own", 40)
+    assert blocks_of(fs, "/own") == before[:2]
+
+
+def test_blocks_of_other_chunks_are_cut_where_their_own_chunks_begin(fs: Client) -> None:
+    make(fs, "/joined", DATA[:20])
+    make(fs, "/seven", DATA[20:48], chunk_size=7)
+    make(fs, "/one", DATA[48:60], chunk_size=1)
+    fs.concat("/joined", ["/seven", "/one"])
+    for length in (59, 50, 41, 34, 33, 15):
+        fs.truncate("/joined", length)
+        assert read(fs, "/joined") == DATA[:length]
+
+
+def test_downwards_and_up_again_by_append_in_one_file(fs: Client) -> None:
+    make(fs, "/log")
+    expected, rng = DATA, random.Random(5)
+    for _ in range(10):
+        length = rng.randrange(len(expected) + 1)
+        fs.truncate("/log", length)
+        piece = MORE[: rng.randrange(1, 25)]
+        with fs.append("/log", chunk_size=rng.choice([3, 10])) as out:
+            out.write(piece)
+        expected = expected[:length] + piece
+        assert read(fs, "/log") == expected
+
+
+def test_a_transaction_cuts_inside_a_chunk_of_a_file_that_it_renames(fs: Client) -> None:
+    make(fs, "/from")
+    make(fs, "/tail", MORE[:30])
+    fs.transact([Rename("/from", "/to"), Truncate("/to", 45), Concat("/to", ("/tail",))])
+    assert read(fs, "/to") == DATA[:45] + MORE[:30]
+    with pytest.raises(NotFoundError, match="operation 2 of 2: '/none': no such file"):
+        fs.transact([Truncate("/to", 33), Rename("/none", "/x")])
+    assert read(fs, "/to") == DATA[:45] + MORE[:30], "all or nothing"
+
+
+def test_a_reader_of_before_gets_what_it_opened_or_an_error_also_when_the_file_grew_again(
+    cluster: LocalCluster, fs: Client
+) -> None:
+    make(fs, "/reader")
+    with fs.open("/reader") as file:
+        assert file.read(5) == DATA[:5]
+        fs.truncate("/reader", 40)
+        only_new_replicas_serve(cluster, fs, "/reader")
+        with fs.append("/reader", chunk_size=10) as out:
+            out.write(MORE[:60])
+        with pytest.raises(TruncatedError, match="'/reader': was truncated after it was opened"):
+            file.read()
+        assert file.tell() == 5
+    assert read(fs, "/reader") == DATA[:40] + MORE[:60]
+
+
+def test_a_reader_of_very_many_blocks_that_asks_for_more_of_them_is_told(fs: Client) -> None:
+    """A page of blocks that was not asked for yet is of the file as it is now."""
+    with fs.create("/pages", chunk_size=1, block_size=1, replication=1) as out:
+        out.write(bytes(70))
+    with fs.open("/pages") as file:
+        fs.truncate("/pages", 65)
+        with fs.append("/pages", chunk_size=5) as out:
+            out.write(b"other")
+        with pytest.raises(TruncatedError):
+            file.pread(64, 6)
+
+
+def test_a_follower_hears_that_the_file_was_truncated(fs: Client) -> None:
+    make(fs, "/followed")
+    with fs.append("/followed", chunk_size=10) as out:
+        following = fs.follow("/followed", 90)
+        assert bytes(next(following)) == DATA[90:]
+        out.write(MORE[:10])
+        out.hflush()
+        assert bytes(next(following)) == MORE[:10]
+    fs.truncate("/followed", 20)
+    with fs.append("/followed", chunk_size=10) as out:
+        out.write(bytes(100))
+        out.hflush()
+        with pytest.raises(TruncatedError):
+            next(following)
+
+
+def test_a_guard_tells_a_file_that_was_truncated_and_grew_to_the_same_length(fs: Client) -> None:
+    make(fs, "/guarded")
+    seen = fs.stat("/guarded")
+    fs.truncate("/guarded", 50)
+    with fs.append("/guarded") as out:
+        out.write(MORE[:50])
+    now = fs.stat("/guarded")
+    assert (now.length, now.truncations) == (seen.length, seen.truncations + 1)
+    fs.transact([AssertFile("/guarded", now.file_id, now.length, now.truncations)])
+    with pytest.raises(ValueError, match="'/guarded': was truncated meanwhile"):
+        fs.transact([AssertFile("/guarded", seen.file_id, seen.length, seen.truncations)])
+
+
+def test_a_datanode_that_was_away_while_a_block_was_cut_comes_back_and_is_told(
+    cluster: LocalCluster, fs: Client
+) -> None:
+    make(fs, "/away", DATA[:30])
+    away = cluster.datanodes[0]
+    away.kill()
+    fs.truncate("/away", 20)
+    assert read(fs, "/away") == DATA[:20]
+    away.start()
+    cluster.wait_registered()
+    only_new_replicas_serve(cluster, fs, "/away")
+    assert read(fs, "/away") == DATA[:20]
