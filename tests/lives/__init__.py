@@ -2,5 +2,6 @@
 
 The NameNode, DataNodes, writers and readers are the real ones; simulated are time, threads, disks
 and the network between them (`world.py`, `network.py`). `life.py` is what happens to a cluster,
+`users.py` and `one_file.py` who uses it,
 `checks.py` what must hold all the time and in the end, `planted_faults.py` what must be found.
 """

@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first life; others follow it")
     parser.add_argument("--lives", type=int, default=50)
     parser.add_argument("--fault", choices=sorted(FAULTS), help="plant a fault: it must be found")
+    parser.add_argument("--one-file", action="store_true", help="all users are about one file")
     parser.add_argument("--trace", action="store_true", help="print what happened in each life")
     options = parser.parse_args()
     logging.getLogger("asyncio").disabled = True  # of processes that are killed
@@ -34,7 +35,7 @@ def main() -> int:
     failed, begun = 0, time.monotonic()
     for seed in range(options.seed, options.seed + options.lives):
         with planted(options.fault):
-            outcome = live(seed)
+            outcome = live(seed, one_file=options.one_file)
         total += outcome.counts
         told = (*outcome.mistakes, *outcome.unfinished)
         if told or options.trace:

@@ -18,7 +18,7 @@ from paxosblock.datanode.layout import ReplicaFiles
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry, decode_inode
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.types import BlockId, ReplicaState, StorageId
+from paxosblock.protocol.types import BlockId, Generation, ReplicaState, StorageId
 from tests.disks.power_cut import File
 from tests.lives.cluster import NAMENODE_CONFIG, Cluster, Machine
 from tests.lives.world import World
@@ -38,6 +38,7 @@ class Held:
     """Its block file."""
     known_dead: bool
     """Its DataNode knows that it is damaged."""
+    accepted: Generation
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ HEARD_WITHIN_S = 2.0
 """After a DataNode counts as dead: until the NameNode has looked at it again."""
 
 Where = Callable[[Held], bool]
+_Version = tuple[bool, Generation, int]
+"""If a block is finalized, in which epoch, and with how many chunks."""
 
 
 @dataclass(slots=True)
@@ -66,7 +69,7 @@ class Checker:
     counts: Counter[str] = field(default_factory=Counter)
     _lost: dict[StorageId, float] = field(default_factory=dict)
     """When the world took a storage away."""
-    _sound: dict[BlockId, frozenset[StorageId]] = field(default_factory=dict)
+    _sound: dict[BlockId, tuple[_Version, frozenset[StorageId]]] = field(default_factory=dict)
     _wanted: dict[BlockId, int] = field(default_factory=dict)
 
     # -- looking ----------------------------------------------------------------------------------
@@ -76,9 +79,10 @@ class Checker:
         self._see()
         self.counts["looks"] += 1
         for block, wanted in self.blocks.items():
-            before, now = self._sound.get(block), self.whole(block)
-            if before is None:
-                continue
+            version, before = self._sound.get(block, (None, frozenset()))
+            now = self.whole(block)
+            if version != _version(wanted.record):
+                continue  # it was opened again, or cut: whole is something else by now
             members = frozenset(wanted.record.members)
             kept = min(wanted.replication, self._wanted[block], len(before))
             have = len((now | self._lost_just_now()) & members)
@@ -133,10 +137,13 @@ class Checker:
     def _remember(self) -> None:
         """Keep the members with whole replicas that are not damaged: those may not get fewer."""
         self._sound = {
-            block: frozenset(
-                storage
-                for storage in self.whole(block)
-                if storage in wanted.record.members and not self.is_damaged(block, storage)
+            block: (
+                _version(wanted.record),
+                frozenset(
+                    storage
+                    for storage in self.whole(block)
+                    if storage in wanted.record.members and not self.is_damaged(block, storage)
+                ),
             )
             for block, wanted in self.blocks.items()
             if wanted.record.finalized
@@ -223,6 +230,8 @@ class Checker:
         for member in record.members:
             if member not in held or not _is_whole(held[member], record):
                 return f"is not whole at {member}"
+            if held[member].state is not ReplicaState.FINALIZED:
+                return f"is {held[member].state.value} at {member}"
             if held[member].file in self.damaged:
                 return f"is damaged at {member}"
             if held[member].machine.name not in racks:
@@ -279,12 +288,18 @@ def _held(machine: Machine, block: Block) -> Held | None:
         replica.log.size_bytes,
         file,
         bool(block.corrupt),
+        replica.registers.accepted_generation,
     )
+
+
+def _version(record: BlockRecord) -> _Version:
+    return record.finalized, record.writer_generation, record.length
 
 
 def _is_whole(held: Held, record: BlockRecord) -> bool:
-    return (
-        held.state is ReplicaState.FINALIZED
-        and (held.length, held.size_bytes) == (record.length, record.size_bytes)
-        and not held.known_dead
-    )
+    if held.known_dead:
+        return False
+    if held.state is ReplicaState.RBW:  # an APPEND opened it again, and may have been given up
+        return held.accepted >= record.writer_generation and held.length >= record.length
+    same = (held.length, held.size_bytes) == (record.length, record.size_bytes)
+    return held.state is ReplicaState.FINALIZED and same

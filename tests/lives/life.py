@@ -15,6 +15,7 @@ from tests.disks.simulated import Burns
 from tests.lives.checks import Checker, Held, Where
 from tests.lives.cluster import Cluster, Machine
 from tests.lives.network import Weather
+from tests.lives.one_file import OneFile
 from tests.lives.users import PATIENCE_S, Users
 from tests.lives.world import World, new_world
 
@@ -47,7 +48,9 @@ class Outcome:
 class Life:
     """The life of one seed."""
 
-    def __init__(self, seed: int, world: World) -> None:
+    def __init__(
+        self, seed: int, world: World, make_users: Callable[..., Users | OneFile] = Users
+    ) -> None:
         self.seed = seed
         self.world = world
         self.loop = world.loop
@@ -55,7 +58,7 @@ class Life:
         world.network.mistake = world.mistake
         self.cluster = Cluster(world, RACKS)
         self.checker = Checker(world, self.cluster)
-        self.users = Users(world, self.cluster, random.Random(world.rng.random()))
+        self.users = make_users(world, self.cluster, random.Random(world.rng.random()))
         self.counts: Counter[str] = Counter()
         self._admin = world.new_host()
         self._namenode_up = True
@@ -393,7 +396,9 @@ async def set_admin_state(fs: AsyncClient, machine: Machine) -> None:
     )
 
 
-def live(seed: int) -> Outcome:
-    """Live the life of `seed`; the same seed lives the same way."""
+def live(seed: int, *, one_file: bool = False) -> Outcome:
+    """Live the life of `seed`; the same seed lives the same way. With `one_file` all users are
+    about a single one."""
     with new_world(seed) as world:
-        return world.loop.run_until_complete(Life(seed, world).run())
+        users = OneFile if one_file else Users
+        return world.loop.run_until_complete(Life(seed, world, users).run())

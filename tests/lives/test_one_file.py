@@ -1,0 +1,29 @@
+"""A slice of the random lives of one file: `make lives` lives as many as you like."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.lives.life import Outcome, live
+
+SLICE = (1, 2)
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[Outcome]:
+    """The slice, all of which was as it should be, to the end."""
+    outcomes = [live(seed, one_file=True) for seed in SLICE]
+    for outcome in outcomes:
+        assert (outcome.mistakes, outcome.unfinished) == ((), ()), "\n".join(outcome.trace)
+    return outcomes
+
+
+@pytest.mark.parametrize(
+    "what", ["appends", "renames", "owners killed", "bytes read", "machine lost", "power cut"]
+)
+def test_a_reader_sees_a_version_that_was_possible_while_he_read(
+    outcomes: list[Outcome], what: str
+) -> None:
+    assert sum((outcome.counts for outcome in outcomes), Counter[str]())[what] > 0
