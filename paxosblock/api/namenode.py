@@ -370,10 +370,16 @@ class DeleteBlock:
 
 @dataclass(frozen=True, slots=True)
 class CloseFile:
-    """End the writing of a file; waits until every block is complete."""
+    """End the writing of a file; answered when every block is complete.
+
+    `last` ends its last block in the same step (K6), None where that is ended already. An error
+    after that step, which says that too few members have reported the block, changes nothing:
+    the file is closed, and the request may be repeated.
+    """
 
     file_id: int
     writer: WriterId
+    last: FinalizeBlock | None = None
 
 
 @dataclass(frozen=True, slots=True)

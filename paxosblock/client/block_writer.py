@@ -388,6 +388,24 @@ class BlockWriter:
 
     # -- W6, W7 ---------------------------------------------------------------------------------
 
+    async def end(self) -> FinalizeBlock:
+        """W6: wait for the votes; return what records the length, after which comes `ended`.
+
+        Raises:
+            BlockFailed: the votes did not come; `seal` comes next.
+        """
+        await self.settled()
+        if self._writer.can_close:
+            self._writer = write.close(self._writer)
+        self.asked_to_close = True
+        sent, sent_bytes = self._writer.sent, self.sent_bytes
+        return FinalizeBlock(self.block, self._identity, self.generation, sent, sent_bytes)
+
+    def ended(self) -> None:
+        """W6: what `end` returned was recorded."""
+        self._writer = write.on_finalized(self._writer, self._writer.sent, ours=True)
+        self.release()
+
     async def close(self, *, retry_for_s: float | None = None) -> BlockView:
         """W6: wait for the votes, then record the length.
 
@@ -398,17 +416,8 @@ class BlockWriter:
             FencedError: the block belongs to another writer.
             PaxosBlockError: no NameNode could record it in time.
         """
-        await self.settled()
-        if self._writer.can_close:
-            self._writer = write.close(self._writer)
-        self.asked_to_close = True
-        view = await self._namenodes.call(
-            FINALIZE_BLOCK,
-            FinalizeBlock(
-                self.block, self._identity, self.generation, self._writer.sent, self.sent_bytes
-            ),
-            retry_for_s=retry_for_s,
-        )
+        request = await self.end()
+        view = await self._namenodes.call(FINALIZE_BLOCK, request, retry_for_s=retry_for_s)
         self._conclude(view)
         return view
 

@@ -19,6 +19,7 @@ from paxosblock.api.namenode import (
     NO_BLOCK,
     CloseFile,
     FileStatus,
+    FinalizeBlock,
     OpenBlock,
 )
 from paxosblock.checksum import Buffer
@@ -212,8 +213,7 @@ class AsyncFileWriter:
                 if self._buffer:
                     self._enqueue(self._buffer.take())
                 await self._settle(synced=False)
-                await self._close_block()
-                await self._close_file()
+                await self._close_file(await self._end_last())
             finally:
                 self._release()
 
@@ -222,15 +222,15 @@ class AsyncFileWriter:
 
         The file ends as after its lease, only at once. An error is logged: the lease then ends it.
         """
-        retry_for_s = min(ABORT_FOR_S, self._core.config.retry_for_s)
         async with self._lock:
             if self._closed:
                 return
+            self._begin(min(ABORT_FOR_S, self._core.config.retry_for_s))
             try:
                 if not self._fence.is_up:
                     if self._block is not None:
-                        await self._block.seal(retry_for_s=retry_for_s)
-                    await self._close_file(retry_for_s)
+                        await self._block.seal(retry_for_s=self._retry_for_s)
+                    await self._close_file(None)
             except PaxosBlockError as error:
                 _log.warning("'%s': abandoned, but not closed: %s", self.status.path, error)
             finally:
@@ -251,18 +251,17 @@ class AsyncFileWriter:
         self._cut_bytes += len(piece)
         self._pending.append(chunk_of(piece, sync=sync))
 
-    async def _close_file(self, retry_for_s: float | None = None) -> None:
-        """End the lease; the NameNode answers when every block is complete."""
-        request = CloseFile(self.status.file_id, self._writer)
-        self.status = await self._fence.guard(
-            self._core.namenodes.call(CLOSE_FILE, request, retry_for_s=retry_for_s)
-        )
-        if self.status.length != self.acknowledged:
-            raise CorruptionError(
-                f"'{self.status.path}': closed with {self.status.length} bytes, but "
-                f"{self.acknowledged} are acknowledged",
-                path=self.status.path,
-            )
+    async def _close_file(self, last: FinalizeBlock | None) -> None:
+        """End the lease and the `last` block; the NameNode answers when every one is complete."""
+        request = CloseFile(self.status.file_id, self._writer, last)
+        call = self._core.namenodes.call(CLOSE_FILE, request, retry_for_s=self._retry_for_s)
+        status = self.status = await self._fence.guard(call)
+        if last is not None and self._block is not None:
+            self._block.ended()
+            self._finish(self._block)
+        if status.length != self.acknowledged:
+            what = f"closed with {status.length} bytes, but {self.acknowledged} are acknowledged"
+            raise CorruptionError(f"'{status.path}': {what}", path=status.path)
 
     def _release(self) -> None:
         self._closed = True
@@ -270,9 +269,9 @@ class AsyncFileWriter:
         self._core.leases.drop(self._writer)
         self._pending.clear()
         self._ledger.unsynced.clear()
-        if self._block is not None:
-            self._block.release()
-            self._block = None
+        block, self._block = self._block, None
+        if block is not None:
+            block.release()
 
     # -- blocks ---------------------------------------------------------------------------------
 
@@ -368,14 +367,15 @@ class AsyncFileWriter:
         self._next.begun(block)
         self._finished_bytes -= block.acknowledged_bytes
 
-    async def _close_block(self) -> None:
-        """W6 for the last block, whatever happens to its members."""
+    async def _end_last(self) -> FinalizeBlock | None:
+        """W6 for the last block, whatever happens to its members; None if it is ended already."""
         while self._block is not None:
             try:
-                await self._end(self._block)
+                return await self._block.end()
             except BlockFailed as failure:
                 await self._recover(failure)
                 await self._settle(synced=False)
+        return None
 
     async def _end(self, block: BlockWriter) -> None:
         """W6: wait for the votes, and record the length. Raises BlockFailed as `close` does."""

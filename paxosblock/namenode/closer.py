@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from paxosblock.api.namenode import FinalizeBlock
 from paxosblock.errors import NotReadyError
 from paxosblock.logs import facts
 from paxosblock.namenode.background import Background
@@ -57,17 +58,22 @@ class Closer:
         self._wait_s = wait_s
         self._recovering: dict[int, asyncio.Task[FileInode]] = {}
 
-    async def close(self, number: int, writer: WriterId) -> FileInode:
-        """Close a file for its writer. Repeating it is harmless.
+    async def close(
+        self, number: int, writer: WriterId, last: FinalizeBlock | None = None
+    ) -> FileInode:
+        """Close a file for its writer; `last` ends its last block with it, in one change.
+
+        Repeating it is harmless.
 
         Raises:
             NotFoundError, FencedError, InvalidRequestError: as `blocks.close`.
-            NotReadyError: a block is not complete yet; the file stays open, ask again.
+            NotReadyError: a block is not complete yet, ask again. If it is the one that was ended
+                here, the file is closed; else it stays open.
         """
         holder = await self._catalog.holder(number)
         if holder is not None and holder.writer == writer:
             await self._settle(holder)
-        closed = await self._catalog.close_file(number, writer)
+        closed = await self._catalog.close_file(number, writer, last)
         self._leases.release(number)
         for entry in closed.dropped:
             self._finalizer.delete_everywhere(entry)
@@ -75,6 +81,8 @@ class Closer:
             self._finalizer.spread(closed.given_up.record)
         inode = closed.inode
         _log.info("file closed", extra=facts(file=number, writer=writer, length_bytes=inode.length))
+        if closed.ended is not None:
+            await self._wait_complete(closed.ended.record)
         return inode
 
     async def take_over(

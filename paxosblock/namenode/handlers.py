@@ -173,8 +173,10 @@ async def get_block(node: NameNode, request: BlockRequest) -> BlockView:
 
 
 async def close_file(node: NameNode, request: CloseFile) -> FileStatus:
-    """End the writing of a file."""
-    await node.closer.close(request.file_id, request.writer)
+    """End the writing of a file, and of its last block."""
+    if request.last is not None:
+        checks.check_finalize(request.last, node.config)
+    await node.closer.close(request.file_id, request.writer, request.last)
     return await node.catalog.file_status(request.file_id)
 
 

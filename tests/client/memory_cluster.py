@@ -266,6 +266,8 @@ class MemoryCluster:
         file = self._file(request.file_id)
         if file.writer != request.writer:
             raise FencedError("somebody else writes this file")
+        if request.last is not None:
+            await self.finalize_block(request.last)
         return self._close(file)
 
     async def take_over(self, request: TakeOver) -> FileStatus:

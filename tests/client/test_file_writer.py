@@ -46,6 +46,28 @@ async def test_a_file_comes_out_byte_for_byte_over_several_blocks() -> None:
         assert cluster.files["/a"].status.length == len(data)
 
 
+async def test_a_small_file_is_closed_by_one_call_that_ends_its_block() -> None:
+    async with memory_cluster() as (cluster, fs):
+        async with await fs.create("/a") as out:
+            await out.write(b"a line")
+            await out.hflush()
+            begun = len(cluster.calls)
+        assert [name for name in cluster.calls[begun:] if name != "renew_leases"] == ["close_file"]
+        assert cluster.content("/a") == b"a line"
+        assert out.status.length == 6
+
+
+async def test_a_close_whose_votes_do_not_come_goes_on_in_another_block() -> None:
+    async with memory_cluster() as (cluster, fs):
+        out = await fs.create("/a")
+        await out.write(b"a line")
+        await out.hflush()
+        await out.write(b" and one more")
+        cluster.nodes[0].faults.refuse_writes = Reason.NO_SPACE
+        await out.close()
+        assert cluster.content("/a") == b"a line and one more"
+
+
 async def test_a_flush_tells_which_chunk_is_acknowledged_by_whom() -> None:
     async with memory_cluster() as (cluster, fs):
         async with await fs.create("/a", durability="memory") as out:

@@ -962,8 +962,8 @@ SOURCE: tuple[Mutant, ...] = (
     _client(
         "a file that is closed too short is not noticed",
         "file_writer.py",
-        "        if self.status.length != self.acknowledged:\n",
-        "        if self.status.length > self.acknowledged:\n",
+        "        if status.length != self.acknowledged:\n",
+        "        if status.length > self.acknowledged:\n",
         FILE_WRITER,
     ),
     _client(

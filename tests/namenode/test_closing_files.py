@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 
 import pytest
 from msgspec.structs import replace
@@ -78,10 +78,13 @@ async def written(scene: Scene, path: str = "/f", *counts: int) -> tuple[int, Bl
     return file, view.record.block
 
 
+def last_of(block: BlockId, length: int = 2) -> FinalizeBlock:
+    """What its writer ends the block with."""
+    return FinalizeBlock(block, ANN, FIRST_GENERATION, length, length * CHUNK_BYTES)
+
+
 async def finalize(scene: Scene, block: BlockId, length: int = 2) -> None:
-    await scene.service.call(
-        FINALIZE_BLOCK, FinalizeBlock(block, ANN, FIRST_GENERATION, length, length * CHUNK_BYTES)
-    )
+    await scene.service.call(FINALIZE_BLOCK, last_of(block, length))
 
 
 async def is_open(scene: Scene, path: str = "/f") -> bool:
@@ -122,6 +125,79 @@ async def test_a_close_without_any_report_says_what_is_missing_and_may_be_repeat
     assert await is_open(scene)
     await scene.register("s2")
     assert not (await scene.service.call(CLOSE_FILE, CloseFile(file, ANN))).open
+
+
+async def entries_made(scene: Scene, call: Awaitable[object]) -> int:
+    """How many entries the catalog's log grows by while `call` is answered."""
+    before = (await scene.node.catalog.view()).revision
+    await call
+    return (await scene.node.catalog.view()).revision - before
+
+
+async def test_a_close_ends_the_last_block_in_the_same_entry_of_the_log(scene: Scene) -> None:
+    file, block = await written(scene)
+    close = CloseFile(file, ANN, last_of(block))
+    assert await entries_made(scene, scene.service.call(CLOSE_FILE, close)) == 1
+    view = await scene.service.call(GET_BLOCK, BlockRequest(block))
+    assert (view.record.length, view.complete, await is_open(scene)) == (2, True, False)
+    again = await scene.service.call(CLOSE_FILE, close)
+    assert (again.open, again.length) == (False, 20)
+
+
+async def test_a_close_that_ends_an_empty_block_drops_it(scene: Scene) -> None:
+    file, block = await written(scene, "/f", 0, 0, 0)
+    close = CloseFile(file, ANN, last_of(block, 0))
+    for _ in range(2):
+        assert (await scene.service.call(CLOSE_FILE, close)).length == 0
+    assert (await scene.service.call(GET_FILE, GetFile("/f"))).blocks == ()
+    await wait_until_async(lambda: not any(a.replicas for a in scene.network.reach.values()))
+
+
+async def test_a_close_that_ended_the_last_block_is_answered_when_a_member_reported_it(
+    scene: Scene,
+) -> None:
+    """The file is closed by then; who repeats the close waits for the same."""
+    file, block = await written(scene)
+    silence(scene, *scene.network.reach)
+    close = CloseFile(file, ANN, last_of(block))
+    with pytest.raises(NotReadyError, match="0 of 3 members have reported it finalized"):
+        await scene.service.call(CLOSE_FILE, close)
+    assert not await is_open(scene)
+    await scene.register("s2")
+    assert (await scene.service.call(CLOSE_FILE, close)).length == 20
+
+
+async def test_a_close_with_a_length_that_a_recovery_did_not_decide_changes_nothing(
+    scene: Scene,
+) -> None:
+    file, block = await written(scene)
+    await scene.service.call(SEAL_BLOCK, BlockRequest(block, ANN))
+    with pytest.raises(FencedError, match="was finalized with 2 chunks"):
+        await scene.service.call(CLOSE_FILE, CloseFile(file, ANN, last_of(block, 1)))
+    assert await is_open(scene)
+    await scene.service.call(CLOSE_FILE, CloseFile(file, ANN, last_of(block)))
+    assert not await is_open(scene)
+
+
+async def test_a_close_cannot_end_a_block_of_another_file(scene: Scene) -> None:
+    file, block = await written(scene)
+    other, _ = await written(scene, "/other")
+    with pytest.raises(InvalidRequestError, match=f"/other': block {block} is not one of"):
+        await scene.service.call(CLOSE_FILE, CloseFile(other, ANN, last_of(block)))
+    with pytest.raises(InvalidRequestError, match="cannot have 7 bytes"):
+        await scene.service.call(
+            CLOSE_FILE, CloseFile(file, ANN, FinalizeBlock(block, ANN, FIRST_GENERATION, 0, 7))
+        )
+    assert await is_open(scene)
+    assert not (await scene.service.call(GET_BLOCK, BlockRequest(block))).record.finalized
+
+
+async def test_a_writer_that_was_fenced_ends_no_block_by_a_close(scene: Scene) -> None:
+    file, block = await written(scene)
+    await scene.node.catalog.fence("/f")
+    with pytest.raises(FencedError):
+        await scene.service.call(CLOSE_FILE, CloseFile(file, ANN, last_of(block)))
+    assert not (await scene.service.call(GET_BLOCK, BlockRequest(block))).record.finalized
 
 
 async def test_a_block_that_was_never_written_leaves_the_file_and_the_datanodes(

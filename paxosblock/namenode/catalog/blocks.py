@@ -51,12 +51,13 @@ Rule = Callable[[BlockRecord], BlockRecord | Refused]
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A file was closed; these blocks of length zero were taken out of it, and setting up the last
-    one anew was `given_up` (K9)."""
+    """A file was closed; blocks of length zero were taken out of it, setting up the last one anew
+    was `given_up` (K9), or its length was recorded in the same step (`ended`)."""
 
     inode: FileInode
     dropped: tuple[BlockEntry, ...] = ()
     given_up: BlockEntry | None = None
+    ended: BlockEntry | None = None
 
 
 def get(reads: Reads, block: BlockId) -> BlockEntry:
@@ -314,21 +315,28 @@ def fence_writer(draft: Draft, number: int, writer: WriterId) -> FileInode | Non
     return _fenced(draft, inode)
 
 
-def close(draft: Draft, number: int, writer: WriterId, now_ms: int) -> Closed:
-    """Close a file whose last block is decided; of length zero and the writer's, it leaves it.
+def close(
+    draft: Draft, number: int, writer: WriterId, now_ms: int, ends: FinalizeBlock | None = None
+) -> Closed:
+    """Close a file whose last block is decided, or is by `ends` (K6); of length zero and the
+    writer's, it leaves it.
 
     All before it are decided: another block is added to a finalized one only (K1), and a finalized
     block stays so. A repeated close by the same writer finds the file closed and succeeds again.
 
     Raises:
         NotFoundError: the file was deleted.
-        FencedError: somebody else took the file over.
-        InvalidRequestError: a block is not finalized.
+        FencedError: somebody else took the file over, or a recovery decided another length.
+        InvalidRequestError: a block is not finalized, or `ends` is about another file's.
     """
     inode, path = file_and_path(draft, number)
     if not inode.open and inode.writer == writer:
-        return Closed(inode)
+        return Closed(inode, ended=None if ends is None else draft.block(ends.block))
     inode = open_file(draft, number, writer)
+    ended = None if ends is None else finalize_by_writer(draft, ends)
+    if ended is not None and ended.file != number:
+        what = f"block {ended.record.block} is not one of its blocks"
+        raise InvalidRequestError(f"{paths.shown(path)}: {what}", path=path)
     last = _last_decided(draft, number, path)
     # A block that is added meanwhile must not end up in a closed file.
     draft.expect_empty(keys.places(number, last.entry.sequence + 1 if last else 0))
@@ -341,7 +349,7 @@ def close(draft: Draft, number: int, writer: WriterId, now_ms: int) -> Closed:
     closed = msgspec.structs.replace(inode, open=False, modified_ms=now_ms, length=length)
     draft.put_inode(closed)
     draft.delete(keys.open_file(number))
-    return Closed(closed, dropped, given_up)
+    return Closed(closed, dropped, given_up, ended)
 
 
 def give_up_append(draft: Draft, entry: BlockEntry) -> BlockEntry | None:

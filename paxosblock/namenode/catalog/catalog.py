@@ -218,10 +218,12 @@ class Catalog:
         """Take a file from a writer whose lease is over; None when it is not theirs any more."""
         return await self._change(lambda draft: blocks.fence_writer(draft, number, writer))
 
-    async def close_file(self, number: int, writer: WriterId) -> Closed:
-        """Close a file whose last block is decided."""
+    async def close_file(
+        self, number: int, writer: WriterId, last: FinalizeBlock | None = None
+    ) -> Closed:
+        """Close a file whose last block is decided, or is by `last` (K6)."""
         now_ms = self._clock_ms()
-        return await self._change(lambda draft: blocks.close(draft, number, writer, now_ms))
+        return await self._change(lambda draft: blocks.close(draft, number, writer, now_ms, last))
 
     async def open_files(self) -> tuple[FileInode, ...]:
         """All files that are being written, for the leases of a NameNode that starts."""
@@ -432,8 +434,7 @@ class Catalog:
 
     async def finalized_blocks(self) -> int:
         """Return how many blocks are finalized: all but the last one of each open file, maybe, and
-        blocks without files that are not ended. Visits open files only.
-        """
+        blocks without files that are not ended. Visits open files only."""
         undecided = 0
         async for view, page in self._slices(keys.OPEN_FILES):
             numbers = (keys.number_of(key) for key, _ in page)
