@@ -18,6 +18,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from paxosblock.datanode.cursor import SCRUB
+from paxosblock.datanode.damaged_file import DAMAGED
 from paxosblock.datanode.identity import (
     VERSION,
     Identity,
@@ -197,6 +199,9 @@ def _put_back(disk: Disk, folder: Path, saved: Identity) -> None:
         for path in _replica_files(disk, previous / part):
             disk.link(path, folder / part / path.name)
         disk.sync_folder(folder / part)
+    for name in (SCRUB, DAMAGED):  # of other replicas, and maybe of a later format
+        if name in disk.names(folder):
+            disk.remove(folder / name)
     return_to(disk, folder, saved)
     disk.remove(previous / ROLLBACK)
     disk.sync_folder(previous)

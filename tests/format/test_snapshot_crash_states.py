@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from paxosblock.datanode.cursor import SCRUB
+from paxosblock.datanode.damaged_file import DAMAGED
 from paxosblock.datanode.identity import Identity, decode_identity, enter_cluster, read_identity
 from paxosblock.datanode.snapshot import (
     PREVIOUS,
@@ -156,6 +158,7 @@ async def test_a_rollback_that_is_cut_off_has_not_begun_or_goes_on_to_its_end() 
     after = await upgraded(before)
     assert replicas(after, KEPT) == replicas(before), "no step since has changed the snapshot"
     assert replicas(after) != replicas(before)
+    after |= {FOLDER / name: b"format=9\n" for name in (SCRUB, DAMAGED)}
     not_begun = interrupted = 0
     for files, done in states(recorded(after, lambda disk: roll_back(disk, [FOLDER]))):
         disk = SimulatedDisk(files)
@@ -183,6 +186,7 @@ def check_rolled_back(disk: SimulatedDisk, before: Files) -> None:
     """The volume is what it was, nothing of the snapshot is left, and it must be taken in anew."""
     assert replicas(disk.files()) == replicas(before)
     assert leftovers(disk) == []
+    assert not {FOLDER / SCRUB, FOLDER / DAMAGED} & set(disk.files()), "they tell of what is gone"
     found, then = identity(disk), identity(SimulatedDisk(before))
     assert (found.storage, found.node, found.cluster) == (then.storage, then.node, then.cluster)
     assert (found.timeline, found.before) == (then.timeline, (then.timeline,))
