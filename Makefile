@@ -70,11 +70,12 @@ format: $(STAMP) ## rewrite the code in the house format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-generate: $(STAMP) ## rewrite what is made from other source: the client without asyncio, docs/api.md and the reference pages
+generate: $(STAMP) ## rewrite what is made from other source: the client without asyncio, docs/api.md, the reference pages, pictures
 	$(BIN)/python -m tests.client.make_sync
 	$(BIN)/python -m tests.make_api
 	$(BIN)/python -m tests.make_reference
 	$(BIN)/python -m tests.make_hdfs
+	$(BIN)/python -m benchmarks.growth
 
 site: $(STAMP) ## build the documents as a site, in build/site; needs no network
 	$(BIN)/python -m tests.make_site

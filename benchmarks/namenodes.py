@@ -1,7 +1,9 @@
 """How fast are three NameNodes, asked as their users ask them: through RPC, as processes?
 
     python -m benchmarks.namenodes [--seconds 5] [--kills 30] [--files 50000 100000 200000]
-                                   [--namenodes 3] [--only speed,failover,files]
+                                   [--namenodes 3] [--only speed,failover,files] [--record]
+
+`--record` keeps what was measured at growing numbers of files for the picture of `growth.py`.
 
 A LocalCluster on loopback, `fdatasync` on, default settings. The clients share one process, one
 connection each, and ask one after the other (`call_load.py`). Beside the rates stands the processor
@@ -16,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -23,6 +26,7 @@ from typing import Any
 from urllib.request import urlopen
 
 from benchmarks.call_load import Load, connect, run_load
+from benchmarks.growth import Point, record
 from benchmarks.stats import (
     latencies,
     machine,
@@ -200,6 +204,7 @@ async def measure_files(cluster: LocalCluster, options: argparse.Namespace) -> N
     """Memory, restart and the longest stall of the leader's loop at growing numbers of files."""
     leader = await asyncio.to_thread(cluster.wait_leader)
     empty_mib = resident_mib(leader.pid or 0)
+    points: list[Point] = []
     there = 0
     for files in options.files:
         stalls(leader)
@@ -207,17 +212,20 @@ async def measure_files(cluster: LocalCluster, options: argparse.Namespace) -> N
         await fill(leader.address, there, files)
         rate = (files - there) / (time.perf_counter() - begun)
         filling = stalls(leader)
-        grown_bytes = (resident_mib(leader.pid or 0) - empty_mib) * MIB
+        grown_mib = resident_mib(leader.pid or 0) - empty_mib
         there = files
         say(f"{files:,} files, made and closed at {rate:,.0f} /s")
-        say(f"    memory of the leader        {grown_bytes / files:7.0f} bytes for each")
+        say(f"    memory of the leader        {grown_mib * MIB / files:7.0f} bytes for each")
         say(f"    longest stall while filling {filling}")
         restart_s = await asyncio.to_thread(restart, cluster)
         say(f"    a follower restarted, level {restart_s:7.2f} s")
+        points.append(Point(files, round(grown_mib, 1), round(restart_s, 2), filling.rounded_ms))
         leader = await asyncio.to_thread(restart_all, cluster)
         before, during = await snapshot_stalls(leader, f"/renamed/{files}")
         say(f"    longest stall under load    {before}")
         say(f"      and with a snapshot       {during}")
+    if options.record:
+        record(f"{date.today()}, {machine()}", points)
 
 
 def restart(cluster: LocalCluster) -> float:
@@ -248,6 +256,11 @@ class Stall:
 
     busy_ms: float
     late_ms: float
+
+    @property
+    def rounded_ms(self) -> float:
+        """Return the processor time, as it is recorded."""
+        return round(self.busy_ms, 1)
 
     def __str__(self) -> str:
         return f"{self.busy_ms:7.1f} ms of processor time, {self.late_ms:.1f} ms on this machine"
@@ -307,6 +320,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--files", type=int, nargs="+", default=[50_000, 100_000, 200_000])
+    parser.add_argument("--record", action="store_true")
     parser.add_argument("--folder", type=Path, help="where the nodes write")
     parser.add_argument("--only", default=",".join(QUESTIONS))
     loop.run(run(parser.parse_args()))
