@@ -2,13 +2,14 @@
 
     python -m tests.pythons python3.11 python3.12 ...
 
-Each gets an environment of its own, what several NameNodes need by `paxosblock setup raft`, and
-writes and reads a file in a cluster of one NameNode and of three. Exit code 1 when one fails, or
-when none is here.
+Those of pyenv are at hand, too. Each gets an environment of its own, what several NameNodes need by
+`paxosblock setup raft`, and writes and reads a file in a cluster of one NameNode and of three. Exit
+code 1 when one fails, or when none is here.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -36,6 +37,9 @@ for namenodes in (1, 3):
 
 def main(names: list[str]) -> int:
     """Try each; return the exit code."""
+    if pyenv := shutil.which("pyenv"):  # it has names for all, which start once they are selected
+        versions = subprocess.run([pyenv, "versions", "--bare"], capture_output=True, check=False)
+        os.environ["PYENV_VERSION"] = ":".join(versions.stdout.decode().split())
     found = {name: path for name in names if (path := shutil.which(name)) and _starts(path)}
     for name in sorted(set(names) - set(found)):
         _tell(f"{name}: not on this machine")
@@ -47,13 +51,13 @@ def main(names: list[str]) -> int:
 
 
 def _starts(python: str) -> bool:
-    """True if it is one: a version manager has names for those that it has not selected, too."""
+    """True if it is one: a version manager may have a name for one that it has not."""
     return subprocess.run([python, "-V"], capture_output=True, check=False).returncode == 0
 
 
 def _tried(name: str, python: str, wheel: Path) -> bool:
     started = time.monotonic()
-    own = wheel.parent / name
+    own = wheel.parent / Path(name).name
     try:
         _run(python, "-m", "venv", own)
         _run(own / "bin" / "python", "-m", "pip", "install", "--quiet", wheel)
