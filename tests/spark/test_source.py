@@ -225,6 +225,22 @@ def test_a_table_of_the_catalog_is_refused_in_a_line_that_tells_what_to_do(
     spark.catalog.dropTempView("v")
 
 
+def test_files_of_different_columns_are_read_as_one_with_the_path_of_each_row(
+    spark: SparkSession, table: Place
+) -> None:
+    for name, value in (("a", F.lit("x")), ("b", F.lit(2.5))):
+        one = spark.range(1).withColumn(name, value)
+        one.write.format("paxosblock").mode("append").save((table / name).url)
+    for meant in (table.url, f"{table.url}/{{a,b}}", [(table / "a").url, (table / "b").url]):
+        reading = spark.read.format("paxosblock").option("mergeSchema", "true")
+        found = reading.option("pathColumn", "file").load(meant)
+        assert found.columns == ["id", "a", "b", "file"]
+        folder = F.regexp_extract("file", "/([ab])/part-[^/]*$", 1)
+        rows = {tuple(row) for row in found.select(folder, "a", "b").collect()}
+        assert rows == {("a", "x", None), ("b", None, 2.5)}
+    assert [name for (name,) in found.select(F.input_file_name()).collect()] == ["", ""]
+
+
 def test_a_datanode_that_is_killed_while_it_serves_costs_no_row(
     spark: SparkSession, fs: Client, cluster: LocalCluster, folder: str
 ) -> None:
