@@ -144,3 +144,10 @@ def test_a_line_that_cannot_be_formatted_costs_no_other(
         logger.info(*words)
     handler.close()
     assert stream.getvalue().split() == ["one", "two"]
+
+
+def test_arguments_come_into_the_message_in_each_way_that_logging_has(written: io.StringIO) -> None:
+    log.info("%s of %d", "one", 2)
+    log.info("%(one)s of %(two)d", {"one": 1, "two": 2})
+    log.info("100 %")
+    assert re.findall("dn-1 (.*)", after_the_time(written)) == ["one of 2", "1 of 2", "100 %"]

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
 
 from aiohttp import web
@@ -29,6 +28,7 @@ from paxosblock.net.call_frames import (
 )
 from paxosblock.net.refusals import Refusal
 from paxosblock.net.rpc import RpcRouter, answer
+from paxosblock.net.steps import Steps
 from paxosblock.net.wire import encode_error
 from paxosblock.units import KIB
 
@@ -92,7 +92,7 @@ class CallSession(asyncio.Protocol):
         self._last = 0
         """The number of the call that was taken last."""
         self._used_s = self._loop.time()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Task[None] | Steps] = set()
         self._answers: list[bytes] = []
         self._answers_bytes = 0
         self._flush_waits = False
@@ -117,7 +117,7 @@ class CallSession(asyncio.Protocol):
     @property
     def idle(self) -> bool:
         """True while it waits for a next call."""
-        return not (self._tasks or self._frames.held_bytes or self._answers or self._leaving)
+        return not (self._under_way or self._frames.held_bytes or self._answers or self._leaving)
 
     @property
     def idle_rank(self) -> tuple[bool, float]:
@@ -135,9 +135,10 @@ class CallSession(asyncio.Protocol):
             async with asyncio.timeout(SHUTDOWN_S):
                 await self._closed.wait()
         except TimeoutError:
-            tasks = tuple(self._tasks)
-            for task in tasks:
-                task.cancel()
+            calls = tuple(self._under_way)
+            for call in calls:
+                call.cancel()
+            tasks = [call for call in calls if isinstance(call, asyncio.Task)]
             await asyncio.gather(*tasks, return_exceptions=True)
             if self._transport is not None:
                 self._transport.abort()
@@ -180,7 +181,7 @@ class CallSession(asyncio.Protocol):
             self._writable
             and not self._leaving
             and not self._resting
-            and len(self._tasks) < UNDER_WAY_MAX
+            and len(self._under_way) < UNDER_WAY_MAX
         )
 
     def _take(self) -> None:
@@ -196,9 +197,10 @@ class CallSession(asyncio.Protocol):
                     self._loop.call_soon(self._go_on)
             waits = self._takes_calls
             rest_bytes = self._frames.held_bytes if waits else 0
-            self._counted_bytes = self._bodies.count(
-                rest_bytes, self._counted_bytes, self._slot.address
-            )
+            if rest_bytes or self._counted_bytes:
+                self._counted_bytes = self._bodies.count(
+                    rest_bytes, self._counted_bytes, self._slot.address
+                )
         except UnavailableError as error:
             self._say_goodbye(error)
             waits, rest_bytes = False, 0
@@ -210,15 +212,18 @@ class CallSession(asyncio.Protocol):
             self._watch_stall()
         elif self._stall is not None:
             self._watch_no_stall()
-        self._read(waits)
-        self._flush()
+        if waits is not self._reading:
+            self._read(waits)
+        self._flush_waits = False
+        if self._answers or self._leaving:
+            self._flush()
 
     def _go_on(self) -> None:
         self._resting = False
         self._take()
 
     def _read(self, wanted: bool) -> None:
-        if wanted is not self._reading and self._transport is not None:
+        if self._transport is not None:
             self._reading = wanted
             if wanted:
                 self._transport.resume_reading()
@@ -242,22 +247,20 @@ class CallSession(asyncio.Protocol):
                 waits_for = context.run(answering.send, None)
             except StopIteration:
                 return
-            self._keep(self._loop.create_task(_rest(answering, waits_for), context=context))
+            self._under_way.add(Steps(answering, waits_for, context, self._ended))
         else:
-            self._keep(self._loop.create_task(answering))
+            task = self._loop.create_task(answering)
+            self._under_way.add(task)
+            task.add_done_callback(self._ended)
         if self._slot.spare:
             self._say_goodbye(UnavailableError("the node has as many connections as it takes"))
 
-    def _keep(self, task: asyncio.Task[None]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        was_full = len(self._tasks) == UNDER_WAY_MAX
-        self._tasks.discard(task)
+    def _ended(self, call: asyncio.Task[None] | Steps) -> None:
+        was_full = len(self._under_way) == UNDER_WAY_MAX
+        self._under_way.discard(call)
         if was_full:
             self._take()
-        elif self._leaving and not self._tasks:
+        elif self._leaving and not self._under_way:
             self._flush()
 
     async def _answer(self, number: int, answering: Coroutine[Any, Any, bytes]) -> None:
@@ -286,7 +289,7 @@ class CallSession(asyncio.Protocol):
             return
         if answers:
             self._transport.write(b"".join(answers))
-        if self._leaving and not self._tasks:
+        if self._leaving and not self._under_way:
             self._transport.close()
 
     def _say_goodbye(self, error: PaxosBlockError) -> None:
@@ -316,25 +319,3 @@ class CallSession(asyncio.Protocol):
             why = Refusal.BODY_STALLED if self._received_bytes else Refusal.NO_HEAD
             self._bodies.refusals.count(why, self._slot.address)
             self._transport.abort()
-
-
-async def _rest(begun: Coroutine[Any, Any, None], waits_for: Any) -> None:
-    """Go on, as a task, with what was begun without one and waits for the first time now."""
-    await _steps(begun, waits_for)
-
-
-@types.coroutine
-def _steps(begun: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
-    while True:
-        try:
-            sent = yield waits_for
-        except BaseException as error:
-            try:
-                waits_for = begun.throw(error)
-            except StopIteration:
-                return
-        else:
-            try:
-                waits_for = begun.send(sent)
-            except StopIteration:
-                return

@@ -69,8 +69,8 @@ class RpcRouter:
     ) -> None:
         """Let `handler` answer the calls of `method`; it gets a `request_type`.
 
-        `at_once`: it asks for no task (`asyncio.current_task`, `asyncio.timeout`) before its first
-        wait. Such a call costs no task if it does not wait at all.
+        `at_once`: it is begun where its frame is read, and goes on without a task (`steps.py` says
+        what it may not do then).
         """
         assert method not in self._methods
         decoder = msgspec.msgpack.Decoder(request_type)

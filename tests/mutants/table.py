@@ -772,7 +772,7 @@ SOURCE: tuple[Mutant, ...] = (
     _node(
         "a connection may have any number of calls under way",
         "net/call_server.py",
-        "            and len(self._tasks) < UNDER_WAY_MAX\n",
+        "            and len(self._under_way) < UNDER_WAY_MAX\n",
         "",
         CALL_SERVER,
     ),
