@@ -24,11 +24,13 @@ from paxosblock.errors import ConfigError
 from paxosblock.net.wire import MAX_BODY_BYTES, MAX_CHUNK_BYTES
 from paxosblock.protocol.types import Durability
 from paxosblock.rack import DEFAULT_RACK
+from paxosblock.replacement import OnFailure, Replacement
 from paxosblock.settings import (
     Bytes,
     BytesOrZero,
     BytesPerSecond,
     Count,
+    Flag,
     Host,
     Rack,
     Racks,
@@ -241,6 +243,14 @@ class ClientConfig(Config):
     """Replicas of each block."""
     durability: Annotated[Durability, choice(Durability)] = Durability.DISK
     """The meaning of a vote for a chunk."""
+    on_failure: Annotated[OnFailure, choice(OnFailure)] = OnFailure.SEAL
+    """The fate of a block when one of its DataNodes fails while it is written: it ends, and the
+    file goes on in another one, or it is rebuilt and goes on with other members."""
+    replace_on_failure: Annotated[Replacement | None, choice(Replacement, none="")] = None
+    """HDFS's policy by which a DataNode that failed is replaced. Where none is named the block
+    after one that ended is placed like any other, and a block is rebuilt by "default"."""
+    replace_best_effort: Flag = False
+    """True: a writer goes on when there are too few DataNodes for that policy; else it waits."""
     connect_timeout_s: Seconds = 2.0
     """Seconds that connecting to a node may take."""
     hung_after_s: Seconds = 0.6

@@ -72,14 +72,18 @@ def settings_of(config: type) -> Mapping[str, Setting]:
     return found
 
 
-def choice(kind: type[enum.Enum]) -> SettingKind:
-    """The kind of a setting that is one member of an enum, written as the member's value."""
-    members = {str(member.value): member for member in kind}
+def choice(kind: type[enum.Enum], none: str | None = None) -> SettingKind:
+    """The kind of a setting that is one member of an enum, written as the member's value.
+
+    `none` is how it is written that there is no such value; None: there must be one.
+    """
+    members: dict[str, object] = {str(member.value): member for member in kind}
+    members |= {} if none is None else {none: None}
     return SettingKind(
         suffix="",
         expected="one of " + ", ".join(f'"{value}"' for value in members),
-        parse=lambda written: members.get(str(written)),
-        allows=lambda value: isinstance(value, kind),
+        parse=lambda written: members.get(str(written), written),
+        allows=lambda value: value in members.values(),
     )
 
 
@@ -173,6 +177,12 @@ SecondsOrZero = Annotated[
         allows=lambda value: _is_finite(value) and value >= 0,
     ),
 ]
+_FLAG = SettingKind(
+    suffix="",
+    expected='"true" or "false"',
+    parse=lambda written: {"true": True, "false": False}.get(str(written).lower(), written),
+    allows=lambda value: isinstance(value, bool),
+)
 Bytes = Annotated[int, _BYTES]
 BytesOrZero = Annotated[
     int,
@@ -184,6 +194,7 @@ BytesOrZero = Annotated[
 ]
 BytesPerSecond = Annotated[int, _BYTES_PER_SECOND]
 Count = Annotated[int, _COUNT]
+Flag = Annotated[bool, _FLAG]
 Share = Annotated[float, _SHARE]
 Rack = Annotated[str, _RACK]
 Racks = Annotated[tuple[tuple[str, str], ...], _RACKS]

@@ -98,6 +98,10 @@ def written(setting: Setting, value: object) -> object:
             return f"{format_size(value)}/s"
         case (), _:
             return "{}"
+        case None, _:
+            return '""'
+        case bool(), _:
+            return str(value).lower()
     return value
 
 

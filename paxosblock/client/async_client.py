@@ -21,6 +21,7 @@ from paxosblock.api.namenode import (
 from paxosblock.client.block_verbs import AsyncDataNode, BlockVerbs
 from paxosblock.client.check import BlockCheck, check_block
 from paxosblock.client.core import ClientCore
+from paxosblock.client.failures import handling
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.follow import follower, wait_longer
@@ -33,6 +34,7 @@ from paxosblock.errors import InvalidRequestError
 from paxosblock.net.wire import MAX_CHUNK_BYTES
 from paxosblock.path import AnyPath, text_of
 from paxosblock.protocol.types import BlockId, Durability, WriterId
+from paxosblock.replacement import OnFailure, Replacement
 from paxosblock.user import current_user
 
 
@@ -100,6 +102,9 @@ class AsyncClient(AsyncNames):
         window: int | None = None,
         parent_must_exist: bool = False,
         permission: int = 0o644,
+        on_failure: OnFailure | str | None = None,
+        replace_on_failure: Replacement | str | None = None,
+        best_effort: bool | None = None,
     ) -> AsyncFileWriter:
         """Make a file and write it: `async with await fs.create(path) as out`.
 
@@ -109,8 +114,11 @@ class AsyncClient(AsyncNames):
             block_size, chunk_size: in bytes; a chunk is what the DataNodes vote on.
             durability: "disk" (a vote means stable storage) or "memory" (of several machines).
             window: chunks that may be under way; 1 is the seed's own protocol.
-            parent_must_exist: do not make missing directories. When the directory is deleted
-                while the file is being written, the writer is fenced (FencedError).
+            parent_must_exist: make no directory; if that of the file is deleted it is fenced.
+
+            on_failure: a block that loses a DataNode ends ("seal"), or goes on ("rebuild").
+            replace_on_failure, best_effort: how DataNodes that failed are replaced ("disable",
+                "never", "default", "always"), and whether to go on without enough of them.
 
             What is None is taken from the client's configuration.
 
@@ -119,19 +127,19 @@ class AsyncClient(AsyncNames):
             LeaseError: somebody else is writing it.
             InvalidRequestError: a number or a name makes no sense.
         """
-        config = self.config
-        block_size = config.block_size_bytes if block_size is None else block_size
-        chunk_size = config.chunk_size_bytes if chunk_size is None else chunk_size
-        window = config.window if window is None else window
+        block_size = self.config.block_size_bytes if block_size is None else block_size
+        chunk_size = self.config.chunk_size_bytes if chunk_size is None else chunk_size
+        window = self.config.window if window is None else window
         check_sizes(block_size, chunk_size, window)
+        fails = handling(self.config, on_failure, replace_on_failure, best_effort)
         writer = new_writer()
         request = CreateFile(
             text_of(path),
             writer,
             overwrite,
-            config.replication if replication is None else replication,
+            self.config.replication if replication is None else replication,
             block_size,
-            config.durability if durability is None else durability_of(durability),
+            self.config.durability if durability is None else durability_of(durability),
             parent_must_exist,
             permission,
             current_user(),
@@ -140,7 +148,7 @@ class AsyncClient(AsyncNames):
             CREATE, lambda once: replace(request, once=once)
         )
         return AsyncFileWriter(
-            self._core, status, writer, chunk_size_bytes=chunk_size, window=window
+            self._core, status, writer, chunk_size_bytes=chunk_size, window=window, handling=fails
         )
 
     async def append(
@@ -150,6 +158,9 @@ class AsyncClient(AsyncNames):
         chunk_size: int | None = None,
         window: int | None = None,
         new_block: bool = False,
+        on_failure: OnFailure | str | None = None,
+        replace_on_failure: Replacement | str | None = None,
+        best_effort: bool | None = None,
     ) -> AsyncFileWriter:
         """Go on with a closed file: `async with await fs.append(path) as out`.
 
@@ -169,6 +180,7 @@ class AsyncClient(AsyncNames):
         chunk_size = self.config.chunk_size_bytes if chunk_size is None else chunk_size
         window = self.config.window if window is None else window
         check_sizes(self.config.block_size_bytes, chunk_size, window)
+        fails = handling(self.config, on_failure, replace_on_failure, best_effort)
         writer = new_writer()
         opened = await self._core.namenodes.call(APPEND, AppendFile(text_of(path), writer))
         return AsyncFileWriter(
@@ -179,6 +191,7 @@ class AsyncClient(AsyncNames):
             window=window,
             previous=opened.last,
             reopens=not new_block,
+            handling=fails,
         )
 
     async def open(

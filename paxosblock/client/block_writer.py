@@ -101,6 +101,8 @@ class BlockWriter:
         """
         self.view = view
         self.acknowledged_bytes = self.sent_bytes = 0
+        self.flushed = False
+        """True once a flush returned what this block holds, or it was opened to append to it."""
         self.asked_to_close = False
         """True if the length may have been recorded by `close`, answered or not."""
         self._identity = writer
@@ -132,6 +134,7 @@ class BlockWriter:
         record = view.record
         block._writer = write.granted_writer(grant(record), record.window)
         block.acknowledged_bytes = block.sent_bytes = record.size_bytes
+        block.flushed = True
         return block
 
     def __repr__(self) -> str:
@@ -357,6 +360,12 @@ class BlockWriter:
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure.with_traceback(None)  # else each raise would add to the one before
+
+    def give_up(self, why: str) -> BlockFailed:
+        """W4: end the generation by no fault of a member; `regrant` or `seal` comes next."""
+        self._fail((), why)
+        assert self._failure is not None, "it was just given up"
+        return self._failure
 
     # -- W5 -------------------------------------------------------------------------------------
 

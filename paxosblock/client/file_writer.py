@@ -12,6 +12,7 @@ import asyncio
 import logging
 import warnings
 from collections import deque
+from dataclasses import replace
 from typing import Final, Self
 
 from paxosblock.api.namenode import (
@@ -29,10 +30,11 @@ from paxosblock.client.chunks import Chunk, ChunkBuffer, chunk_of
 from paxosblock.client.core import ClientCore
 from paxosblock.client.durable import finalized_on_disk
 from paxosblock.client.exclusions import Exclusions
+from paxosblock.client.failures import SEALS, Failures, Handling
 from paxosblock.client.leases import Fence
 from paxosblock.client.next_block import NextBlock
 from paxosblock.client.progress import Progress, Shortfall
-from paxosblock.client.receipt import BlockReceipt, FlushReceipt, Ledger, Place
+from paxosblock.client.receipt import FlushReceipt, Ledger
 from paxosblock.client.tender import Tender
 from paxosblock.errors import (
     CorruptionError,
@@ -43,7 +45,6 @@ from paxosblock.errors import (
     in_doubt,
 )
 from paxosblock.protocol.invariants import invariant
-from paxosblock.protocol.quorum import recovery_quorum
 from paxosblock.protocol.types import BlockId, Durability, StorageId, WriterId
 
 TEND_FOR_S: Final = 1.0
@@ -72,6 +73,7 @@ class AsyncFileWriter:
         window: int,
         previous: BlockId = NO_BLOCK,
         reopens: bool = False,
+        handling: Handling = SEALS,
     ) -> None:
         """`status` is the NameNode's answer to `writer`; `previous` the file's last block, in which
         it goes on if it `reopens` that."""
@@ -92,11 +94,19 @@ class AsyncFileWriter:
         self._tender = Tender(self._tend, f"'{status.path}'", core.tending)
         self._rolling = NO_BLOCK  # is to be left: the next chunk begins another one
         self._shortfall = Shortfall(status.path, status.replication)
-        self._place = Place()
         self._retry_for_s = core.config.retry_for_s
         self._progress = Progress(status.path)
         self._fence = Fence(status.path)
         self._closed = False
+        self._failures = Failures(
+            core,
+            status,
+            writer,
+            handling,
+            exclusions=self._exclusions,
+            fence=self._fence,
+            following=self._next,
+        )
         core.leases.keep(writer, self._fence.lease_lost, self._open_block_told, self._roll)
 
     def __repr__(self) -> str:
@@ -329,9 +339,8 @@ class AsyncFileWriter:
                 self._exclusions.end_rest()
             except BlockFailed as failure:
                 if backoff.exhausted:
-                    raise UnavailableError(
-                        f"'{self.status.path}': {failure.reason}", path=self.status.path
-                    ) from failure
+                    path = self.status.path
+                    raise UnavailableError(f"'{path}': {failure.reason}", path=path) from failure
             await backoff.pause()
 
     async def _try_to_open_block(self) -> BlockWriter:
@@ -350,16 +359,18 @@ class AsyncFileWriter:
         )
         try:
             await block.open()
-        except BlockFailed:
+        except BlockFailed as failure:
             # Whoever does not hear that it is sealed seals it again: it may be the last block now.
             self._begin_in(block)
             self._block = block
-            await self._fence.guard(block.seal(retry_for_s=self._retry_for_s))
-            self._finished_bytes += block.acknowledged_bytes
-            self._block = None
-            raise
-        self._begin_in(block)
-        self._shortfall.note(view)
+            if await self._failures.handled(block, failure, self._retry_for_s) is not None:
+                self._finished_bytes += block.acknowledged_bytes
+                self._block = None
+                raise
+        else:
+            self._begin_in(block)
+        self._next.after = None
+        self._shortfall.note(block.view)
         return block
 
     def _begin_in(self, block: BlockWriter) -> None:
@@ -383,32 +394,20 @@ class AsyncFileWriter:
         self._finish(block)
 
     async def _recover(self, failure: BlockFailed) -> None:
-        """W4, W7: seal the block; its undecided chunks go to the front of what is pending."""
+        """W4: the block is rebuilt (W5), or sealed, and what it did not keep goes on (W7)."""
         block = self._block
         if block is None:
             raise failure
         with in_doubt():
             pause = self._progress.failed(self.acknowledged, failure.reason)
-            sealed = await self._fence.guard(block.seal(retry_for_s=self._retry_for_s))
-        self._pending.extendleft(reversed(sealed.rest))
-        self._place = Place(
-            block.block,
-            sealed.view.record.finalized_generation,
-            sealed.view.record.length - 1,
-            tuple(at for at in block.voters(sealed.view.record.length) if at not in failure.failed),
-        )
-        self._finished_bytes += block.acknowledged_bytes
-        members = len(block.members)
-        by_close = block.asked_to_close and not block.on_disk  # and perhaps by no recovery
-        self._ledger.ended(block.block, members, 0 if by_close else recovery_quorum(members))
-        self._block = None
-        _log.warning(
-            "'%s': %s; sealed with %d chunks, %d go to the next block",
-            self.status.path,
-            failure,
-            sealed.view.record.length,
-            len(sealed.rest),
-        )
+            sealed = await self._failures.handled(block, failure, self._retry_for_s)
+        if sealed is None:
+            self._shortfall.note(replace(block.view, shortfall=failure.reason))
+        else:
+            self._pending.extendleft(reversed(sealed.rest))
+            self._ledger.sealed(block, sealed.view.record, failure.failed)
+            self._finished_bytes += block.acknowledged_bytes
+            self._block = None
         if pause is not None:
             await pause.pause()
 
@@ -416,7 +415,7 @@ class AsyncFileWriter:
         """Note that the block is closed with everything that was sent in it."""
         self._note(block)
         self._finished_bytes += block.acknowledged_bytes
-        self._ledger.ended(block.block, len(block.members), block.on_disk)
+        self._ledger.closed(block)
         self._block = None
 
     # -- between two calls ----------------------------------------------------------------------
@@ -461,6 +460,9 @@ class AsyncFileWriter:
         block = self._block
         if block is not None and (block.failure or block.block == self._rolling):
             try:
+                if not block.failure and self._failures.grows(block):
+                    self._rolling = NO_BLOCK
+                    raise block.give_up("it gets another member")
                 await self._end(block)
             except BlockFailed as failure:
                 await self._recover(failure)
@@ -471,8 +473,7 @@ class AsyncFileWriter:
         block = self._block
         if block is None or block.failure is not None:
             return None
-        short = len(block.members) < self.status.replication
-        return OpenBlock(block.block, short, self._exclusions.told())
+        return OpenBlock(block.block, self._failures.is_short(block), self._exclusions.told())
 
     def _roll(self, block: BlockId) -> None:
         """Leave the block: the NameNode has better members for a new one (HDFS-6867)."""
@@ -488,13 +489,11 @@ class AsyncFileWriter:
         return self._block is not None and self._block.acknowledged_synced < self._block.sent
 
     def _receipt(self, durability: Durability) -> FlushReceipt:
-        blocks, block = self._ledger.take(), self._block
-        if block is not None and block.sent:
-            now = BlockReceipt(block.block, len(block.members), block.on_disk)
-            blocks = (*blocks, now)
-        return self._place.receipt(self.acknowledged, durability, blocks)
+        if self._block is not None:
+            self._block.flushed = True
+        return self._ledger.receipt(self.acknowledged, durability, self._block)
 
     def _note(self, block: BlockWriter) -> None:
         if block.sent:
             self._exclusions.forgive(block.members)
-            self._place = Place(block.block, block.generation, block.sent - 1, block.members)
+            self._ledger.reached(block)

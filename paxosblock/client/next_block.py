@@ -18,6 +18,7 @@ from paxosblock.client.core import ClientCore
 from paxosblock.client.exclusions import Exclusions
 from paxosblock.client.progress import Unopened
 from paxosblock.protocol.types import BlockId, WriterId
+from paxosblock.replacement import Failed
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +43,8 @@ class NextBlock:
     ) -> None:
         """`last` is the file's last block; with `reopens` the first one asked for is that."""
         self.unopened = Unopened()
+        self.after: Failed | None = None
+        """The block that was sealed before a new one, where its members are chosen by a policy."""
         self._core = core
         self._status = status
         self._writer = writer
@@ -83,5 +86,5 @@ class NextBlock:
         status, told = self._status, self._exclusions.told()
         return AddBlock(
             status.file_id, self._writer, self._previous, self._window, told, status.replication,
-            status.durability, host=self._core.config.host,
+            status.durability, host=self._core.config.host, after=self.after,
         )  # fmt: skip

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paxosblock.api.namenode import NO_BLOCK
+from paxosblock.client.block_writer import BlockWriter
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.quorum import recovery_quorum
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
     BlockId,
@@ -70,25 +73,55 @@ class Place:
 
 
 class Ledger:
-    """At how many members the ended blocks of a file are on the disk, between two receipts."""
+    """The last acknowledged chunk of a file, and at how many members the blocks that ended between
+    two receipts are on the disk.
+    """
 
     def __init__(self) -> None:
+        self._place = Place()
         self._ended: dict[BlockId, BlockReceipt] = {}
         self.unsynced: list[BlockId] = []
         """Blocks that may not be on any disk yet."""
 
-    def ended(self, block: BlockId, members: int, on_disk: int) -> None:
-        """Note that a block takes no more chunks; `on_disk` of its `members` synced it for sure."""
-        self._ended[block] = BlockReceipt(block, members, on_disk)
+    def reached(self, block: BlockWriter) -> None:
+        """Note that all that was sent in a block is acknowledged."""
+        self._place = Place(block.block, block.generation, block.sent - 1, block.members)
+
+    def closed(self, block: BlockWriter) -> None:
+        """Note that a block was closed by its writer (W6)."""
+        self._end(block, block.on_disk)
+
+    def sealed(
+        self, block: BlockWriter, record: BlockRecord, failed: tuple[StorageId, ...]
+    ) -> None:
+        """Note that a recovery ended a block as `record` tells, of which these members `failed`."""
+        by_close = block.asked_to_close and not block.on_disk  # and perhaps by no recovery
+        self._end(block, 0 if by_close else recovery_quorum(len(block.members)))
+        self._place = Place(
+            block.block,
+            record.finalized_generation,
+            record.length - 1,
+            tuple(at for at in block.voters(record.length) if at not in failed),
+        )
+
+    def _end(self, block: BlockWriter, on_disk: int) -> None:
+        self._ended[block.block] = BlockReceipt(block.block, len(block.members), on_disk)
         if not on_disk:
-            self.unsynced.append(block)
+            self.unsynced.append(block.block)
 
     def synced(self, receipt: BlockReceipt) -> None:
         """Note that an unsynced block is on as many disks as `receipt` says."""
         self._ended[receipt.block] = receipt
         self.unsynced.remove(receipt.block)
 
-    def take(self) -> tuple[BlockReceipt, ...]:
-        """Take what the next receipt says of blocks that ended, or were asked about, since."""
+    def receipt(
+        self, length: int, durability: Durability, block: BlockWriter | None
+    ) -> FlushReceipt:
+        """Return the receipt for a file of so many acknowledged bytes that goes on in `block`.
+
+        It tells of blocks that ended, or were asked about, since the one before.
+        """
         ended, self._ended = tuple(self._ended.values()), {}
-        return ended
+        if block is not None and block.sent:
+            ended = (*ended, BlockReceipt(block.block, len(block.members), block.on_disk))
+        return self._place.receipt(length, durability, ended)

@@ -18,6 +18,7 @@ from paxosblock.client.sync_files import FileReader, FileWriter
 from paxosblock.path import AnyPath
 from paxosblock.protocol.messages import LastVote, ReadReply, Vote
 from paxosblock.protocol.types import BlockId, ChunkIndex, Durability, Generation
+from paxosblock.replacement import OnFailure, Replacement
 from paxosblock.transaction import Operation, TransactionOutcome
 
 
@@ -44,6 +45,9 @@ class Client(ClientBase):
         window: int | None = None,
         parent_must_exist: bool = False,
         permission: int = 0o644,
+        on_failure: OnFailure | str | None = None,
+        replace_on_failure: Replacement | str | None = None,
+        best_effort: bool | None = None,
     ) -> FileWriter:
         """Make a file and write it: `with fs.create(path) as out`.
 
@@ -53,8 +57,11 @@ class Client(ClientBase):
             block_size, chunk_size: in bytes; a chunk is what the DataNodes vote on.
             durability: "disk" (a vote means stable storage) or "memory" (of several machines).
             window: chunks that may be under way; 1 is the seed's own protocol.
-            parent_must_exist: do not make missing directories. When the directory is deleted
-                while the file is being written, the writer is fenced (FencedError).
+            parent_must_exist: make no directory; if that of the file is deleted it is fenced.
+
+            on_failure: a block that loses a DataNode ends ("seal"), or goes on ("rebuild").
+            replace_on_failure, best_effort: how DataNodes that failed are replaced ("disable",
+                "never", "default", "always"), and whether to go on without enough of them.
 
             What is None is taken from the client's configuration.
 
@@ -74,6 +81,9 @@ class Client(ClientBase):
             window=window,
             parent_must_exist=parent_must_exist,
             permission=permission,
+            on_failure=on_failure,
+            replace_on_failure=replace_on_failure,
+            best_effort=best_effort,
         )
         return FileWriter(self, self._background, there)
 
@@ -84,6 +94,9 @@ class Client(ClientBase):
         chunk_size: int | None = None,
         window: int | None = None,
         new_block: bool = False,
+        on_failure: OnFailure | str | None = None,
+        replace_on_failure: Replacement | str | None = None,
+        best_effort: bool | None = None,
     ) -> FileWriter:
         """Go on with a closed file: `with fs.append(path) as out`.
 
@@ -101,7 +114,14 @@ class Client(ClientBase):
             InvalidRequestError: a number makes no sense.
         """
         there = self._run(
-            self._fs.append, path, chunk_size=chunk_size, window=window, new_block=new_block
+            self._fs.append,
+            path,
+            chunk_size=chunk_size,
+            window=window,
+            new_block=new_block,
+            on_failure=on_failure,
+            replace_on_failure=replace_on_failure,
+            best_effort=best_effort,
         )
         return FileWriter(self, self._background, there)
 

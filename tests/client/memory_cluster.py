@@ -47,6 +47,7 @@ from paxosblock.api.namenode import (
     RenewLeases,
     TakeOver,
 )
+from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
 from paxosblock.api.reports import Heartbeat, Register, StorageReport
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.config import ClientConfig
@@ -60,14 +61,16 @@ from paxosblock.errors import (
     OutcomeUnknownError,
 )
 from paxosblock.namenode.blocks.datanodes import DataNodes
-from paxosblock.namenode.blocks.placement import Blame
+from paxosblock.namenode.blocks.placement import Blame, Candidate, Wish
+from paxosblock.namenode.blocks.replacing import members_after, members_of_next
 from paxosblock.net.call_server import add_calls
 from paxosblock.net.rpc import RpcRouter
 from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.messages import Delete, LastVote, RecoveryVote
-from paxosblock.protocol.types import NO_WRITER, BlockId, StorageId, WriterId
+from paxosblock.protocol.types import NO_WRITER, BlockId, BlockState, StorageId, WriterId
 from paxosblock.rack import FAR_AWAY
+from paxosblock.replacement import Failed
 from tests.client.memory_node import MemoryDataNode
 
 
@@ -121,7 +124,8 @@ class MemoryCluster:
             (CREATE, self.create), (ADD_BLOCK, self.add_block), (SEAL_BLOCK, self.seal_block),
             (FINALIZE_BLOCK, self.finalize_block), (CLOSE_FILE, self.close_file),
             (GET_FILE, self.get_file), (GET_BLOCK, self.get_block), (TAKE_OVER, self.take_over),
-            (RENEW_LEASES, self.renew), (REPORT_BAD_REPLICA, self.report_bad_replica),
+            (REBUILD_BLOCK, self.rebuild_block), (RENEW_LEASES, self.renew),
+            (REPORT_BAD_REPLICA, self.report_bad_replica),
         ):  # fmt: skip
             router.register(method.name, method.request, self._counted(method.name, handler))
         add_calls(app, router)
@@ -220,7 +224,11 @@ class MemoryCluster:
             if self.records[blocks[-1]].finalized:
                 raise InvalidRequestError(f"block {request.previous} is not the last block")
             return self._view(blocks[-1])
-        members = self._place(request.replication, request.excluded)
+        if request.after is None:
+            members = self._place(request.replication, request.excluded)
+        else:
+            wish = Wish(request.replication, 1, 1)
+            members = members_of_next(wish, self._candidates(request.excluded), request.after)
         if len(members) < min(2, len(self.nodes)):
             raise NoSpaceError("too few DataNodes")
         block = BlockId(next(self._numbers))
@@ -233,13 +241,28 @@ class MemoryCluster:
 
     def _place(self, replication: int, excluded: tuple[Excluded, ...]) -> tuple[StorageId, ...]:
         """The first DataNodes in order, those that failed the writer only if it needs them."""
-        self._hear()
-        found = self.datanodes.candidates(1, time.monotonic(), excluded)
+        found = self._candidates(excluded)
         usable = sorted(
             (c for c in found if c.blame < Blame.FRESH and c.admin is AdminState.IN_SERVICE),
             key=lambda c: c.blame,
         )
         return tuple(c.storage for c in usable[:replication])
+
+    def _candidates(self, excluded: tuple[Excluded, ...]) -> tuple[Candidate, ...]:
+        self._hear()
+        return self.datanodes.candidates(1, time.monotonic(), excluded)
+
+    async def rebuild_block(self, request: RebuildBlock) -> BlockView:
+        record = self._record(request.block)
+        (file,) = (file for file in self.files.values() if request.block in file.blocks)
+        if file.writer != request.writer or record.state is not BlockState.UNDER_CONSTRUCTION:
+            raise FencedError("it is not this writer's any more")
+        if record.writer_generation > request.generation:
+            return self._view(request.block)
+        left = tuple(each for each in record.members if each not in request.failed)
+        failed = Failed(request.policy, len(record.members), left, request.flushed)
+        wish, candidates = Wish(file.status.replication, 1, 1), self._candidates(request.excluded)
+        return self.rebuild(request.block, members_after(wish, candidates, failed))
 
     async def finalize_block(self, request: FinalizeBlock) -> BlockView:
         self._adopt(

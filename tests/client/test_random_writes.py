@@ -21,7 +21,7 @@ from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.client.memory_node import MemoryDataNode
 from tests.waiting import wait_until_async
 
-ANSWERS = ("add_block", "finalize_block", "seal_block")
+ANSWERS = ("add_block", "finalize_block", "seal_block", "rebuild_block")
 REFUSALS = (Reason.GAP, Reason.NO_SPACE, Reason.FENCED)
 FAULTS = ("cut", "lose", "refuse", "refuse create", "slow", "hang", "kill", "silent")
 SETTINGS: Final = {
@@ -35,7 +35,10 @@ SETTINGS: Final = {
 class Life:
     """A file, what was given to its writer so far, and how much of it was acknowledged."""
 
-    def __init__(self, seed: int, cluster: MemoryCluster, fs: AsyncClient) -> None:
+    def __init__(
+        self, seed: int, cluster: MemoryCluster, fs: AsyncClient, on_failure: str = "seal"
+    ) -> None:
+        self.on_failure = on_failure
         self.dice = random.Random(seed)
         self.cluster = cluster
         self.fs = fs
@@ -51,6 +54,7 @@ class Life:
             block_size=chunk_size * self.dice.choice((1, 2, 5)),
             window=self.dice.choice((1, 2, 4)),
             durability=self.dice.choice(("disk", "memory")),
+            on_failure=self.on_failure,
         )
         for _ in range(25):
             await self.something_fails()
@@ -126,9 +130,12 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_a_file_ends_as_what_was_written_whatever_failed_on_the_way(seed: int) -> None:
+@pytest.mark.parametrize("on_failure", ["seal", "rebuild"])
+async def test_a_file_ends_as_what_was_written_whatever_failed_on_the_way(
+    seed: int, on_failure: str
+) -> None:
     async with memory_cluster(4, **SETTINGS) as (cluster, fs):
-        life = Life(seed, cluster, fs)
+        life = Life(seed, cluster, fs, on_failure)
         await life.run()
         await life.heal()
         await life.out.close()

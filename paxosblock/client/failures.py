@@ -1,0 +1,186 @@
+"""The blocks of a file that lost a member: rebuilt, or sealed and followed by another (W4).
+
+`on_failure` of the file says which. A block that cannot be rebuilt is sealed, but for one thing: as
+long as the file's policy asks for more DataNodes than there are, the writer waits for them.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from paxosblock.api.namenode import BlockView, FileStatus
+from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
+from paxosblock.client.backoff import Backoff
+from paxosblock.client.block_writer import BlockFailed, BlockWriter, Sealed
+from paxosblock.client.core import ClientCore
+from paxosblock.client.exclusions import Exclusions
+from paxosblock.client.leases import Fence
+from paxosblock.client.next_block import NextBlock
+from paxosblock.config import ClientConfig
+from paxosblock.errors import (
+    CorruptionError,
+    InvalidRequestError,
+    NoSpaceError,
+    PaxosBlockError,
+)
+from paxosblock.protocol.types import FIRST_GENERATION, WriterId
+from paxosblock.replacement import Failed, OnFailure, Policy, Replacement
+
+REBUILD_FOR_S: Final = 10.0
+"""Seconds after which a block that cannot be rebuilt, by no fault of the policy's, is sealed."""
+
+E = TypeVar("E", bound=enum.Enum)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """The way that a file goes on when a DataNode fails.
+
+    `policy` None: the block after one that was sealed is placed like any other, and a block is
+    rebuilt by DEFAULT.
+    """
+
+    on_failure: OnFailure = OnFailure.SEAL
+    policy: Policy | None = None
+
+
+SEALS: Final = Handling()
+
+
+def handling(
+    config: ClientConfig,
+    on_failure: OnFailure | str | None,
+    replace_on_failure: Replacement | str | None,
+    best_effort: bool | None,
+) -> Handling:
+    """Return what a file asks for; what is None is taken from the client's configuration.
+
+    Raises InvalidRequestError for a name that none of them has.
+    """
+    way = config.on_failure if on_failure is None else _named(OnFailure, "on_failure", on_failure)
+    named = config.replace_on_failure
+    if replace_on_failure is not None:
+        named = _named(Replacement, "replace_on_failure", replace_on_failure)
+    best = config.replace_best_effort if best_effort is None else best_effort
+    if named is None and best:
+        named = Replacement.DEFAULT
+    return Handling(way, None if named is None else Policy(named, best))
+
+
+def _named(kind: type[E], what: str, name: E | str) -> E:
+    try:
+        return kind(name)
+    except ValueError:
+        *most, last = (repr(each.value) for each in kind)
+        raise InvalidRequestError(f"{what} {name!r}: write {', '.join(most)} or {last}") from None
+
+
+class Failures:
+    """The dealings of one file with DataNodes that fail."""
+
+    def __init__(
+        self,
+        core: ClientCore,
+        status: FileStatus,
+        writer: WriterId,
+        handling: Handling,
+        *,
+        exclusions: Exclusions,
+        fence: Fence,
+        following: NextBlock,
+    ) -> None:
+        self._namenodes = core.namenodes
+        self._path = status.path
+        self._writer = writer
+        self._replication = status.replication
+        self._rebuilds = handling.on_failure is OnFailure.REBUILD
+        self._named = handling.policy is not None
+        policy = handling.policy or Policy()
+        if policy.replacement is Replacement.DISABLE:
+            policy = replace(policy, replacement=Replacement.NEVER)  # seed 004: so acts a client
+        self._policy = policy
+        self._exclusions = exclusions
+        self._fence = fence
+        self._next = following
+
+    def is_short(self, block: BlockWriter) -> bool:
+        """True if the block has fewer members than the file wants now (HDFS-6867)."""
+        count = len(block.members)
+        if self._named or self._rebuilds:
+            return self._policy.missing(self._replication, count, flushed=block.flushed) > 0
+        return count < self._replication
+
+    def grows(self, block: BlockWriter) -> bool:
+        """True if a block that is short is rebuilt with more members, instead of followed."""
+        return self._rebuilds and self.is_short(block)
+
+    async def handled(
+        self, block: BlockWriter, failure: BlockFailed, retry_for_s: float
+    ) -> Sealed | None:
+        """W4: have the block rebuilt, or else sealed; None: it goes on.
+
+        One that was only being set up is abandoned, whatever the policy (seed 004).
+
+        Raises:
+            NoSpaceError: the policy asks for more DataNodes than there are. It may be tried again.
+            CorruptionError: chunks are lost that all members had voted for.
+            Others: as `BlockWriter.seal`.
+        """
+        begun = block.sent > 0 or block.generation > FIRST_GENERATION
+        if begun and await self._rebuilt(block, failure, retry_for_s):
+            _log.warning("'%s': %s; goes on at %s", self._path, failure, ", ".join(block.members))
+            return None
+        sealed = await self._fence.guard(block.seal(retry_for_s=retry_for_s))
+        if self._named and begun:
+            left = tuple(member for member in block.members if member not in failure.failed)
+            self._next.after = Failed(self._policy, len(block.members), left, block.flushed)
+        length, rest = sealed.view.record.length, len(sealed.rest)
+        told = "'%s': %s; sealed with %d chunks, %d go to the next block"
+        _log.warning(told, self._path, failure, length, rest)
+        return sealed
+
+    async def _rebuilt(self, block: BlockWriter, failure: BlockFailed, retry_for_s: float) -> bool:
+        """W5: True if the block goes on with other members; False: it is to be sealed."""
+        if not self._rebuilds:
+            return False
+        policy_may_wait, rebuild_may_take = Backoff(retry_for_s), Backoff(REBUILD_FOR_S)
+        while set(block.members) - set(failure.failed):
+            try:
+                await block.regrant(await self._granted(block, failure, retry_for_s))
+            except BlockFailed as again:
+                failure = again
+            except NoSpaceError as error:
+                if error.of_namenode or policy_may_wait.exhausted:
+                    raise
+                self._exclusions.end_rest()
+                await policy_may_wait.pause()
+                continue
+            except (CorruptionError, InvalidRequestError):
+                raise
+            except PaxosBlockError as error:
+                _log.info("'%s': block %d is sealed: %s", self._path, block.block, error)
+                return False
+            else:
+                return True
+            if rebuild_may_take.exhausted:
+                return False
+            await rebuild_may_take.pause()
+        return False
+
+    async def _granted(
+        self, block: BlockWriter, failure: BlockFailed, retry_for_s: float
+    ) -> BlockView:
+        failed = tuple(member for member in block.members if member in failure.failed)
+        return await self._namenodes.call_anew(
+            REBUILD_BLOCK,
+            lambda: RebuildBlock(
+                block.block, self._writer, block.generation, failed, self._policy,
+                block.flushed, self._exclusions.told(),
+            ),
+            retry_for_s=min(retry_for_s, REBUILD_FOR_S),
+        )  # fmt: skip

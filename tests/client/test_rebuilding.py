@@ -1,0 +1,321 @@
+"""Files whose blocks are rebuilt when a DataNode fails (W4, W5), and the policies for both ways."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+import pytest
+
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.config import ClientConfig, load_config
+from paxosblock.errors import ConfigError, FencedError, InvalidRequestError, NoSpaceError
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.units import KIB
+from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tests.waiting import wait_until_async
+
+
+def records(cluster: MemoryCluster, path: str = "/a") -> list[BlockRecord]:
+    return [cluster.records[block] for block in cluster.files[path].blocks]
+
+
+def members(cluster: MemoryCluster) -> list[int]:
+    return [len(record.members) for record in records(cluster)]
+
+
+async def lose(cluster: MemoryCluster, *, paths: tuple[str, ...] = ("/a",)) -> None:
+    """Kill the first DataNode, and wait until the writers have seen to it."""
+    await cluster.kill(cluster.nodes[0])
+    first = [records(cluster, path)[0].block for path in paths]
+    await wait_until_async(
+        lambda: (
+            "rebuild_block" in cluster.calls
+            or all(cluster.records[block].finalized for block in first)
+        )
+    )
+
+
+async def read(fs: AsyncClient, path: str = "/a") -> bytes:
+    async with await fs.open(path) as file:
+        return await file.read()
+
+
+async def test_a_block_that_lost_a_member_goes_on() -> None:
+    async with memory_cluster() as (cluster, fs):
+        async with await fs.create("/a", on_failure="rebuild") as out:
+            await out.write(b"before, ")
+            await out.hflush()
+            await cluster.kill(cluster.nodes[0])
+            await out.write(b"after")
+            assert (await out.hflush()).length == 13
+            (record,) = records(cluster)
+            assert (record.writer_generation, len(record.members)) == (1, 2)
+            assert (out.fewest_replicas, "connection" in out.shortfall) == (2, True)
+        assert cluster.content("/a") == b"before, after"
+        assert members(cluster) == [2]
+
+
+async def test_chunks_under_way_are_sent_again_without_a_call_of_the_writer() -> None:
+    data = os.urandom(3 * KIB)
+    async with memory_cluster(4) as (cluster, fs):
+        async with await fs.create("/a", chunk_size=KIB, on_failure="rebuild") as out:
+            cluster.nodes[0].votes_may_go.clear()
+            await out.write(data)
+            await wait_until_async(lambda: cluster.nodes[0].chunks_received == 3)
+            assert out.acknowledged == 0
+            cluster.nodes[0].cut()
+            await wait_until_async(lambda: out.acknowledged == len(data))
+            assert await read(fs) == data
+        assert cluster.content("/a") == data
+        assert len(records(cluster)) == 1
+
+
+async def test_one_member_after_the_other_may_fail() -> None:
+    """Each in its turn is replaced: r > n, and the block is flushed."""
+    async with memory_cluster(5) as (cluster, fs):
+        async with await fs.create("/a", on_failure="rebuild") as out:
+            for node in cluster.nodes[:2]:
+                await out.write(b"more, ")
+                await out.hflush()
+                await cluster.kill(node)
+            await out.write(b"end")
+            await out.hflush()
+            assert members(cluster) == [3]
+        assert cluster.content("/a") == b"more, more, end"
+
+
+async def test_a_lost_answer_is_asked_for_again() -> None:
+    async with memory_cluster() as (cluster, fs):
+        async with await fs.create("/a", on_failure="rebuild") as out:
+            await out.write(b"one, ")
+            await out.hflush()
+            cluster.answers_lost.add("rebuild_block")
+            await cluster.kill(cluster.nodes[2])
+            await wait_until_async(lambda: cluster.calls.count("rebuild_block") > 1)
+            cluster.answers_lost.clear()
+            await out.write(b"two")
+        assert cluster.content("/a") == b"one, two"
+        (record,) = records(cluster)
+        assert record.writer_generation == 1
+
+
+async def test_a_follower_sees_every_byte_through_a_rebuild() -> None:
+    async with memory_cluster(4) as (cluster, fs):
+        out = await fs.create("/a", on_failure="rebuild")
+        await out.write(b"one, ")
+        await out.hflush()
+        seen = bytearray()
+
+        async def follow() -> None:
+            async for piece in fs.follow("/a"):
+                seen.extend(piece)
+
+        following = asyncio.create_task(follow())
+        await wait_until_async(lambda: bytes(seen) == b"one, ")
+        await cluster.kill(cluster.nodes[0])
+        await out.write(b"two, ")
+        await out.hflush()
+        await wait_until_async(lambda: bytes(seen) == b"one, two, ")
+        await out.write(b"three")
+        await out.close()
+        await asyncio.wait_for(following, 10)
+        assert seen == b"one, two, three"
+
+
+async def test_a_writer_that_was_fenced_does_not_rebuild() -> None:
+    async with memory_cluster() as (cluster, fs):
+        out = await fs.create("/a", on_failure="rebuild")
+        await out.write(b"kept")
+        await out.hflush()
+        assert await fs.take_over("/a") == 4 or records(cluster)[0].finalized
+        cluster.nodes[0].cut()
+        await wait_until_async(lambda: out._fence.is_up)
+        with pytest.raises(FencedError):
+            await out.hflush()
+        await out.abort()
+        assert cluster.content("/a") == b"kept"
+
+
+async def test_a_block_whose_members_all_failed_is_sealed() -> None:
+    async with memory_cluster() as (cluster, fs):
+        async with await fs.create("/a", on_failure="rebuild") as out:
+            await out.write(b"one, ")
+            await out.hflush()
+            for node in cluster.nodes:
+                node.cut()
+            await wait_until_async(
+                lambda: len(records(cluster)) == 1 and records(cluster)[0].finalized
+            )
+            await out.write(b"two")
+        assert cluster.content("/a") == b"one, two"
+        assert "rebuild_block" not in cluster.calls
+
+
+async def test_a_close_that_fails_is_a_rebuild_and_another_close() -> None:
+    """Seed 000, section 7: close recovery."""
+    async with memory_cluster() as (cluster, fs):
+        out = await fs.create("/a", on_failure="rebuild")
+        await out.write(b"all of it")
+        cluster.nodes[1].votes_may_go.clear()
+        closing = asyncio.create_task(out.close())
+        await wait_until_async(lambda: cluster.nodes[1].chunks_received == 1)
+        await cluster.kill(cluster.nodes[1])
+        await closing
+        assert cluster.content("/a") == b"all of it"
+        assert members(cluster) == [2]
+
+
+async def test_always_waits_for_a_datanode_and_goes_on_with_it() -> None:
+    """ "The client will keep trying until the specified policy is satisfied" (seed 004)."""
+    policy: dict[str, Any] = {"on_failure": "rebuild", "replace_on_failure": "always"}
+    async with memory_cluster(retry_for_s=0.3) as (cluster, fs):
+        out = await fs.create("/a", **policy)
+        await out.write(b"one, ")
+        await out.hflush()
+        await cluster.kill(cluster.nodes[0])
+        await out.write(b"two")
+        with pytest.raises(
+            NoSpaceError, match="policy 'always' needs 3 DataNodes, and there are 2"
+        ):
+            await out.hflush()
+        assert (await read(fs)).startswith(b"one, "), "who reads does not wait"
+        await cluster.revive(cluster.nodes[0])
+        await wait_until_async(lambda: out.acknowledged == 8)
+        await out.close()
+        assert cluster.content("/a") == b"one, two"
+        assert members(cluster) == [3]
+
+
+@pytest.mark.parametrize("on_failure", ["seal", "rebuild"])
+@pytest.mark.parametrize("policy", ["disable", "never", "default"])
+async def test_with_three_datanodes_and_one_dead_every_policy_but_always_goes_on(
+    on_failure: str, policy: str
+) -> None:
+    async with memory_cluster() as (cluster, fs):
+        settings: dict[str, Any] = {"on_failure": on_failure, "replace_on_failure": policy}
+        async with await fs.create("/a", **settings) as out:
+            await out.write(b"one, ")
+            await out.hflush()
+            await lose(cluster)
+            await out.write(b"two")
+            await out.hflush()
+        assert cluster.content("/a") == b"one, two"
+        assert members(cluster) == ([2] if on_failure == "rebuild" else [3, 2])
+
+
+@pytest.mark.parametrize("on_failure", ["seal", "rebuild"])
+async def test_with_three_datanodes_and_one_dead_always_goes_on_by_best_effort_only(
+    on_failure: str,
+) -> None:
+    settings: dict[str, Any] = {"on_failure": on_failure, "replace_on_failure": "always"}
+    async with memory_cluster(retry_for_s=0.3) as (cluster, fs):
+        strict = await fs.create("/a", **settings)
+        lenient = await fs.create("/b", **settings, best_effort=True)
+        for out in (strict, lenient):
+            await out.write(b"one, ")
+            await out.hflush()
+        await lose(cluster, paths=("/a", "/b"))
+        for out in (strict, lenient):
+            await out.write(b"two")
+        with pytest.raises(NoSpaceError, match="policy 'always'"):
+            await strict.hflush()
+        await lenient.close()
+        assert cluster.content("/b") == b"one, two"
+        await cluster.revive(cluster.nodes[0])
+        await strict.close()
+        assert cluster.content("/a") == b"one, two"
+
+
+@pytest.mark.parametrize(("policy", "count"), [("never", 2), ("default", 3), ("always", 3)])
+@pytest.mark.parametrize("on_failure", ["seal", "rebuild"])
+async def test_a_fourth_datanode_comes_in_as_the_policy_says(
+    on_failure: str, policy: str, count: int
+) -> None:
+    settings: dict[str, Any] = {"on_failure": on_failure, "replace_on_failure": policy}
+    async with memory_cluster(4) as (cluster, fs):
+        async with await fs.create("/a", **settings) as out:
+            await out.write(b"one, ")
+            await out.hflush()
+            await lose(cluster)
+            await out.write(b"two")
+            await out.hflush()
+            assert members(cluster)[-1] == count
+        assert cluster.content("/a") == b"one, two"
+
+
+async def test_default_does_not_replace_what_was_never_flushed() -> None:
+    async with memory_cluster(4) as (cluster, fs):
+        async with await fs.create("/a", chunk_size=4, on_failure="rebuild") as out:
+            await out.write(b"one,two,")
+            await wait_until_async(lambda: out.acknowledged == 8)
+            await cluster.kill(cluster.nodes[0])
+            await out.write(b"end")
+        assert members(cluster) == [2]
+
+
+async def test_a_block_that_is_short_gets_another_member_while_it_is_written() -> None:
+    """HDFS-6867: in place, without another block."""
+    async with memory_cluster(lease_interval_s=0.02) as (cluster, fs):
+        async with await fs.create("/a", on_failure="rebuild") as out:
+            await out.write(b"one, ")
+            await out.hflush()
+            await cluster.kill(cluster.nodes[0])
+            await out.write(b"two, ")
+            await out.hflush()
+            assert members(cluster) == [2]
+            await cluster.revive(cluster.nodes[0])
+            await wait_until_async(lambda: members(cluster) == [3])
+            await out.write(b"three")
+        assert cluster.content("/a") == b"one, two, three"
+
+
+async def test_a_policy_that_never_replaces_leaves_a_short_block_alone() -> None:
+    async with memory_cluster(4, lease_interval_s=0.02) as (cluster, fs):
+        settings: dict[str, Any] = {"on_failure": "rebuild", "replace_on_failure": "never"}
+        async with await fs.create("/a", **settings) as out:
+            await out.write(b"one, ")
+            await out.hflush()
+            await cluster.kill(cluster.nodes[0])
+            await out.write(b"two")
+            await out.hflush()
+            renewed = cluster.calls.count("renew_leases")
+            await wait_until_async(lambda: cluster.calls.count("renew_leases") > renewed + 3)
+            assert members(cluster) == [2]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"on_failure": "maybe"}, "on_failure 'maybe': write 'seal' or 'rebuild'"),
+        (
+            {"replace_on_failure": "sometimes"},
+            "replace_on_failure 'sometimes': write 'disable', 'never', 'default' or 'always'",
+        ),
+    ],
+)
+async def test_a_name_that_is_none_is_refused_before_anything_is_done(
+    wrong: dict[str, Any], words: str
+) -> None:
+    async with memory_cluster(1) as (cluster, fs):
+        for verb in (fs.create, fs.append):
+            with pytest.raises(InvalidRequestError) as caught:
+                await verb("/a", **wrong)
+            assert str(caught.value) == words
+        assert cluster.calls == []
+
+
+def test_the_configuration_names_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAXOSBLOCK_CLIENT_ON_FAILURE", "rebuild")
+    monkeypatch.setenv("PAXOSBLOCK_CLIENT_REPLACE_ON_FAILURE", "never")
+    monkeypatch.setenv("PAXOSBLOCK_CLIENT_REPLACE_BEST_EFFORT", "true")
+    config = load_config(ClientConfig)
+    assert config.on_failure.value == "rebuild"
+    assert config.replace_on_failure is not None
+    assert (config.replace_on_failure.value, config.replace_best_effort) == ("never", True)
+    monkeypatch.setenv("PAXOSBLOCK_CLIENT_REPLACE_ON_FAILURE", "")
+    assert load_config(ClientConfig).replace_on_failure is None
+    monkeypatch.setenv("PAXOSBLOCK_CLIENT_ON_FAILURE", "maybe")
+    with pytest.raises(ConfigError, match='\'maybe\': expected one of "seal", "rebuild"'):
+        load_config(ClientConfig)
