@@ -34,6 +34,7 @@ from paxosblock.config import DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.reporter import Reporter
 from paxosblock.datanode.volume import open_volume
 from paxosblock.disk import OsDisk
+from paxosblock.namenode.blocks.reports import REPORTED_PER_S
 from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.types import StorageId
 from paxosblock.units import GIB, MIB
@@ -149,6 +150,7 @@ def show(scale: Scale, costs: Costs, seed: int) -> None:
     used = costs.copy_us * scale.blocks / 1e6 / healing_s
     beats = scale.nodes / scale.namenode.heartbeat_interval_s * costs.heartbeat_us / 1e6
     reports = replicas * costs.report_us / 1e6
+    report_every_s = max(scale.datanode.block_report_interval_s, replicas / REPORTED_PER_S)
     blocks = replicas / REPLICATION
     memory_bytes = blocks * costs.block_bytes + replicas * costs.replica_bytes
     say(f"{scale.nodes} DataNodes of {scale.blocks} blocks, {replicas / 1e6:.0f} million replicas:")
@@ -160,8 +162,7 @@ def show(scale: Scale, costs: Costs, seed: int) -> None:
     )
     say(
         f"  heartbeats: {beats:.1%} of a processor; full reports every"
-        f" {scale.datanode.block_report_interval_s:.0f} s:"
-        f" {reports / scale.datanode.block_report_interval_s:.1%}; all reports after a start or"
+        f" {report_every_s:.0f} s: {reports / report_every_s:.1%}; all reports after a start or"
         f" fail-over: {reports:.0f} s; memory: {memory_bytes / GIB:.1f} GiB"
     )
 

@@ -191,7 +191,8 @@ class DataNodeConfig(NodeConfig):
     heartbeat_interval_s: Seconds = 1.0
     """Seconds after which the NameNodes hear again that this node lives."""
     block_report_interval_s: Seconds = 10 * 60.0
-    """Seconds after which the NameNodes get the whole list of replicas again."""
+    """Seconds after which the NameNodes get the whole list of replicas again; longer where the
+    cluster has more than ten thousand replicas for each of them."""
     block_report_page: Count = 1000
     """Replicas in one message of a block report."""
     sync_threads_per_volume: Count = 2

@@ -142,10 +142,12 @@ class ReportAnswer:
     """The NameNode knows what the storage holds of the blocks up to `up_to`; a gap ends that.
 
     Anything else than the end of the page: the next page is wanted from there on. `LAST_BLOCK`:
-    nothing is wanted before the next full report is due.
+    nothing is wanted before the next full report is due, and that is not sooner than
+    `again_after_s`: the more replicas a cluster has, the longer it takes to report them all.
     """
 
     up_to: BlockId
+    again_after_s: float = 0.0
 
 
 REGISTER = Method("register", Register, Registered)

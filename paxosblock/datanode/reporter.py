@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ REPORT_TIMEOUT_S: Final = 60.0
 
 REFUSES: Final = "NameNode refuses this DataNode"
 _REFUSALS: Final = (InvalidRequestError, ConfigError)
+SPREAD: Final = 0.1
+"""The part of the pause between full reports that is left to chance."""
 LOOKED_AT_MAX: Final = 10_000
 """Blocks that are looked at for one page: most may be at another volume."""
 
@@ -302,7 +305,7 @@ class _Link:
         if not self._unreported and now_s >= self._next_full_s:
             sound = (each.storage for each in self._storages if not each.failed)
             self._unreported = dict.fromkeys(sound, NO_BLOCK)
-            self._next_full_s = now_s + self._config.block_report_interval_s
+            self._next_full_s = now_s + _spread(self._config.block_report_interval_s)
         if self._unreported:
             await self._report_page(*next(iter(self._unreported.items())))
             return
@@ -326,6 +329,8 @@ class _Link:
         if next(behind, None) is None:
             last = LAST_BLOCK
         answer = await self._report(storage, summaries, covers=BlockRange(after, last))
+        again_s = asyncio.get_running_loop().time() + _spread(answer.again_after_s)
+        self._next_full_s = max(self._next_full_s, again_s)
         if storage not in self._unreported:
             return  # all of it is reported anew, to a NameNode that forgot this node
         after = last if answer.up_to == LAST_BLOCK else answer.up_to
@@ -385,6 +390,11 @@ class _Link:
 
     async def _call(self, method: Method[Q, A], request: Q, timeout_s: float = CALL_TIMEOUT_S) -> A:
         return await self._client.call(self.address, method.name, request, method.answer, timeout_s)
+
+
+def _spread(pause_s: float) -> float:
+    """Shorten a pause a little: nodes that began together do not report together for ever."""
+    return pause_s * random.uniform(1 - SPREAD, 1)
 
 
 class _Standing:

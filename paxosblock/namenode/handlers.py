@@ -225,7 +225,7 @@ async def heartbeat(node: NameNode, request: Heartbeat) -> HeartbeatAnswer:
 
 async def block_report(node: NameNode, request: BlockReport) -> ReportAnswer:
     """Take in what a storage holds."""
-    return ReportAnswer(await node.reports.take(request))
+    return await node.reports.take(request)
 
 
 # --- people ----------------------------------------------------------------------------------

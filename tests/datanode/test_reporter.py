@@ -72,6 +72,7 @@ class Listener:
     cluster: str = ""
     leads: bool = True
     reported: Reported = field(default_factory=Reported)
+    again_after_s: float = 0.0
     takes: Callable[[BlockReport], Awaitable[None]] | None = None
     """What is done with a report before it is answered."""
     runner: web.AppRunner | None = None
@@ -117,7 +118,7 @@ class Listener:
             await self.takes(report)
         if report.covers is not None:
             self.reported.add(report.covers)
-        return ReportAnswer(self.reported.up_to)
+        return ReportAnswer(self.reported.up_to, self.again_after_s)
 
     def all(self, kind: type[T]) -> list[T]:
         """Everything of this kind that was heard."""
@@ -317,6 +318,20 @@ async def test_every_full_report_names_what_is_damaged(tmp_path: Path) -> None:
         listener.heard.clear()
         report = await listener.hears(BlockReport, is_full)
         assert ([each.block for each in report.dead], report.replicas) == ([BLOCK], ())
+
+
+async def test_the_next_full_report_comes_when_the_namenode_wants_it_and_not_before(
+    tmp_path: Path,
+) -> None:
+    often = replace(QUICK, block_report_interval_s=0.01)
+    async with namenode() as (listener, address):
+        listener.again_after_s = 3600.0
+        async with reporting(tmp_path, address, config=often):
+            await listener.hears(BlockReport, is_full)
+            await wait_until_async(lambda: len(listener.all(Heartbeat)) >= 4)
+            assert len(listener.all(BlockReport)) == 1
+            listener.again_after_s, listener.answer = 0.0, HeartbeatAnswer(False, report=True)
+            await wait_until_async(lambda: len(listener.all(BlockReport)) >= 4)
 
 
 async def test_damage_that_is_found_at_the_start_is_reported(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.api.reports import ALL_BLOCKS, BLOCK_REPORT, LAST_BLOCK, BlockRange, BlockReport
 from paxosblock.errors import InvalidRequestError
+from paxosblock.namenode.blocks import reports
 from paxosblock.namenode.blocks.reports import SLICE
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord
@@ -94,6 +95,17 @@ async def test_the_last_page_of_a_report_ends_what_is_asked_for(case: Case) -> N
         BLOCK_REPORT, scene.written("s1", BlockRange(middle, LAST_BLOCK))
     )
     assert (last.up_to, scene.node.datanodes.has_reported(S1)) == (LAST_BLOCK, True)
+
+
+async def test_the_more_replicas_there_are_the_later_the_next_full_report_is_wanted(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, records = case
+    monkeypatch.setattr(reports, "REPORTED_PER_S", 5)
+    middle = records[2].block
+    pages = (BlockRange(NO_BLOCK, middle), BlockRange(middle, LAST_BLOCK))
+    answers = [await scene.service.call(BLOCK_REPORT, scene.written("s1", page)) for page in pages]
+    assert [answer.again_after_s for answer in answers] == [0.0, 3 * len(records) / 5]
 
 
 async def test_after_a_page_that_was_lost_the_report_goes_on_before_the_gap(case: Case) -> None:
