@@ -14,15 +14,18 @@ import pytest
 
 from paxosblock.api.datanode import (
     ACCEPT,
+    FIND_CHUNK,
     FIND_REPLICA,
     LIST_REPLICAS,
     Envelope,
+    FindChunk,
     FindReplica,
+    FoundChunk,
     ListReplicas,
     ReadBytes,
 )
 from paxosblock.api.datanode import StorageAddress as At
-from paxosblock.errors import NoSpaceError
+from paxosblock.errors import NoSpaceError, NotFoundError
 from paxosblock.net import control
 from paxosblock.net.wire import MAX_CHUNK_BYTES, FrameKind, Header, decode_error
 from paxosblock.protocol.log import read_entries
@@ -119,6 +122,33 @@ async def test_a_node_is_asked_for_one_replica_alone(node: DataNodeProcess) -> N
     assert found(BLOCK, node.storage) == [BLOCK]
     assert found(BlockId(9), node.storage) == []
     assert found(BLOCK, StorageId("another")) == []
+
+
+async def test_a_node_tells_where_a_chunk_begins_of_the_version_it_holds_and_of_no_other(
+    node: DataNodeProcess,
+) -> None:
+    async with client_of(node) as client:
+        await client.create()
+        for index, size in enumerate((100, 7, 50)):
+            client.send(frame(index, chunk(index, size)))
+        await client.wait_votes(3)
+    decided = Finalize(BLOCK, Generation(1), Generation(0), 3, 157, (), WINDOW, Durability.DISK)
+    ask = Envelope(node.storage, decided)
+    assert isinstance(await asyncio.to_thread(control.call, node.address, ACCEPT, ask), Finalized)
+
+    async def find(length: int, offset: int, block: BlockId = BLOCK) -> FoundChunk:
+        version = Version(Generation(0), Generation(1), length)
+        wanted = FindChunk(block, node.storage, version, offset)
+        return await asyncio.to_thread(control.call, node.address, FIND_CHUNK, wanted)
+
+    found = [await find(3, offset) for offset in (0, 99, 100, 106, 107, 156)]
+    assert found == [
+        FoundChunk(index, start, 157)
+        for index, start in ((0, 0), (0, 0), (1, 100), (1, 100), (2, 107), (2, 107))
+    ]
+    for length, block in ((4, BLOCK), (3, BlockId(99))):
+        with pytest.raises(NotFoundError, match="does not hold this version of block"):
+            await find(length, 0, block)
 
 
 async def test_what_was_finalized_is_read_back_from_a_running_node(node: DataNodeProcess) -> None:

@@ -194,6 +194,26 @@ async def test_a_member_that_is_told_a_later_generation_in_mid_read_serves_on(
         assert (await waiting)[0].chunks == 3
 
 
+async def test_who_opened_a_block_before_it_was_cut_is_refused_also_in_mid_read(
+    tmp_path: Path,
+) -> None:
+    """K8: that is no corruption, and the replica serves the shorter version."""
+    async with running(tmp_path) as node:
+        await three_finalized_chunks(node)
+        for _ in range(MAX_LOADS):
+            await node.reader._loads.acquire()
+        request = ReadBytes(BLOCK, node.storage, FINAL, 0, 300)
+        waiting = asyncio.create_task(node.reader.read_bytes(request))
+        await wait_until_async(lambda: bool(node.reader._loads._waiters))
+        await node.finalize(2, [name(0)])
+        node.reader._loads.release()
+        for answer in (await waiting, await node.reader.read_bytes(request)):
+            assert isinstance(answer, Nack)
+            assert answer.reason is Reason.STALE
+        assert node.notes.corrupt == []
+        assert (await read(node, 0, 300, Version(Generation(0), Generation(2), 1)))[1] == chunk(0)
+
+
 async def test_who_left_has_no_replica_for_readers(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         await three_finalized_chunks(node)

@@ -9,12 +9,13 @@ import pytest
 
 from paxosblock.api.datanode import Envelope
 from paxosblock.api.reports import Heartbeat, Register
+from paxosblock.datanode.layout import CURRENT
 from paxosblock.datanode.node import DataNode
 from paxosblock.datanode.snapshot import PREVIOUS, finalize, is_kept, roll_back
 from paxosblock.disk import OsDisk
 from paxosblock.errors import NotReadyError
-from paxosblock.protocol.messages import Nack, Read
-from tests.datanode.node import BLOCK, running
+from paxosblock.protocol.messages import Finalized, Nack, Read
+from tests.datanode.node import BLOCK, frame, name, running
 from tests.datanode.test_reporter import create, namenode, reporting
 from tests.datanode.test_session import stream_to
 from tests.waiting import wait_until_async
@@ -83,6 +84,20 @@ async def test_what_a_snapshot_shares_is_not_counted_twice(tmp_path: Path) -> No
             before = node.volumes[0].used_bytes
         async with reporting(tmp_path, address, upgrade=True) as node:
             assert node.volumes[0].used_bytes == before
+
+
+async def test_a_block_that_is_cut_is_whole_in_the_snapshot(tmp_path: Path) -> None:
+    """K8, P5: a block file with two names is not cut in place."""
+    async with running(tmp_path) as node:
+        await node.create()
+        await node.write(2)
+        await node.finalize(1, [name(0), name(1)])
+    whole = (tmp_path / CURRENT / "blk_7").read_bytes()
+    async with running(tmp_path, upgrade=True) as node:
+        await node.volumes[0].be_taken_in()
+        assert isinstance(await node.finalize(2, [name(0)]), Finalized)
+        assert (tmp_path / CURRENT / "blk_7").read_bytes() == frame(0)[1]
+        assert (tmp_path / PREVIOUS / CURRENT / "blk_7").read_bytes() == whole
 
 
 class Finalizing(OsDisk):

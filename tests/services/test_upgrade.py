@@ -25,6 +25,7 @@ SETTINGS = {
 }
 SOON = ClientConfig(retry_for_s=1)
 KEPT, APPENDED, HALF = b"kept " * 9000, b"first " * 9000, b"half " * 9000
+CUT = b"cut " * 9000
 SNAPSHOT = "keeps the snapshot of an upgrade"
 
 
@@ -63,6 +64,8 @@ def fill(fs: Client) -> FileWriter:
     for path, data in (("/kept", KEPT), ("/appended", APPENDED)):
         with fs.create(path) as out:
             out.write(data)
+    with fs.create("/cut", chunk_size=1000) as out:
+        out.write(CUT)
     half = fs.create("/half")
     half.write(HALF)
     half.hflush()
@@ -70,7 +73,8 @@ def fill(fs: Client) -> FileWriter:
 
 
 def change(fs: Client) -> None:
-    """Write, append, take over and delete."""
+    """Write, append, truncate, take over and delete."""
+    fs.truncate("/cut", 5000)
     with fs.append("/appended") as out:
         out.write(b"second")
     fs.take_over("/half")
@@ -83,6 +87,7 @@ def check_as_before(fs: Client) -> None:
     """All is as `fill` left it."""
     assert read(fs, "/kept") == KEPT
     assert read(fs, "/appended") == APPENDED
+    assert read(fs, "/cut") == CUT
     fs.take_over("/half")
     assert read(fs, "/half") == HALF
     with pytest.raises(NotFoundError):
