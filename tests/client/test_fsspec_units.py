@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.client.fsspec.dropping import error_since
+from paxosblock.client.fsspec.info import ukey_of
 from paxosblock.client.fsspec.options import config_of, options_of_url, path_of_url
 from paxosblock.errors import ConfigError
 from paxosblock.protocol.types import Durability
@@ -108,3 +111,10 @@ def test_what_was_being_handled_when_the_file_was_opened_is_older_however_deep()
         except ValueError:
             seen.append(error_since(before=opened))
     assert seen == [None, opened, None, newer]
+
+
+def test_the_key_of_a_file_that_was_cut_and_is_as_long_again_is_another_one() -> None:
+    """Also within the same millisecond."""
+    before = FileStatus("/f", Kind.FILE, 1, 2, 3, 4, Durability.DISK, False, 5, 6, "", "", 0o644)
+    assert ukey_of(before) == ukey_of(replace(before))
+    assert ukey_of(before) != ukey_of(replace(before, truncations=1))

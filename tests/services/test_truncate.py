@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+import threading
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.config import ClientConfig
-from paxosblock.errors import NotFoundError, TruncatedError
+from paxosblock.errors import NotFoundError, PaxosBlockError, TruncatedError
 from paxosblock.protocol.types import BlockId
 from paxosblock.transaction import AssertFile, Concat, Rename, Truncate
 from tests.files import read
@@ -178,3 +181,77 @@ def test_a_datanode_that_was_away_while_a_block_was_cut_comes_back_and_is_told(
     cluster.wait_registered()
     only_new_replicas_serve(cluster, fs, "/away")
     assert read(fs, "/away") == DATA[:20]
+
+
+@dataclass
+class Change:
+    """What a file was, and becomes: an append shows any part of what it adds meanwhile."""
+
+    before: bytes
+    after: bytes
+
+    def may_show(self, data: bytes) -> bool:
+        between = data.startswith(self.before) and self.after.startswith(data)
+        return between or data in (self.before, self.after)
+
+
+class Reading(threading.Thread):
+    """Reads a file again and again; all it gets was true at one moment of the read."""
+
+    def __init__(self, url: str, path: str, changes: list[Change]) -> None:
+        super().__init__(daemon=True)
+        self.over = threading.Event()
+        self.counts: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self._url, self._path, self._changes = url, path, changes
+
+    def run(self) -> None:
+        with Client(self._url, CONFIG) as fs:
+            while not self.over.is_set():
+                first = len(self._changes) - 1
+                try:
+                    with fs.open(self._path) as file:
+                        last = len(self._changes)
+                        data = file.read(7) + file.read()
+                except TruncatedError:
+                    self.counts["truncated"] += 1
+                    continue
+                except PaxosBlockError as error:
+                    self.wrong.append(repr(error))
+                    continue
+                self.counts["read"] += 1
+                if not any(change.may_show(data) for change in self._changes[first:last]):
+                    self.wrong.append(f"{data!r} between changes {first} and {last}")
+
+
+def test_downwards_and_up_again_beside_readers_and_kills(cluster: LocalCluster, fs: Client) -> None:
+    rng, path = random.Random(6), "/life"
+    make(fs, path, b"")
+    changes = [Change(b"", b"")]
+    readers = [Reading(cluster.url, path, changes) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for step in range(24):
+        before = changes[-1].after
+        if step == 6:
+            cluster.datanodes[1].kill()
+        elif step == 12:
+            cluster.datanodes[1].start()
+        elif step == 18:
+            cluster.namenode.kill()
+            cluster.namenode.start()
+        if step % 2:
+            changes.append(Change(before, before[: rng.randrange(len(before) + 1)]))
+            fs.truncate(path, len(changes[-1].after))
+        else:
+            piece = rng.randbytes(rng.randrange(1, 40))
+            changes.append(Change(before, before + piece))
+            with fs.append(path, chunk_size=rng.choice((3, 10))) as out:
+                out.write(piece)
+        assert read(fs, path) == changes[-1].after
+    for reader in readers:
+        reader.over.set()
+        reader.join(60)
+        assert reader.wrong == []
+        assert reader.counts["read"]
+    cluster.wait_registered()

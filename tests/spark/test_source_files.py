@@ -235,7 +235,12 @@ def test_a_file_being_written_is_read_as_far_as_its_last_flushed_line(
 
 
 @pytest.mark.parametrize(
-    ("change", "message"), [("replaced", "was replaced or cut"), ("deleted", "no such file")]
+    ("change", "message"),
+    [
+        ("replaced", "was replaced or cut"),
+        ("truncated", "was replaced or cut"),
+        ("deleted", "no such file"),
+    ],
 )
 def test_a_file_that_changes_between_plan_and_read_is_never_read(
     fs: Client, folder: str, change: str, message: str
@@ -244,7 +249,12 @@ def test_a_file_that_changes_between_plan_and_read_is_never_read(
     chosen = source(folder, "text")
     reader = chosen.reader(chosen.schema())
     [partition] = reader.partitions()
-    fs.delete(path_of(folder))
+    if change == "truncated":
+        fs.truncate(path_of(folder), 0)
+        with fs.append(path_of(folder)) as out:
+            out.write(b"other\n")
+    else:
+        fs.delete(path_of(folder))
     if change == "replaced":
         put(fs, folder, "other\n")
     with pytest.raises(NotFoundError, match=message):

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from paxosblock.client.spark.datasource import PaxosBlockDataSource
 from paxosblock.client.spark.stream_reader import WAIT_S
 from paxosblock.client.spark.tail import TailReader
 from paxosblock.client.url import parse_url
-from paxosblock.errors import ConfigError, InvalidRequestError, NotFoundError
+from paxosblock.errors import ConfigError, InvalidRequestError, NotFoundError, TruncatedError
 from paxosblock.transaction import MakeDirectory, Rename
 
 Offset = dict[str, Any]
@@ -335,6 +336,19 @@ def test_a_file_that_got_shorter_fails_the_stream(tail: TailReader) -> None:
     beyond = {**tail.initialOffset(), "offset": 3}
     with pytest.raises(NotFoundError, match="has only 2 bytes now; 3 were read"):
         tail.latestOffset(beyond, ReadMaxBytes(1))
+
+
+def test_a_file_that_was_truncated_fails_the_stream_also_if_it_is_longer_than_before(
+    fs: Client, folder: str, tail: TailReader
+) -> None:
+    begin = tail.initialOffset()
+    end = tail.latestOffset(begin, ReadMaxBytes(1))
+    fs.truncate(path_of(folder), 0)
+    with fs.append(path_of(folder)) as out:
+        out.write(b"quite others\n")
+    for ask in (partial(tail.partitions, begin), partial(tail.latestOffset, limit=ReadMaxBytes(1))):
+        with pytest.raises(TruncatedError, match="was truncated; 2 bytes of what it was before"):
+            ask(end)
 
 
 def test_options_that_do_not_go_together_are_refused(fs: Client, folder: str) -> None:

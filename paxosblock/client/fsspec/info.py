@@ -33,7 +33,7 @@ def info_of(status: FileStatus) -> Info:
 
 def ukey_of(status: FileStatus) -> str:
     """Differs when the content may differ: a file id is never used again, bytes never change
-    in place, and what is appended shows in the length.
+    in place, what is appended shows in the length, and what was cut off in the truncations.
     """
-    facts = f"{status.file_id} {status.length} {status.modified_ms}"
+    facts = f"{status.file_id} {status.length} {status.truncations} {status.modified_ms}"
     return hashlib.sha256(facts.encode()).hexdigest()

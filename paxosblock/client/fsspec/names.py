@@ -204,6 +204,10 @@ class NameVerbs(ClusterFileSystem):
         """Let a file have so many replicas; the name is that of fsspec's WebHDFS."""
         await (await self._client()).set_replication(self.own_path(path), replication)
 
+    async def _truncate(self, path: str, length: int) -> None:
+        """Cut a file to its first `length` bytes; fsspec itself has no name for that."""
+        await (await self._client()).truncate(self.own_path(path), length)
+
     # fsspec derives the synchronous names of its own list of verbs only.
     created = sync_wrapper(_created)
     modified = sync_wrapper(_modified)
@@ -213,6 +217,7 @@ class NameVerbs(ClusterFileSystem):
     rmdir = sync_wrapper(_rmdir)
     mv = sync_wrapper(_mv)
     set_replication = sync_wrapper(_set_replication)
+    truncate = sync_wrapper(_truncate)
 
     async def _status(self, path: str) -> FileStatus:
         return await (await self._client()).stat(self.own_path(path))

@@ -67,4 +67,5 @@ def append_files(
         return []
     if seen is None:
         return [AssertAbsent(target), Marker(target), Concat(target, sources)]
-    return [AssertFile(target, seen.file_id, seen.length), Concat(target, sources)]
+    same = AssertFile(target, seen.file_id, seen.length, seen.truncations)
+    return [same, Concat(target, sources)]

@@ -172,16 +172,16 @@ def plan(
 
 
 def _splits_of_file(fs: Client, status: FileStatus, options: Options) -> Iterator[Split]:
-    path, file_id, length = status.path, status.file_id, status.length
+    path, length = status.path, status.length
     if not status.open and length <= options.split_bytes:
         if length or options.file_format is FileFormat.BINARY:
-            yield Split(path, file_id, 0, 0, length, length)
+            yield Split(path, status.file_id, 0, 0, length, length, status.truncations)
         return
     with fs.open(path) as file:
-        end = end_of_records(file, options)
+        status, end = file.status, end_of_records(file, options)
         if end or options.file_format is FileFormat.BINARY:
             for begin, start, stop in splits_of(fs, file, end, options):
-                yield Split(path, file.status.file_id, begin, start, stop, end)
+                yield Split(path, status.file_id, begin, start, stop, end, status.truncations)
 
 
 def _keep_all(_: Any) -> bool:
@@ -207,7 +207,8 @@ def open_planned(fs: Client, split: Split) -> FileReader:
         NotFoundError: it is gone, there is another one in its place, or its end is gone.
     """
     file = fs.open(split.path)
-    if file.status.file_id != split.file_id or file.size < split.end:
+    same = (file.status.file_id, file.status.truncations) == (split.file_id, split.truncations)
+    if not same or file.size < split.end:
         file.close()
         raise NotFoundError(
             f"'{split.path}': was replaced or cut since the query was planned", path=split.path

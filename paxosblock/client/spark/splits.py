@@ -21,7 +21,8 @@ class Split:
 
     Lines and row groups: [begin, end) is all that is read of the file now; a record begins at
     `begin`, and the bytes from `end` on are as good as not there. Of Arrow streams, a split is
-    whole messages of the stream whose schema is at `begin`, and of the streams behind it.
+    whole messages of the stream whose schema is at `begin`, and of the streams behind it. `file_id`
+    and `truncations` tell whether the file is still the one that was cut into splits.
     """
 
     path: str
@@ -30,6 +31,7 @@ class Split:
     start: int
     stop: int
     end: int
+    truncations: int = 0
 
     @property
     def is_first(self) -> bool:

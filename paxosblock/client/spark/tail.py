@@ -30,19 +30,21 @@ from paxosblock.client.spark.short_errors import short_errors
 from paxosblock.client.spark.splits import Split, cut
 from paxosblock.client.spark.stream_reader import WAIT_S, StreamReader
 from paxosblock.client.sync_files import FileReader
-from paxosblock.errors import InvalidRequestError, NotFoundError
+from paxosblock.errors import InvalidRequestError, NotFoundError, TruncatedError
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
     """A stream's place: it has read all records that end at or before `offset`, a byte of the file.
 
-    Of Arrow, `stream` is where the schema of the batches that follow stands.
+    Of Arrow, `stream` is where the schema of the batches that follow stands. The file had been
+    truncated `truncations` times when it was read first.
     """
 
     file_id: int
     offset: int
     stream: int = 0
+    truncations: int = 0
 
     @classmethod
     def parse(cls, offset: dict[str, Any], path: str) -> Position:
@@ -95,7 +97,8 @@ class TailReader(StreamReader):
     @short_errors
     def initialOffset(self) -> dict[str, Any]:
         """Return the beginning of the file."""
-        return asdict(Position(self._fs.stat(self._options.path).file_id, 0))
+        status = self._fs.stat(self._options.path)
+        return asdict(Position(status.file_id, 0, truncations=status.truncations))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the option `maxBytesPerTrigger`."""
@@ -107,7 +110,8 @@ class TailReader(StreamReader):
         """Return where the next micro-batch ends; `start` when nothing came within a second.
 
         Raises:
-            NotFoundError: the file was deleted, replaced or cut.
+            NotFoundError: the file was deleted or replaced.
+            TruncatedError: it was truncated.
         """
         at = Position.parse(start, self._options.path)
         deadline = time.monotonic() + WAIT_S
@@ -121,7 +125,7 @@ class TailReader(StreamReader):
 
     def _end(self, at: Position, limit: ReadLimit) -> Position:
         with self._open(at) as file:
-            self._seen = Position(at.file_id, file.size)
+            self._seen = replace(at, offset=file.size, stream=0)
             most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else file.size
             goal = file.size if self._goal is None else self._goal
             return next_position(file, at, most, goal, arrow=self._arrow)
@@ -129,10 +133,14 @@ class TailReader(StreamReader):
     def _open(self, at: Position) -> FileReader:
         file = self._fs.open(self._options.path)
         status, size = file.status, file.size
-        if status.file_id == at.file_id and size >= at.offset:
+        same = (status.file_id, status.truncations) == (at.file_id, at.truncations)
+        if same and size >= at.offset:
             return file
         file.close()
         path = self._options.path
+        if status.file_id == at.file_id and status.truncations != at.truncations:
+            text = f"'{path}': was truncated; {at.offset} bytes of what it was before were read"
+            raise TruncatedError(text, path=path)
         raise NotFoundError(
             f"'{path}': was replaced by another file; {at.offset} bytes of the one before were read"
             if status.file_id != at.file_id
@@ -162,7 +170,9 @@ class TailReader(StreamReader):
                 check_file(file, batch_schema(self._schema), self._options)
             ranges = list(self._ranges(file, begin, last.offset))
         return [
-            InputPartition((Split(path, last.file_id, first, start, stop, last.offset),))
+            InputPartition(
+                (Split(path, last.file_id, first, start, stop, last.offset, last.truncations),)
+            )
             for first, start, stop in ranges
         ]
 

@@ -168,7 +168,7 @@ def _groups(
         kind = options.format or SUFFIXES.get(PurePosixPath(file.path).suffix)
         if kind is None:
             continue
-        small = Small(file.path, file.file_id, file.length)
+        small = Small(file.path, file.file_id, file.length, file.truncations)
         groups = kinds.setdefault(kind, [[]])
         if sum(each.length for each in groups[-1]) + file.length > options.target_bytes:
             groups.append([])
@@ -208,7 +208,7 @@ def _publish(
 def _swap(merged: Merged, aside: str, job: str) -> Iterator[Operation]:
     members = merged.group.members
     for member in members:
-        yield AssertFile(member.path, member.file_id, member.length)
+        yield AssertFile(member.path, member.file_id, member.length, member.truncations)
         yield Rename(member.path, join(aside, base_name(member.path)))
     name = f"part-{merged.group.number:05d}-{job}{PurePosixPath(members[0].path).suffix}"
     yield Rename(merged.temporary, join(merged.group.directory, name))

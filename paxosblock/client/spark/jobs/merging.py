@@ -54,6 +54,7 @@ class Small:
     path: str
     file_id: int
     length: int
+    truncations: int
 
 
 @dataclass(frozen=True, slots=True)
