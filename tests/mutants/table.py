@@ -119,6 +119,8 @@ CALL_SERVER = "tests/test_call_server.py"
 FLOODS = "tests/test_floods.py"
 LOST_DATANODES = "tests/client/test_lost_datanodes.py"
 WATCHED = "tests/client/test_watched.py"
+TRUNCATE = "tests/namenode/test_truncate.py"
+TRUNCATE_PROCESSES = "tests/services/test_truncate.py"
 
 SOURCE: tuple[Mutant, ...] = (
     _store(
@@ -1060,6 +1062,62 @@ SOURCE: tuple[Mutant, ...] = (
         "                    await self._copies.take(",
         "                    self._copies.take(",
         COPIES,
+    ),
+    _recovery(
+        "what a holder tells of another version is believed",
+        "blocks/cutter.py",
+        "    return inside and found.size_bytes == record.size_bytes\n",
+        "    return inside\n",
+        TRUNCATE,
+    ),
+    _recovery(
+        "members are not told that a block was cut",
+        "blocks/cutter.py",
+        "            self._finalizer.spread(record)\n",
+        "            pass\n",
+        TRUNCATE,
+    ),
+    _recovery(
+        "a boundary counts for whatever version there is by now",
+        "catalog/truncate.py",
+        "cut = Cut(record.block, record.finalized_generation, kept)",
+        "cut = Cut(record.block, record.writer_generation, kept)",
+        TRUNCATE,
+    ),
+    _recovery(
+        "an empty block of a fenced writer goes with what is cut off",
+        "catalog/truncate.py",
+        "        elif not entry.record.length:\n",
+        "        elif not entry.record.finalized:\n",
+        TRUNCATE,
+    ),
+    _recovery(
+        "a file that was truncated is told from none that was not",
+        "catalog/truncate.py",
+        "truncations=inode.truncations + 1",
+        "truncations=inode.truncations",
+        TRUNCATE,
+    ),
+    _recovery(
+        "a file that was truncated passes for the one that was looked at",
+        "catalog/transactions.py",
+        "if wanted.truncations not in (None, inode.truncations):",
+        "if wanted.truncations not in (None, wanted.truncations):",
+        TRUNCATE,
+    ),
+    _node(
+        "a page of a file that was truncated is taken for one of what it was",
+        "client/block_reader.py",
+        "    if now.truncations != before.truncations:\n",
+        "    if now.truncations < before.truncations:\n",
+        TRUNCATE_PROCESSES,
+    ),
+    _node(
+        "bytes that were read before somebody changed a file are appended to it",
+        "client/truncating.py",
+        "AssertFile(path, status.file_id, status.length, status.truncations)",
+        "AssertFile(path)",
+        TRUNCATE_PROCESSES,
     ),
     _node(
         "two requests of a session have one name",

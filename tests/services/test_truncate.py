@@ -11,10 +11,20 @@ from dataclasses import dataclass
 import pytest
 
 from paxosblock import Client, LocalCluster
+from paxosblock.api.namenode import TRANSACT, Transact
+from paxosblock.client import truncating
+from paxosblock.client.async_client import AsyncClient
 from paxosblock.config import ClientConfig
 from paxosblock.errors import NotFoundError, PaxosBlockError, TruncatedError
-from paxosblock.protocol.types import BlockId
-from paxosblock.transaction import AssertFile, Concat, Rename, Truncate
+from paxosblock.protocol.types import BlockId, Durability
+from paxosblock.transaction import (
+    AssertFile,
+    Concat,
+    Operation,
+    Rename,
+    TransactionOutcome,
+    Truncate,
+)
 from tests.files import read
 from tests.waiting import wait_until
 
@@ -181,6 +191,30 @@ def test_a_datanode_that_was_away_while_a_block_was_cut_comes_back_and_is_told(
     cluster.wait_registered()
     only_new_replicas_serve(cluster, fs, "/away")
     assert read(fs, "/away") == DATA[:20]
+
+
+async def test_bytes_that_were_read_before_somebody_changed_the_file_are_not_appended(
+    cluster: LocalCluster,
+) -> None:
+    """It is as long as before, and its chunks begin where they did: all begins anew."""
+    async with AsyncClient(cluster.url, CONFIG) as fs:
+        async with await fs.create("/raced", chunk_size=10, block_size=30) as out:
+            await out.write(DATA)
+        sent: list[int] = []
+
+        async def send(operations: tuple[Operation, ...]) -> TransactionOutcome:
+            sent.append(len(operations))
+            if sent == [1, 3]:
+                await fs.truncate("/raced", 40)
+                async with await fs.append("/raced", chunk_size=10) as out:
+                    await out.write(MORE[:60])
+            request = Transact(operations, 3, 30, Durability.DISK)
+            return await fs._core.namenodes.call(TRANSACT, request)
+
+        await truncating.transact(fs._core, [Truncate("/raced", 45)], send)
+        async with await fs.open("/raced") as file:
+            assert await file.read() == DATA[:40] + MORE[:5]
+        assert sent == [1, 3, 1, 3]
 
 
 @dataclass
