@@ -1,12 +1,14 @@
 """How long does a failure keep writers, and users of names, waiting?
 
-    python -m benchmarks.outages [KIND ...] [--count 30] [--delay 1.5] [--json]
+    python -m benchmarks.outages [KIND ...] [--count 30] [--delay 1.5] [--filled 64] [--json]
 
 A client does one thing after the other without a pause: writers append 16 KiB and flush, users of
 names make directories. Then something fails. The outage is the longest time without a success,
 from the failure on until something succeeds that was begun after it. Default settings throughout.
 
     writer/kill     SIGKILL of a DataNode that holds a replica of the block being written (of four)
+    writer/rebuild  the same of a file with on_failure="rebuild", without a replacement
+    writer/copy     the same with a replacement, which fetches the `--filled` MiB of the block
     writer/stop     SIGSTOP of it: it stays connected and says nothing
     writer/cut      its bytes are held back in both directions: nobody can tell why it is silent
     writer/slow     one `fdatasync` of it takes `--delay` seconds: no failure, and the block goes on
@@ -14,7 +16,7 @@ from the failure on until something succeeds that was begun after it. Default se
     names/stop      SIGSTOP of it
     names/cut       its bytes are held back, those of its own connections, too
 
-`writer/slow` also counts the blocks that were ended: none should be.
+Of writers the blocks that were ended are counted, too: none should be by a slow disk or a rebuild.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.receipt import FlushReceipt
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import StorageId
-from paxosblock.units import KIB
+from paxosblock.replacement import OnFailure, Replacement
+from paxosblock.units import KIB, MIB
 from tests.disks.faults import SYNCS, Fault
 from tests.services.faulty_node import FaultyCluster
 from tests.services.partitions import PartitionedCluster
@@ -140,16 +143,23 @@ Failure = Callable[[LocalCluster, Node, argparse.Namespace], Fails]
 
 
 async def measure_writers(
-    cluster: LocalCluster, failure: Failure, options: argparse.Namespace, results: Results
+    cluster: LocalCluster, kind: Kind, options: argparse.Namespace, results: Results
 ) -> None:
     """A file for each failure, which meets one of the DataNodes of the block being written."""
+    filled_bytes = options.filled * MIB if kind.replacement is Replacement.ALWAYS else 0
     async with AsyncClient(cluster.url) as fs:
         for number in range(options.count):
             await asyncio.to_thread(cluster.wait_registered)
-            async with await fs.create(f"/outage-{number}", replication=3) as out:
+            async with await fs.create(
+                f"/outage-{number}",
+                replication=3,
+                on_failure=kind.on_failure,
+                replace_on_failure=kind.replacement,
+            ) as out:
+                await out.write(bytes(filled_bytes))
                 before = await flushed(out)
                 victim = await asyncio.to_thread(owner_of, cluster, before.replicas[0])
-                fault = failure(cluster, victim, options)
+                fault = kind.failure(cluster, victim, options)
                 try:
                     results.outages_s.append(
                         await outage_s(Activity(lambda: flushed(out)), fault)  # at once
@@ -180,7 +190,7 @@ def owner_of(cluster: LocalCluster, storage: StorageId) -> Node:
 
 
 async def measure_names(
-    cluster: LocalCluster, failure: Failure, options: argparse.Namespace, results: Results
+    cluster: LocalCluster, kind: Kind, options: argparse.Namespace, results: Results
 ) -> None:
     """Directories, while the NameNode that leads fails again and again."""
     async with AsyncClient(cluster.url) as fs:
@@ -188,7 +198,7 @@ async def measure_names(
         for number in range(options.count):
             await asyncio.to_thread(wait_level, cluster)
             victim = await asyncio.to_thread(cluster.wait_leader)
-            fault = failure(cluster, victim, options)
+            fault = kind.failure(cluster, victim, options)
             try:
                 results.outages_s.append(
                     await outage_s(Activity(lambda: fs.mkdirs(next(names))), fault)
@@ -208,6 +218,8 @@ class Kind:
     failure: Failure
     cluster: Callable[..., AbstractContextManager[LocalCluster]]
     namenodes: int = 1
+    on_failure: OnFailure = OnFailure.SEAL
+    replacement: Replacement | None = None
 
     async def measure(self, options: argparse.Namespace, results: Results) -> None:
         """Fill in `results`, on a cluster of its own."""
@@ -215,7 +227,7 @@ class Kind:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             path = Path(folder) / "cluster"
             with self.cluster(DATANODES, self.namenodes, path=path) as cluster:
-                await measure(cluster, self.failure, options, results)
+                await measure(cluster, self, options, results)
 
 
 def kill(_: LocalCluster, node: Node, __: argparse.Namespace) -> Fails:
@@ -248,6 +260,12 @@ def slow(cluster: LocalCluster, node: Node, options: argparse.Namespace) -> Fail
 
 KINDS = {
     "writer/kill": Kind(kill, LocalCluster),
+    "writer/rebuild": Kind(
+        kill, LocalCluster, on_failure=OnFailure.REBUILD, replacement=Replacement.NEVER
+    ),
+    "writer/copy": Kind(
+        kill, LocalCluster, on_failure=OnFailure.REBUILD, replacement=Replacement.ALWAYS
+    ),
     "writer/stop": Kind(stop, LocalCluster),
     "writer/cut": Kind(cut, PartitionedCluster),
     "writer/slow": Kind(slow, FaultyCluster),
@@ -266,7 +284,7 @@ def progress(number: int, results: Results) -> None:
 def line(name: str, summary: dict[str, Any]) -> str:
     """One row of the table."""
     return (
-        f"{name:<12} p50 {summary['p50_ms']:9.1f} ms   p99 {summary['p99_ms']:9.1f} ms   "
+        f"{name:<14} p50 {summary['p50_ms']:9.1f} ms   p99 {summary['p99_ms']:9.1f} ms   "
         f"max {summary['max_ms']:9.1f} ms   of {summary['count']}; "
         f"{summary['blocks_ended']} blocks ended"
     )
@@ -296,6 +314,7 @@ def main() -> None:
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}")
     parser.add_argument("--count", type=int, default=30, help="failures of each kind")
     parser.add_argument("--delay", type=float, default=1.5, help="of a slow sync, in seconds")
+    parser.add_argument("--filled", type=int, default=64, help="MiB in the block of writer/copy")
     parser.add_argument("--folder", type=Path, help="where the nodes write")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     options = parser.parse_args()

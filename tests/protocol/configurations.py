@@ -95,6 +95,18 @@ CI: dict[str, tuple[Config, int]] = {
         ),
         1044,
     ),
+    "rebuild-twice": (
+        Config(
+            "a REBUILD with another member, tried twice, or one after the other",
+            chunks=1,
+            members=2,
+            storages=3,
+            targets=((0, 2),),
+            budget=Budget(rebuilds=2),
+            must_fire=("K3", "K6", "K7", *PROPOSER, "P6", "K11-lost", "W4", "W5", "D3-fenced"),
+        ),
+        8031,
+    ),
     "append": (
         Config(
             "a finalized block is opened again, and sealed",
@@ -460,6 +472,42 @@ LARGE: dict[str, tuple[Config, int]] = {
             must_fire=("K3", "K6", "K7", "W5"),
         ),
         10786,
+    ),
+    "rebuild-another-twice": (
+        Config(
+            "a REBUILD of three members with another one, tried twice",
+            chunks=1,
+            storages=4,
+            targets=((0, 1, 3),),
+            budget=Budget(rebuilds=2),
+            must_fire=("K3", "K6", "K7", *PROPOSER, "P6", "K11-lost", "W4", "W5"),
+        ),
+        29_224,
+    ),
+    "rebuild-either-twice": (
+        Config(
+            "two REBUILDs with one or another new member",
+            chunks=1,
+            members=2,
+            storages=4,
+            targets=((0, 2), (0, 3)),
+            budget=Budget(rebuilds=2),
+            must_fire=("K3", "K6", "K7", *PROPOSER, "P6", "K11-lost", "W4", "W5"),
+        ),
+        17_802,
+    ),
+    "rebuild-seal-read": (
+        Config(
+            "an R2 read around a REBUILD with another member and a SEAL",
+            chunks=1,
+            members=2,
+            storages=3,
+            targets=((0, 2),),
+            budget=Budget(seals=1, rebuilds=1),
+            reads=("R2",),
+            must_fire=("K2", "K3", "K5", "K7", *PROPOSER, "P6", *READ, "R2", "R2-stale"),
+        ),
+        120_927,
     ),
     "rebuild-read": (
         Config(

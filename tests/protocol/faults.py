@@ -16,6 +16,7 @@ from paxosblock.protocol import finalize, read, recovery, register, write
 from paxosblock.protocol.effects import DropReplica
 from paxosblock.protocol.finalize import BlockRecord, Refused, Why
 from paxosblock.protocol.messages import Deleted, Finalize, ReadReply, RecoveryWrite, Vote
+from paxosblock.protocol.quorum import recovery_quorum
 from paxosblock.protocol.read import Progress, QuorumRead, Version
 from paxosblock.protocol.recovery import Choice, Proposer
 from paxosblock.protocol.register import Replica, Step
@@ -276,6 +277,32 @@ def install_although_sealed(
     return replace(record, writer_generation=generation, members=members, base_length=length)
 
 
+def install_although_overtaken(
+    record: BlockRecord, base: Generation, generation: Generation, members: Any, length: int
+) -> BlockRecord | Refused:
+    """K7 without gs == g: another REBUILD has begun, and its promises fence the config."""
+    writing = record.state is BlockState.UNDER_CONSTRUCTION and not record.finalized
+    if not writing or record.writer_generation != base:
+        return Refused(Why.NEWER, record)
+    return replace(record, writer_generation=generation, members=members, base_length=length)
+
+
+_install_rebuild = finalize.install_rebuild
+
+
+def install_from_nothing(
+    record: BlockRecord, base: Generation, generation: Generation, members: Any, length: int
+) -> BlockRecord | Refused:
+    """K7 that forgets where the epoch begins: the writer is granted less than was chosen."""
+    return _install_rebuild(record, base, generation, members, min(length, 0))
+
+
+votes_of_a_quorum = property(
+    lambda proposer: min(recovery_quorum(len(proposer.members)), len(proposer.targets))
+)
+"""P4 for a REBUILD or APPEND like that of a SEAL."""
+
+
 def close_for_any_epoch(
     record: BlockRecord, writer: Any, generation: Generation, length: int, size_bytes: int
 ) -> BlockRecord | Refused:
@@ -359,6 +386,9 @@ _TWO_OF_TWO = Config("", chunks=2, members=2, storages=2, targets=((0, 1),), bud
 _REBUILD = Config(
     "", chunks=2, storages=4, targets=((0, 1, 3),), budget=Budget(seals=1, rebuilds=1)
 )
+_REBUILD_TWICE = Config(
+    "", chunks=1, members=2, storages=3, targets=((0, 2),), budget=Budget(rebuilds=2)
+)
 _FORCE = replace(
     _TWO_OF_TWO, chunks=1, durability=MEMORY, budget=Budget(seals=1, forces=1, power_cuts=1)
 )
@@ -434,6 +464,15 @@ FAULTS: dict[str, Fault] = {
     ),
     "install although sealed": Fault(
         finalize, "install_rebuild", install_although_sealed, _REBUILD, "K11"
+    ),
+    "install although overtaken": Fault(
+        finalize, "install_rebuild", install_although_overtaken, _REBUILD_TWICE, "K11"
+    ),
+    "install from nothing": Fault(
+        finalize, "install_rebuild", install_from_nothing, _REBUILD_TWICE, "installed length"
+    ),
+    "install with a quorum": Fault(
+        Proposer, "votes_needed", votes_of_a_quorum, _REBUILD_TWICE, "stuck"
     ),
     "close for any epoch": Fault(
         finalize, "finalize_by_writer", close_for_any_epoch, _REBUILD_ONLY, "lacks acknowledged"
