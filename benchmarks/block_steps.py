@@ -1,10 +1,10 @@
 """What do a block's end, the next block's beginning, a file's close and a take-over cost?
 
-    python -m benchmarks.block_steps [--only step,close,takeover] [--blocks 24] [--files 200]
+    python -m benchmarks.block_steps [--only step,close,takeover] [--blocks 20] [--files 200]
 
 A LocalCluster on loopback, three DataNodes, the client in this process.
 
-*Step*: a file of `--blocks` blocks of 32 MiB is written without a pause; for each step from a block
+*Step*: a file of `--blocks` blocks of 64 MiB is written without a pause; for each step from a block
 to the next one, how long is it from the last vote for the one to the first chunk sent in the
 other, and to the first vote for that? *Close*: create, one write of 1 KiB and close, and of these
 the close alone. *Take-over*: a client that wrote 1, 16 or 128 MiB of an open block says no more,
@@ -28,7 +28,7 @@ from paxosblock.net.wire import Header
 from paxosblock.protocol.types import BlockId, StorageId
 from paxosblock.units import KIB, MIB
 
-STEP_BLOCK_BYTES: Final = 32 * MIB
+STEP_BLOCK_BYTES: Final = 64 * MIB
 TAKEN_OVER_MIB: Final = (1, 16, 128)
 
 
@@ -159,7 +159,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default=",".join(BENCHMARKS))
-    parser.add_argument("--blocks", type=int, default=24)
+    parser.add_argument("--blocks", type=int, default=20)
     parser.add_argument("--files", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=40)
     loop.run(run_all(parser.parse_args()))

@@ -301,6 +301,9 @@ class AddBlock:
     request after a lost reply gets the block that was added then. `host` is the writer's machine:
     the first replica goes to a DataNode there, if there is one; "" for nowhere near. `after` is the
     block before, which failed, where the writer has a policy for that; None: like any other block.
+
+    A block made `ahead` is the file's when FinalizeBlock of the block before it says so; there is
+    one at a time, and without that it goes with the next AddBlock, or with the close of the file.
     """
 
     file_id: int
@@ -313,6 +316,7 @@ class AddBlock:
     once: Once | None = None
     host: str = ""
     after: Failed | None = None
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,13 +346,17 @@ class Reopened:
 
 @dataclass(frozen=True, slots=True)
 class FinalizeBlock:
-    """K6: FinalizeBlock(b, length) by the writer of `generation`; `length` in chunks."""
+    """K6: FinalizeBlock(b, length) by the writer of `generation`; `length` in chunks.
+
+    `following` is the block that was made ahead (`AddBlock`): it follows in the same step.
+    """
 
     block: BlockId
     writer: WriterId
     generation: Generation
     length: int
     size_bytes: int
+    following: BlockId = NO_BLOCK
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 from weakref import WeakMethod
 
 from paxosblock.api.datanode import Envelope
 from paxosblock.api.namenode import (
     FINALIZE_BLOCK,
+    NO_BLOCK,
     SEAL_BLOCK,
     BlockRequest,
     BlockView,
@@ -407,16 +408,18 @@ class BlockWriter:
         if self._writer.can_close:
             self._writer = write.close(self._writer)
         self.asked_to_close = True
-        sent, sent_bytes = self._writer.sent, self.sent_bytes
-        return FinalizeBlock(self.block, self._identity, self.generation, sent, sent_bytes)
+        length = self.sent, self.sent_bytes
+        return FinalizeBlock(self.block, self._identity, self.generation, *length)
 
     def ended(self) -> None:
         """W6: what `end` returned was recorded."""
         self._writer = write.on_finalized(self._writer, self._writer.sent, ours=True)
         self.release()
 
-    async def close(self, *, retry_for_s: float | None = None) -> BlockView:
-        """W6: wait for the votes, then record the length.
+    async def close(
+        self, *, following: BlockId = NO_BLOCK, retry_for_s: float | None = None
+    ) -> BlockView:
+        """W6: wait for the votes, then record the length; a block made ahead may be `following`.
 
         The NameNodes are asked for `retry_for_s` seconds; None: as long as for every request.
 
@@ -425,15 +428,13 @@ class BlockWriter:
             FencedError: the block belongs to another writer.
             PaxosBlockError: no NameNode could record it in time.
         """
-        request = await self.end()
+        request = replace(await self.end(), following=following)
         view = await self._namenodes.call(FINALIZE_BLOCK, request, retry_for_s=retry_for_s)
         self._conclude(view)
         return view
 
     async def seal(self, *, retry_for_s: float | None = None) -> Sealed:
-        """W7: have the block recovered, and take the length that was decided.
-
-        The NameNodes are asked for `retry_for_s` seconds; None: as long as for every request.
+        """W7: have the block recovered, take the length decided then; `retry_for_s` as in `close`.
 
         Raises:
             FencedError: the block belongs to another writer.

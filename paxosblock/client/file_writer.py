@@ -276,6 +276,7 @@ class AsyncFileWriter:
     def _release(self) -> None:
         self._closed = True
         self._tender.stop()
+        self._next.forget()
         self._core.leases.drop(self._writer)
         self._pending.clear()
         self._ledger.unsynced.clear()
@@ -295,6 +296,7 @@ class AsyncFileWriter:
                     await block.room()
                 block.send(self._pending[0])
                 self._pending.popleft()
+                self._next.look_ahead(block, self._block_failed)
             except BlockFailed as failure:
                 await self._recover(failure)
 
@@ -313,18 +315,13 @@ class AsyncFileWriter:
         invariant(self.acknowledged == self._cut_bytes, "W3 what is written is acknowledged", self)
 
     async def _block_with_room(self, size_bytes: int) -> BlockWriter:
-        if self._block is not None and self._is_full(self._block, size_bytes):
-            await self._end(self._block)
+        block = self._block
+        rolls = block is not None and block.block == self._rolling
+        if block is not None and (rolls or self._next.is_full(block, size_bytes)):
+            await self._end(block, None if rolls else await self._next.ahead())
         if self._block is None:
             self._block = await self._open_block()
         return self._block
-
-    def _is_full(self, block: BlockWriter, size_bytes: int) -> bool:
-        if block.asked_to_close or block.block == self._rolling:
-            return True
-        fits = block.sent_bytes + size_bytes <= self.status.block_size
-        most = self._core.config.max_chunks_per_block
-        return block.sent >= most or (block.sent > 0 and not fits)
 
     async def _open_block(self) -> BlockWriter:
         """K1, W1: a new block whose members all have an empty replica."""
@@ -349,14 +346,7 @@ class AsyncFileWriter:
             view = await self._fence.guard(
                 self._next.ask(self._pending[0].size_bytes, self._retry_for_s)
             )
-        make = BlockWriter.granted if view.record.writer_generation else BlockWriter
-        block = make(
-            view,
-            self._writer,
-            self._core.namenodes,
-            self._core.writing,
-            on_failed=self._block_failed,
-        )
+        block = self._next.writer_of(view, self._block_failed)
         try:
             await block.open()
         except BlockFailed as failure:
@@ -388,10 +378,18 @@ class AsyncFileWriter:
                 await self._settle(synced=False)
         return None
 
-    async def _end(self, block: BlockWriter) -> None:
-        """W6: wait for the votes, and record the length. Raises BlockFailed as `close` does."""
-        await self._fence.guard(block.close(retry_for_s=self._retry_for_s))
+    async def _end(self, block: BlockWriter, ahead: BlockWriter | None = None) -> None:
+        """W6: wait for the votes, and record the length; go on in the block made `ahead`, if any.
+
+        Raises BlockFailed as `close` does.
+        """
+        following = NO_BLOCK if ahead is None else ahead.block
+        await self._fence.guard(block.close(following=following, retry_for_s=self._retry_for_s))
         self._finish(block)
+        if ahead is not None:
+            self._begin_in(ahead)
+            self._shortfall.note(ahead.view)
+            self._block = ahead
 
     async def _recover(self, failure: BlockFailed) -> None:
         """W4: the block is rebuilt (W5), or sealed, and what it did not keep goes on (W7)."""

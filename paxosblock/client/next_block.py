@@ -1,8 +1,16 @@
-"""The block in which a file goes on: its last one opened again (K4), or a new one (K1)."""
+"""The block in which a file goes on: its last one opened again (K4), or a new one (K1).
+
+A writer that fills its blocks quickly has the next one made while it writes, so that it goes on
+there at once (`look_ahead`).
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
 
 from paxosblock.api.namenode import (
     ADD_BLOCK,
@@ -13,12 +21,21 @@ from paxosblock.api.namenode import (
     FileStatus,
     ReopenBlock,
 )
-from paxosblock.client.block_writer import BlockWriter
+from paxosblock.client.block_writer import BlockFailed, BlockWriter
 from paxosblock.client.core import ClientCore
 from paxosblock.client.exclusions import Exclusions
 from paxosblock.client.progress import Unopened
-from paxosblock.protocol.types import BlockId, WriterId
+from paxosblock.errors import PaxosBlockError
+from paxosblock.protocol.types import BlockId, StorageId, WriterId
 from paxosblock.replacement import Failed
+from paxosblock.units import MIB
+
+AHEAD_FROM_BYTES: Final = 16 * MIB
+"""Smaller blocks are not made ahead: more of them would be than are filled."""
+AHEAD_WITHIN_S: Final = 30.0
+"""Nor are those of a writer that took longer for the block so far: they would be about for long."""
+
+OnFailed = Callable[[tuple[StorageId, ...]], None]
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +69,8 @@ class NextBlock:
         self._exclusions = exclusions
         self._previous = last
         self._reopens = reopens and last != NO_BLOCK
+        self._begun_s, self._begun_bytes = 0.0, 0
+        self._making: asyncio.Task[BlockWriter | None] | None = None
 
     async def ask(self, size_bytes: int, retry_for_s: float) -> BlockView:
         """Return a block with room for a chunk of `size_bytes`; ask for `retry_for_s` seconds.
@@ -73,7 +92,65 @@ class NextBlock:
     def begun(self, block: BlockWriter) -> None:
         """Note that the block was opened, or failed and is to be sealed like any other."""
         self._previous, self._reopens = block.block, False
+        self._begun_s, self._begun_bytes = asyncio.get_running_loop().time(), block.sent_bytes
+        self.forget()
         self.unopened.end()
+
+    def is_full(self, block: BlockWriter, size_bytes: int) -> bool:
+        """True if the block has no room for a chunk of `size_bytes`, or may be closed already."""
+        most = self._core.config.max_chunks_per_block
+        fits = block.sent_bytes + size_bytes <= self._status.block_size
+        return block.asked_to_close or block.sent >= most or (block.sent > 0 and not fits)
+
+    def writer_of(self, view: BlockView, on_failed: OnFailed) -> BlockWriter:
+        """Return the writer of a block that was asked for; it is not open yet."""
+        make = BlockWriter.granted if view.record.writer_generation else BlockWriter
+        namenodes, writing = self._core.namenodes, self._core.writing
+        return make(view, self._writer, namenodes, writing, on_failed=on_failed)
+
+    def look_ahead(self, block: BlockWriter, on_failed: OnFailed) -> None:
+        """Have the block after `block` made, if that is to be full before long.
+
+        `on_failed` is for a `BlockWriter`.
+        """
+        size, sent = self._status.block_size, block.sent_bytes
+        if self._making is not None or size < AHEAD_FROM_BYTES or 2 * sent < size:
+            return
+        took_s = asyncio.get_running_loop().time() - self._begun_s
+        if 4 * (sent - self._begun_bytes) >= size and took_s < AHEAD_WITHIN_S:
+            self._making = asyncio.create_task(self._make_ahead(on_failed))
+
+    async def ahead(self) -> BlockWriter | None:
+        """Return the block that is made ahead, once it is; None if there is none that works."""
+        if self._making is not None:
+            await asyncio.wait((self._making,))
+        return self._made()
+
+    def _made(self) -> BlockWriter | None:
+        making = self._making
+        ahead = making.result() if making and making.done() and not making.cancelled() else None
+        return None if ahead is None or ahead.failure is not None else ahead
+
+    def forget(self) -> None:
+        """The block that was made ahead is begun, or not wanted any more."""
+        ahead, making = self._made(), self._making
+        self._making = None
+        if making is not None:
+            making.cancel()
+        if ahead is not None and ahead.block != self._previous:
+            ahead.release()
+
+    async def _make_ahead(self, on_failed: OnFailed) -> BlockWriter | None:
+        """K1, W1; None if it failed. Whatever is not begun in goes when the file is closed."""
+        ask = self._core.namenodes.call_anew
+        try:
+            view = await ask(ADD_BLOCK, lambda: replace(self._wanted(), ahead=True))
+            block = self.writer_of(view, on_failed)
+            await block.open()
+        except (PaxosBlockError, BlockFailed) as error:
+            _log.info("'%s': no block was made ahead: %s", self._status.path, error)
+            return None
+        return block
 
     def _wanted_again(self, size_bytes: int) -> ReopenBlock:
         most = self._core.config.max_chunks_per_block

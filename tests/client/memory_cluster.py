@@ -26,6 +26,7 @@ from paxosblock.api.namenode import (
     CREATE,
     FINALIZE_BLOCK,
     GET_BLOCK,
+    NO_BLOCK,
     NO_FILE,
     RENEW_LEASES,
     REPORT_BAD_REPLICA,
@@ -79,6 +80,8 @@ class _File:
     status: FileStatus
     writer: WriterId
     blocks: list[BlockId] = field(default_factory=list)
+    ahead: list[BlockId] = field(default_factory=list)
+    """What was made ahead and has no place yet."""
 
 
 class MemoryCluster:
@@ -220,7 +223,9 @@ class MemoryCluster:
             if file.writer != request.writer:
                 raise FencedError("somebody else writes this file")
             blocks = file.blocks
-        if blocks and blocks[-1] != request.previous:
+            if request.ahead:
+                blocks = file.ahead
+        if not request.ahead and blocks and blocks[-1] != request.previous:
             if self.records[blocks[-1]].finalized:
                 raise InvalidRequestError(f"block {request.previous} is not the last block")
             return self._view(blocks[-1])
@@ -272,6 +277,11 @@ class MemoryCluster:
                 request.size_bytes,
             ),
         )  # fmt: skip
+        if request.following != NO_BLOCK:
+            (file,) = (each for each in self.files.values() if request.block in each.blocks)
+            if file.blocks[-1] == request.block:
+                file.ahead.remove(request.following)
+                file.blocks.append(request.following)
         return self._view(request.block)
 
     async def seal_block(self, request: BlockRequest) -> BlockView:

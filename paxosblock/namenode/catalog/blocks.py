@@ -18,7 +18,6 @@ from paxosblock.api.namenode import (
     AddBlock,
     Appendable,
     AppendFile,
-    Deletion,
     FileStatus,
     FinalizeBlock,
 )
@@ -29,7 +28,7 @@ from paxosblock.errors import (
     NotReadyError,
     PaxosBlockError,
 )
-from paxosblock.namenode.catalog import keys, paths, safe_mode, tree
+from paxosblock.namenode.catalog import keys, paths, reserving, safe_mode, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads
 from paxosblock.namenode.catalog.records import (
     RECOVERY_WRITER,
@@ -51,8 +50,10 @@ Rule = Callable[[BlockRecord], BlockRecord | Refused]
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A file was closed; blocks of length zero were taken out of it, setting up the last one anew
-    was `given_up` (K9), or its length was recorded in the same step (`ended`)."""
+    """A file was closed; these blocks, of length zero or made ahead, were taken out of it.
+
+    Setting up the last one anew was `given_up` (K9), or its length recorded with it (`ended`).
+    """
 
     inode: FileInode
     dropped: tuple[BlockEntry, ...] = ()
@@ -155,7 +156,9 @@ def already_added(reads: Reads, request: AddBlock) -> BlockEntry | None:
         NotFoundError, FencedError: the writer does not hold the file.
         InvalidRequestError: `previous` is not the file's last block, or is not finalized yet.
     """
-    open_file(reads, request.file_id, request.writer)
+    inode = open_file(reads, request.file_id, request.writer)
+    if request.ahead:
+        return reserving.reserved(reads, inode)
     last = tuple(place.block for place in tree.last_places(reads, request.file_id, 2))
     if not last:
         _check_previous(request, NO_BLOCK)
@@ -183,49 +186,22 @@ def add(
     """K1: append a new block to a file. A repeated request gets the block of the first."""
     if (present := already_added(draft, request)) is not None:
         return present
+    inode = open_file(draft, request.file_id, request.writer)
+    record = finalize.add_block(block, members, request.writer, request.window, inode.durability)
+    if request.ahead:
+        return reserving.reserve(draft, inode, record)
+    if reserving.drop(draft, inode):  # its replicas go when they are reported
+        draft.put_inode(msgspec.structs.replace(inode, reserved=NO_BLOCK))
     last = tree.last_block(draft, request.file_id)
     assert last is None or last.entry.record.finalized, "only the last block may be undecided"
     if last is not None:
         give_up_append(draft, last.entry)
-    inode = open_file(draft, request.file_id, request.writer)
-    record = finalize.add_block(block, members, request.writer, request.window, inode.durability)
     entry = BlockEntry(record, request.file_id, last.entry.sequence + 1 if last else 0)
     place = keys.place(request.file_id, entry.sequence)
     draft.get(place)
     draft.put(place, encode(Place(block, last.end if last else 0)))
     draft.add_block(entry)
     return entry
-
-
-def add_without_file(
-    draft: Draft, request: AddBlock, block: BlockId, members: tuple[StorageId, ...]
-) -> BlockEntry:
-    """K1 for an embedder: a block that belongs to no file."""
-    record = finalize.add_block(block, members, request.writer, request.window, request.durability)
-    entry = BlockEntry(record, replication=request.replication)
-    draft.add_block(entry)
-    draft.put(keys.open_block(block), b"")
-    return entry
-
-
-def delete_without_file(draft: Draft, block: BlockId) -> Deletion:
-    """Take an embedder's block out of the catalog, whether it is ended or not.
-
-    Raises:
-        SafeModeError: an operator entered safe mode.
-        InvalidRequestError: it belongs to a file.
-    """
-    entry = draft.block(block)
-    if entry is None:
-        return Deletion(existed=False)
-    safe_mode.check_names_may_change(draft)
-    if entry.file != NO_FILE:
-        raise InvalidRequestError(
-            f"block {block}: belongs to a file and is deleted with that", block=block
-        )
-    draft.delete(keys.block(block))
-    draft.delete(keys.open_block(block))
-    return Deletion(existed=True)
 
 
 def change(draft: Draft, block: BlockId, rule: Rule) -> BlockEntry | Refused:
@@ -243,10 +219,11 @@ def change(draft: Draft, block: BlockId, rule: Rule) -> BlockEntry | Refused:
 
 
 def finalize_by_writer(draft: Draft, request: FinalizeBlock) -> BlockEntry:
-    """K6: the writer's length is the block's length.
+    """K6: the writer's length is the block's length; a block that was made ahead may follow it.
 
     Raises:
         FencedError: a recovery decided another length, or the generation is not the writer's.
+        NotFoundError, FencedError, InvalidRequestError: no block may follow it like this.
     """
 
     def rule(record: BlockRecord) -> BlockRecord | Refused:
@@ -257,6 +234,9 @@ def finalize_by_writer(draft: Draft, request: FinalizeBlock) -> BlockEntry:
     done = change(draft, request.block, rule)
     if isinstance(done, Refused):
         raise refusal(done)
+    if request.following != NO_BLOCK:
+        inode = open_file(draft, done.file, request.writer)
+        reserving.attach(draft, inode, done, request.following)
     return done
 
 
@@ -342,11 +322,15 @@ def close(
     draft.expect_empty(keys.places(number, last.entry.sequence + 1 if last else 0))
     length = last.end if last else 0
     assert length >= inode.length, "what was there when the file was opened again stays"
-    dropped = (last.entry,) if last and leaves_at_close(last.entry, inode) else ()
+    leaves = last is not None and leaves_at_close(last.entry, inode)
+    dropped: tuple[BlockEntry, ...] = (last.entry,) if last and leaves else ()
     given_up = give_up_append(draft, last.entry) if last and not dropped else None
     for entry in dropped:
         _drop(draft, entry)
-    closed = msgspec.structs.replace(inode, open=False, modified_ms=now_ms, length=length)
+    dropped += reserving.drop(draft, inode)
+    closed = msgspec.structs.replace(
+        inode, open=False, modified_ms=now_ms, length=length, reserved=NO_BLOCK
+    )
     draft.put_inode(closed)
     draft.delete(keys.open_file(number))
     return Closed(closed, dropped, given_up, ended)

@@ -41,6 +41,7 @@ from paxosblock.namenode.catalog import (
     safe_mode,
     timelines,
     tree,
+    without_file,
 )
 from paxosblock.namenode.catalog.blocks import Closed, FilePage
 from paxosblock.namenode.catalog.boundaries import Boundaries
@@ -252,23 +253,22 @@ class Catalog:
         self, request: AddBlock, block: BlockId, members: tuple[StorageId, ...]
     ) -> BlockEntry:
         """K1: a new block at `members`, at the end of its file if it has one."""
-        decide = blocks.add_without_file if request.file_id == NO_FILE else blocks.add
+        decide = without_file.add if request.file_id == NO_FILE else blocks.add
         here = in_one(lambda draft: decide(draft, request, block, members))
         now_ms = self._clock_ms()
         return await self._changes.make(_named(BlockEntry, request.once, now_ms, here))
 
     async def delete_block(self, request: DeleteBlock) -> Deletion:
         """Take a block without a file out of the catalog."""
-        here = in_one(lambda draft: blocks.delete_without_file(draft, request.block))
-        now_ms = self._clock_ms()
-        return await self._changes.make(_named(Deletion, request.once, now_ms, here))
+        here = in_one(lambda draft: without_file.delete(draft, request.block))
+        return await self._changes.make(_named(Deletion, request.once, self._clock_ms(), here))
 
     async def open_blocks(self) -> tuple[BlockRecord, ...]:
         """The blocks without files that are not ended, for the leases of a NameNode that starts."""
         records: list[BlockRecord] = []
         async for view, page in self._slices(keys.OPEN_BLOCKS):
-            found = (BlockId(keys.number_of(key)) for key, _ in page)
-            records += (blocks.get(view, block).record for block in found)
+            found = (blocks.get(view, BlockId(keys.number_of(key))) for key, _ in page)
+            records += (entry.record for entry in found if entry.file == NO_FILE)
         return tuple(records)
 
     async def allocate_append(self, request: ReopenBlock, seen: BlockRecord) -> BlockEntry | None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paxosblock.namenode.catalog import keys, tree
+from paxosblock.namenode.catalog import keys, reserving, tree
 from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.catalog.namespace import discard
 from paxosblock.namenode.catalog.records import (
     BlockEntry,
     DirectoryInode,
+    FileInode,
     decode_entry,
     decode_inode,
     decode_place,
@@ -43,9 +44,10 @@ def sweep(draft: Draft, number: int) -> Swept:
     found = draft.get(keys.garbage(number))
     if not found.exists:
         return Swept()
-    if isinstance(decode_inode(found.value), DirectoryInode):
+    inode = decode_inode(found.value)
+    if isinstance(inode, DirectoryInode):
         return _sweep_directory(draft, number)
-    return _sweep_file(draft, number)
+    return _sweep_file(draft, inode)
 
 
 def _sweep_directory(draft: Draft, number: int) -> Swept:
@@ -62,9 +64,10 @@ def _sweep_directory(draft: Draft, number: int) -> Swept:
     return Swept(done=not entries)
 
 
-def _sweep_file(draft: Draft, number: int) -> Swept:
+def _sweep_file(draft: Draft, inode: FileInode) -> Swept:
+    number = inode.number
     places = list(draft.scan(*keys.places(number), STEP_COUNT))
-    blocks = []
+    blocks = [] if places else [*reserving.drop(draft, inode)]
     for key, found in places:
         block = keys.block(decode_place(found.value).block)
         blocks.append(decode_entry(draft.get(block).value))

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from paxosblock.api.care import AdminState
-from paxosblock.api.namenode import NO_FILE
+from paxosblock.api.namenode import NO_BLOCK, NO_FILE
 from paxosblock.errors import CorruptionError
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import NO_WRITER, BlockId, Durability, StorageId, WriterId
@@ -43,7 +43,7 @@ class FileInode(msgspec.Struct, frozen=True, tag="f", gc=False):
     `writer` may add blocks while `open`; of a closed file it is the one who closed it, so that a
     repeated close is recognised. `length` (bytes) is that of the file when it was closed last; what
     `writer` has added since, or goes on in, is at the places from `appended_from` on. `truncations`
-    is how often bytes were cut off.
+    is how often bytes were cut off. `reserved` is the block that was made ahead (`reserving.py`).
     """
 
     number: int
@@ -62,6 +62,7 @@ class FileInode(msgspec.Struct, frozen=True, tag="f", gc=False):
     length: int = 0
     appended_from: int = 0
     truncations: int = 0
+    reserved: BlockId = NO_BLOCK
 
 
 Inode = DirectoryInode | FileInode

@@ -1,0 +1,86 @@
+"""The block after the one that is being written, made ahead so that its writer need not wait.
+
+It has a record (K1), and its writer has made the replicas (W1), but it has no place in its file:
+nobody reads it or counts it. It gets its place in the change that ends the block before it (K6).
+Until then it goes when another block is added instead, when the file is closed, by whomever, and
+with the file. Like an embedder's block that is not ended it has a key `u`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from paxosblock.api.namenode import NO_BLOCK
+from paxosblock.errors import InvalidRequestError
+from paxosblock.namenode.catalog import keys, tree
+from paxosblock.namenode.catalog.draft import Draft, Reads
+from paxosblock.namenode.catalog.records import (
+    BlockEntry,
+    FileInode,
+    Place,
+    decode_entry,
+    decode_place,
+    encode,
+)
+from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.types import BlockId
+
+
+def reserved(reads: Reads, inode: FileInode) -> BlockEntry | None:
+    """Return the block that was made ahead for a file; None when there is none."""
+    if inode.reserved == NO_BLOCK:
+        return None
+    return decode_entry(reads.get(keys.block(inode.reserved)).value)
+
+
+def reserve(draft: Draft, inode: FileInode, record: BlockRecord) -> BlockEntry:
+    """Make a block ahead for a file that has none."""
+    assert inode.open, "only who writes a file has a block made"
+    assert inode.reserved == NO_BLOCK, "one block is made ahead"
+    entry = BlockEntry(record, inode.number)
+    draft.add_block(entry)
+    draft.put(keys.open_block(record.block), b"")
+    draft.put_inode(msgspec.structs.replace(inode, reserved=record.block))
+    return entry
+
+
+def attach(draft: Draft, inode: FileInode, last: BlockEntry, block: BlockId) -> None:
+    """Let `block`, which was made ahead, follow `last`, which is ended in the same change.
+
+    Repeating it changes nothing.
+
+    Raises:
+        InvalidRequestError: `block` was not made ahead for this file, or `last` is not its last.
+    """
+    place = keys.place(inode.number, last.sequence + 1)
+    found = draft.get(place)
+    if found.exists and decode_place(found.value).block == block:
+        return
+    entry, before = reserved(draft, inode), tree.last_block(draft, inode.number)
+    is_last = before is not None and before.entry.record.block == last.record.block
+    if entry is None or entry.record.block != block or before is None or not is_last:
+        raise InvalidRequestError(
+            f"block {block}: was not made ahead to follow block {last.record.block}", block=block
+        )
+    assert last.record.finalized, "only the last block may be undecided"
+    draft.get(keys.block(block))
+    draft.put(keys.block(block), encode(replace(entry, sequence=last.sequence + 1)))
+    draft.put(place, encode(Place(block, before.end)))
+    draft.delete(keys.open_block(block))
+    draft.put_inode(msgspec.structs.replace(inode, reserved=NO_BLOCK))
+
+
+def drop(draft: Draft, inode: FileInode) -> tuple[BlockEntry, ...]:
+    """Take a block that was made ahead out of the catalog; the inode is the caller's to change.
+
+    Returns:
+        The block, or nothing.
+    """
+    entry = reserved(draft, inode)
+    if entry is None:
+        return ()
+    draft.delete(keys.block(entry.record.block))
+    draft.delete(keys.open_block(entry.record.block))
+    return (entry,)
