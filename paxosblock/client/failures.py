@@ -136,6 +136,7 @@ class Failures:
             _log.warning("'%s': %s; goes on at %s", self._path, failure, ", ".join(block.members))
             return None
         sealed = await self._fence.guard(block.seal(retry_for_s=retry_for_s))
+        failure = block.failure or failure
         if self._named and begun:
             left = tuple(member for member in block.members if member not in failure.failed)
             self._next.after = Failed(self._policy, len(block.members), left, block.flushed)

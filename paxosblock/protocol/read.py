@@ -180,13 +180,14 @@ def version_now(version: Version, record: BlockRecord) -> Version | None:
     """Return under what the chunks of `version` are held now; None if the block was cut since (K8).
 
     An APPEND and a REBUILD begin another epoch with the chunks there are. But an APPEND behind a
-    cut makes others of the same number, so the length alone does not tell.
+    cut makes others of the same number, so the length alone does not tell. Of a block that is open
+    again the epoch is asked for: what a REBUILD wrote does not say what the APPEND extended.
     """
     if record.cut_generation > max(version.epoch, version.finalized_generation):
         return None
-    if record.finalized or version.finalized_generation != NO_GENERATION:
+    if record.finalized:
         return finalized_version(record)
-    return replace(version, epoch=record.writer_generation)
+    return Version(record.writer_generation, NO_GENERATION, version.length)
 
 
 def holds(version: Version, reply: ReadReply) -> bool:

@@ -107,6 +107,7 @@ COPIES = "tests/datanode/test_copies.py"
 CRASH_STATES = "tests/format/test_crash_states.py"
 HOSTILE_FILES = "tests/format/test_hostile_files.py"
 ACCEPTOR = "tests/datanode/test_acceptor.py"
+REBUILDER = "tests/namenode/test_rebuilder.py"
 BLOCK_WRITER = "tests/client/test_block_writer.py"
 FILE_WRITER = "tests/client/test_file_writer.py"
 FILE_READER = "tests/client/test_file_reader.py"
@@ -429,6 +430,27 @@ SOURCE: tuple[Mutant, ...] = (
         "                continue  # a force came meanwhile, of which this record says nothing\n",
         "            given_up = run.given_up\n",
         "tests/namenode/test_recoverer.py",
+    ),
+    _recovery(
+        "a copy of a rebuild request is refused",
+        "blocks/rebuilder.py",
+        "            if entry.record.writer_generation > request.generation:\n",
+        "            if entry.record.writer_generation < request.generation:\n",
+        REBUILDER,
+    ),
+    _recovery(
+        "a member that cannot fetch what it lacks is left out",
+        "blocks/rebuilder.py",
+        "attempt.refused - _lacking(proposer)",
+        "attempt.refused",
+        REBUILDER,
+    ),
+    _recovery(
+        "a target that is silent holds up a rebuild",
+        "blocks/runner.py",
+        "self.proposer.kind is not RecoveryKind.SEAL",
+        "self.proposer.kind is RecoveryKind.SEAL",
+        "tests/namenode/test_runner.py",
     ),
     _recovery(
         "the bytes that a report names count only where the holder is news",
@@ -959,6 +981,13 @@ SOURCE: tuple[Mutant, ...] = (
         "if not acknowledged <= length <= sent:",
         "if not acknowledged <= length:",
         FILE_WRITER,
+    ),
+    _node(
+        "a DataNode is replaced at two replicas",
+        "replacement.py",
+        "return r >= 3 and",
+        "return r >= 2 and",
+        "tests/test_replacement.py",
     ),
     _client(
         "what is not acknowledged is not sent again after a Grant",

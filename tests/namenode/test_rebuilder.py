@@ -145,6 +145,24 @@ async def test_a_target_that_fails_means_a_new_generation_without_it(four: Scene
     assert (record.members, record.writer_generation) == ((first, second), 2)
 
 
+async def test_hdfs_6937_a_member_that_cannot_fetch_what_it_lacks_is_not_left_out(
+    three: Scene,
+) -> None:
+    """Nobody knows whose fault that is; the one it fetches from may be damaged."""
+    view = await written(three, 3, 2, 2)
+    _, second, third = view.record.members
+    kill(three, third)
+    peers, three.acceptor(second).peers = three.acceptor(second).peers, {}
+    rebuilding = asyncio.create_task(rebuild(three, asked(view, third)))
+    block = view.record.block
+    await wait_until_async(
+        lambda: sum(line.event == "refused" for line in three.node.history.of(block)) > 1
+    )
+    three.acceptor(second).peers = peers
+    record = (await rebuilding).record
+    assert (second in record.members, len(record.members), record.base_length) == (True, 2, 3)
+
+
 async def test_a_namenode_that_dies_in_the_middle_leaves_it_to_the_next(four: Scene) -> None:
     """The first allocated a generation, and one target accepted it; nothing was installed."""
     view = await written(four, 3, 2, 2)

@@ -229,12 +229,26 @@ def test_r_fin_who_opened_a_block_before_it_was_cut_is_told() -> None:
     assert read.version_now(open_again, grown) == Version(gs(4), gs(5), 2)
 
 
+def test_r_fin_who_opened_a_block_before_it_was_appended_to_and_rebuilt_finds_its_chunks() -> None:
+    """The new member never had the version that the append extends, and the others forgot it."""
+    opened = read.finalized_version(done_record())
+    rebuilt = record(
+        generation=gs(4), writer_generation=gs(4), finalized_generation=gs(2), length=2,
+        base_length=3,
+    )  # fmt: skip
+    version = read.version_now(opened, rebuilt)
+    assert version is not None
+    now = read_reply(A, 3, max_generation=gs(4), accepted_generation=gs(4), epoch=gs(4))
+    assert read.holds(version, now)
+    assert not read.holds(opened, now)
+
+
 def test_r_fin_who_opened_a_block_before_another_epoch_finds_its_chunks_there() -> None:
     opened = read.finalized_version(done_record())
     appending = record(
         generation=gs(3), writer_generation=gs(3), finalized_generation=gs(2), length=2
     )
-    assert read.version_now(opened, appending) == Version(gs(3), gs(2), 2)
+    assert read.version_now(opened, appending) == Version(gs(3), gs(-1), 2)
     was_open = Version(gs(0), gs(-1), 2)
     rebuilt = record(generation=gs(1), writer_generation=gs(1), base_length=2)
     assert read.version_now(was_open, rebuilt) == Version(gs(1), gs(-1), 2)

@@ -28,7 +28,7 @@ from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import Refused
 from paxosblock.protocol.recovery import Phase, Proposer
-from paxosblock.protocol.types import BlockId, BlockState, StorageId
+from paxosblock.protocol.types import BlockId, BlockState, Reason, StorageId
 from paxosblock.replacement import Failed
 
 BACKOFF_S: Final = 0.1
@@ -105,7 +105,7 @@ class Rebuilder:
                 installed = await self._install(proposer)
                 if installed is not None:
                     return installed
-            failed |= dict.fromkeys(sorted(attempt.refused))
+            failed |= dict.fromkeys(sorted(attempt.refused - _lacking(proposer)))
             await asyncio.sleep(self._jitter.uniform(0, BACKOFF_S))
 
     async def _targets(
@@ -171,6 +171,15 @@ def _granted_before(entry: BlockEntry, request: RebuildBlock) -> BlockEntry:
     if record.writer != request.writer or record.state is not BlockState.UNDER_CONSTRUCTION:
         raise FencedError(f"block {record.block}: is not {request.writer}'s", block=record.block)
     return entry
+
+
+def _lacking(proposer: Proposer) -> set[StorageId]:
+    """Return members that could not fetch what they lack: that is no fault of theirs (HDFS-6937).
+
+    The next choice may be another one, or its holder answer.
+    """
+    gaps = (nack for nack in proposer.refusals if nack.reason is Reason.GAP)
+    return {nack.storage for nack in gaps if nack.storage in proposer.members}
 
 
 def _not_rebuilt(proposer: Proposer, timeout_s: float) -> NotReadyError:
