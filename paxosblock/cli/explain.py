@@ -12,6 +12,7 @@ import click
 from paxosblock.api.datanode import FIND_REPLICA, FindReplica, ReplicaSummary
 from paxosblock.api.namenode import STAT, BlockRequest, Member, PathRequest
 from paxosblock.api.status import EXPLAIN, BlockExplanation, VoteLine
+from paxosblock.cli.fs_names import matching
 from paxosblock.cli.group import Verb
 from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.text import counted, table
@@ -82,8 +83,8 @@ def explain(session: Session, words: tuple[str, ...]) -> None:
     of its recoveries and of its finalization, as far as the NameNode remembers them.
     """
 
-    def show(word: str) -> None:
-        for block in _blocks(session, word):
+    def show(named: str) -> None:
+        for block in _blocks(session, named):
             story = _story(session, block)
             if session.json:
                 session.tell(story)
@@ -91,19 +92,28 @@ def explain(session: Session, words: tuple[str, ...]) -> None:
                 for line in _lines(story):
                     session.say(line)
 
-    session.for_each(words, show)
+    session.for_each(words, lambda word: session.for_each(_named(session, word), show))
 
 
-def _blocks(session: Session, word: str) -> Iterator[BlockId]:
-    if word.isascii() and word.isdigit():
-        yield BlockId(int(word))
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit()
+
+
+def _named(session: Session, word: str) -> list[str]:
+    """Return the number of a block as it is, or the paths that a path or pattern names."""
+    return [word] if _is_number(word) else matching(session, word)
+
+
+def _blocks(session: Session, named: str) -> Iterator[BlockId]:
+    if _is_number(named):
+        yield BlockId(int(named))
         return
-    path, is_empty = session.path(word), True
-    for block in session.blocks(path):
+    is_empty = True
+    for block in session.blocks(named):
         is_empty = False
         yield block.record.block
     if is_empty:
-        raise UserError(path, "has no blocks: nothing was written to it yet")
+        raise UserError(named, "has no blocks: nothing was written to it yet")
 
 
 def _story(session: Session, block: BlockId) -> BlockStory:

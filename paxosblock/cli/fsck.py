@@ -12,6 +12,7 @@ import click
 
 from paxosblock.api.fsck import CHECK_FILES, CheckedFiles, CheckFiles, Condition, Finding
 from paxosblock.api.namenode import DELETE, DeletePath
+from paxosblock.cli.fs_names import the_one
 from paxosblock.cli.group import Verb
 from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.text import counted
@@ -97,7 +98,7 @@ def fsck(session: Session, path: str, *, delete: bool, yes: bool) -> None:
     read of them goes, too. A DataNode that is only switched off would bring its replicas back.
     """
     _check_options(session, delete=delete, yes=yes)
-    where = session.path(path)
+    where = the_one(session, path)
     summary = Summary(where)
     lost = False
     for finding in _findings(session, summary):

@@ -17,6 +17,7 @@ from paxosblock.api.leases import (
     StuckBlock,
 )
 from paxosblock.api.namenode import Member
+from paxosblock.cli.fs_names import the_one
 from paxosblock.cli.group import Verb
 from paxosblock.cli.session import Session, UserError
 from paxosblock.cli.text import counted
@@ -56,7 +57,7 @@ def recover_lease(session: Session, path: str, *, force: bool, yes: bool) -> Non
     Exit code 1 when the file is not closed.
     """
     _check_options(session, force=force, yes=yes)
-    where = session.path(path)
+    where = the_one(session, path)
     found = session.call(RECOVER_LEASE, RecoverLease(where))
     if found.stuck:
         for block in found.stuck:

@@ -221,6 +221,17 @@ def test_every_verb_takes_patterns(
         assert left == {"b1", "sub", "sub/a1", "sub/a2", "sub/a3"}
 
 
+def test_commands_that_look_inside_take_patterns_too(
+    fs: Paxosblock, paxosblock: Paxosblock, logs: str
+) -> None:
+    assert fs("recover-lease", f"{logs}/b*").code == 0
+    shown = paxosblock("explain", f"{logs}/a?").out
+    assert [f" of {logs}/{name}: " in shown for name in ("a1", "a2", "b1")] == [True, True, False]
+    assert f"under path '{logs}/b1' is HEALTHY" in paxosblock("fsck", f"{logs}/b*").out
+    several = paxosblock("fsck", f"{logs}/a*").err
+    assert several == f"fsck: '{logs}/a*': matches 2 files; name one\n"
+
+
 def test_a_file_that_is_called_like_a_pattern_is_meant_alone(
     fs: Paxosblock, client: Client, logs: str
 ) -> None:
