@@ -84,8 +84,7 @@ class Named:
 
     def synced(self, folder: Path) -> tuple[Named | None, Named | None]:
         """What of it is durable once `folder` is synced, and what is still pending."""
-        leaves = self.source is not None and self.source.parent == folder
-        comes = self.target is not None and self.target.parent == folder
+        leaves, comes = _is_in(self.source, folder), _is_in(self.target, folder)
         if not leaves and not comes:
             return None, self
         gone, there = Named(self.source, None, self.file), Named(None, self.target, self.file)
@@ -94,6 +93,11 @@ class Named:
         if leaves and not comes and self.target is not None:
             return gone, there
         return self, None
+
+
+def _is_in(path: Path | None, folder: Path) -> bool:
+    """As `path.parent == folder`, which takes ten times as long."""
+    return path is not None and str(path).rpartition("/")[0] == str(folder)
 
 
 class Fate(enum.Enum):

@@ -137,8 +137,9 @@ class SimulatedDisk:
 
     def names(self, folder: Path) -> list[str]:
         self._check()
-        below = [path for path in self.names_now if folder in path.parents]
-        return list(dict.fromkeys(path.relative_to(folder).parts[0] for path in below))
+        start = f"{folder}/"  # pathlib would take half the time of a test with thousands of disks
+        below = [text for path in self.names_now if (text := str(path)).startswith(start)]
+        return list(dict.fromkeys([path[len(start) :].partition("/")[0] for path in below]))
 
     def create(self, path: Path) -> FileHandle:
         self._meet("open", path)

@@ -65,13 +65,17 @@ def identity(disk: SimulatedDisk) -> Identity:
     return found
 
 
-def replicas(files: Files, folder: Path = FOLDER) -> Files:
+def replicas(files: Files, folder: Path = FOLDER) -> dict[str, bytes]:
     """The files of replicas, by their names in the volume or the snapshot."""
-    return {
-        path.relative_to(folder): data
-        for path, data in files.items()
-        if path.parent in (folder / "current", folder / "rbw")
-    }
+    found: dict[str, bytes] = {}
+    for room in ("current", "rbw"):
+        start = f"{folder}/{room}/"
+        found |= {
+            f"{room}/{str(path).removeprefix(start)}": data
+            for path, data in files.items()
+            if str(path).startswith(start)
+        }
+    return found
 
 
 def recorded(files: Files, work: Callable[[SimulatedDisk], object]) -> list[Moment]:
