@@ -187,11 +187,12 @@ class Campaign:
         checks.wait_whole(self.cluster)
 
     def _finish(self) -> None:
-        """Every writer closes its file, and every follower has seen the end of its one."""
+        """Every writer closes its file, which is whole, and every follower has seen its end."""
         while self._writers:
             self._close(self._writers.pop())
         for writer in self._ended:
             self.report.bytes_acknowledged += writer.acknowledged
+            self.report.bytes_verified += checks.check_bytes(self.fs, writer)
         self.report.blocks_whole = checks.wait_replicas(self.fs)
         for follower in self._followers:
             self.report.bytes_followed += follower.finish()
