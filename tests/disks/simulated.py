@@ -111,6 +111,13 @@ class SimulatedDisk:
         self._locks.clear()
         return self
 
+    def after_the_end(self, rng: random.Random, *, power_cut: bool) -> SimulatedDisk:
+        """Return it as the next process finds it when one was killed in the middle of whatever it
+        did, or the power went; no step in the middle of which that was comes any further."""
+        if power_cut:
+            return self.power_cut(rng)
+        return SimulatedDisk(self.files()) if self.dead else self.next_process()
+
     def moment(self, note: object = None) -> Moment:
         """What a power cut could leave now."""
         with self._mutex:

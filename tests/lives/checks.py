@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paxosblock.datanode.block import Block
@@ -18,7 +18,7 @@ from paxosblock.datanode.layout import ReplicaFiles
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry, decode_inode
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.types import BlockId, Generation, ReplicaState, StorageId
+from paxosblock.protocol.types import BlockId, Durability, Generation, ReplicaState, StorageId
 from tests.disks.power_cut import File
 from tests.lives.cluster import NAMENODE_CONFIG, Cluster, Machine
 from tests.lives.world import World
@@ -39,6 +39,10 @@ class Held:
     known_dead: bool
     """Its DataNode knows that it is damaged."""
     accepted: Generation
+    volatile: bool = False
+    """A power cut may take votes away (durability `memory`)."""
+    weak: bool = False
+    """A power cut may have: what it does not hold may have been voted for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,12 @@ class Checker:
         before = machine.disk.names_now
         damaged = [path for path, file in before.items() if file in self.damaged]
         self.cluster.kill(machine, power_cut=power_cut)
+        if power_cut:
+            for replicas in self.held.values():
+                for storage, held in replicas.items():
+                    if held.machine is machine and held.volatile:
+                        replicas[storage] = replace(held, weak=True)
+                        self.counts["replicas in memory cut short"] += 1
         now = machine.disk.names_now
         self.damaged |= {now[path] for path in damaged if path in now}
 
@@ -171,7 +181,9 @@ class Checker:
         """
         for block, wanted in self.blocks.items():
             record, held = wanted.record, self.held.get(block, {})
-            there = {one: each for one, each in held.items() if one in record.members}
+            there = {
+                one: each for one, each in held.items() if one in record.members and not each.weak
+            }
             left = [each for each in there.values() if not lost(each)]
             if record.finalized:
                 sound = [
@@ -184,6 +196,15 @@ class Checker:
             elif len(left) < max(len(record.members) - 1, min(2, len(there))):
                 return False
         return True
+
+    def may_forget(self, machine: Machine) -> bool:
+        """True if the power of a machine may go: nothing that only memory keeps would be missed."""
+
+        def forgotten(held: Held) -> bool:
+            return held.machine is machine and held.volatile
+
+        everything = (held for each in self.held.values() for held in each.values())
+        return not any(map(forgotten, everything)) or self.survives(forgotten)
 
     def may_damage(self) -> list[tuple[BlockId, Held]]:
         """Return replicas that the world may damage: blocks with two sound ones besides it, and
@@ -277,6 +298,7 @@ def _held(machine: Machine, block: Block) -> Held | None:
     replica, files = block.replica, block.files
     if replica is None or block.volume.failed:
         return None
+    is_open = replica.registers.state is not ReplicaState.FINALIZED
     path = files.path if isinstance(files, ReplicaFiles) else None
     file = None if path is None else machine.disk.names_now.get(path)
     return Held(
@@ -289,6 +311,8 @@ def _held(machine: Machine, block: Block) -> Held | None:
         file,
         bool(block.corrupt),
         replica.registers.accepted_generation,
+        is_open and replica.registers.durability is Durability.MEMORY,
+        is_open and replica.registers.weak,
     )
 
 

@@ -12,17 +12,15 @@ from paxosblock.client.async_client import AsyncClient
 from paxosblock.config import ClientConfig, DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.node import DataNode, open_volumes
 from paxosblock.errors import PaxosBlockError
-from paxosblock.namenode.calls import Service
-from paxosblock.namenode.kv.engine import SingleMemberStore
-from paxosblock.namenode.node import NameNode, over_rpc
+from paxosblock.namenode.node import NameNode
 from paxosblock.net.rpc import RpcRouter
 from tests.disks.faults import CALLS, Fault
 from tests.disks.simulated import SimulatedDisk
+from tests.lives.namenodes import NameNodes
 from tests.lives.network import Listener, SimulatedRpc
 from tests.lives.world import World
 from tests.raft.virtual_time import Host
 
-NAMENODE: Final = "namenode:9870"
 VOLUMES: Final = 2
 CHUNK_BYTES: Final = 64
 BLOCK_BYTES: Final = 512
@@ -66,6 +64,8 @@ class Machine:
     """Its replicas are loaded."""
     leaving: bool = False
     """An operator wants it to leave, and shall be obeyed in the end."""
+    maintained_until_s: float = 0.0
+    """When the last maintenance that an operator asked for is over."""
     broken: set[Path] = field(default_factory=set)
     """Volumes that have failed for good."""
 
@@ -86,20 +86,23 @@ class Machine:
 
 
 class Cluster:
-    """A NameNode and DataNodes."""
+    """NameNodes and DataNodes."""
 
-    def __init__(self, world: World, racks: tuple[str, ...]) -> None:
-        """One DataNode for each of `racks`."""
+    def __init__(self, world: World, racks: tuple[str, ...], namenodes: int = 1) -> None:
+        """One DataNode for each of `racks`, which begins; no NameNode does yet."""
         self.world = world
         self.rng = random.Random(world.rng.random())
         self.machines: list[Machine] = []
-        self.namenode: NameNode | None = None
-        self.service: Service | None = None
-        self.namenode_disk = SimulatedDisk()
-        self._namenode_host: Host | None = None
+        self.namenodes = NameNodes(world, namenodes, NAMENODE_CONFIG)
         self._numbers = iter(range(1 << 30))
         for rack in racks:
             self.add_machine(rack)
+
+    @property
+    def namenode(self) -> NameNode | None:
+        """The one that serves; None while none does."""
+        seat = self.namenodes.leading()
+        return None if seat is None else seat.node
 
     # -- DataNodes --------------------------------------------------------------------------------
 
@@ -122,7 +125,7 @@ class Cluster:
         config, boot = replace(DATANODE_CONFIG, rack=machine.rack), f"boot-{machine.boots}"
         try:
             opened = open_volumes(machine.disk, machine.folders, machine.name, config, boot)
-            node = DataNode(machine.name, opened, (NAMENODE,), client, config)
+            node = DataNode(machine.name, opened, self.namenodes.addresses, client, config)
             await node.load()
         except PaxosBlockError as error:
             if not machine.broken:
@@ -143,13 +146,8 @@ class Cluster:
             machine.host.pause()  # for ever
             self.world.network.unplug(machine.host)
         machine.host = machine.node = None
-        if power_cut:
-            machine.boots += 1
-            machine.disk = machine.disk.power_cut(self.rng)
-        elif machine.disk.dead:  # so that a step in the middle of which it ended comes no further
-            machine.disk = SimulatedDisk(machine.disk.files())
-        else:
-            machine.disk = machine.disk.next_process()
+        machine.boots += power_cut
+        machine.disk = machine.disk.after_the_end(self.rng, power_cut=power_cut)
         for folder in sorted(machine.broken):
             machine.break_volume(folder)
 
@@ -159,43 +157,8 @@ class Cluster:
         machine.disk.die()
         self.machines.remove(machine)
 
-    # -- the NameNode -----------------------------------------------------------------------------
-
-    def start_namenode(self) -> None:
-        """Begin its process."""
-        assert self._namenode_host is None
-        self._namenode_host = self.world.new_host()
-        self._namenode_host.run(self._run_namenode(self._namenode_host))
-
-    async def _run_namenode(self, host: Host) -> None:
-        store = SingleMemberStore(Path("/simulated/namenode/kv"), disk=self.namenode_disk)
-        reach = over_rpc(SimulatedRpc(self.world.network), NAMENODE_CONFIG.recovery_timeout_s)
-        node = NameNode("nn", NAMENODE_CONFIG, store, self.world.loop.time, reach)
-        router = RpcRouter()
-        service = Service(node)
-        service.add_to(router)
-        self.world.network.listen(NAMENODE, Listener(host, router))
-        await store.start()
-        await node.start()
-        self.namenode, self.service = node, service
-
-    def kill_namenode(self, *, power_cut: bool = False) -> None:
-        """End its process in the middle of whatever it does."""
-        host, self._namenode_host = self._namenode_host, None
-        assert host is not None
-        host.pause()
-        self.world.network.unplug(host)
-        self.namenode = self.service = None
-        disk = self.namenode_disk
-        if power_cut:
-            self.namenode_disk = disk.power_cut(self.rng)
-        elif disk.dead:  # so that a step in the middle of which it ended comes no further
-            self.namenode_disk = SimulatedDisk(disk.files())
-        else:
-            self.namenode_disk = disk.next_process()
-
     # -- users ------------------------------------------------------------------------------------
 
     def new_client(self) -> AsyncClient:
         """A client; to be made and used inside one host."""
-        return AsyncClient([NAMENODE], CLIENT_CONFIG)
+        return AsyncClient([*self.namenodes.addresses], CLIENT_CONFIG)

@@ -8,26 +8,34 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from paxosblock.api.care import SET_ADMIN_STATE, AdminState, SetAdminState
+from paxosblock.api.care import BALANCE, SET_ADMIN_STATE, AdminState, Balance, SetAdminState
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.errors import PaxosBlockError
-from tests.disks.simulated import Burns
+from tests.disks.simulated import ROOMY, Burns
 from tests.lives.checks import Checker, Held, Where
-from tests.lives.cluster import Cluster, Machine
+from tests.lives.cluster import BLOCK_BYTES, Cluster, Machine
+from tests.lives.namenodes import Seat
 from tests.lives.network import Weather
 from tests.lives.one_file import OneFile
 from tests.lives.users import PATIENCE_S, Users
 from tests.lives.world import World, new_world
 
-RACKS: Final = ("/a", "/a", "/b", "/b", "/c")
+RACKS: Final = ("/a", "/a", "/b", "/b", "/c", "/c")
+NAMENODES: Final = (3, 1)
+"""By seed; with three another one leads when something happens to the one that does."""
 NODES_MIN: Final = 3
-"""Nodes that are up and not to be left, whatever happens."""
+"""Nodes that are up, not to be left and not in maintenance, whatever happens."""
 BETWEEN_LOSSES_S: Final = 9.0
 """From one loss for good to the next: a NameNode must know of the first, or it begins a block at
 both, of which then too few members are left to tell that nothing was written."""
+LEADER_CHANCE: Final = 0.8
+"""That what happens to a NameNode happens to the one that leads."""
+ELECTED_WITHIN_S: Final = 4.0
+THRESHOLD: Final = BLOCK_BYTES / ROOMY
+"""How far the use of a storage may be from the mean, for those who ask for balance."""
 INSIDE_CHANCE: Final = 0.6
 """That a process ends between two steps of what it does, not while it waits."""
-TROUBLE_S: Final = 60.0
+TROUBLE_S: Final = 75.0
 LOOK_EVERY_S: Final = 0.25
 WHOLE_WITHIN_S: Final = 200.0
 """Of quiet, in virtual time."""
@@ -56,19 +64,21 @@ class Life:
         self.loop = world.loop
         self.rng = random.Random(world.rng.random())
         world.network.mistake = world.mistake
-        self.cluster = Cluster(world, RACKS)
+        self.cluster = Cluster(world, RACKS, NAMENODES[seed % len(NAMENODES)])
         self.checker = Checker(world, self.cluster)
         self.users = make_users(world, self.cluster, random.Random(world.rng.random()))
         self.counts: Counter[str] = Counter()
         self._admin = world.new_host()
-        self._namenode_up = True
+        self._namenode_suffers = False
+        """One of them at a time: a minority, where there are several."""
         self._no_loss_before_s = 0.0
         self._to_return: list[Callable[[], None]] = []
         """What is to come back in the end at the latest."""
 
     async def run(self) -> Outcome:
         """Live to the end."""
-        self.cluster.start_namenode()
+        for seat in self.cluster.namenodes.seats:
+            self.cluster.namenodes.start(seat)
         self.users.start(writers=2, readers=2)
         watching = self.loop.create_task(self._watch())
         await self._trouble()
@@ -101,19 +111,24 @@ class Life:
             (2, self._cut_off),
             (2, self._bad_weather),
             (3, self._slow_streams),
-            (2, self._restart_namenode),
+            (4, self._namenode_trouble),
             (3, self._set_replication),
             (1, self._take_over),
-            (2, self._decommission),
+            (1, self._decommission),
             (1, self._recommission),
+            (2, self._maintain),
+            (2, self._balance),
         )
-        names = [event for weight, event in events for _ in range(weight)]
+        deck: list[Callable[[], object]] = []
         while self.loop.now < TROUBLE_S:
+            if not deck:  # so that each has its turn, and none too many
+                deck = [event for weight, event in events for _ in range(weight)]
+                self.rng.shuffle(deck)
             await self.loop.pass_time(
                 self.rng.choice((0.05, 0.5, 2.0, 6.0)) * self.rng.random() * 2
             )
             self.checker.look()
-            self.rng.choice(names)()
+            deck.pop()()
             self.checker.rebase()
 
     def _about(self, *seconds: float) -> float:
@@ -140,27 +155,31 @@ class Life:
 
     def _victim(self) -> Machine | None:
         """Return a machine that others can do without for a while."""
-        up, staying = self._up(), [each for each in self._up() if not each.leaving]
+        up = self._up()
+        staying = [each for each in up if not each.leaving and not self._in_maintenance(each)]
         return self.rng.choice(up) if len(staying) > NODES_MIN else None
 
+    def _in_maintenance(self, machine: Machine) -> bool:
+        return self.loop.now < machine.maintained_until_s
+
     def _end_process(self) -> None:
-        self._go_down("process killed", power_cut=False)
+        self._go_down(self._victim(), power_cut=False)
 
     def _cut_power(self) -> None:
-        self._go_down("power cut", power_cut=True)
+        self._go_down(self._victim(), power_cut=True)
 
-    def _go_down(self, what: str, *, power_cut: bool) -> None:
+    def _go_down(self, machine: Machine | None, *, power_cut: bool) -> None:
         """Now, or in the middle of what it does with its disk next."""
-        machine = self._victim()
         if machine is None:
             return
 
         def happen() -> None:
             if machine.host is not None and machine in self.cluster.machines:
                 self.checker.look()
-                self._happens(what, machine.name)
+                forgets = power_cut and self.checker.may_forget(machine)
+                self._happens("power cut" if forgets else "process killed", machine.name)
                 machine.disk.die()
-                self.checker.kill(machine, power_cut=power_cut)
+                self.checker.kill(machine, power_cut=forgets)
                 self._come_back(machine)
                 self.checker.rebase()
 
@@ -250,33 +269,66 @@ class Life:
         if machine is not None and machine.host is not None:
             self._happens("cut off", machine.name)
             self.world.network.cut(machine.host)
-            self._later(self.rng.uniform(0.5, 9), self.world.network.heal)
+            self._later(self.rng.uniform(0.5, 9), self._heal_networks)
 
     def _bad_weather(self) -> None:
         self._happens("bad weather")
         self.world.network.weather = Weather(lost=0.03, late=0.05)
-        self._later(self.rng.uniform(1, 8), self.world.network.heal)
+        self._later(self.rng.uniform(1, 8), self._heal_networks)
 
     def _slow_streams(self) -> None:
         """What takes an instant takes seconds for a while: copies overlap with all that happens."""
         self._happens("streams slow")
         self.world.network.weather = Weather(late=0.6, late_s=3.0)
-        self._later(self.rng.uniform(4, 16), self.world.network.heal)
+        self._later(self.rng.uniform(4, 16), self._heal_networks)
 
-    def _restart_namenode(self) -> None:
-        if not self._namenode_up or self.cluster.namenode is None:
+    def _namenode_trouble(self) -> None:
+        """Of the one that leads, mostly: with several, another one comes to lead meanwhile."""
+        namenodes = self.cluster.namenodes
+        leading = namenodes.leading()
+        if self._namenode_suffers or leading is None:
             return
-        self._happens("NameNode killed")
-        self._namenode_up = False
-        self.cluster.kill_namenode(power_cut=self.rng.random() < 0.5)
+        seat = leading if self.rng.random() < LEADER_CHANCE else self.rng.choice(namenodes.seats)
+        self._namenode_suffers = True
+        several = len(namenodes.seats) > 1
+        trouble = self.rng.choice((self._kill_namenode, self._stop_namenode, self._cut_namenode))
+        back = trouble(seat) if several else self._kill_namenode(seat)
+        self._let_it_be_known()
 
-        def back() -> None:
-            self._namenode_up = True
-            self._happens("NameNode started")
-            self._no_loss_before_s = max(self._no_loss_before_s, self.loop.now + BETWEEN_LOSSES_S)
-            self.cluster.start_namenode()
+        def end() -> None:
+            self._namenode_suffers = False
+            self._happens("NameNode back", seat.address)
+            back()
+            if not several:
+                self._let_it_be_known()
 
-        self._later(self._about(0.1, 3.0, 8.0), back)
+        self._later(self._about(0.1, 3.0, 8.0), end)
+
+    def _let_it_be_known(self) -> None:
+        """Nothing more is lost before whoever leads now can know what was lost before."""
+        known_s = self.loop.now + ELECTED_WITHIN_S + BETWEEN_LOSSES_S
+        self._no_loss_before_s = max(self._no_loss_before_s, known_s)
+
+    def _kill_namenode(self, seat: Seat) -> Callable[[], None]:
+        self._happens("NameNode killed", seat.address)
+        self.cluster.namenodes.kill(seat, power_cut=self.rng.random() < 0.5)
+        return lambda: self.cluster.namenodes.start(seat)
+
+    def _stop_namenode(self, seat: Seat) -> Callable[[], None]:
+        """It goes on later, and does not know that others decided meanwhile."""
+        self._happens("NameNode stopped", seat.address)
+        assert seat.host is not None
+        seat.host.pause()
+        return seat.host.resume
+
+    def _cut_namenode(self, seat: Seat) -> Callable[[], None]:
+        self._happens("NameNode cut off", seat.address)
+        self.cluster.namenodes.cut(seat)
+        return self._heal_networks
+
+    def _heal_networks(self) -> None:
+        self.world.network.heal()
+        self.cluster.namenodes.heal()
 
     # -- what an operator asks for ----------------------------------------------------------------
 
@@ -299,14 +351,46 @@ class Life:
         if machine is not None and not machine.leaving:
             self._happens("decommission", machine.name)
             machine.leaving = True
-            self._ask(lambda fs: set_admin_state(fs, machine))
+            self._ask(lambda fs: say_if_leaving(fs, machine))
 
     def _recommission(self) -> None:
         if leaving := [each for each in self.cluster.machines if each.leaving]:
             machine = self.rng.choice(leaving)
             self._happens("recommission", machine.name)
             machine.leaving = False
-            self._ask(lambda fs: set_admin_state(fs, machine))
+            self._ask(lambda fs: say_if_leaving(fs, machine))
+
+    def _maintain(self) -> None:
+        """A while without a node, told before; mostly it does go."""
+        machine = self._victim()
+        if machine is None or machine.leaving or self._in_maintenance(machine):
+            return
+        for_s, power_cut = self.rng.uniform(5, 25), self.rng.random() < 0.5
+        self._happens("maintenance", machine.name)
+        machine.maintained_until_s = self.loop.now + for_s
+
+        async def maintain(fs: AsyncClient) -> None:
+            await set_admin_state(fs, machine, AdminState.IN_MAINTENANCE, for_s)
+            if self.loop.now < TROUBLE_S:
+                self._go_down(machine, power_cut=power_cut)
+
+        self._ask(maintain)
+
+    def _balance(self) -> None:
+        """Somebody asks for balance for a while, and leaves whether it is reached or not."""
+        self._happens("balancer")
+        session = f"session {self.counts['balancer']}"
+        until_s = min(TROUBLE_S, self.loop.now + self.rng.uniform(2, 25))
+
+        async def balance(fs: AsyncClient) -> None:
+            moved: dict[str, int] = {}
+            while self.loop.now < until_s:
+                status = await fs._core.namenodes.call(BALANCE, Balance(session, THRESHOLD))
+                self.counts["replicas moved"] += status.moved_blocks - moved.get(status.run, 0)
+                moved[status.run] = status.moved_blocks
+                await self.loop.pass_time(1.0)
+
+        self._ask(balance)
 
     def _ask(self, what: Callable[[AsyncClient], Awaitable[object]]) -> None:
         """Ask, and go on without the answer."""
@@ -329,7 +413,7 @@ class Life:
             back()
         for machine in self.cluster.machines:
             machine.disk.light(0)
-        self.world.network.heal()
+        self._heal_networks()
         self.checker.rebase()
         self._happens("quiet")
 
@@ -350,7 +434,7 @@ class Life:
 
     async def _is_set(self, fs: AsyncClient, machine: Machine) -> bool:
         try:
-            await set_admin_state(fs, machine)
+            await say_if_leaving(fs, machine)
         except PaxosBlockError:
             return False  # such as: it has not registered yet
         return True
@@ -388,11 +472,18 @@ class Life:
         await self._admin.ask(read(), 10 * PATIENCE_S)
 
 
-async def set_admin_state(fs: AsyncClient, machine: Machine) -> None:
-    """Say whether a machine is to leave, as `paxosblock admin decommission` does."""
+async def say_if_leaving(fs: AsyncClient, machine: Machine) -> None:
+    """Say whether a machine is to leave; if it is not, it is in service, and in no maintenance."""
     admin = AdminState.DECOMMISSIONED if machine.leaving else AdminState.IN_SERVICE
+    await set_admin_state(fs, machine, admin)
+
+
+async def set_admin_state(
+    fs: AsyncClient, machine: Machine, admin: AdminState, for_s: float = 0.0
+) -> None:
+    """Say it as `paxosblock admin decommission` and its like do."""
     await fs._core.namenodes.call_once(
-        SET_ADMIN_STATE, lambda once: SetAdminState(machine.name, admin, once=once)
+        SET_ADMIN_STATE, lambda once: SetAdminState(machine.name, admin, for_s, once)
     )
 
 

@@ -54,6 +54,8 @@ def _leaves_unguarded() -> Changes:
         view: View,
         _reported: Collection[StorageId],
         fullness: Fullness,
+        *,
+        preferred: StorageId | None = None,
     ) -> Leaver | None:
         places = {
             each: replace(view.place(each), standing=Standing.IN_SERVICE, live=True)
@@ -61,7 +63,7 @@ def _leaves_unguarded() -> Changes:
         }
         seen = View(places, view.racks)
         everybody = assess(record, need.wanted, record.members, seen)
-        return leaver(record, everybody, seen, record.members, fullness)
+        return leaver(record, everybody, seen, record.members, fullness, preferred=preferred)
 
     return ((reducer, "leaver", blind),)
 

@@ -18,7 +18,7 @@ from paxosblock.errors import NotFoundError, PaxosBlockError
 from tests.disks.simulated import Burns, SimulatedDisk
 from tests.lives.checks import Checker
 from tests.lives.cluster import Cluster, Machine
-from tests.lives.life import set_admin_state
+from tests.lives.life import say_if_leaving
 from tests.lives.world import World, new_world
 from tests.raft.virtual_time import Host
 from tests.services.content import content
@@ -71,6 +71,7 @@ class Story:
         world.network.mistake = world.mistake
         self.cluster = Cluster(world, RACKS)
         self.machines = tuple(self.cluster.machines)
+        (self._seat,) = self.cluster.namenodes.seats
         self.checker = Checker(world, self.cluster)
         self.met = False
         self._hit = hit
@@ -79,7 +80,7 @@ class Story:
     async def tell(self) -> Told:
         """Let it happen."""
         loop = self.world.loop
-        self.cluster.start_namenode()
+        self._start_namenode()
         await self._until(lambda: all(each.node is not None for each in self.machines))
         await self._write()
         await self._until(lambda: not self._unfinished())
@@ -89,7 +90,7 @@ class Story:
         self._arm()
         leaving = next(each for each in self.machines if self._holds(each))
         leaving.leaving = True
-        await self._ask(lambda fs: set_admin_state(fs, leaving))
+        await self._ask(lambda fs: say_if_leaving(fs, leaving))
         await self._until(lambda: not self._unfinished())
         await self._ask(lambda fs: fs.set_replication(PATH, 2))
         await self._until(lambda: not self._unfinished())
@@ -98,6 +99,9 @@ class Story:
         steps = tuple(now - at for now, at in zip(self._operations(), begun, strict=True))
         unfinished = tuple(self._unfinished())
         return Told(tuple(self.world.mistakes), unfinished, steps, self.met)
+
+    def _start_namenode(self) -> None:
+        self.cluster.namenodes.start(self._seat)
 
     # -- the blow ---------------------------------------------------------------------------------
 
@@ -109,7 +113,7 @@ class Story:
         disk.light(hit.step, hit.burns, lambda: self._fall(hit, disk))
 
     def _disk(self, victim: int) -> SimulatedDisk:
-        return self.cluster.namenode_disk if victim < 0 else self.machines[victim].disk
+        return self._seat.disk if victim < 0 else self.machines[victim].disk
 
     def _fall(self, hit: Hit, disk: SimulatedDisk) -> None:
         self.met = True
@@ -121,8 +125,8 @@ class Story:
             self._later(FULL_FOR_S, lambda: setattr(disk, "full", False))
         elif hit.victim < 0:
             disk.die()
-            self.cluster.kill_namenode(power_cut=power_cut)
-            self._later(BACK_AFTER_S, self.cluster.start_namenode)
+            self.cluster.namenodes.kill(self._seat, power_cut=power_cut)
+            self._later(BACK_AFTER_S, self._start_namenode)
         else:
             machine = self.machines[hit.victim]
             disk.die()
@@ -152,7 +156,7 @@ class Story:
 
     def _operations(self) -> tuple[int, ...]:
         disks = [each.disk for each in self.machines]
-        return tuple(disk.operations for disk in (*disks, self.cluster.namenode_disk))
+        return tuple(disk.operations for disk in (*disks, self._seat.disk))
 
     async def _until(self, done: Callable[[], bool]) -> None:
         end_s = self.world.loop.now + PATIENCE_S

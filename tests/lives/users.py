@@ -11,6 +11,7 @@ from typing import Final
 
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.errors import NotFoundError, PaxosBlockError
+from paxosblock.protocol.types import Durability
 from tests.lives.cluster import BLOCK_BYTES, Cluster
 from tests.lives.world import World
 from tests.services.content import content, first_difference
@@ -18,6 +19,7 @@ from tests.services.content import content, first_difference
 PATIENCE_S: Final = 120.0
 """Nothing that a user does may take longer, done or refused."""
 FILES_MAX: Final = 12
+DURABILITIES: Final = (Durability.DISK, Durability.MEMORY)
 
 
 @dataclass(slots=True)
@@ -26,6 +28,7 @@ class File:
 
     path: str
     replication: int
+    durability: Durability = Durability.DISK
     sent: int = 0
     acknowledged: int = 0
     closed: bool = False
@@ -93,7 +96,7 @@ class Users:
             await fs.delete(file.path)
             self.counts["files deleted"] += 1
             return
-        file = File(f"/f{len(self.files)}", rng.choice((2, 3, 3)))
+        file = File(f"/f{len(self.files)}", rng.choice((2, 3, 3)), rng.choice(DURABILITIES))
         self.files.append(file)
         try:
             await self._write_file(fs, rng, file)
@@ -102,7 +105,8 @@ class Users:
 
     async def _write_file(self, fs: AsyncClient, rng: random.Random, file: File) -> None:
         goal = rng.choice((0, 1, rng.randrange(4 * BLOCK_BYTES)))
-        async with await fs.create(file.path, replication=file.replication) as out:
+        creating = fs.create(file.path, replication=file.replication, durability=file.durability)
+        async with await creating as out:
             while file.sent < goal:
                 stop = min(goal, file.sent + rng.randint(1, BLOCK_BYTES))
                 start, file.sent = file.sent, stop
@@ -110,7 +114,7 @@ class Users:
                 if rng.random() < 0.4:
                     receipt = await out.hflush()
                     file.acknowledged = receipt.length
-                if rng.random() < 0.1:
+                if rng.random() < 0.2:
                     await self.world.loop.pass_time(rng.uniform(0, 5))
         file.acknowledged, file.closed = file.sent, True
         self.counts["files written"] += 1

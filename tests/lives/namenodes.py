@@ -1,0 +1,127 @@
+"""The NameNodes of a simulated cluster: one, or several that replicate their store with each other.
+
+The stores are the real ones; where there are several, so is the election, on a network of its own
+for what NameNodes say to each other (`tests/raft/simulated_network.py`).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from paxosblock.config import NameNodeConfig
+from paxosblock.namenode.calls import Service
+from paxosblock.namenode.kv.engine import SingleMemberStore
+from paxosblock.namenode.kv.interface import KeyValueStore
+from paxosblock.namenode.node import NameNode, over_rpc
+from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.store import ReplicatedStore
+from paxosblock.net.rpc import RpcRouter
+from tests.disks.simulated import SimulatedDisk
+from tests.lives.network import Listener, SimulatedRpc
+from tests.lives.world import World
+from tests.raft.simulated_network import Network, SimulatedTransport
+from tests.raft.virtual_time import Host
+
+OPTIONS: Final = Options(
+    heartbeat_s=0.3, election_min_s=1.0, election_max_s=2.0, commit_timeout_s=5.0
+)
+FOLDER: Final = Path("/simulated/namenode")
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """The machine of one NameNode: its disk stays when a process ends."""
+
+    address: str
+    disk: SimulatedDisk = field(default_factory=SimulatedDisk)
+    host: Host | None = None
+    node: NameNode | None = None
+    """Its store is open. None while it is not."""
+    transport: SimulatedTransport | None = None
+
+
+class NameNodes:
+    """All NameNodes of a cluster."""
+
+    def __init__(self, world: World, count: int, config: NameNodeConfig) -> None:
+        self.seats = tuple(Seat(f"namenode-{number}:9870") for number in range(count))
+        self._world = world
+        self._config = config
+        self._rng = random.Random(world.rng.random())
+        self._network = Network(world.loop, random.Random(world.rng.random()))
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where they are reached."""
+        return tuple(seat.address for seat in self.seats)
+
+    def leading(self) -> Seat | None:
+        """Return the one that serves, has not stopped, and knows most; None if there is none."""
+        found: Seat | None = None
+        revision = -1
+        for seat in self.seats:
+            node, host = seat.node, seat.host
+            if node is not None and node.leadership.serves and host is not None and not host.paused:
+                known = node._store.view().revision
+                if known > revision:
+                    found, revision = seat, known
+        return found
+
+    # -- processes --------------------------------------------------------------------------------
+
+    def start(self, seat: Seat) -> None:
+        """Begin the process of a NameNode that has none."""
+        assert seat.host is None
+        seat.host = self._world.new_host()
+        seat.host.run(self._run(seat, seat.host))
+
+    async def _run(self, seat: Seat, host: Host) -> None:
+        reach = over_rpc(SimulatedRpc(self._world.network), self._config.recovery_timeout_s)
+        store = self._store(seat, host)
+        node = NameNode(seat.address, self._config, store, self._world.loop.time, reach)
+        router = RpcRouter()
+        Service(node).add_to(router)
+        self._world.network.listen(seat.address, Listener(host, router))
+        await store.start()
+        await node.start()
+        seat.node = node
+
+    def _store(self, seat: Seat, host: Host) -> KeyValueStore:
+        if len(self.seats) == 1:
+            return SingleMemberStore(FOLDER / "kv", disk=seat.disk)
+        seat.transport = SimulatedTransport(self._network, seat.address, host)
+        return ReplicatedStore(
+            FOLDER / "raft",
+            seat.address,
+            self.addresses,
+            seat.transport,
+            options=OPTIONS,
+            disk=seat.disk,
+            rng=random.Random(self._rng.random()),
+        )
+
+    def kill(self, seat: Seat, *, power_cut: bool = False) -> None:
+        """End its process in the middle of whatever it does, and the machine's with a power cut."""
+        host, seat.host = seat.host, None
+        assert host is not None
+        host.pause()  # for ever
+        self._world.network.unplug(host)
+        if seat.transport is not None:
+            seat.transport.unplug()
+        seat.node = seat.transport = None
+        seat.disk = seat.disk.after_the_end(self._rng, power_cut=power_cut)
+
+    # -- their network ----------------------------------------------------------------------------
+
+    def cut(self, seat: Seat) -> None:
+        """Nothing comes to a NameNode, from the others or anybody else, nor from it."""
+        if seat.host is not None:
+            self._world.network.cut(seat.host)
+            self._network.partition({seat.address}, self.addresses)
+
+    def heal(self) -> None:
+        """They hear each other again."""
+        self._network.heal()
