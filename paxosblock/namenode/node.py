@@ -228,8 +228,12 @@ class NameNode:
             finalizer=self.finalizer,
             history=self.history,
             background=self.background,
-            holds=lambda: self.safe_mode.holds,
-            targets=Targets(self.datanodes, self.replicas, self.config.min_replication),
+            targets=Targets(
+                self.datanodes,
+                self.replicas,
+                self.config.min_replication,
+                holds=lambda: self.safe_mode.holds,
+            ),
         )
 
     def _make_copies(self, reach: Acceptors) -> Copies:

@@ -22,6 +22,7 @@ from paxosblock.api.files import GET_FILE, PAGE_BLOCKS, FileView, GetFile
 from paxosblock.api.methods import Done
 from paxosblock.api.namenode import (
     ADD_BLOCK,
+    APPEND,
     CLOSE_FILE,
     CREATE,
     FINALIZE_BLOCK,
@@ -29,10 +30,13 @@ from paxosblock.api.namenode import (
     NO_BLOCK,
     NO_FILE,
     RENEW_LEASES,
+    REOPEN_BLOCK,
     REPORT_BAD_REPLICA,
     SEAL_BLOCK,
     TAKE_OVER,
     AddBlock,
+    Appendable,
+    AppendFile,
     BadReplica,
     BlockRequest,
     BlockView,
@@ -46,6 +50,8 @@ from paxosblock.api.namenode import (
     OpenBlock,
     Renewed,
     RenewLeases,
+    ReopenBlock,
+    Reopened,
     TakeOver,
 )
 from paxosblock.api.rebuild import REBUILD_BLOCK, RebuildBlock
@@ -98,6 +104,8 @@ class MemoryCluster:
         self.files: dict[str, _File] = {}
         self.bad_replicas: list[BadReplica] = []
         self.calls: list[str] = []
+        self.left_alone = ""
+        """Why no block is opened again."""
         self.page_blocks = PAGE_BLOCKS
         self.tell_members = True
         """Whether members are told at once that a block is finalized."""
@@ -129,6 +137,7 @@ class MemoryCluster:
             (GET_FILE, self.get_file), (GET_BLOCK, self.get_block), (TAKE_OVER, self.take_over),
             (REBUILD_BLOCK, self.rebuild_block), (RENEW_LEASES, self.renew),
             (REPORT_BAD_REPLICA, self.report_bad_replica),
+            (APPEND, self.append), (REOPEN_BLOCK, self.reopen_block),
         ):  # fmt: skip
             router.register(method.name, method.request, self._counted(method.name, handler))
         add_calls(app, router)
@@ -268,6 +277,18 @@ class MemoryCluster:
         failed = Failed(request.policy, len(record.members), left, request.flushed)
         wish, candidates = Wish(file.status.replication, 1, 1), self._candidates(request.excluded)
         return self.rebuild(request.block, members_after(wish, candidates, failed))
+
+    async def append(self, request: AppendFile) -> Appendable:
+        file = self._at(request.path)
+        file.writer, file.status = request.writer, replace(file.status, open=True)
+        return Appendable(file.status, file.blocks[-1] if file.blocks else NO_BLOCK)
+
+    async def reopen_block(self, request: ReopenBlock) -> Reopened:
+        if self.left_alone:
+            return Reopened(None, self.left_alone)
+        if not self._record(request.block).finalized:
+            return Reopened(self._view(request.block))
+        return Reopened(self.reopen(request.block, request.writer))
 
     async def finalize_block(self, request: FinalizeBlock) -> BlockView:
         self._adopt(

@@ -27,6 +27,7 @@ async def unreadable(tmp_path: Path) -> Path:
         await node.write(1, start=2, generation=APPENDED)
     names = sorted(path.name for path in (tmp_path / "rbw").iterdir())
     assert names == ["blk_7.meta", "blk_7_5"]
+    assert (tmp_path / "rbw" / "blk_7.meta").read_bytes().startswith(b"PXM2"), "format 2"
     assert list((tmp_path / "current").iterdir()) == []
     (tmp_path / "rbw" / "blk_7.meta").write_bytes(b"garbage")
     return tmp_path

@@ -122,6 +122,9 @@ LOST_DATANODES = "tests/client/test_lost_datanodes.py"
 WATCHED = "tests/client/test_watched.py"
 TRUNCATE = "tests/namenode/test_truncate.py"
 TRUNCATE_PROCESSES = "tests/services/test_truncate.py"
+UNREADABLE = "tests/datanode/test_unreadable.py"
+REOPENING = "tests/namenode/test_reopening.py"
+APPENDING = "tests/client/test_appending.py"
 
 SOURCE: tuple[Mutant, ...] = (
     _store(
@@ -1175,6 +1178,91 @@ SOURCE: tuple[Mutant, ...] = (
         "AssertFile(path, status.file_id, status.length, status.truncations)",
         "AssertFile(path)",
         TRUNCATE_PROCESSES,
+    ),
+    _node(
+        "nobody looks for the epoch of an unreadable replica",
+        "datanode/load.py",
+        "max((data.epoch for data in found.datas), default=UNKNOWN_EPOCH)",
+        "Generation(0)",
+        UNREADABLE,
+    ),
+    _node(
+        "an unreadable replica without a block file is healed by anything",
+        "datanode/load.py",
+        "default=UNKNOWN_EPOCH)",
+        "default=Generation(0))",
+        UNREADABLE,
+    ),
+    _node(
+        "the name of a block file does not tell its epoch",
+        "datanode/layout.py",
+        'f"blk_{block}_{epoch}" if epoch else f"blk_{block}"',
+        'f"blk_{block}"',
+        UNREADABLE,
+    ),
+    _node(
+        "an earlier program takes a block that was opened again for its own",
+        "datanode/meta.py",
+        "MAGIC if self.registers.epoch else OF_THE_FIRST_EPOCH",
+        "OF_THE_FIRST_EPOCH",
+        UNREADABLE,
+    ),
+    _recovery(
+        "a block is opened again at any one of its members",
+        "blocks/reopener.py",
+        "max(self.min_replication, count // 2 + 1)",
+        "self.min_replication",
+        REOPENING,
+    ),
+    _recovery(
+        "an APPEND that nobody took is not given up",
+        "blocks/reopener.py",
+        "        if record.reopening:\n            await self._give_up(record)\n",
+        "",
+        REOPENING,
+    ),
+    _recovery(
+        "a close leaves a block on its way to be opened again",
+        "catalog/blocks.py",
+        "    given_up = give_up_append(draft, last.entry) if last and not dropped else None\n",
+        "    given_up = None\n",
+        REOPENING,
+    ),
+    _recovery(
+        "a block is opened again for a writer that does not hold the file",
+        "catalog/reopening.py",
+        "    _, inode = asked(draft, request)\n",
+        "    inode, _ = blocks.file_and_path(draft, request.file_id)\n",
+        REOPENING,
+    ),
+    _recovery(
+        "nobody waits for the block that was opened again",
+        "catalog/reopening.py",
+        "msgspec.structs.replace(inode, appended_from=installed.sequence)",
+        "inode",
+        REOPENING,
+    ),
+    _recovery(
+        "members are told to finalize while their block is opened again",
+        "blocks/finalizer.py",
+        "        if record.reopening:\n",
+        "        if False:\n",
+        REOPENING,
+    ),
+    _client(
+        "what a block had before counts twice",
+        "file_writer.py",
+        "        self._finished_bytes -= block.acknowledged_bytes\n",
+        "",
+        APPENDING,
+    ),
+    _client(
+        "a block that was opened again but not reached is asked for as a new one",
+        "next_block.py",
+        "            if reopened.view is not None:\n                return",
+        "            if reopened.view is not None:\n                self._reopens = False\n"
+        "                return",
+        APPENDING,
     ),
     _node(
         "two requests of a session have one name",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
 
 from paxosblock.api.status import VoteLine
 from paxosblock.logs import facts
@@ -20,8 +22,18 @@ from paxosblock.protocol.types import BlockId, Generation, StorageId
 
 _log = logging.getLogger(__name__)
 
+OPENED: Final = "opened again"
 NOBODY = StorageId("")
 """The NameNode itself did it."""
+
+
+@dataclass(slots=True)
+class _Steps:
+    """The last steps of a block, and how often it was opened again before: from `since` on."""
+
+    lines: deque[VoteLine]
+    opened: int = 0
+    since: VoteLine | None = None
 
 
 class History:
@@ -34,7 +46,7 @@ class History:
         self._clock_ms = clock_ms
         self._blocks_max = blocks_max
         self._lines_max = lines_max
-        self._lines: OrderedDict[BlockId, deque[VoteLine]] = OrderedDict()
+        self._steps: OrderedDict[BlockId, _Steps] = OrderedDict()
 
     def add(
         self,
@@ -45,13 +57,13 @@ class History:
         detail: str = "",
     ) -> None:
         """Remember one step, and log it."""
-        lines = self._lines.get(block)
-        if lines is None:
-            lines = self._lines[block] = deque(maxlen=self._lines_max)
-            if len(self._lines) > self._blocks_max:
-                self._lines.popitem(last=False)
-        self._lines.move_to_end(block)
-        lines.append(VoteLine(self._clock_ms(), generation, event, storage, detail))
+        steps = self._steps.get(block)
+        if steps is None:
+            steps = self._steps[block] = _Steps(deque(maxlen=self._lines_max))
+            if len(self._steps) > self._blocks_max:
+                self._steps.popitem(last=False)
+        self._steps.move_to_end(block)
+        steps.lines.append(VoteLine(self._clock_ms(), generation, event, storage, detail))
         known: dict[str, object] = {"block": block, "generation": generation}
         if storage:
             known["storage"] = storage
@@ -61,7 +73,24 @@ class History:
 
     def of(self, block: BlockId) -> tuple[VoteLine, ...]:
         """The steps of a block, oldest first."""
-        return tuple(self._lines.get(block, ()))
+        steps = self._steps.get(block)
+        if steps is None:
+            return ()
+        if steps.since is None:
+            return tuple(steps.lines)
+        times = "once" if steps.opened == 1 else f"{steps.opened} times"
+        return (replace(steps.since, detail=f"{times} before the next line"), *steps.lines)
+
+    def opened_again(self, block: BlockId, generation: Generation, detail: str) -> None:
+        """Remember that a block was opened again (K7). Times before are only counted: a log that is
+        appended to line by line would have no other steps than these."""
+        self.add(block, generation, OPENED, detail=detail)
+        steps = self._steps[block]
+        while steps.lines[0].generation < generation:
+            line = steps.lines.popleft()
+            if line.event == OPENED:
+                steps.opened += 1
+                steps.since = steps.since or line
 
 
 def describe(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,10 +24,10 @@ from paxosblock.namenode.blocks.replicas import Replicas
 from paxosblock.namenode.blocks.runner import Runner
 from paxosblock.namenode.catalog import reopening
 from paxosblock.namenode.catalog.catalog import Catalog
-from paxosblock.namenode.catalog.records import BlockEntry, FileInode
+from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
-from paxosblock.protocol.recovery import Phase
+from paxosblock.protocol.recovery import Phase, Proposer
 from paxosblock.protocol.types import BlockId, StorageId, WriterId
 
 SET_UP_S: Final = 1.0
@@ -41,44 +41,44 @@ class Targets:
     datanodes: DataNodes
     replicas: Replicas
     min_replication: int
+    holds: Callable[[], bool]
+    """True while safe mode holds, in which nothing is taken away."""
 
-    def choose(self, record: BlockRecord, failed: frozenset[StorageId], now_s: float) -> Chosen:
-        """Return who would be the members of a block that is opened again.
+    def choose(
+        self, record: BlockRecord, failed: Collection[StorageId], now_s: float
+    ) -> tuple[StorageId, ...]:
+        """Return those that live, are not damaged and have not `failed` the writer.
 
-        Those are left out that do not live, are damaged or have `failed` the writer. They must be
-        a minority: until somebody has copied what they held, there are fewer replicas than before.
+        Whether they have reported the block does not matter: who votes for it holds it (D4).
         """
         left_out = {*failed, *self.replicas.damaged(record)}
-        targets = tuple(
+        return tuple(
             member
             for member in record.members
             if member not in left_out and self._lives(member, now_s)
         )
-        whole = self.replicas.whole(record)
-        for member in targets:
-            if member not in whole:
-                return Chosen((), f"{member} has not reported it yet")
-            if self.datanodes.admin_state(member, now_s) is not AdminState.IN_SERVICE:
-                return Chosen((), f"{member} is to leave")
-        needed = max(self.min_replication, len(record.members) // 2 + 1)
+
+    def objection(self, record: BlockRecord, targets: tuple[StorageId, ...], now_s: float) -> str:
+        """Return why the block better is not opened again at `targets`; "" if it may be.
+
+        Who is no target is no member any more. Until somebody has copied what it held there are
+        fewer replicas than before, so these must be a minority.
+        """
+        count = len(record.members)
+        needed = count if self.holds() else max(self.min_replication, count // 2 + 1)
         if len(targets) < needed:
-            known = f"{len(targets)} of {len(record.members)} members can go on"
-            return Chosen((), f"{known}, {needed} needed")
-        return Chosen(targets)
+            in_safe_mode = " in safe mode" if self.holds() else ""
+            return f"{len(targets)} of {count} members can go on, {needed} needed{in_safe_mode}"
+        for member in targets:
+            if self.datanodes.admin_state(member, now_s) is not AdminState.IN_SERVICE:
+                return f"{member} is to leave"
+        return ""
 
     def _lives(self, member: StorageId, now_s: float) -> bool:
         home = self.datanodes.home(member)
         if home is None or home.storages[member].failed:
             return False
         return self.datanodes.liveness(home, now_s) is Liveness.LIVE
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The targets of an APPEND; if there are none, the reason `why`."""
-
-    targets: tuple[StorageId, ...]
-    why: str = ""
 
 
 class Reopener:
@@ -92,16 +92,14 @@ class Reopener:
         finalizer: Finalizer,
         history: History,
         background: Background,
-        holds: Callable[[], bool],
         targets: Targets,
     ) -> None:
-        """Use these parts of the node; `holds` tells whether safe mode does."""
+        """Use these parts of the node."""
         self._catalog = catalog
         self._runner = runner
         self._finalizer = finalizer
         self._history = history
         self._background = background
-        self._holds = holds
         self._targets = targets
         self._running: dict[tuple[BlockId, WriterId], asyncio.Task[BlockEntry | str]] = {}
 
@@ -128,43 +126,46 @@ class Reopener:
         record = entry.record
         if not record.finalized:
             return entry  # its last block is the writer's: K1, or K7 for a copy of this request
-        chosen = self._chosen(record, file, request, now_s)
-        if not chosen.targets:
-            if record.reopening:  # another leader had begun
-                await self._give_up(record)
-            return chosen.why
-        allocated = await self._catalog.allocate_append(request, record)
-        if allocated is None:
-            return "somebody else changed it"
-        record = allocated.record
-        attempt = self._runner.attempt(recovery.append(record, chosen.targets))
-        proposer = await attempt.run(deadline_s)
-        try:
+        failed = frozenset(each.storage for each in request.excluded)
+        targets = self._targets.choose(record, failed, now_s)
+        why = reopening.left_alone(record, file, request)
+        while not (why := why or self._targets.objection(record, targets, now_s)):
+            allocated = await self._catalog.allocate_append(request, record)
+            if allocated is None:
+                return "somebody else changed it"
+            record = allocated.record
+            attempt = self._runner.attempt(recovery.append(record, targets))
+            proposer = await attempt.run(deadline_s)
             if proposer.phase is Phase.DECIDED:
-                installed = await self._catalog.install_append(request, proposer)
-                if not isinstance(installed, Refused):
-                    self._note_installed(installed.record)
+                installed = await self._install(request, proposer, record)
+                if installed is not None:
                     return installed
+                why = "somebody else changed it"
+            elif not attempt.refused or asyncio.get_running_loop().time() >= deadline_s:
+                why = f"its members did not take it in {SET_UP_S:g} s"
+            targets = tuple(each for each in targets if each not in attempt.refused)
+        if record.reopening:
+            await self._give_up(record)
+        return why
+
+    async def _install(
+        self, request: ReopenBlock, proposer: Proposer, allocated: BlockRecord
+    ) -> BlockEntry | None:
+        """K7; None when somebody else was faster."""
+        try:
+            installed = await self._catalog.install_append(request, proposer)
         except PaxosBlockError:
             with contextlib.suppress(PaxosBlockError):
-                await self._give_up(record)
+                await self._give_up(allocated)
             raise
-        await self._give_up(record)
-        return f"its members did not take it in {SET_UP_S:g} s"
-
-    def _chosen(
-        self, record: BlockRecord, file: FileInode, request: ReopenBlock, now_s: float
-    ) -> Chosen:
-        if self._holds():
-            return Chosen((), "safe mode holds")
-        if why := reopening.left_alone(record, file, request):
-            return Chosen((), why)
-        failed = frozenset(each.storage for each in request.excluded)
-        return self._targets.choose(record, failed, now_s)
+        if isinstance(installed, Refused):
+            return None
+        self._note_installed(installed.record)
+        return installed
 
     def _note_installed(self, record: BlockRecord) -> None:
         detail = f"for {record.writer}, from {record.size_bytes} bytes on"
-        self._history.add(record.block, record.writer_generation, "opened again", detail=detail)
+        self._history.opened_again(record.block, record.writer_generation, detail)
 
     async def _give_up(self, allocated: BlockRecord) -> None:
         """K9, unless it was ended before, and P5: who has accepted the APPEND is finalized again.
