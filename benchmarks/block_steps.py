@@ -39,11 +39,13 @@ class Watch:
         """Looks on from here until `stop`."""
         self.sent: dict[BlockId, list[float]] = {}
         self.voted: dict[BlockId, list[float]] = {}
+        self.last_sent_s = 0.0
         self._send, self._on_vote = BlockWriter.send, BlockWriter.on_vote
         watch = self
 
         def send(block: BlockWriter, chunk: Chunk) -> None:
-            watch.sent.setdefault(block.block, []).append(time.perf_counter())
+            watch.last_sent_s = time.perf_counter()
+            watch.sent.setdefault(block.block, []).append(watch.last_sent_s)
             watch._send(block, chunk)
 
         def on_vote(block: BlockWriter, storage: StorageId, header: Header) -> None:
