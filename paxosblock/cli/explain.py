@@ -20,7 +20,7 @@ from paxosblock.cli.words import shortfall
 from paxosblock.errors import PaxosBlockError
 from paxosblock.net.control import call
 from paxosblock.protocol.replica_state import HdfsReplicaState
-from paxosblock.protocol.types import BlockId
+from paxosblock.protocol.types import NO_GENERATION, BlockId
 
 _HEAD = (
     "storage",
@@ -165,9 +165,11 @@ def _record_lines(explanation: BlockExplanation) -> Iterator[str]:
     size = f", {chunks}, {record.size_bytes} bytes" if record.finalized else ""
     yield f"block {record.block}{of_file}: {state}{size}"
     decided = f", length decided in generation {record.finalized_generation}"
+    cut = record.cut_generation
     yield (
         f"  written in generation {record.writer_generation}"
         + (decided if record.finalized else f", generation {record.generation} is the latest")
+        + (f", truncated last in generation {cut}" if cut != NO_GENERATION else "")
     )
 
 

@@ -87,6 +87,19 @@ def test_explain_tells_the_votes_of_a_recovery(
     assert votes.splitlines()[1].split()[:2] == ["+0", "ms"]
 
 
+def test_explain_tells_that_a_block_was_truncated_and_in_which_generation(
+    explain: Paxosblock, client: Client, folder: str
+) -> None:
+    with client.create(f"{folder}/a", chunk_size=2) as out:
+        out.write(b"12345")
+    client.truncate(f"{folder}/a", 2)
+    _, written, *rest = explain(f"{folder}/a").out.splitlines()
+    told = "length decided in generation 2, truncated last in generation 2"
+    assert written == f"  written in generation 0, {told}"
+    (line,) = (each for each in rest if "truncated" in each)
+    assert line.split()[2:] == ["generation", "2", "truncated", "length", "1,", "2", "bytes"]
+
+
 def test_explain_with_json_tells_record_replicas_and_history(
     explain: Paxosblock, client: Client, folder: str
 ) -> None:

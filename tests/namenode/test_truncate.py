@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -27,12 +28,14 @@ from paxosblock.errors import (
     NotReadyError,
     OutcomeUnknownError,
     PaxosBlockError,
+    UnavailableError,
 )
 from paxosblock.namenode.catalog.boundaries import Boundary, Cut
 from paxosblock.namenode.catalog.draft import Draft, Slices
 from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import RECOVERY_WRITER, BlockEntry
 from paxosblock.namenode.catalog.truncate import truncate
+from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
 from paxosblock.protocol.finalize import finalize_message
 from paxosblock.protocol.messages import Finalized
 from paxosblock.protocol.types import BlockId, StorageId
@@ -337,9 +340,15 @@ async def test_an_answer_that_is_not_of_what_was_decided_is_passed_over(scene: S
     liar = entry.record.members[0]
     answer = scene.network.find_chunk
 
+    lied = asyncio.Event()
+
     async def lie(question: FindChunk) -> FoundChunk:
         told = await answer(question)
-        return replace(told, size_bytes=told.size_bytes + 1) if question.storage == liar else told
+        if question.storage == liar:
+            lied.set()
+            return FoundChunk(0, 0, told.size_bytes + 1)
+        await lied.wait()
+        return told
 
     scene.network.find_chunk = lie  # type: ignore[method-assign] # one member is not sound
     await cut(scene, "/f", CHUNK_BYTES)
@@ -413,6 +422,36 @@ async def test_a_request_that_comes_twice_cuts_once(scene: Scene) -> None:
         await cut(scene, "/f", 2 * CHUNK_BYTES, once)
     await cut(scene, "/f", 2 * CHUNK_BYTES, once)
     assert (await scene.node.catalog.status("/f")).truncations == 1
+
+
+class DeposedAfterwards(MemoryStore):
+    """A store of which another NameNode leads after the next commit, while `armed`."""
+
+    armed = deposed = False
+
+    async def commit(self, transaction: Transaction) -> Committed | Conflict:
+        """Commit, and be deposed."""
+        outcome = await super().commit(transaction)
+        self.deposed = self.armed
+        return outcome
+
+    async def barrier(self) -> View:
+        """Refuse once it is deposed."""
+        if self.deposed:
+            raise UnavailableError("another NameNode leads")
+        return await super().barrier()
+
+
+async def test_what_fails_after_a_block_was_cut_does_not_say_that_nothing_was_done() -> None:
+    store = DeposedAfterwards()
+    scene = await new_scene(store=store)
+    await written(scene, "/f", 3)
+    store.armed = True
+    await cut(scene, "/f", CHUNK_BYTES)
+    assert store.deposed
+    store.armed = store.deposed = False
+    assert (await scene.node.catalog.status("/f")).length == CHUNK_BYTES
+    await scene.close()
 
 
 async def test_a_leader_that_never_told_the_members_leaves_that_to_the_walk() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,12 @@ from paxosblock.api.namenode import TRANSACT, Transact
 from paxosblock.client import truncating
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.config import ClientConfig
-from paxosblock.errors import NotFoundError, PaxosBlockError, TruncatedError
+from paxosblock.errors import (
+    InvalidRequestError,
+    NotFoundError,
+    PaxosBlockError,
+    TruncatedError,
+)
 from paxosblock.protocol.types import BlockId, Durability
 from paxosblock.transaction import (
     AssertFile,
@@ -215,6 +221,35 @@ async def test_bytes_that_were_read_before_somebody_changed_the_file_are_not_app
         async with await fs.open("/raced") as file:
             assert await file.read() == DATA[:40] + MORE[:5]
         assert sent == [1, 3, 1, 3]
+
+
+class FewAtOnce(AsyncClient):
+    """Of a cluster where one transaction cuts two blocks at most."""
+
+    steps: list[int]
+
+    async def transact(self, ops: Sequence[Operation], **_: Any) -> TransactionOutcome:
+        """Refuse what would cut more, as a NameNode does."""
+        (cut,) = ops
+        assert isinstance(cut, Truncate)
+        behind = [each.offset for each in await self.locations(cut.path, cut.length)]
+        if len(behind) > 2:
+            raise InvalidRequestError("at most 2 blocks", cut_first=behind[-2])
+        self.steps.append(cut.length)
+        return await super().transact(ops)
+
+
+async def test_a_file_with_very_many_blocks_behind_the_cut_is_cut_in_steps(
+    cluster: LocalCluster,
+) -> None:
+    async with FewAtOnce(cluster.url, CONFIG) as fs:
+        fs.steps = []
+        async with await fs.create("/long", chunk_size=10, block_size=10) as out:
+            await out.write(DATA[:70])
+        assert (await fs.truncate("/long", 15)).length == 15
+        assert fs.steps == [50, 30, 15]
+        async with await fs.open("/long") as file:
+            assert await file.read() == DATA[:15]
 
 
 @dataclass

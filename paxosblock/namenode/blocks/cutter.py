@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from paxosblock.api.datanode import FindChunk, FoundChunk
-from paxosblock.errors import NotFoundError, NotReadyError, PaxosBlockError
+from paxosblock.errors import NotReadyError, PaxosBlockError
 from paxosblock.namenode.blocks.acceptors import Acceptors
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.history import History
@@ -56,10 +56,10 @@ class Cutter:
         return decided
 
     async def _spread(self, cut: Cut) -> None:
-        """P5. What is missed, as this process ended, the walk over all blocks does."""
+        """P5. What is missed here the walk over all blocks does: it was cut, whatever fails now."""
         try:
             record = (await self._catalog.get_block(cut.block)).record
-        except NotFoundError:
+        except PaxosBlockError:  # deleted by now, or another NameNode leads
             return
         if record.finalized and record.cut_generation > cut.finalized_generation:
             detail = f"length {record.length}, {record.size_bytes} bytes"
