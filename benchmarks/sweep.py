@@ -1,4 +1,4 @@
-"""What does it cost a NameNode to look at every block, as its replication monitor always does?
+"""What does it cost a NameNode to look at every block, as those do who care for replicas?
 
     python -m benchmarks.sweep [--blocks 1000000] [--folder DIR]
 
@@ -7,6 +7,10 @@ closed files, ten in each, whose three replicas all were reported; nothing lacks
 walk goes over all of them once, at the pace of the first walk after a start. Shown are its
 processor time, what that is in a minute at the pace of every later walk, and the longest turn of
 the event loop meanwhile, in processor time. The goal is a second in a minute.
+
+The same is shown of one look for what holds up a DataNode that is to leave (a replica of three
+blocks in five is there), of `fsck /`, and of some turns of the balancer, which looks for blocks of
+the fullest storage and finds none that may be moved. No turn should take longer than 20 ms.
 """
 
 from __future__ import annotations
@@ -15,23 +19,35 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Final, NoReturn
 
 from benchmarks.stats import machine, resident_mib, say
 from paxosblock import loop
+from paxosblock.api.care import AdminState, Balance
 from paxosblock.api.datanode import FindChunk
-from paxosblock.api.reports import REGISTER, Register, StorageReport
+from paxosblock.api.fsck import CheckFiles, Cursor
+from paxosblock.api.reports import ALL_BLOCKS, REGISTER, Register, StorageReport
 from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.blocks.acceptors import Question
+from paxosblock.namenode.blocks.replicas import Replicas
+from paxosblock.namenode.blocks.replication.balancer import Balancer
 from paxosblock.namenode.blocks.replication.monitor import WALKED_PER_S, WALKED_PER_S_AT_FIRST
 from paxosblock.namenode.calls import Service
-from paxosblock.namenode.catalog import keys
-from paxosblock.namenode.catalog.records import BlockEntry, FileInode, encode
+from paxosblock.namenode.catalog import keys, tree
+from paxosblock.namenode.catalog.records import (
+    ROOT_ID,
+    BlockEntry,
+    FileInode,
+    NodeRecord,
+    Place,
+    encode,
+)
 from paxosblock.namenode.kv.interface import Committed, KeyValueStore, Transaction
 from paxosblock.namenode.membership import alone
 from paxosblock.namenode.node import NameNode
+from paxosblock.namenode.operators import check_files
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import (
     BlockId,
@@ -42,7 +58,7 @@ from paxosblock.protocol.types import (
     WriterId,
 )
 from paxosblock.stall import StallWatch
-from paxosblock.units import MIB
+from paxosblock.units import GIB, MIB
 
 DATANODES: Final = 5
 REPLICATION: Final = 3
@@ -50,17 +66,20 @@ BLOCKS_OF_A_FILE: Final = 10
 FILES_AT_ONCE: Final = 200
 FIRST_FILE: Final = 1 << 20
 DECIDED: Final = Generation(1)
+FULLEST: Final = StorageId("s0")
+BALANCER_TURNS: Final = 20
 AN_HOUR_S: Final = 3600.0
 CONFIG: Final = NameNodeConfig(datanode_stale_after_s=AN_HOUR_S, datanode_dead_after_s=AN_HOUR_S)
 """Nobody sends heartbeats here."""
 
 
-class NobodyAsked:
-    """`Acceptors` of whom nothing is asked: nothing lacks."""
+class NobodyAnswers:
+    """`Acceptors` that never answer: nothing lacks, and copies of the balancer stay under way."""
 
-    async def ask(self, storage: StorageId, question: Question, **_: object) -> NoReturn:
-        """Never called."""
-        raise AssertionError(f"{storage} is asked {question}")
+    async def ask(self, _storage: StorageId, _question: Question, **_: object) -> NoReturn:
+        """Wait for ever."""
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("nobody answers")
 
     async def find_chunk(self, question: FindChunk) -> NoReturn:
         """Never called."""
@@ -73,7 +92,7 @@ def members_of(block: BlockId) -> tuple[StorageId, ...]:
 
 
 def records_of(number: int, blocks: list[BlockId]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield what the catalog keeps of a closed file and its blocks, apart from its name."""
+    """Yield what the catalog keeps of a closed file in / and its blocks."""
     size_bytes = 100
     writer = WriterId("benchmark")
     inode = FileInode(
@@ -81,7 +100,9 @@ def records_of(number: int, blocks: list[BlockId]) -> Iterator[tuple[bytes, byte
         open=False, length=size_bytes * len(blocks),
     )  # fmt: skip
     yield keys.inode(number), encode(inode)
+    yield keys.entry(ROOT_ID, inode.name), tree.pack_target(inode)
     for place, block in enumerate(blocks):
+        yield keys.place(number, place), encode(Place(block, place * size_bytes))
         record = BlockRecord(
             block=block,
             state=BlockState.FINALIZED,
@@ -113,11 +134,12 @@ async def run(folder: Path, count: int) -> None:
     """Fill a catalog, report everything, walk once."""
     store = alone(CONFIG, folder / "namenode", "benchmark").store
     await store.start()
-    node = NameNode("benchmark", CONFIG, store, time.monotonic, lambda _: NobodyAsked())
+    node = NameNode("benchmark", CONFIG, store, time.monotonic, lambda _: NobodyAnswers())
     await node.catalog.start(1, "benchmark")
     service, room = Service(node), 1 << 40
     for number in range(DATANODES):
-        storages = (StorageReport(StorageId(f"s{number}"), room, room, 0),)
+        used = room // (number + 2)
+        storages = (StorageReport(StorageId(f"s{number}"), room, room - used, used),)
         request = Register(f"dn{number}", f"dn{number}:9864", "run", storages)
         await service.call(REGISTER, request)
     empty_mib = resident_mib()
@@ -127,27 +149,81 @@ async def run(folder: Path, count: int) -> None:
         for storage in members_of(block):
             node.replicas.note(block, storage, DECIDED)
     reported_mib = resident_mib()
-    stall = StallWatch()
-    stall.start()
-    await asyncio.sleep(0)
-    stall.take_busy()
-    begun_s, used_s = time.perf_counter(), time.process_time()
-    await node.monitor.walk()
-    used_s, took_s = time.process_time() - used_s, time.perf_counter() - begun_s
-    turn_s = stall.take_busy()
-    stall.stop()
-    await store.close()
-    per_block_s = used_s / count
+    for number in range(DATANODES):
+        node.datanodes.reported(StorageId(f"s{number}")).add(ALL_BLOCKS)
+    say(f"{count} blocks")
+    used_s = await measured("walk over all", node.monitor.walk())
     say(
-        f"{count} blocks: {used_s:.2f} s of processor in {took_s:.0f} s"
-        f" ({WALKED_PER_S_AT_FIRST} blocks/s, as after a start);"
-        f" {per_block_s * WALKED_PER_S * 60:.2f} s in a minute at {WALKED_PER_S} blocks/s, as"
-        f" always; longest turn {turn_s * 1e3:.1f} ms"
+        f"  at the pace of the first one after a start, {WALKED_PER_S_AT_FIRST} blocks/s;"
+        f" {used_s / count * WALKED_PER_S * 60:.2f} s in a minute at {WALKED_PER_S} blocks/s, as"
+        " always"
     )
+    leaves = NodeRecord(AdminState.DECOMMISSIONED, "dn0:9864", (StorageId("s0"),))
+    node.datanodes.admin.take([("dn0", leaves)], time.monotonic(), 0)
+    await measured("look for what holds up a DataNode", node.leaving.look())
+    node.datanodes.admin.take([], time.monotonic(), 0)
+    await measured("fsck /", check_all(node))
+    between = between_versions(blocks)
+    await measured(f"{BALANCER_TURNS} turns of the balancer", balance(node, between))
+    await node.background.close()
+    await store.close()
     record, replicas = (
         mib * MIB / count for mib in (filled_mib - empty_mib, reported_mib - filled_mib)
     )
     say(f"memory: {record:.0f} bytes for a block, {replicas:.0f} for its {REPLICATION} replicas")
+
+
+async def measured(what: str, work: Awaitable[object]) -> float:
+    """Say what some work takes; return the seconds of processor."""
+    stall, before_mib = StallWatch(), resident_mib()
+    stall.start()
+    await asyncio.sleep(0)
+    stall.take_busy()
+    begun_s, used_s = time.perf_counter(), time.process_time()
+    await work
+    used_s, took_s = time.process_time() - used_s, time.perf_counter() - begun_s
+    turn_s = stall.take_busy()
+    stall.stop()
+    say(
+        f"{what}: {used_s:.2f} s of processor in {took_s:.1f} s, longest turn {turn_s * 1e3:.1f}"
+        f" ms, {resident_mib() - before_mib:.0f} MiB more"
+    )
+    return used_s
+
+
+async def check_all(node: NameNode) -> None:
+    """`fsck /`, page by page."""
+    cursor: Cursor | None = None
+    while (cursor := (await check_files(node, CheckFiles("/", cursor))).next) is not None:
+        pass
+
+
+def between_versions(blocks: list[BlockId]) -> Replicas:
+    """Return what was reported of the blocks of the fullest storage, had they a version since."""
+    found = Replicas()
+    for block in blocks:
+        if (storage := members_of(block)[0]) == FULLEST:
+            found.note(block, storage, Generation(DECIDED - 1))
+    return found
+
+
+async def balance(node: NameNode, between: Replicas) -> None:
+    """Let the balancer look for moves in vain: nobody has reported what was decided last."""
+    balancer = Balancer(
+        catalog=node.catalog,
+        datanodes=node.datanodes,
+        replicas=between,
+        copies=node.copies,
+        reducer=node.reducer,
+        holds=lambda: False,
+        is_behind=lambda: False,
+        bandwidth_bytes_per_s=GIB,
+        heartbeat_s=1.0,
+        clock_s=time.monotonic,
+    )
+    for _ in range(BALANCER_TURNS):
+        balancer.ask(Balance("benchmark", 0.01))
+        await balancer.turn()
 
 
 def main() -> None:
