@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -26,6 +27,7 @@ from paxosblock.api.namenode import (
     FinalizeBlock,
 )
 from paxosblock.config import NameNodeConfig
+from paxosblock.namenode.blocks.replication.leaving import LeavingNodes
 from paxosblock.namenode.blocks.replication.monitor import WALK_PAUSE_S
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol.finalize import BlockRecord, finalize_message
@@ -114,6 +116,25 @@ async def test_what_was_seen_before_a_change_is_not_told_after_it(scene: Scene) 
     await say(scene, "s2", AdminState.DECOMMISSIONED)
     nodes = (await scene.service.call(LEAVING, LeavingRequest())).nodes
     assert [(node.known, node.done) for node in nodes] == [(False, False)] * 2
+
+
+async def test_a_look_that_a_change_came_into_tells_nothing(scene: Scene) -> None:
+    await closed_file(scene, "/f")
+    await say(scene, "s1", AdminState.DECOMMISSIONED)
+    node = scene.node  # whose own ones look by themselves
+    leaving = LeavingNodes(
+        catalog=node.catalog,
+        datanodes=node.datanodes,
+        sight=node.sight,
+        min_replication=1,
+        clock_s=node.clock_s,
+    )
+    looking = asyncio.create_task(leaving.look())
+    await asyncio.sleep(0)  # it has looked at a page
+    assert not looking.done()
+    leaving.changed()
+    await looking
+    assert [node.known for node in leaving.status()] == [False]
 
 
 async def test_too_few_other_nodes_are_told_and_setrep_helps(scene: Scene) -> None:
