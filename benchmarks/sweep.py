@@ -76,10 +76,10 @@ CONFIG: Final = NameNodeConfig(datanode_stale_after_s=AN_HOUR_S, datanode_dead_a
 class NobodyAnswers:
     """`Acceptors` that never answer: nothing lacks, and copies of the balancer stay under way."""
 
-    async def ask(self, _storage: StorageId, _question: Question, **_: object) -> NoReturn:
+    async def ask(self, storage: StorageId, question: Question, **_: object) -> NoReturn:
         """Wait for ever."""
         await asyncio.get_running_loop().create_future()
-        raise AssertionError("nobody answers")
+        raise AssertionError(f"{storage} answers {question}")
 
     async def find_chunk(self, question: FindChunk) -> NoReturn:
         """Never called."""
