@@ -132,7 +132,7 @@ class AsyncFileWriter:
         """Members of the block that has the fewest; what was asked for while there is no block.
 
         A file is written with fewer than that when the cluster has no more DataNodes for it; as
-        soon as it has, the file goes on in a new block.
+        soon as it has, the file goes on in a new block, or its block is rebuilt with them.
         """
         return self._shortfall.fewest
 
