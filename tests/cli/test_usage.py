@@ -257,7 +257,8 @@ def test_something_that_does_not_speak_our_protocol_is_one_line(paxosblock: Paxo
         with subprocess.Popen(command, pass_fds=[server.fileno()]):
             result = paxosblock("fs", "ls", "--namenodes", address, "/")
     assert result.code == 1
-    assert result.err.startswith(f"ls: '/': {address} does not speak HTTP")
+    words = f"ls: '/': {address} is no paxosblock node: it answered b'SSH-2.0"
+    assert result.err.startswith(words)
     assert result.err.count("\n") == 1
 
 
