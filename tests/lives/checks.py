@@ -243,7 +243,10 @@ class Checker:
         if not record.finalized:
             return "is not finalized"
         goal = min(wanted.replication, len(racks))
-        if len(record.members) != goal:
+        # Too few nodes stay for all that is asked for: those that are to be left are held up.
+        held_up = len(racks) < wanted.replication
+        most = wanted.replication if held_up else goal
+        if not goal <= len(record.members) <= most:
             return f"has {len(record.members)} members, not {goal}"
         strays = self._strays(block, record.members)
         if strays:
@@ -255,12 +258,12 @@ class Checker:
                 return f"is {held[member].state.value} at {member}"
             if held[member].file in self.damaged:
                 return f"is damaged at {member}"
-            if held[member].machine.name not in racks:
+            if held[member].machine.name not in racks and not held_up:
                 return f"is at {held[member].machine.name}, which is to be left"
         places = [held[member].machine for member in record.members]
         if len({each.name for each in places}) < goal:
             return "is on one node twice"
-        spread = {racks[each.name] for each in places}
+        spread = {each.rack for each in places}
         if goal > 1 and len(set(racks.values())) > 1 and len(spread) < 2:
             return f"is in one rack, {spread.pop()}"
         return ""

@@ -130,7 +130,8 @@ class OneFile:
         await self._write(await fs.create(self._file.path, overwrite=True), rng)
 
     async def _append(self, fs: AsyncClient, rng: random.Random) -> None:
-        await self._write(await fs.append(self._file.path), rng)
+        new_block = rng.random() < 0.2
+        await self._write(await fs.append(self._file.path, new_block=new_block), rng)
 
     async def _write(self, out: AsyncFileWriter, rng: random.Random) -> None:
         """Add some bytes, flush some of them; close the file, or leave it as it is."""
@@ -140,7 +141,7 @@ class OneFile:
         self._sessions += 1
         whole = before.data + content(str(self._sessions), 0, LONGEST_APPEND_BYTES)
         sent = len(before.data)
-        goal = sent + rng.choice((0, 1, 10, rng.randrange(LONGEST_APPEND_BYTES)))
+        goal = sent + rng.choice((0, 1, 10, BLOCK_BYTES // 4, rng.randrange(LONGEST_APPEND_BYTES)))
         while sent < goal:
             start, sent = sent, min(goal, sent + rng.randint(1, BLOCK_BYTES))
             self._may_be(Version(whole[:sent], self.now[0].at_least))
