@@ -59,6 +59,8 @@ class OneFile:
     _begun: bool = False
     _moving: bool = False
     """It may be under the other name by now."""
+    _late: tuple[Version, ...] = ()
+    """What a truncate that was asked for, and not answered, may still make of it."""
     _sessions: int = 0
     _left: list[AsyncFileWriter] = field(default_factory=list)
     """Writers whose owner was killed or gave up: nobody is there to be warned of them."""
@@ -104,21 +106,21 @@ class OneFile:
             await self.world.loop.pass_time(rng.uniform(0.05, 1.5))
 
     async def _one_thing(self, rng: random.Random) -> None:
-        things: tuple[Thing, ...] = (*[self._append] * 6, self._rename)
+        things: tuple[Thing, ...] = (*[self._append] * 6, *[self._truncate] * 3, self._rename)
         thing = rng.choice(things) if self._begun else self._create
         doomed = rng.random() < 0.25
         patience_s = rng.choice((0.05, 0.5, 3.0)) * rng.random() if doomed else PATIENCE_S
         host = self.world.new_host()
         try:
             await host.ask(self._as_client(thing, rng), patience_s)
+        except PaxosBlockError as error:
+            self.counts[f"refused {type(error).__name__}"] += 1
         except TimeoutError:
             if not doomed:
                 self.world.mistake(f"the owner waits longer than {PATIENCE_S:g} s")
             self.counts["owners killed"] += doomed
             host.pause()  # for ever
             self.world.network.unplug(host)
-        except PaxosBlockError as error:
-            self.counts[f"refused {type(error).__name__}"] += 1
         await self.world.new_host().ask(self._settle())
 
     async def _as_client(self, thing: Thing, rng: random.Random) -> None:
@@ -136,8 +138,8 @@ class OneFile:
     async def _write(self, out: AsyncFileWriter, rng: random.Random) -> None:
         """Add some bytes, flush some of them; close the file, or leave it as it is."""
         self._left.append(out)
-        self._file.closed = False
-        (before,) = self.now
+        self._file.closed, self._late = False, ()
+        (before,) = (one for one in self.now if len(one.data) == out.tell())
         self._sessions += 1
         whole = before.data + content(str(self._sessions), 0, LONGEST_APPEND_BYTES)
         sent = len(before.data)
@@ -156,6 +158,16 @@ class OneFile:
             self._may_be(Version(whole[:sent], sent))
             self._file.closed = True
             self.counts["appends"] += 1
+
+    async def _truncate(self, fs: AsyncClient, rng: random.Random) -> None:
+        whole, *_ = self.now
+        length = rng.choice((0, len(whole.data), rng.randint(0, len(whole.data))))
+        cut = Version(whole.data[:length], length)
+        self._late = (*self._late, cut)
+        self._may_be(whole, *self._late)
+        await fs.truncate(self._file.path, length)
+        self._may_be(cut)
+        self.counts["truncates"] += 1
 
     async def _rename(self, fs: AsyncClient, rng: random.Random) -> None:
         path = self._file.path
@@ -196,7 +208,8 @@ class OneFile:
             self.world.mistake(f"the file is {_told(data)}, not {' or '.join(map(str, self.now))}")
         if not length == stat.length == len(data):
             self.world.mistake(f"ended with {length} bytes, stat {stat.length}, read {len(data)}")
-        self._may_be(Version(data, len(data)))
+        self._late = tuple(one for one in self._late if len(one.data) < len(data))
+        self._may_be(Version(data, len(data)), *self._late)
         self._file.closed = True
         return True
 
@@ -204,7 +217,7 @@ class OneFile:
         if any(version.at_least for version in self.now):
             self.world.mistake(f"the file is gone; looked for at {', '.join(PATHS)}")
         self._may_be(Version(b"", 0))
-        self._begun = False
+        self._begun, self._late = False, ()
 
     # -- readers ----------------------------------------------------------------------------------
 

@@ -21,7 +21,8 @@ def outcomes() -> list[Outcome]:
 
 
 @pytest.mark.parametrize(
-    "what", ["appends", "renames", "owners killed", "bytes read", "machine lost", "power cut"]
+    "what",
+    ["appends", "truncates", "renames", "owners killed", "bytes read", "machine lost", "power cut"],
 )
 def test_a_reader_sees_a_version_that_was_possible_while_he_read(
     outcomes: list[Outcome], what: str

@@ -23,7 +23,7 @@ def test_all_files_are_whole_after_failures_under_writers_idle_ones_too(
 ) -> None:
     by_name = {failure.name: failure for failure in FAILURES}
     rounds = iter([[by_name[name] for name in names]])
-    report = run(3, rounds, tmp_path / "cluster", namenodes)
+    report = run(3, rounds, tmp_path / "cluster", namenodes, appenders=0)
     assert report.failures == dict.fromkeys(names, 1)
     assert report.blocks_checked > 0
     assert report.blocks_whole > 0

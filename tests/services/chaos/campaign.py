@@ -15,6 +15,7 @@ from paxosblock import Client
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import Durability
 from tests.services.chaos import checks
+from tests.services.chaos.appenders import Log
 from tests.services.chaos.failures import FAILURES, ChaosCluster, Failure, Scene, Target
 from tests.services.chaos.report import Report
 from tests.services.chaos.writers import PATIENCE_S, Writer
@@ -25,6 +26,7 @@ DATANODES: Final = 5
 HOLD_S: Final = 2.0
 """How long the only NameNode is away, as no writer may begin a block meanwhile."""
 IN_A_ROUND: Final = (1, 2, 3, 5)
+LOG: Final = "/chaos/log"
 TURN_CHANCE: Final = 0.5
 """That an idle writer writes a little in a quiet period."""
 READ_WITHIN_S: Final = 30.0
@@ -37,7 +39,8 @@ Rounds = Iterator[Sequence[Failure]]
 class Campaign:
     """Writers at work, and rounds of failures."""
 
-    def __init__(self, cluster: ChaosCluster, fs: Client, seed: int) -> None:
+    def __init__(self, cluster: ChaosCluster, fs: Client, seed: int, appenders: int = 2) -> None:
+        """`appenders` share a file, all the time but in quiet periods."""
         self.cluster = cluster
         self.fs = fs
         self.report = Report()
@@ -47,11 +50,14 @@ class Campaign:
         self._orphaned: list[Writer] = []  # killed, and nobody closed their files yet
         self._ended: list[Writer] = []
         self._followers: list[Follower] = []
+        self._appenders = appenders
+        self._log = Log(cluster.url, LOG, cluster.path, random.Random(seed))
         self._scene = Scene(cluster, self._go_on)
 
     def run(self, rounds: Rounds) -> Report:
         """One round after the other, then every file to its end."""
         try:
+            self.fs.create(LOG).close()
             for idle in (False, True):
                 for durability in Durability:
                     self._start_writer(durability, idle=idle)
@@ -61,6 +67,7 @@ class Campaign:
         finally:
             for writer in self._writers:
                 writer.kill()
+            self._log.end(kill=True)
         return self.report
 
     # -- a round ----------------------------------------------------------------------------------
@@ -68,6 +75,7 @@ class Campaign:
     def _round(self, failures: Sequence[Failure]) -> None:
         with ExitStack() as at_datanodes, ExitStack() as at_namenodes:
             lasting = {Target.DATANODE: at_datanodes, Target.NAMENODE: at_namenodes}
+            self._log.start(self._appenders)
             for failure in failures:
                 lasting[failure.target].close()
                 self._strike(failure, lasting[failure.target])
@@ -148,6 +156,8 @@ class Campaign:
         what = self._random.choice(("killed", "closed", "stays", "stays"))
         writer = self._random.choice(self._writers)
         if what == "stays":
+            if self._appenders:
+                self._log.kill_one()
             return
         self._writers.remove(writer)
         if what == "killed":
@@ -169,6 +179,7 @@ class Campaign:
         """All is well by itself, and every file so far is as it should be."""
         _log.info("quiet")
         checks.wait_whole(self.cluster)
+        self._log.end_well(self.fs)
         while self._orphaned:
             writer = self._orphaned.pop()
             self.fs.take_over(writer.path)
@@ -190,6 +201,7 @@ class Campaign:
         """Every writer closes its file, which is whole, and every follower has seen its end."""
         while self._writers:
             self._close(self._writers.pop())
+        self.report.records += self._log.counts
         for writer in self._ended:
             self.report.bytes_acknowledged += writer.acknowledged
             self.report.bytes_verified += checks.check_bytes(self.fs, writer)
@@ -247,10 +259,12 @@ def _of_a_round(deck: Sequence[Failure]) -> Sequence[Failure]:
     return deck[: for_good[1]] if len(for_good) > 1 else deck
 
 
-def run(seed: int, rounds: Rounds, path: Path | None = None, namenodes: int = 1) -> Report:
+def run(
+    seed: int, rounds: Rounds, path: Path | None = None, namenodes: int = 1, appenders: int = 2
+) -> Report:
     """Start a cluster and run a campaign; AssertionError tells what it found."""
     with (
         ChaosCluster(DATANODES, namenodes, path=path) as cluster,
         Client(cluster.url) as fs,
     ):
-        return Campaign(cluster, fs, seed).run(rounds)
+        return Campaign(cluster, fs, seed, appenders).run(rounds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from statistics import median
@@ -27,6 +27,8 @@ class Report:
     bytes_verified: int = 0
     bytes_followed: int = 0
     blocks_checked: int = 0
+    records: Counter[str] = field(default_factory=Counter)
+    """Of the file that several append to: records found, cuts, appenders killed."""
     blocks_whole: int = 0
     """Of all files, in the end: each replica of each was read."""
 
@@ -44,6 +46,9 @@ class Report:
             f"{self.bytes_followed} followed; {self.blocks_checked} new blocks have all replicas, "
             f"{max(self.shortages_s, default=0):.1f} s after the end of failures at most; "
             f"in the end all replicas of all {self.blocks_whole} blocks are sound"
+        )
+        yield "a file that several append to: " + ", ".join(
+            f"{count} {name}" for name, count in sorted(self.records.items())
         )
         yield f"{'failure':<40} {'count':>5} {'writers wait':>16} {'idle files read in':>20}"
         yield f"{'':<40} {'':>5} {'p50      max s':>16} {'p50      max s':>20}"
