@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
+import resource
 import socket
 import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import msgspec
@@ -240,6 +242,22 @@ def test_the_calls_of_a_command_share_a_connection() -> None:
             assert namenodes.call(DELETE, REQUEST).existed
         del namenodes
     assert len(asked) == 3
+
+
+def test_a_program_with_more_open_files_than_select_takes_asks_again() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    asked: list[object] = []
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        while stack.enter_context(open(os.devnull)).fileno() < 1024:
+            pass
+        address = stack.enter_context(taking_one(lambda connection: serve(connection, asked)))
+        namenodes = NameNodes([address])
+        for _ in range(2):
+            assert namenodes.call(DELETE, REQUEST).existed
+        del namenodes
+    assert len(asked) == 2
 
 
 def serve(connection: socket.socket, asked: list[object]) -> None:

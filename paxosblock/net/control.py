@@ -94,7 +94,9 @@ class Line:
     @property
     def usable(self) -> bool:
         """True if the node has not said anything unasked: that it closes, or nothing more."""
-        return not select.select([self._socket], [], [], 0)[0]
+        looking = select.poll()  # select() takes no descriptor above 1,023
+        looking.register(self._socket, select.POLLIN)
+        return not looking.poll(0)
 
     def ask(self, method: Method[Q, A], request: Q, timeout_s: float) -> A:
         """Ask, and return the answer. Raises as `call`; after that the line is not used again."""
