@@ -76,11 +76,12 @@ def main() -> None:
                 until_it_may(fs, path, lambda: cut(fs, path, rng))
             else:
                 until_it_may(fs, path, lambda: append(fs, path, name, numbers, rng))
-        until_it_may(fs, path, lambda: append(fs, path, name, numbers, rng))  # which nobody cuts
+        while not until_it_may(fs, path, lambda: append(fs, path, name, numbers, rng)):
+            pass  # the last of all is not cut by anybody
 
 
-def until_it_may(fs: Client, path: str, work: Callable[[], None]) -> None:
-    """Do it once nobody else is at the file; take it from one who may be dead."""
+def until_it_may(fs: Client, path: str, work: Callable[[], None]) -> bool:
+    """Do it once nobody else is at the file; take it from one who may be dead. True if done."""
     for refused in itertools.count(1):
         try:
             work()
@@ -89,9 +90,10 @@ def until_it_may(fs: Client, path: str, work: Callable[[], None]) -> None:
                 take_over(fs, path)
         except PaxosBlockError as error:
             sys.stderr.write(f"{error!r}\n")
-            return
+            return False
         else:
-            return
+            return True
+    raise AssertionError("there is always another try")
 
 
 def append(fs: Client, path: str, name: str, numbers: Iterator[int], rng: random.Random) -> None:
