@@ -11,10 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from paxosblock.api.methods import Once
 from paxosblock.api.namenode import DELETE, DeletePath, Deletion

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from paxosblock.api.methods import Method, Once
 from paxosblock.api.namenode import FileStatus
@@ -16,8 +17,7 @@ BALANCE_KEPT_S: Final = 10.0
 """Silence of the one who asked for balance after which it ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class SetReplication:
+class SetReplication(msgspec.Struct, frozen=True):
     """Ask for so many replicas of each block of a file, of those it has and those to come."""
 
     path: str
@@ -35,8 +35,7 @@ class AdminState(enum.Enum):
     """Away for a while: its replicas count, as long as min_replication others are there."""
 
 
-@dataclass(frozen=True, slots=True)
-class SetAdminState:
+class SetAdminState(msgspec.Struct, frozen=True):
     """Let a DataNode, named by its id or host:port, leave or come back.
 
     `for_s` is how long a maintenance lasts in seconds; 0 for the other states.
@@ -48,8 +47,7 @@ class SetAdminState:
     once: Once | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AdminStatus:
+class AdminStatus(msgspec.Struct, frozen=True):
     """The state of one DataNode; `until_ms` is when a maintenance is over, since the epoch."""
 
     node: str
@@ -71,8 +69,7 @@ class Balancing(enum.Enum):
     """Some are not, and no block may be moved that would change it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
+class Balance(msgspec.Struct, frozen=True):
     """Move replicas until every storage's use, a share of its room, is within `threshold` of the
     mean; and tell how it stands.
 
@@ -88,8 +85,7 @@ class Balance:
     stop: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BalanceStatus:
+class BalanceStatus(msgspec.Struct, frozen=True):
     """The moves since a NameNode began with them, in its `run`: after a fail-over another one
     begins anew.
 
@@ -111,8 +107,7 @@ class BalanceStatus:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LeavingRequest:
+class LeavingRequest(msgspec.Struct, frozen=True):
     """Ask how far the DataNodes are that are to leave."""
 
 
@@ -127,8 +122,7 @@ class HoldUp(enum.Enum):
     MISSING = "no replica can be read"
 
 
-@dataclass(frozen=True, slots=True)
-class HeldUp:
+class HeldUp(msgspec.Struct, frozen=True):
     """A block that holds a DataNode up; `path` is "" for one without a file.
 
     `elsewhere` replicas of the `wanted` are where they may stay.
@@ -141,8 +135,7 @@ class HeldUp:
     wanted: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeavingNode:
+class LeavingNode(msgspec.Struct, frozen=True):
     """A DataNode that is to leave.
 
     Of the `blocks` with a replica there, `waiting` hold it up; `open_blocks` of them are being
@@ -164,8 +157,7 @@ class LeavingNode:
         return self.known and not self.waiting
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving:
+class Leaving(msgspec.Struct, frozen=True):
     """All DataNodes that are to leave."""
 
     nodes: tuple[LeavingNode, ...]

@@ -6,7 +6,6 @@ messages come as control calls (`ACCEPT`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast, get_args
 
 import msgspec
@@ -32,8 +31,7 @@ from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import BlockId, ChunkName, Generation, StorageId
 
 
-@dataclass(frozen=True, slots=True)
-class StorageAddress:
+class StorageAddress(msgspec.Struct, frozen=True):
     """The place where a storage is reached: `address` is host:port of its DataNode."""
 
     storage: StorageId
@@ -124,21 +122,18 @@ class Run(msgspec.Struct, frozen=True, tag=True, gc=False):
     names: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ListReplicas:
+class ListReplicas(msgspec.Struct, frozen=True):
     """Ask for the replicas of a DataNode, for people and tools."""
 
 
-@dataclass(frozen=True, slots=True)
-class FindReplica:
+class FindReplica(msgspec.Struct, frozen=True):
     """Ask for the replica of one block at one storage; answered like `ListReplicas`."""
 
     block: BlockId
     storage: StorageId
 
 
-@dataclass(frozen=True, slots=True)
-class FindChunk:
+class FindChunk(msgspec.Struct, frozen=True):
     """Ask a storage that holds `version` of a block for the chunk with user byte `offset`."""
 
     block: BlockId
@@ -147,8 +142,7 @@ class FindChunk:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FoundChunk:
+class FoundChunk(msgspec.Struct, frozen=True):
     """The chunk `index` begins at user byte `offset` of the version, which has `size_bytes`."""
 
     index: int
@@ -156,8 +150,7 @@ class FoundChunk:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaSummary:
+class ReplicaSummary(msgspec.Struct, frozen=True):
     """A replica in a block report."""
 
     storage: StorageId
@@ -166,8 +159,7 @@ class ReplicaSummary:
     last: ChunkName | None
 
 
-@dataclass(frozen=True, slots=True)
-class Replicas:
+class Replicas(msgspec.Struct, frozen=True):
     """Replicas of a DataNode: all of them, or the one that was asked for."""
 
     node: str

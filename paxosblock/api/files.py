@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import NO_FILE, BlockView, FileStatus
@@ -12,8 +12,7 @@ PAGE_BLOCKS = 64
 that are asked for at once keep nobody else waiting for long."""
 
 
-@dataclass(frozen=True, slots=True)
-class GetFile:
+class GetFile(msgspec.Struct, frozen=True):
     """Ask for a file and at most `PAGE_BLOCKS` of its blocks (HDFS: getBlockLocations).
 
     They begin at `place`, or with the block that holds byte `offset`, the last block if the file
@@ -28,8 +27,7 @@ class GetFile:
     host: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FileView:
+class FileView(msgspec.Struct, frozen=True):
     """A file and a page of its blocks in order.
 
     `next_place` is `place` of the request for the next page, None when this is the last one; `last`

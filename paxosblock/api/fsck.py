@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+import msgspec
 
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import NO_BLOCK
 from paxosblock.protocol.types import BlockId
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(msgspec.Struct, frozen=True):
     """Everything up to `path` was looked at; of the file there, the blocks before `place`."""
 
     path: str
     place: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CheckFiles:
+class CheckFiles(msgspec.Struct, frozen=True):
     """Look over some of the files at or below `path`, those behind `after`."""
 
     path: str
@@ -46,8 +45,7 @@ class Condition(enum.Enum):
         return self in (Condition.MISSING, Condition.CORRUPT)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """A block that is not as it should be, or a file that is open (then without a block).
 
     `counted` replicas count of the `wanted`; `sound` can be read, and `damaged` are known to be.
@@ -64,8 +62,7 @@ class Finding:
     damaged: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedFiles:
+class CheckedFiles(msgspec.Struct, frozen=True):
     """The numbers of a part, and all that was found there; `next` is where to go on, None: done.
 
 

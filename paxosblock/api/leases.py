@@ -5,23 +5,22 @@ may force.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+import msgspec
 
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import FileStatus, Member
 from paxosblock.protocol.types import NO_GENERATION, BlockId, Generation, StorageId
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(msgspec.Struct, frozen=True):
     """An operator's word that these members of a block, not all, will not answer (P2)."""
 
     block: BlockId
     members: tuple[StorageId, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RecoverLease:
+class RecoverLease(msgspec.Struct, frozen=True):
     """TakeOver that tells who answered what where a block cannot be ended, and takes a force."""
 
     path: str
@@ -39,8 +38,7 @@ class MemberAnswer(enum.Enum):
     UNREACHABLE = "unreachable"
 
 
-@dataclass(frozen=True, slots=True)
-class MemberStanding:
+class MemberStanding(msgspec.Struct, frozen=True):
     """A member of a block that is not ended, and what it holds if it told that.
 
     `generation` is the one it accepted, `length` counts chunks; `reason` says why it gave no vote.
@@ -59,8 +57,7 @@ class MemberStanding:
         return self.answer in (MemberAnswer.STRONG, MemberAnswer.WEAK)
 
 
-@dataclass(frozen=True, slots=True)
-class StuckBlock:
+class StuckBlock(msgspec.Struct, frozen=True):
     """A block that could not be ended.
 
     `needed` members must answer, a strong one among them, or all. If those that did not answer are
@@ -81,8 +78,7 @@ class StuckBlock:
         return tuple(each.member.storage for each in self.members if not each.voted)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseRecovery:
+class LeaseRecovery(msgspec.Struct, frozen=True):
     """The file as it is now: closed, or blocks are `stuck`, and `reason` says what was tried."""
 
     status: FileStatus

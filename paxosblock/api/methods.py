@@ -27,13 +27,11 @@ class Method(Generic[Q, A_co]):
     answer: type[A_co]
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """The answer of a call that has nothing to tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Once:
+class Once(msgspec.Struct, frozen=True):
     """Names a request, so that it is done once however often it is sent, to whichever NameNode.
 
     `session` is a name of at most 64 ASCII characters that nobody else uses; it has one

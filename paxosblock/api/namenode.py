@@ -1,12 +1,13 @@
 """Calls to the NameNode about files, blocks and leases (`api/reports.py`: what it is told).
 
-Each call is a request data class, an answer data class and a `Method` that names them.
+Each call is a request struct, an answer struct and a `Method` that names them.
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+import msgspec
 
 from paxosblock.api.methods import Done, Method, Once
 from paxosblock.protocol.finalize import BlockRecord
@@ -33,8 +34,7 @@ class Kind(enum.Enum):
     DIRECTORY = "directory"
 
 
-@dataclass(frozen=True, slots=True)
-class FileStatus:
+class FileStatus(msgspec.Struct, frozen=True):
     """A file or directory as `stat` and `list` show it.
 
     `length` counts finalized blocks only while `open` (the file is being written); a reader learns
@@ -65,8 +65,7 @@ class FileStatus:
         return self.path.rpartition("/")[2]
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """One storage of a block's config and where it is reached; `address` is "" while unknown.
 
     `rack` is its DataNode's, "" while unknown; `distance` tells how far that is from who asked
@@ -81,8 +80,7 @@ class Member:
     distance: int = FAR_AWAY
 
 
-@dataclass(frozen=True, slots=True)
-class BlockView:
+class BlockView(msgspec.Struct, frozen=True):
     """A block's record (linearizable) with its members' addresses (soft state).
 
     `offset` is where the block starts in its file, in bytes. `complete` says that at least
@@ -100,8 +98,7 @@ class BlockView:
 # --- namespace -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class MakeDirectories:
+class MakeDirectories(msgspec.Struct, frozen=True):
     """`mkdir`; with `parents` missing ancestors are made and an existing directory is fine.
 
     With `ttl_s` the directory lives so many seconds from now on, also one that exists.
@@ -115,8 +112,7 @@ class MakeDirectories:
     once: Once | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CreateFile:
+class CreateFile(msgspec.Struct, frozen=True):
     """Make an empty file that `writer` may write; its lease starts."""
 
     path: str
@@ -131,31 +127,27 @@ class CreateFile:
     once: Once | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AppendFile:
+class AppendFile(msgspec.Struct, frozen=True):
     """Open a closed file again, for `writer` to add blocks at its end; its lease starts."""
 
     path: str
     writer: WriterId
 
 
-@dataclass(frozen=True, slots=True)
-class Appendable:
+class Appendable(msgspec.Struct, frozen=True):
     """A file that was opened again, and its last block: `previous` of the first `AddBlock`."""
 
     status: FileStatus
     last: BlockId
 
 
-@dataclass(frozen=True, slots=True)
-class PathRequest:
+class PathRequest(msgspec.Struct, frozen=True):
     """A call about one path."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListDirectory:
+class ListDirectory(msgspec.Struct, frozen=True):
     """Entries of a directory in order of name, after `after`, at most `limit`."""
 
     path: str
@@ -163,8 +155,7 @@ class ListDirectory:
     limit: int = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """One page; `more` says that another follows. Of a file: the file itself.
 
     `revision` is the last change of the namespace that the page shows; what is new in the directory
@@ -186,8 +177,7 @@ class Listing:
         return self.entries[-1].name if self.more and self.entries else None
 
 
-@dataclass(frozen=True, slots=True)
-class Rename:
+class Rename(msgspec.Struct, frozen=True):
     """Move a file or directory; `overwrite` replaces an existing file (atomically)."""
 
     source: str
@@ -196,8 +186,7 @@ class Rename:
     once: Once | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeletePath:
+class DeletePath(msgspec.Struct, frozen=True):
     """Delete a file, or a directory (with what is in it when `recursive`).
 
     With a `file_id` only if it is the path's: something else that is there by now stays.
@@ -209,22 +198,19 @@ class DeletePath:
     file_id: int = NO_FILE
 
 
-@dataclass(frozen=True, slots=True)
-class Deletion:
+class Deletion(msgspec.Struct, frozen=True):
     """True if there was anything to delete."""
 
     existed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TakeOver:
+class TakeOver(msgspec.Struct, frozen=True):
     """Fence the writer of a file, finalize its last block, close it (HDFS: recoverLease)."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConcatFiles:
+class ConcatFiles(msgspec.Struct, frozen=True):
     """Move the blocks of closed files to the end of a closed file; the sources are gone then."""
 
     target: str
@@ -235,8 +221,7 @@ class ConcatFiles:
 # --- transactions --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ApplicationVersion:
+class ApplicationVersion(msgspec.Struct, frozen=True):
     """Makes a transaction idempotent: applied only if `version` is the highest of `app_id` so far.
 
     `attempt` names the caller's one request: a copy of it that comes again is told that it was
@@ -249,8 +234,7 @@ class ApplicationVersion:
     keep_for_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Transact:
+class Transact(msgspec.Struct, frozen=True):
     """Apply all operations in one step, or none. The rest is for the files and directories made."""
 
     operations: tuple[Operation, ...]
@@ -262,15 +246,13 @@ class Transact:
     once: Once | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ApplicationRequest:
+class ApplicationRequest(msgspec.Struct, frozen=True):
     """Ask which version of an application was applied last."""
 
     app_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ApplicationAnswer:
+class ApplicationAnswer(msgspec.Struct, frozen=True):
     """The last version applied; None when none was, or it has been forgotten."""
 
     version: int | None
@@ -279,8 +261,7 @@ class ApplicationAnswer:
 # --- files being written, blocks -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Excluded:
+class Excluded(msgspec.Struct, frozen=True):
     """A storage that failed this writer `ago_s` seconds ago.
 
     Its DataNode is left out until the NameNode has heard of it since then, and while it is
@@ -293,8 +274,7 @@ class Excluded:
     resting: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AddBlock:
+class AddBlock(msgspec.Struct, frozen=True):
     """K1. `file_id` NO_FILE makes a block without a file, for embedders.
 
     `previous` is the file's last block as the writer knows it (NO_BLOCK for the first): a repeated
@@ -319,8 +299,7 @@ class AddBlock:
     ahead: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReopenBlock:
+class ReopenBlock(msgspec.Struct, frozen=True):
     """K4, K7: let the writer of a file go on in `block`, its last one, which is finalized.
 
     It is left alone unless it has room for a chunk of `size_bytes`, and has fewer than `chunks`. A
@@ -336,16 +315,14 @@ class ReopenBlock:
     excluded: tuple[Excluded, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reopened:
+class Reopened(msgspec.Struct, frozen=True):
     """The block as it was granted to the writer; None: it is left alone, for the reason `why`."""
 
     view: BlockView | None
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FinalizeBlock:
+class FinalizeBlock(msgspec.Struct, frozen=True):
     """K6: FinalizeBlock(b, length) by the writer of `generation`; `length` in chunks.
 
     `following` is the block that was made ahead (`AddBlock`): it follows in the same step.
@@ -359,8 +336,7 @@ class FinalizeBlock:
     following: BlockId = NO_BLOCK
 
 
-@dataclass(frozen=True, slots=True)
-class BlockRequest:
+class BlockRequest(msgspec.Struct, frozen=True):
     """A call about one block; `writer` is who asks ("" for a reader), on the machine `host`."""
 
     block: BlockId
@@ -368,16 +344,14 @@ class BlockRequest:
     host: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteBlock:
+class DeleteBlock(msgspec.Struct, frozen=True):
     """Delete a block that belongs to no file, whether it is ended or not."""
 
     block: BlockId
     once: Once | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CloseFile:
+class CloseFile(msgspec.Struct, frozen=True):
     """End the writing of a file; answered when every block is complete.
 
     `last` ends its last block in the same step (K6), None where that is ended already. An error
@@ -390,8 +364,7 @@ class CloseFile:
     last: FinalizeBlock | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenBlock:
+class OpenBlock(msgspec.Struct, frozen=True):
     """A block of a file that its writer has open; `short`: with fewer members than it asked for."""
 
     block: BlockId
@@ -399,8 +372,7 @@ class OpenBlock:
     excluded: tuple[Excluded, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RenewLeases:
+class RenewLeases(msgspec.Struct, frozen=True):
     """Keep the leases of these writers; sent well within the soft limit.
 
     `open_blocks` asks for those that their writers should leave for another one.
@@ -410,8 +382,7 @@ class RenewLeases:
     open_blocks: tuple[OpenBlock, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Renewed:
+class Renewed(msgspec.Struct, frozen=True):
     """`lost` are writers among them that hold no lease any more: they were fenced or closed.
 
     `roll` are open blocks to be followed by another one now: that would get more members (HDFS-
@@ -422,8 +393,7 @@ class Renewed:
     roll: tuple[BlockId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BadReplica:
+class BadReplica(msgspec.Struct, frozen=True):
     """A reader or DataNode found bytes that do not match their checksum."""
 
     block: BlockId

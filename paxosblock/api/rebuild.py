@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import BlockView, Excluded
@@ -10,8 +10,7 @@ from paxosblock.protocol.types import BlockId, Generation, StorageId, WriterId
 from paxosblock.replacement import Policy
 
 
-@dataclass(frozen=True, slots=True)
-class RebuildBlock:
+class RebuildBlock(msgspec.Struct, frozen=True):
     """K3: rebuild `block` without the members that `failed`, for its writer of `generation`.
 
     A repeated request gets the config that was installed for the first. `flushed` as in `Policy`;

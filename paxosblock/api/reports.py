@@ -7,8 +7,9 @@ twice, or is overtaken by a change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.api.methods import Method
@@ -19,8 +20,7 @@ LAST_BLOCK: Final = BlockId((1 << 64) - 1)
 """No block has a greater id, of whichever cluster it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class StorageReport:
+class StorageReport(msgspec.Struct, frozen=True):
     """One volume: identity and room in bytes; a failed one says why.
 
     `used_bytes` is what its block files take, `free_bytes` what further ones may take. The rest of
@@ -38,8 +38,7 @@ class StorageReport:
     snapshot: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(msgspec.Struct, frozen=True):
     """The `timeline` of a storage: each snapshot begins one, and a rollback returns to one.
 
     While there are some in `before`, the storage may have forgotten what it promised in others, and
@@ -52,8 +51,7 @@ class Timeline:
     before: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
+class Register(msgspec.Struct, frozen=True):
     """A DataNode presents itself; `incarnation` differs for every start of its process.
 
     `cluster` is the id of the one it belongs to, "" before it was told one; `rack` is where it
@@ -71,15 +69,13 @@ class Register:
     timelines: tuple[Timeline, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(msgspec.Struct, frozen=True):
     """The id of the NameNode's cluster; "" while it does not know it, before its first leader."""
 
     cluster: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(msgspec.Struct, frozen=True):
     """Alive; open streams count as load for placement."""
 
     node: str
@@ -88,16 +84,14 @@ class Heartbeat:
     open_blocks: int
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
+class HeartbeatAnswer(msgspec.Struct, frozen=True):
     """`register` asks the DataNode to register and report its blocks again."""
 
     register: bool
     report: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BlockRange:
+class BlockRange(msgspec.Struct, frozen=True):
     """The blocks whose ids are greater than `after` and at most `last`."""
 
     after: BlockId
@@ -107,8 +101,7 @@ class BlockRange:
 ALL_BLOCKS: Final = BlockRange(BlockId(0), LAST_BLOCK)
 
 
-@dataclass(frozen=True, slots=True)
-class DeadReplica:
+class DeadReplica(msgspec.Struct, frozen=True):
     """A replica whose bytes are damaged (PROTOCOL.md D9): why, and the generation it promised; the
     epoch of its log where not even that can be read."""
 
@@ -117,8 +110,7 @@ class DeadReplica:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class BlockReport:
+class BlockReport(msgspec.Struct, frozen=True):
     """All that one storage holds of the blocks in the range `covers`: `replicas`, and those that
     are `dead`; nothing else.
 
@@ -137,8 +129,7 @@ class BlockReport:
     dead: tuple[DeadReplica, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReportAnswer:
+class ReportAnswer(msgspec.Struct, frozen=True):
     """The NameNode knows what the storage holds of the blocks up to `up_to`; a gap ends that.
 
     Anything else than the end of the page: the next page is wanted from there on. `LAST_BLOCK`:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+import msgspec
 
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import BlockRequest, BlockView, Member
@@ -12,13 +13,11 @@ from paxosblock.protocol.types import Generation, StorageId
 from paxosblock.rack import DEFAULT_RACK
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterStatusRequest:
+class ClusterStatusRequest(msgspec.Struct, frozen=True):
     """Ask for the state of the cluster."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStatus:
+class NodeStatus(msgspec.Struct, frozen=True):
     """One DataNode as the NameNode sees it."""
 
     node: str
@@ -39,15 +38,13 @@ class SafeModeAction(enum.Enum):
     LEAVE = "leave"
 
 
-@dataclass(frozen=True, slots=True)
-class SafeModeRequest:
+class SafeModeRequest(msgspec.Struct, frozen=True):
     """Ask whether safe mode is on; enter it until it is left, or leave it. May arrive twice."""
 
     action: SafeModeAction = SafeModeAction.GET
 
 
-@dataclass(frozen=True, slots=True)
-class SafeModeStatus:
+class SafeModeStatus(msgspec.Struct, frozen=True):
     """Safe mode: while it is `on` no replica is copied or taken away.
 
     `by_hand`: an operator entered it, and changes of names are refused until they leave it. Else
@@ -67,8 +64,7 @@ class SafeModeStatus:
 OFF = SafeModeStatus(on=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicationStatus:
+class ReplicationStatus(msgspec.Struct, frozen=True):
     """Numbers of finalized blocks.
 
     `waiting` should get another replica and have one to copy, `under_way` are being copied,
@@ -81,8 +77,7 @@ class ReplicationStatus:
     corrupt: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterStatus:
+class ClusterStatus(msgspec.Struct, frozen=True):
     """`cluster status` and `admin report`."""
 
     namenode: str
@@ -96,13 +91,11 @@ class ClusterStatus:
     replication: ReplicationStatus = ReplicationStatus()
 
 
-@dataclass(frozen=True, slots=True)
-class NameNodeStatusRequest:
+class NameNodeStatusRequest(msgspec.Struct, frozen=True):
     """Ask one NameNode how it stands; each answers for itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class NameNodeStatus:
+class NameNodeStatus(msgspec.Struct, frozen=True):
     """One NameNode among `members` (host:port, itself included; empty where it is alone).
 
     `role` is "leader", "follower", "candidate" or, for a cluster's only one, "alone". `serves`
@@ -129,8 +122,7 @@ class NameNodeStatus:
     alarm_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class VoteLine:
+class VoteLine(msgspec.Struct, frozen=True):
     """One step of a block's recovery as it happened, for `explain` (kept in memory, bounded)."""
 
     time_ms: int
@@ -140,8 +132,7 @@ class VoteLine:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class BlockExplanation:
+class BlockExplanation(msgspec.Struct, frozen=True):
     """A block's record, its HDFS state, and the vote history the NameNode remembers.
 
     `copied_to` is where a replica is being made of it, None: nowhere.

@@ -6,10 +6,11 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import click
+from msgspec.structs import replace
 
 from paxosblock.api.care import BALANCE, Balance, BalanceStatus, Balancing
 from paxosblock.cli.group import Verb, read_option

@@ -148,7 +148,9 @@ class Session:
         """Ask for a change that is made once, however often it is sent: one with a `once`."""
         unnamed: Any = request
         with self._told_when_slow():
-            return self._namenodes.call_once(method, lambda once: replace(unnamed, once=once))
+            return self._namenodes.call_once(
+                method, lambda once: msgspec.structs.replace(unnamed, once=once)
+            )
 
     @contextmanager
     def _told_when_slow(self) -> Iterator[None]:

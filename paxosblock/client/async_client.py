@@ -5,8 +5,9 @@ from __future__ import annotations
 import builtins
 import uuid
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import replace
 from typing import Self
+
+from msgspec.structs import replace
 
 from paxosblock.api.namenode import (
     APPEND,

@@ -7,8 +7,10 @@ DataNode.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from paxosblock.api.datanode import ACCEPT, Answer, Envelope
 from paxosblock.api.namenode import (

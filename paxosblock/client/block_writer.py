@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 from weakref import WeakMethod
 
@@ -398,7 +398,7 @@ class BlockWriter:
 
     # -- W6, W7 ---------------------------------------------------------------------------------
 
-    async def end(self) -> FinalizeBlock:
+    async def end(self, following: BlockId = NO_BLOCK) -> FinalizeBlock:
         """W6: wait for the votes; return what records the length, after which comes `ended`.
 
         Raises:
@@ -409,7 +409,7 @@ class BlockWriter:
             self._writer = write.close(self._writer)
         self.asked_to_close = True
         length = self.sent, self.sent_bytes
-        return FinalizeBlock(self.block, self._identity, self.generation, *length)
+        return FinalizeBlock(self.block, self._identity, self.generation, *length, following)
 
     def ended(self) -> None:
         """W6: what `end` returned was recorded."""
@@ -428,7 +428,7 @@ class BlockWriter:
             FencedError: the block belongs to another writer.
             PaxosBlockError: no NameNode could record it in time.
         """
-        request = replace(await self.end(), following=following)
+        request = await self.end(following)
         view = await self._namenodes.call(FINALIZE_BLOCK, request, retry_for_s=retry_for_s)
         self._conclude(view)
         return view

@@ -12,8 +12,9 @@ import asyncio
 import logging
 import warnings
 from collections import deque
-from dataclasses import replace
 from typing import Final, Self
+
+from msgspec.structs import replace
 
 from paxosblock.api.namenode import (
     CLOSE_FILE,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from paxosblock.api.care import SET_REPLICATION, SetReplication
 from paxosblock.api.namenode import (

@@ -12,8 +12,9 @@ import asyncio
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from paxosblock.api.reports import StorageReport
 from paxosblock.datanode.volume import Volume

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from paxosblock.api.files import FileView, GetFile
 from paxosblock.api.leases import LeaseRecovery, RecoverLease
 from paxosblock.api.methods import Done
@@ -129,7 +131,7 @@ async def reopen_block(node: NameNode, request: ReopenBlock) -> Reopened:
     if isinstance(found, str):
         return Reopened(None, found)
     short = "it was opened again, at those of its members that can go on"
-    return Reopened(replace(node.views.block(found), shortfall=short))
+    return Reopened(msgspec.structs.replace(node.views.block(found), shortfall=short))
 
 
 async def finalize_block(node: NameNode, request: FinalizeBlock) -> BlockView:
@@ -281,7 +283,7 @@ async def _place(node: NameNode, request: AddBlock) -> BlockView:
     members = _members(node, wish, candidates, request.after)
     entry = await node.catalog.add_block(request, block, members)
     node.datanodes.note_placed(entry.record.members)
-    return replace(
+    return msgspec.structs.replace(
         node.views.block(entry), shortfall=shortfall(wish, candidates, entry.record.members)
     )
 

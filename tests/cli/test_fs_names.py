@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from dataclasses import replace
 from typing import TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from paxosblock import AsyncClient, Client, LocalCluster
 from paxosblock.api.methods import Method

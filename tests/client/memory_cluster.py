@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from paxosblock.api.care import AdminState
@@ -251,7 +252,9 @@ class MemoryCluster:
         )
         blocks.append(block)
         short = len(members) < request.replication
-        return replace(self._view(block), shortfall="too few DataNodes" if short else "")
+        return msgspec.structs.replace(
+            self._view(block), shortfall="too few DataNodes" if short else ""
+        )
 
     def _place(self, replication: int, excluded: tuple[Excluded, ...]) -> tuple[StorageId, ...]:
         """The first DataNodes in order, those that failed the writer only if it needs them."""
@@ -373,7 +376,7 @@ class MemoryCluster:
         if not all(record.finalized for record in records):
             raise NotReadyError("a block is not finalized")
         length = sum(record.size_bytes for record in records) - self.forgotten_bytes
-        file.status = replace(file.status, open=False, length=length)
+        file.status = msgspec.structs.replace(file.status, open=False, length=length)
         return file.status
 
     def _file(self, number: int) -> _File:

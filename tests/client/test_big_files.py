@@ -8,9 +8,9 @@ import os
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from paxosblock.api.files import FileView, GetFile
 from paxosblock.client import blocks

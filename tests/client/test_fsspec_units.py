@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.fsspec import PaxosBlockFileSystem

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from paxosblock.api.care import SET_REPLICATION, SetReplication
 from paxosblock.api.files import GET_FILE, GetFile

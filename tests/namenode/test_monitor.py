@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
+from msgspec.structs import replace
 
 from paxosblock.api.care import SET_REPLICATION, SetReplication
 from paxosblock.api.namenode import (

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from paxosblock.api.namenode import (
@@ -198,7 +199,7 @@ async def test_a_block_that_is_sealed_or_taken_over_is_fenced(three: Scene) -> N
     lost = view.record.members[0]
     kill(three, lost)
     with pytest.raises(FencedError, match="belongs to writer ann"):
-        await rebuild(three, replace(asked(view, lost), writer=BOB))
+        await rebuild(three, msgspec.structs.replace(asked(view, lost), writer=BOB))
     await three.service.call(SEAL_BLOCK, BlockRequest(view.record.block, ANN))
     with pytest.raises(FencedError, match="not being written any more"):
         await rebuild(three, asked(view, lost))
@@ -258,7 +259,7 @@ async def test_with_three_datanodes_and_one_dead_every_policy_but_always_goes_on
 
 
 def with_best_effort(request: RebuildBlock) -> RebuildBlock:
-    return replace(request, policy=replace(request.policy, best_effort=True))
+    return msgspec.structs.replace(request, policy=replace(request.policy, best_effort=True))
 
 
 @pytest.mark.parametrize("policy", [NEVER, DEFAULT, ALWAYS])
@@ -271,7 +272,7 @@ async def test_one_datanode_that_is_left_is_too_few_for_default_without_best_eff
     view = await rebuild(three, asked(view, lost))
     last, lost_too = left
     kill(three, lost_too)
-    request = replace(
+    request = msgspec.structs.replace(
         asked(view, lost_too, policy=policy), excluded=(
             Excluded(lost, 0.0, resting=True), Excluded(lost_too, 0.0, resting=True),
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -147,7 +147,7 @@ async def test_a_change_is_not_undone_by_a_page_that_was_written_before_it() -> 
     lost = records[-1].block
     page = scene.written("s1", ALL_BLOCKS)
     del scene.acceptor("s1").replicas[lost]
-    change = replace(scene.written("s1", None), replicas=(), deleted=(lost,))
+    change = msgspec.structs.replace(scene.written("s1", None), replicas=(), deleted=(lost,))
     await asyncio.gather(
         scene.service.call(BLOCK_REPORT, page), scene.service.call(BLOCK_REPORT, change)
     )
@@ -168,10 +168,10 @@ async def test_a_report_that_its_sender_gave_up_changes_nothing_any_more(case: C
 async def test_a_page_of_another_range_than_it_says_is_refused(case: Case) -> None:
     scene, records = case
     page = scene.written("s1", ALL_BLOCKS)
-    wrong = replace(page, covers=BlockRange(records[0].block, LAST_BLOCK))
+    wrong = msgspec.structs.replace(page, covers=BlockRange(records[0].block, LAST_BLOCK))
     with pytest.raises(InvalidRequestError, match=r"storage s1: a report of the blocks .* another"):
         await scene.service.call(BLOCK_REPORT, wrong)
-    nothing = replace(page, covers=BlockRange(records[0].block, records[0].block))
+    nothing = msgspec.structs.replace(page, covers=BlockRange(records[0].block, records[0].block))
     with pytest.raises(InvalidRequestError, match="is of none"):
         await scene.service.call(BLOCK_REPORT, nothing)
 
@@ -206,7 +206,7 @@ class Pages(RuleBasedStateMachine):
         found = {each.state.block for each in report.replicas} & self.news
         changed = tuple(each for each in report.replicas if each.state.block in found)
         deleted = tuple(sorted(self.news - found))
-        self.sent.append(replace(report, replicas=changed, deleted=deleted))
+        self.sent.append(msgspec.structs.replace(report, replicas=changed, deleted=deleted))
         return self.sent[-1]
 
     def deliver(self, report: BlockReport) -> BlockId:

@@ -18,10 +18,12 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from paxosblock import LocalCluster
 from paxosblock.api.methods import Method

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,11 +60,11 @@ class Directory:
     def close(self, path: str) -> None:
         self.revision += 1
         found = self.files[path]
-        self.files[path] = replace(found, status=replace(found.status, open=False))
+        self.files[path] = msgspec.structs.replace(found, status=replace(found.status, open=False))
 
     def rename(self, source: str, destination: str) -> None:
         self.revision += 1
-        status = replace(self.files.pop(source).status, path=destination)
+        status = msgspec.structs.replace(self.files.pop(source).status, path=destination)
         self.files[destination] = Found(status, self.revision)
 
     def listed(self) -> Finding:

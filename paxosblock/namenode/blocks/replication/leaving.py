@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec.structs import replace
 
 from paxosblock.api.care import AdminState, AdminStatus, HeldUp, HoldUp, LeavingNode
 from paxosblock.api.namenode import NO_BLOCK
