@@ -155,6 +155,20 @@ async def test_a_call_made_while_answering_keeps_the_name_of_the_first() -> None
     assert seen[0] == seen[1] != seen[2] == seen[3]
 
 
+@on_both_loops
+async def test_a_name_that_a_frame_cannot_hold_is_cut() -> None:
+    seen: list[str] = []
+
+    async def inner(request: Ask) -> Told:
+        seen.append(REQUEST_ID.get())
+        return Told((request.path,))
+
+    async with node(inner) as address:
+        REQUEST_ID.set("n" * 1000)
+        await ask(address, Ask("/a"))
+    assert seen == ["n" * 255]
+
+
 async def post(address: str, body: bytes, method: str = "repeat") -> tuple[int, str, bytes]:
     """Call as people do, with curl: status, type and body of the answer."""
     async with (

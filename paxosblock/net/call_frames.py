@@ -31,6 +31,7 @@ from paxosblock.net.wire import MAX_BODY_BYTES
 CALLS_PATH: Final = "/calls"
 UPGRADE: Final = "paxosblock-calls/1"
 NUMBER_MAX: Final = (1 << 32) - 1
+NAME_BYTES_MAX: Final = 255
 
 _OUTER: Final = struct.Struct("<II")
 _INNER: Final = struct.Struct("<IBBBB")

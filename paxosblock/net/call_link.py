@@ -19,6 +19,7 @@ from paxosblock.errors import (
 from paxosblock.net import upgrade
 from paxosblock.net.call_frames import (
     CALLS_PATH,
+    NAME_BYTES_MAX,
     NUMBER_MAX,
     UPGRADE,
     CallFrame,
@@ -109,7 +110,7 @@ class CallLink(asyncio.Protocol):
         if self._leaving:  # it was lost while this caller waited for it to be opened
             answer.set_exception(self._error(UnavailableError, question, "connection lost"))
             return answer
-        method, name = question.method.encode(), question.name.encode()
+        method, name = question.method.encode(), question.name.encode()[:NAME_BYTES_MAX]
         frame = pack(CallFrameKind.CALL, number, question.body, method, name)
         due_s = due_s or now_s + question.timeout_s
         self._pending[number] = _Pending(question, answer, now_s, due_s)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -151,7 +150,9 @@ async def test_a_grant_of_the_generation_that_there_is_already_is_an_error(begun
 async def test_a_grant_below_what_is_acknowledged_is_corruption(begun: Begun) -> None:
     cluster, _, block = begun
     view = cluster.rebuild(block.block, storages(0, 1, 2))
-    short = dataclasses.replace(view, record=msgspec.structs.replace(view.record, base_length=1))
+    short = msgspec.structs.replace(
+        view, record=msgspec.structs.replace(view.record, base_length=1)
+    )
     with pytest.raises(CorruptionError, match="was granted with 1 chunks, but 2 are acknowledged"):
         await block.regrant(short)
 

@@ -60,7 +60,7 @@ class Directory:
     def close(self, path: str) -> None:
         self.revision += 1
         found = self.files[path]
-        self.files[path] = msgspec.structs.replace(found, status=replace(found.status, open=False))
+        self.files[path] = replace(found, status=msgspec.structs.replace(found.status, open=False))
 
     def rename(self, source: str, destination: str) -> None:
         self.revision += 1
