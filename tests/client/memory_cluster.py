@@ -283,7 +283,8 @@ class MemoryCluster:
 
     async def append(self, request: AppendFile) -> Appendable:
         file = self._at(request.path)
-        file.writer, file.status = request.writer, replace(file.status, open=True)
+        file.writer = request.writer
+        file.status = msgspec.structs.replace(file.status, open=True)
         return Appendable(file.status, file.blocks[-1] if file.blocks else NO_BLOCK)
 
     async def reopen_block(self, request: ReopenBlock) -> Reopened:

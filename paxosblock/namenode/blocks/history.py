@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from paxosblock.api.status import VoteLine
 from paxosblock.logs import facts
@@ -79,7 +81,10 @@ class History:
         if steps.since is None:
             return tuple(steps.lines)
         times = "once" if steps.opened == 1 else f"{steps.opened} times"
-        return (replace(steps.since, detail=f"{times} before the next line"), *steps.lines)
+        return (
+            msgspec.structs.replace(steps.since, detail=f"{times} before the next line"),
+            *steps.lines,
+        )
 
     def opened_again(self, block: BlockId, generation: Generation, detail: str) -> None:
         """Remember that a block was opened again (K7). Times before are only counted: a log that is
