@@ -406,7 +406,7 @@ def head(session: Session, path: str) -> None:
 
 
 @click.command(cls=Verb)
-@click.option("-f", "follow", is_flag=True, help="Go on as the file grows, until it is closed.")
+@click.option("-f", "follow", is_flag=True, help="Go on as the file grows, without end.")
 @click.argument("path")
 @click.pass_obj
 def tail(session: Session, *, follow: bool, path: str) -> None:
@@ -415,7 +415,8 @@ def tail(session: Session, *, follow: bool, path: str) -> None:
     \b
       $ paxosblock fs tail -f /logs/a.log
 
-    With -f every byte follows as soon as it is decided; ends when the writer closes the file.
+    With -f every byte follows as soon as it is decided, also what is appended after the file was
+    closed. Ctrl-C ends it; so does one who truncates, deletes or replaces the file.
     """
     name = the_one(session, path)
     with session.client() as client, _standard_output() as out:
@@ -425,7 +426,7 @@ def tail(session: Session, *, follow: bool, path: str) -> None:
                 _copy_decided(file, out)
                 return
         client.while_waiting(None)  # its writer may take any time
-        for piece in client.follow(name, start):
+        for piece in client.follow(name, start, past_close=True):
             out.write(piece)
             out.flush()
 

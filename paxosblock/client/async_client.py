@@ -217,17 +217,21 @@ class AsyncClient(AsyncNames):
         found = await readable_file(self._core, path, how, patience_s)
         return AsyncFileReader(self._core, path, found, how)
 
-    def follow(self, path: AnyPath, offset: int = 0) -> AsyncIterator[bytes]:
+    def follow(
+        self, path: AnyPath, offset: int = 0, *, past_close: bool = False
+    ) -> AsyncIterator[bytes]:
         """Yield the bytes of a file from `offset` on, as they are written, until it is closed.
 
-        What is delivered is linearizable: it is acknowledged, or will be kept all the same. Blocks
-        that follow and DataNodes that fail make no difference.
+        With `past_close` it goes on then, without end: somebody may append to the file. What is
+        delivered is linearizable: it is acknowledged, or will be kept all the same. Blocks that
+        follow and DataNodes that fail make no difference.
 
         Raises:
             NotFoundError: there is no such file, or it was deleted or replaced meanwhile.
+            TruncatedError: it was truncated meanwhile.
             InvalidRequestError: a negative offset.
         """
-        return follower(self._core, text_of(path), offset).run()
+        return follower(self._core, text_of(path), offset, past_close=past_close).run()
 
     async def wait_longer(self, path: AnyPath, length: int, timeout_s: float) -> bool:
         """Wait until a file has more than `length` bytes; False when it takes `timeout_s` or more.

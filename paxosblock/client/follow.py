@@ -29,27 +29,33 @@ WAIT_MS: Final = 10_000
 """Milliseconds that members may wait for more before they answer that there is none."""
 LONGEST_PAUSE_S: Final = 0.2
 """Between looks at a file whose last block is finalized and that has no next one yet."""
+LONGEST_PAUSE_CLOSED_S: Final = 1.0
+"""Between looks at a closed file, which may be appended to."""
 
 
 @dataclass(slots=True)
 class Follower:
-    """The place of a file's follower: the next byte to deliver is `position`."""
+    """The place of a file's follower: the next byte to deliver is `position`.
+
+    `past_close` says that it goes on where the file is closed.
+    """
 
     core: ClientCore
     path: str
     position: int
+    past_close: bool = False
     _file: FileStatus | None = field(default=None, init=False)
     """As it was looked at first."""
 
     async def run(self) -> AsyncGenerator[bytes]:
-        """Yield all bytes from `position` on, until the file is closed.
+        """Yield all bytes from `position` on, until the file is closed; or, `past_close`, for ever.
 
         Raises:
             NotFoundError: the file does not exist, or was deleted or replaced meanwhile.
             TruncatedError: it was truncated meanwhile.
             UnavailableError: blocks could not be read for the client's `retry_for`.
         """
-        backoff = self._backoff()
+        backoff, paused_s = _backoff(LONGEST_PAUSE_S), LONGEST_PAUSE_S
         while True:
             view = await self._look()
             before = self.position
@@ -57,18 +63,15 @@ class Follower:
                 yield data
             if view.next_place is not None:
                 continue
-            if not view.status.open:
+            if not view.status.open and not self.past_close:
                 return
+            longest_s = LONGEST_PAUSE_S if view.status.open else LONGEST_PAUSE_CLOSED_S
             if view.blocks and view.blocks[-1].record.state is BlockState.UNDER_CONSTRUCTION:
                 async for data in self._watch(view.status, view.blocks[-1]):
                     yield data
-            if self.position > before:
-                backoff = self._backoff()
+            if self.position > before or longest_s != paused_s:
+                backoff, paused_s = _backoff(longest_s), longest_s
             await backoff.pause()
-
-    def _backoff(self) -> Backoff:
-        """Short pauses; a file that is open may be quiet for ever."""
-        return Backoff(give_up_s=float("inf"), longest_s=LONGEST_PAUSE_S)
 
     async def _look(self) -> FileView:
         """Fetch the page of blocks that begins where we stand."""
@@ -106,6 +109,11 @@ class Follower:
             ahead.cancel()
 
 
+def _backoff(longest_s: float) -> Backoff:
+    """Return short pauses without end: a file may be quiet for ever."""
+    return Backoff(give_up_s=float("inf"), longest_s=longest_s)
+
+
 async def wait_longer(core: ClientCore, path: str, length: int, timeout_s: float) -> bool:
     """Wait until a file has more than `length` bytes; False when that takes `timeout_s` or more.
 
@@ -129,8 +137,8 @@ async def wait_longer(core: ClientCore, path: str, length: int, timeout_s: float
         return False
 
 
-def follower(core: ClientCore, path: str, offset: int) -> Follower:
+def follower(core: ClientCore, path: str, offset: int, *, past_close: bool = False) -> Follower:
     """Make a follower from byte `offset` on. Raises InvalidRequestError when it is negative."""
     if offset < 0:
         raise InvalidRequestError(f"'{path}': negative offset {offset}")
-    return Follower(core, path, offset)
+    return Follower(core, path, offset, past_close)
