@@ -74,7 +74,7 @@ class BatchHandler(logging.Handler):
             self._dropped += 1
             return
         self._waiting.append(record)
-        if len(self._waiting) == 1:
+        if not self._some.is_set():
             self._some.set()
 
     def flush(self) -> None:

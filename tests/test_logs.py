@@ -80,10 +80,12 @@ class SlowReader(io.StringIO):
 
     def __init__(self) -> None:
         super().__init__()
+        self.writing = threading.Event()
         self.reads = threading.Event()
         self.writes: list[int] = []
 
     def write(self, text: str) -> int:
+        self.writing.set()
         assert self.reads.wait(60)
         self.writes.append(text.count("\n"))
         return super().write(text)
@@ -111,6 +113,17 @@ def test_who_logs_does_not_wait_and_no_line_is_lost_or_out_of_order(slow: Slow) 
     handler.close()
     assert stream.getvalue().split() == [str(number) for number in range(5000)]
     assert len(stream.writes) < 100, "lines are written together"
+
+
+def test_a_line_that_comes_while_others_are_written_does_not_wait_for_the_next_one(
+    slow: Slow,
+) -> None:
+    logger, stream, _ = slow
+    logger.info("first")
+    wait_until(stream.writing.is_set)
+    logger.info("second")
+    stream.reads.set()
+    wait_until(lambda: stream.getvalue().split() == ["first", "second"])
 
 
 def test_while_nobody_reads_only_so_many_lines_wait_and_the_rest_is_counted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -243,7 +244,10 @@ def _run(session: Session, serving: Coroutine[Any, Any, None]) -> None:
     from paxosblock.net.serving import DISK_FAILED
 
     try:
-        run(serving)
+        try:
+            run(serving)
+        finally:
+            logging.shutdown()  # what it logged comes before the line that ends it
     except StorageError as error:
         session.tell_failure(error)
         raise click.exceptions.Exit(DISK_FAILED) from error
