@@ -24,6 +24,7 @@ from paxosblock.errors import (
     CorruptionError,
     InvalidRequestError,
     NoSpaceError,
+    NotReadyError,
     PaxosBlockError,
 )
 from paxosblock.protocol.types import FIRST_GENERATION, WriterId
@@ -163,6 +164,8 @@ class Failures:
                 continue
             except (CorruptionError, InvalidRequestError):
                 raise
+            except NotReadyError as error:  # such as: it has just started, and knows no DataNode
+                _log.info("'%s': block %d waits: %s", self._path, block.block, error)
             except PaxosBlockError as error:
                 _log.info("'%s': block %d is sealed: %s", self._path, block.block, error)
                 return False

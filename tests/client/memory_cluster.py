@@ -116,6 +116,8 @@ class MemoryCluster:
         """Control calls that are carried out, but whose answers do not arrive."""
         self.distances: dict[tuple[str, StorageId], int] = {}
         """How far a storage is from a machine, as this NameNode knows it."""
+        self.warming_up = False
+        """It has just started, and rebuilds no block."""
         self.disk_full = False
         """The NameNode's own: no call is carried out."""
         self.address = ""
@@ -270,6 +272,8 @@ class MemoryCluster:
         return self.datanodes.candidates(1, time.monotonic(), excluded)
 
     async def rebuild_block(self, request: RebuildBlock) -> BlockView:
+        if self.warming_up:
+            raise NotReadyError("it does not know who lives")
         record = self._record(request.block)
         (file,) = (file for file in self.files.values() if request.block in file.blocks)
         if file.writer != request.writer or record.state is not BlockState.UNDER_CONSTRUCTION:

@@ -57,6 +57,21 @@ async def test_a_block_that_lost_a_member_goes_on() -> None:
         assert members(cluster) == [2]
 
 
+async def test_a_rebuild_waits_for_a_namenode_that_does_not_know_yet_who_lives() -> None:
+    async with memory_cluster() as (cluster, fs):
+        async with await fs.create("/a", on_failure="rebuild") as out:
+            await out.write(b"before, ")
+            await out.hflush()
+            cluster.warming_up = True
+            await cluster.kill(cluster.nodes[0])
+            await wait_until_async(lambda: cluster.calls.count("rebuild_block") > 2)
+            cluster.warming_up = False
+            await out.write(b"after")
+            await out.hflush()
+        assert cluster.content("/a") == b"before, after"
+        assert members(cluster) == [2]
+
+
 async def test_chunks_under_way_are_sent_again_without_a_call_of_the_writer() -> None:
     data = os.urandom(3 * KIB)
     async with memory_cluster(4) as (cluster, fs):
