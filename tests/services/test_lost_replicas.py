@@ -154,6 +154,7 @@ def test_a_file_outlives_its_datanodes_when_they_die_one_after_the_other(
     with Client(cluster.url) as fs:
         put(fs, "/f")
         cluster.datanodes[0].kill()
+        wait_until(lambda: not is_whole(cluster, "/f"), WHOLE_WITHIN_S, "its death to be noticed")
         wait_whole(cluster, "/f")
         cluster.datanodes[1].kill()
         waits = ReplicationStatus(waiting=BLOCKS)
