@@ -24,6 +24,7 @@ from tests.lives.world import World
 from tests.services.content import content
 
 PATHS: Final = ("/one", "/other")
+WAYS: Final = ("seal", "rebuild")
 LONGEST_APPEND_BYTES: Final = 2 * BLOCK_BYTES
 
 Thing = Callable[[AsyncClient, random.Random], Awaitable[None]]
@@ -129,11 +130,13 @@ class OneFile:
 
     async def _create(self, fs: AsyncClient, rng: random.Random) -> None:
         self._begun = True
-        await self._write(await fs.create(self._file.path, overwrite=True), rng)
+        out = await fs.create(self._file.path, overwrite=True, on_failure=rng.choice(WAYS))
+        await self._write(out, rng)
 
     async def _append(self, fs: AsyncClient, rng: random.Random) -> None:
-        new_block = rng.random() < 0.2
-        await self._write(await fs.append(self._file.path, new_block=new_block), rng)
+        new_block, way = rng.random() < 0.2, rng.choice(WAYS)
+        out = await fs.append(self._file.path, new_block=new_block, on_failure=way)
+        await self._write(out, rng)
 
     async def _write(self, out: AsyncFileWriter, rng: random.Random) -> None:
         """Add some bytes, flush some of them; close the file, or leave it as it is."""

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from paxosblock.client import core, transport
+from paxosblock.client import core, next_block, transport
 from paxosblock.datanode import volume
 from paxosblock.errors import PaxosBlockError
 from paxosblock.net import calls
@@ -113,6 +113,7 @@ def _simulated(world: World) -> Iterator[None]:
     """Put what is simulated where sockets, threads and clocks are."""
     changes: tuple[tuple[ModuleType | type, str, object], ...] = (
         (volume, "ThreadPoolExecutor", VirtualExecutor),
+        (next_block, "AHEAD_FROM_BYTES", 0),  # blocks are small here
         (calls, "connect", world.network.connect),
         (transport, "connect", world.network.connect),
         (core, "RpcClient", lambda: SimulatedRpc(world.network)),
