@@ -16,13 +16,13 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from benchmarks.block_steps import Watch
+from benchmarks.block_steps import Benchmarks, Watch, run_all
 from benchmarks.files import read_file
-from benchmarks.stats import latencies, machine, median, resident_mib, say
+from benchmarks.stats import latencies, median, resident_mib, say
 from paxosblock import AsyncClient, LocalCluster, loop
 from paxosblock.config import ClientConfig
 from paxosblock.units import KIB, MIB
@@ -108,18 +108,10 @@ def files_of(cluster: LocalCluster, role: str) -> Iterator[Path]:
                 yield path
 
 
-BENCHMARKS: dict[str, Callable[[LocalCluster, argparse.Namespace], Awaitable[None]]] = {
+BENCHMARKS: Benchmarks = {
     "append": bench_append,
     "read": bench_read,
 }
-
-
-async def run_all(options: argparse.Namespace) -> None:
-    """Start a cluster and run what was asked for."""
-    say(machine())
-    with LocalCluster(datanodes=3) as cluster:
-        for name in options.only.split(","):
-            await BENCHMARKS[name](cluster, options)
 
 
 def main() -> None:
@@ -131,7 +123,7 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default=",".join(BENCHMARKS))
-    loop.run(run_all(parser.parse_args()))
+    loop.run(run_all(BENCHMARKS, parser.parse_args()))
 
 
 if __name__ == "__main__":

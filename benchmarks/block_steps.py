@@ -140,19 +140,21 @@ async def abandon_and_take_over(cluster: LocalCluster, fs: AsyncClient, mib: int
     return taken_s
 
 
-BENCHMARKS: dict[str, Callable[[LocalCluster, argparse.Namespace], Awaitable[None]]] = {
+Benchmarks = dict[str, Callable[[LocalCluster, argparse.Namespace], Awaitable[None]]]
+
+BENCHMARKS: Benchmarks = {
     "step": bench_step,
     "close": bench_close,
     "takeover": bench_takeover,
 }
 
 
-async def run_all(options: argparse.Namespace) -> None:
-    """Start a cluster and run what was asked for."""
+async def run_all(benchmarks: Benchmarks, options: argparse.Namespace) -> None:
+    """Start a cluster and run those that `--only` names."""
     say(machine())
     with LocalCluster(datanodes=3) as cluster:
         for name in options.only.split(","):
-            await BENCHMARKS[name](cluster, options)
+            await benchmarks[name](cluster, options)
 
 
 def main() -> None:
@@ -164,7 +166,7 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=20)
     parser.add_argument("--files", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=40)
-    loop.run(run_all(parser.parse_args()))
+    loop.run(run_all(BENCHMARKS, parser.parse_args()))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from tests.lives.cluster import BLOCK_BYTES, Cluster
-from tests.lives.users import PATIENCE_S, File
+from tests.lives.users import PATIENCE_S, File, all_ended
 from tests.lives.world import World
 from tests.services.content import content
 
@@ -77,14 +77,9 @@ class OneFile:
     async def end(self) -> None:
         """Let each end what it has begun, and wait for that."""
         self.over = True
-        await asyncio.wait(self._running, timeout=4 * PATIENCE_S)
+        await all_ended(self.world, self._running, 4 * PATIENCE_S)
         for out in self._left:
             out._closed = True
-        for task in self._running:
-            if not task.done():
-                self.world.mistake("a user waits for ever")
-            elif task.exception() is not None:
-                self.world.mistake(f"a user failed: {task.exception()!r}")
 
     def alive(self) -> list[File]:
         """Return the file, once it is there."""

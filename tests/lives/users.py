@@ -39,6 +39,16 @@ class File:
     """Somebody asked for that."""
 
 
+async def all_ended(world: World, running: list[asyncio.Task[None]], timeout_s: float) -> None:
+    """Wait for users who have been told to end; one that does not, or failed, is a mistake."""
+    await asyncio.wait(running, timeout=timeout_s)
+    for task in running:
+        if not task.done():
+            world.mistake("a user waits for ever")
+        elif task.exception() is not None:
+            world.mistake(f"a user failed: {task.exception()!r}")
+
+
 Step = Callable[[AsyncClient, random.Random], Awaitable[None]]
 
 
@@ -64,12 +74,7 @@ class Users:
     async def end(self) -> None:
         """Let each end what it has begun, and wait for that."""
         self.over = True
-        await asyncio.wait(self._running, timeout=2 * PATIENCE_S)
-        for task in self._running:
-            if not task.done():
-                self.world.mistake("a user waits for ever")
-            elif task.exception() is not None:
-                self.world.mistake(f"a user failed: {task.exception()!r}")
+        await all_ended(self.world, self._running, 2 * PATIENCE_S)
 
     def alive(self) -> list[File]:
         """Return the files that nobody asked to delete."""
