@@ -48,12 +48,12 @@ class Acceptor:
         for volume in volumes:
             volume.on_failure = self._volume_failed
 
-    async def load(self) -> None:
-        """Load the replicas of all volumes; before this nobody may be answered."""
+    async def load(self, hung_after_s: float) -> None:
+        """Load the replicas of all volumes but those that hang for `hung_after_s`; before this
+        nobody may be answered."""
         volumes = tuple(self._volumes.values())
-        for volume, found in zip(
-            volumes, await asyncio.gather(*(volume.load() for volume in volumes)), strict=True
-        ):
+        loading = (volume.load(hung_after_s) for volume in volumes)
+        for volume, found in zip(volumes, await asyncio.gather(*loading), strict=True):
             for loaded in found:
                 block = Block(loaded.block, volume, self._listener)
                 block.load(loaded)

@@ -56,6 +56,7 @@ class DataNode:
         volumes, self._lost = opened
         self.volumes = tuple(volumes)
         self._entering = asyncio.Lock()
+        self._hung_after_s = config.volume_hung_after_s
         self._looks = tuple(
             Look(
                 volume,
@@ -97,7 +98,7 @@ class DataNode:
 
     async def load(self) -> None:
         """Load every replica."""
-        await self.acceptor.load()
+        await self.acceptor.load(self._hung_after_s)
         _log.info("replicas loaded", extra=facts(blocks=self.acceptor.count))
 
     def start(self, address: str) -> None:
@@ -258,17 +259,19 @@ def open_volumes(
     boot: str,
     *,
     upgrade: bool = False,
+    hung: Sequence[LostVolume] = (),
 ) -> tuple[list[Volume], list[LostVolume]]:
-    """Open all folders, or none, but for those whose disks are broken while one is not.
+    """Open all folders, or none, but for those whose disks are broken, or `hung`, while one works.
 
     With `upgrade` each gets a snapshot, unless it has one. Raises as `open_volume`.
     """
-    check_volumes(disk, folders)
+    answering = [folder for folder in folders if folder not in {each.folder for each in hung}]
+    check_volumes(disk, answering)
     threads = config.sync_threads_per_volume
     volumes: list[Volume] = []
-    lost: list[LostVolume] = []
+    lost = list(hung)
     try:
-        for folder in folders:
+        for folder in answering:
             try:
                 volumes.append(
                     open_volume(

@@ -16,6 +16,7 @@ from aiohttp import web
 from paxosblock.api.datanode import ACCEPT, FIND_CHUNK, FIND_REPLICA, LIST_REPLICAS
 from paxosblock.config import DataNodeConfig
 from paxosblock.datanode.node import DataNode, open_volumes
+from paxosblock.datanode.volume import find_hung
 from paxosblock.descriptors import RESERVE, RESERVE_COUNT, raise_limit
 from paxosblock.disk import OsDisk
 from paxosblock.errors import StorageError
@@ -79,7 +80,9 @@ async def running(
     guard = Guard.of(config, descriptors // 2)  # a block that is being written keeps its file open
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(RpcClient())
-        opened = open_volumes(OsDisk(), paths, node_id, config, boot_id(), upgrade=upgrade)
+        disk = OsDisk()
+        hung = await find_hung(disk, paths, config.volume_hung_after_s)
+        opened = open_volumes(disk, paths, node_id, config, boot_id(), upgrade=upgrade, hung=hung)
         node = DataNode(node_id, opened, namenodes, client, config)
         stack.push_async_callback(node.close)
         guard.add_to(node.counters.metrics)

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,7 @@ from paxosblock.datanode.layout import LOCK
 from paxosblock.datanode.snapshot import is_kept, refuse_half_rolled_back, settle
 from paxosblock.datanode.store import Loaded, ReplicaStore, Stored
 from paxosblock.descriptors import scarce
-from paxosblock.disk import OF_A_NAMENODE, Disk, FileHandle, Room, blamed, is_shortage
+from paxosblock.disk import OF_A_NAMENODE, Disk, FileHandle, Room, blamed, is_shortage, opened
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.logs import facts
 from paxosblock.protocol.types import BlockId, StorageId
@@ -195,10 +195,19 @@ class Volume:
         in_use = self._under_way or self.commit.waiting_count
         return bool(in_use) or time.monotonic() - self._touched_s < QUIET_S
 
-    async def load(self) -> list[Loaded]:
-        """Load the replicas; none when the volume fails at it."""
+    async def load(self, hung_after_s: float) -> list[Loaded]:
+        """Load the replicas; none when the volume fails at it, or hangs for `hung_after_s`.
+
+        However much there is to load: as long as the disk answers, it is waited for.
+        """
+        loading = asyncio.ensure_future(self.run(self.store.load))
+        while not (await asyncio.wait((loading,), timeout=hung_after_s))[0]:
+            if not await answers(self.disk, self.folder, hung_after_s):
+                loading.add_done_callback(lambda late: late.cancelled() or late.exception())
+                self.fail(hangs(self.folder, hung_after_s))
+                return []
         try:
-            return await self.run(self.store.load)
+            return loading.result()
         except (StorageError, NoSpaceError) as error:
             self.fail(error)
             return []
@@ -308,6 +317,39 @@ class LostVolume:
     def report(self, node: str) -> StorageReport:
         """Its state for the NameNode. Its own name cannot be read, so it gets that of its place."""
         return StorageReport(StorageId(f"{node}:{self.folder}"), 0, 0, 0, self.reason)
+
+
+async def answers(disk: Disk, folder: Path, within_s: float) -> bool:
+    """True if the disk of a volume answers, be it by an error; asked in a thread that the end of
+    the process does not wait for."""
+    answered, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def ask() -> None:
+        # What the system has in memory says nothing of the disk.
+        with contextlib.suppress(StorageError), opened(disk, folder / VERSION) as file:
+            disk.read_stored(file, disk.size(file), 0)
+        with contextlib.suppress(RuntimeError):  # nobody waits any more
+            loop.call_soon_threadsafe(answered.set)
+
+    threading.Thread(target=ask, name=f"ask-{folder.name}", daemon=True).start()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(answered.wait(), within_s)
+    return answered.is_set()
+
+
+def hangs(folder: Path, silent_s: float) -> StorageError:
+    """Return the error of a volume whose disk did not answer for so long while a node started."""
+    return StorageError(f"{folder}: it hangs: no answer in {silent_s:g} s")
+
+
+async def find_hung(disk: Disk, folders: Sequence[Path], hung_after_s: float) -> list[LostVolume]:
+    """Return the volumes whose disks do not answer for `hung_after_s`: they are not to be opened,
+    for nobody could go on."""
+    answering = await asyncio.gather(*(answers(disk, each, hung_after_s) for each in folders))
+    lost = [each for each, answered in zip(folders, answering, strict=True) if not answered]
+    for folder in lost:
+        _log.error("volume hangs", extra=facts(folder=folder))
+    return [LostVolume(folder, str(hangs(folder, hung_after_s))) for folder in lost]
 
 
 def check_volumes(disk: Disk, folders: Iterable[Path]) -> None:

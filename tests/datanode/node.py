@@ -256,7 +256,7 @@ async def running(
     ]
     notes, holder = Notes(), holder or Holder()
     acceptor = Acceptor(volumes, holder, notes, reserved_bytes=reserved_bytes)
-    await acceptor.load()
+    await acceptor.load(30.0)
     try:
         reader = Reader(acceptor, max_read_bytes=max_read_bytes)
         yield Node(volumes, acceptor, reader, notes, holder)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from paxosblock.datanode import volume as volume_module
 from paxosblock.datanode.identity import VERSION
 from paxosblock.datanode.open_file import OpenFile
-from paxosblock.datanode.volume import open_volume
+from paxosblock.datanode.volume import answers, find_hung, open_volume
 from paxosblock.disk import OsDisk, publish
 from paxosblock.errors import (
     ConfigError,
@@ -351,6 +353,60 @@ async def test_a_folder_that_is_in_use_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path):
         with pytest.raises(ConfigError, match="is in use by another process"):
             open_volume(OsDisk(), tmp_path, "node-1", boot="boot-1", sync_threads=1)
+
+
+async def test_a_disk_that_hangs_before_the_start_is_found_and_the_others_are_not(
+    tmp_path: Path,
+) -> None:
+    hung, other, fresh = (tmp_path / each for each in ("hung", "other", "new"))
+    disk = SimulatedDisk()
+    async with running(hung, other, disk=disk):
+        pass
+    disk.breaks(
+        Fault(("read",), path=f"{hung}/", delay_s=HELD),
+        Fault(("read",), path=f"{other}/", error="EIO"),
+    )
+    (lost,) = await find_hung(disk, [hung, other, fresh], 0.1)
+    assert (lost.folder, lost.reason) == (hung, f"{hung}: it hangs: no answer in 0.1 s")
+    disk.mend()
+    assert await find_hung(disk, [hung, other, fresh], 30.0) == []
+
+
+async def test_a_disk_that_hangs_while_it_is_loaded_is_not_waited_for(tmp_path: Path) -> None:
+    disk = SimulatedDisk()
+    async with running(tmp_path, disk=disk) as node:
+        await node.create()
+    volume = open_volume(disk, tmp_path, "node-1", boot="boot-1", sync_threads=1)
+    disk.breaks(Fault(("read",), path=f"{tmp_path}/", delay_s=HELD))
+    assert await volume.load(0.1) == []
+    assert "it hangs" in volume.failed
+    disk.mend()
+    volume.close()
+
+
+async def test_a_disk_that_is_slow_but_answers_is_loaded_however_long_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered: list[bool] = []
+
+    async def counted(*asked: Any) -> bool:
+        answered.append(await answers(*asked))
+        return answered[-1]
+
+    monkeypatch.setattr(volume_module, "answers", counted)
+    disk = SimulatedDisk()
+    async with running(tmp_path, disk=disk) as node:
+        await node.create()
+    volume = open_volume(disk, tmp_path, "node-1", boot="boot-1", sync_threads=1)
+    disk.breaks(Fault(("read",), path=f"{tmp_path}/rbw/", delay_s=HELD))
+    loading = asyncio.create_task(volume.load(0.01))
+    await wait_until_async(lambda: len(answered) > 3, what="some questions")
+    assert all(answered)
+    assert not loading.done()
+    disk.mend()
+    (loaded,) = await loading
+    assert (loaded.block, volume.failed) == (BLOCK, "")
+    volume.close()
 
 
 def test_what_a_failed_publication_left_is_not_known(tmp_path: Path) -> None:

@@ -302,6 +302,24 @@ def test_a_datanode_starts_with_the_volumes_it_can_open_and_reports_the_other(
         wait_until(lambda: not failed_volumes(cluster), what="the volume to be back")
 
 
+def test_a_datanode_starts_beside_a_disk_that_hangs_and_reports_it(tmp_path: Path) -> None:
+    settings = SETTINGS | {"datanode": SETTINGS["datanode"] | {"volume_hung_after": "1s"}}
+    with (
+        FaultyCluster(1, 1, tmp_path / "cluster", volumes=2, settings=settings) as cluster,
+        Client(cluster.url, PATIENT) as fs,
+    ):
+        (node,) = cluster.datanodes
+        node.stop()
+        cluster.break_disk(node, Fault(CALLS, path=f"{node.volumes[0]}/", delay_s=HELD))
+        node.start()
+        cluster.wait_registered()
+        (failed,) = wait_until(lambda: failed_volumes(cluster), what="the report")
+        assert failed == f"{node.volumes[0]}: it hangs: no answer in 1 s"
+        write(fs, "/file", b"all")
+        assert read(fs, "/file") == b"all"
+        cluster.mend_disk(node)
+
+
 def test_a_node_whose_disk_fails_at_its_start_ends_with_the_same_code(tmp_path: Path) -> None:
     with FaultyCluster(1, 1, tmp_path / "cluster", settings=SETTINGS) as cluster:
         for node in cluster.nodes:
