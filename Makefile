@@ -18,7 +18,7 @@ NAMENODES ?= 3
 SEEDS ?= 2000
 LIVES ?= 50
 
-.PHONY: help bootstrap demo test coverage test-pythons test-all lint pyright format generate site explore simulate lives mutants chaos bench clean
+.PHONY: help bootstrap demo test coverage test-pythons dist test-all lint pyright format generate site explore simulate lives mutants chaos bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 14
@@ -27,7 +27,7 @@ bootstrap: $(STAMP) ## create .venv with the package and every development tool
 
 $(PRODUCT): WANTED := .
 $(STAMP): WANTED := .[dev]
-$(PRODUCT) $(STAMP): pyproject.toml
+$(PRODUCT) $(STAMP): pyproject.toml setup.py
 	@if [ -z "$(PYTHON)" ]; then \
 		echo "make: no Python 3.11 or newer found; install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; fi
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
@@ -52,6 +52,13 @@ coverage: test ## the same, and how much of protocol, DataNode and NameNode the 
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 test-pythons: $(STAMP) ## a wheel on each Python that is here: installed, several NameNodes set up, a file written and read
 	$(BIN)/python -m tests.pythons $(PYTHONS)
+
+# An index shows the README without a checkout around it, so its links need an address (setup.py).
+dist: $(STAMP) ## what a package index gets, in dist/: make dist PROJECT_URL=https://HOST/OWNER/NAME
+	@[ -n "$(PROJECT_URL)" ] || { echo "make: give the repository's public address: make dist PROJECT_URL=https://HOST/OWNER/NAME" >&2; exit 1; }
+	@$(PIP) setuptools
+	@PROJECT_URL=$(PROJECT_URL) $(BIN)/python -c 'from setuptools import build_meta as build; build.build_sdist("dist"); build.build_wheel("dist")' >/dev/null 2>&1
+	@ls dist
 
 test-all: $(STAMP) ## all tests, the slow ones too
 	$(BIN)/pytest -q

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 import zipfile
+from email import message_from_string
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -54,6 +57,14 @@ def built(checkout: Path, kind: str) -> zipfile.ZipFile:
     return zipfile.ZipFile(folder / name)
 
 
+def metadata(checkout: Path, **environment: str) -> Message:
+    """What a package index is told, with the README as the payload."""
+    program = "from setuptools import build_meta as build; "
+    program += "print(build.prepare_metadata_for_build_wheel('.'))"
+    name = run("-c", program, cwd=checkout, **environment).splitlines()[-1]
+    return message_from_string((checkout / name / "METADATA").read_text())
+
+
 @pytest.fixture(scope="module")
 def wheel(checkout: Path) -> zipfile.ZipFile:
     return built(checkout, "wheel")
@@ -87,6 +98,42 @@ def test_the_command_of_a_wheel_runs_and_offers_nothing_that_only_a_checkout_has
     assert "\n  cluster " in out
     assert "\n  demo " not in out
     assert "\n  bench " not in out
+
+
+def test_a_package_index_shows_links_that_lead_somewhere(checkout: Path, repository: Path) -> None:
+    found = metadata(checkout, PROJECT_URL="https://forge.example/people/paxosblock/")
+    tree = f"https://forge.example/people/paxosblock/blob/v{found['Version']}/"
+    links = re.findall(r"\]\(([^)#]+)", str(found.get_payload()))
+    below = [link.removeprefix(tree) for link in links if link.startswith(tree)]
+    assert "docs/operations.md" in below
+    assert [link for link in below if not (repository / link).exists()] == []
+    assert [link for link in links if not link.startswith("https://")] == []
+    urls = dict(re.findall(r"(\w+), (\S+)", " ".join(found.get_all("Project-URL", []))))
+    assert urls["Homepage"] == "https://forge.example/people/paxosblock"
+    assert (repository / urls["Changelog"].removeprefix(tree)).exists()
+    assert (repository / urls["Documentation"].removeprefix(tree)).exists()
+
+
+def test_without_an_address_a_package_index_shows_no_link_that_is_dead(checkout: Path) -> None:
+    found = metadata(checkout)
+    assert "](docs/" not in str(found.get_payload())
+    assert "operations.md is for those who" in str(found.get_payload())
+    assert found.get_all("Project-URL") is None
+
+
+def test_an_address_that_is_none_is_refused_in_one_line(checkout: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "setup.py", "--version"],
+        cwd=checkout,
+        env={"PROJECT_URL": "forge.example"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "PROJECT_URL=forge.example: give the repository's address, https://HOST/OWNER/NAME"
+    ]
 
 
 def test_what_is_imported_late_is_in_the_wheel_too(installed: Path, tmp_path: Path) -> None:
