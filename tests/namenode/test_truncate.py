@@ -30,6 +30,7 @@ from paxosblock.errors import (
     PaxosBlockError,
     UnavailableError,
 )
+from paxosblock.namenode.blocks import cutter
 from paxosblock.namenode.catalog.boundaries import Boundary, Cut
 from paxosblock.namenode.catalog.draft import Draft, Slices
 from paxosblock.namenode.catalog.namespace import Context
@@ -314,7 +315,10 @@ async def test_the_replicas_of_blocks_behind_the_cut_are_deleted(scene: Scene) -
     assert entries[0].record.block in scene.acceptor(gone.members[0]).replicas
 
 
-async def test_one_member_that_answers_is_enough(scene: Scene) -> None:
+async def test_one_member_that_answers_is_enough(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cutter, "CONFIRM_S", 0.0)
     (entry,) = await written(scene, "/f", 3)
     dead, hung, _ = entry.record.members
     scene.acceptor(dead).alive = False
@@ -353,6 +357,45 @@ async def test_an_answer_that_is_not_of_what_was_decided_is_passed_over(scene: S
     scene.network.find_chunk = lie  # type: ignore[method-assign] # one member is not sound
     await cut(scene, "/f", CHUNK_BYTES)
     assert (await scene.node.catalog.get_block(entry.record.block)).record.length == 1
+
+
+def tells(scene: Scene, told: dict[StorageId, int]) -> None:
+    """These say that the chunk they are asked for is another one; the others answer after them."""
+    answer, said = scene.network.find_chunk, asyncio.Event()
+
+    async def tell(question: FindChunk) -> FoundChunk:
+        found = await answer(question)
+        if question.storage not in told:
+            await said.wait()
+            return found
+        said.set()
+        index = told[question.storage]
+        return FoundChunk(index, index * CHUNK_BYTES, found.size_bytes)
+
+    scene.network.find_chunk = tell  # type: ignore[method-assign] # it is no sound member
+
+
+async def test_two_members_that_say_the_same_count_more_than_the_first_to_answer(
+    scene: Scene,
+) -> None:
+    (entry,) = await written(scene, "/f", 3)
+    tells(scene, {entry.record.members[0]: 1})
+    await cut(scene, "/f", 2 * CHUNK_BYTES)
+    assert (await scene.node.catalog.get_block(entry.record.block)).record.length == 2
+
+
+async def test_two_members_that_contradict_each_other_leave_the_file_as_it_is(
+    scene: Scene,
+) -> None:
+    (entry,) = await written(scene, "/f", 3)
+    wrong, dead, right = entry.record.members
+    scene.acceptor(dead).alive = False
+    tells(scene, {wrong: 1})
+    with pytest.raises(NotReadyError, match="contradict each other") as caught:
+        await cut(scene, "/f", 2 * CHUNK_BYTES)
+    assert wrong in str(caught.value)
+    assert right in str(caught.value)
+    assert (await scene.node.catalog.status("/f")).length == 3 * CHUNK_BYTES
 
 
 async def test_a_member_that_leaves_meanwhile_has_the_holders_asked_again() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from paxosblock.api.datanode import FindChunk, FoundChunk
 from paxosblock.errors import NotReadyError, PaxosBlockError
@@ -20,8 +20,12 @@ from paxosblock.namenode.catalog.boundaries import (
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.read import finalized_version
+from paxosblock.protocol.types import StorageId
 
 T = TypeVar("T")
+
+CONFIRM_S: Final = 1.0
+"""Seconds for which a second holder may confirm what the first one said."""
 
 
 class Cutter:
@@ -67,33 +71,58 @@ class Cutter:
             self._finalizer.spread(record)
 
     async def _ask(self, record: BlockRecord, cut: Cut) -> Boundary:
-        """Return where the chunk with a byte begins, as the first member says that holds it."""
+        """Return where the chunk with a byte begins, as two holders say, or the only one to answer.
+
+        Raises:
+            NotReadyError: nobody answers, or those who do contradict each other.
+        """
         version = finalized_version(record)
-        asking = [
+        asked = {
             asyncio.create_task(
                 self._acceptors.find_chunk(FindChunk(cut.block, member, version, cut.offset))
-            )
+            ): member
             for member in record.members
-        ]
-        refusals = []
+        }
+        told: dict[Boundary, list[StorageId]] = {}
+        refusals: list[str] = []
+        waiting = set(asked)
         try:
-            for answer in asyncio.as_completed(asking):
-                try:
-                    found = await answer
-                except PaxosBlockError as error:
-                    refusals.append(str(error))
-                    continue
-                if _fits(record, cut, found):
-                    return Boundary(found.index, found.offset)
-                refusals.append(f"{found} does not fit {version}")
+            while waiting and not any(len(members) > 1 for members in told.values()):
+                done, waiting = await asyncio.wait(
+                    waiting,
+                    timeout=CONFIRM_S if told else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if not done:
+                    break
+                for task in done:
+                    try:
+                        found = task.result()
+                    except PaxosBlockError as error:
+                        refusals.append(str(error))
+                        continue
+                    if _fits(record, cut, found):
+                        told.setdefault(Boundary(found.index, found.offset), []).append(asked[task])
+                    else:
+                        refusals.append(f"{found} does not fit {version}")
         finally:
-            for task in asking:
+            for task in waiting:
                 task.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
-        raise NotReadyError(
-            f"block {cut.block}: no member tells where its chunks begin: {'; '.join(refusals)}",
-            block=cut.block,
-        )
+            await asyncio.gather(*waiting, return_exceptions=True)
+        return _agreed(cut, told, refusals)
+
+
+def _agreed(cut: Cut, told: dict[Boundary, list[StorageId]], refusals: list[str]) -> Boundary:
+    """Return what most of those who answered said."""
+    most = max(map(len, told.values()), default=0)
+    best = [boundary for boundary, members in told.items() if len(members) == most]
+    if len(best) == 1:
+        return best[0]
+    why = "no member tells where its chunks begin"
+    if best:
+        why = "its members contradict each other on where its chunks begin"
+        refusals = [f"{told[each]}: chunk {each.length} at byte {each.size_bytes}" for each in best]
+    raise NotReadyError(f"block {cut.block}: {why}: {'; '.join(refusals)}", block=cut.block)
 
 
 def _fits(record: BlockRecord, cut: Cut, found: FoundChunk) -> bool:
