@@ -62,28 +62,44 @@ class Finding(msgspec.Struct, frozen=True):
     damaged: int = 0
 
 
-class CheckedFiles(msgspec.Struct, frozen=True):
-    """The numbers of a part, and all that was found there; `next` is where to go on, None: done.
+class Counts(msgspec.Struct):
+    """The numbers of what was looked at.
 
-
-    A file of many blocks counts in the page of its first ones. Of finalized blocks `size_bytes` is
-    the sum, `asked` that of the replicas that they ask for, `replicas` of those that count, and
-    `lacking` of those that are to be made. `safe_mode`: reports may still be missing, and what was
-    not reported looks missing.
+    Of finalized blocks `size_bytes` is the sum, `asked_replicas` that of the replicas that they ask
+    for, `replicas` of those that count, and `lacking_replicas` of those that are to be made.
     """
 
-    directories: int
-    files: int
-    blocks: int
-    size_bytes: int
-    asked: int
-    replicas: int
-    lacking: int
-    findings: tuple[Finding, ...]
-    next: Cursor | None
-    datanodes: int
-    racks: int
-    safe_mode: bool
+    directories: int = 0
+    files: int = 0
+    blocks: int = 0
+    size_bytes: int = 0
+    asked_replicas: int = 0
+    replicas: int = 0
+    lacking_replicas: int = 0
+
+    def count(self, other: Counts) -> None:
+        """Add the numbers of another part."""
+        for name in Counts.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    @property
+    def work(self) -> int:
+        """Return how much was looked at."""
+        return self.directories + self.files + self.blocks
+
+
+class CheckedFiles(Counts, kw_only=True):
+    """The numbers of a part, and all that was found there; `next` is where to go on, None: done.
+
+    A file of many blocks counts in the page of its first ones. `safe_mode`: reports may still be
+    missing, and what was not reported looks missing.
+    """
+
+    findings: list[Finding] = []
+    next: Cursor | None = None
+    datanodes: int = 0
+    racks: int = 0
+    safe_mode: bool = False
 
 
 CHECK_FILES = Method("check_files", CheckFiles, CheckedFiles)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
 import click
+import msgspec
 
-from paxosblock.api.fsck import CHECK_FILES, CheckedFiles, CheckFiles, Condition, Finding
+from paxosblock.api.fsck import CHECK_FILES, CheckedFiles, CheckFiles, Condition, Counts, Finding
 from paxosblock.api.namenode import DELETE, DeletePath
 from paxosblock.cli.fs_names import the_one
 from paxosblock.cli.group import Verb
@@ -26,20 +26,12 @@ _WORDS: Final = {
 }
 
 
-@dataclass(slots=True)
-class Summary:
+class Summary(Counts, kw_only=True):
     """The numbers of a run, as `--json` prints them at the end. Blocks count once per condition."""
 
     path: str
     status: str = "HEALTHY"
-    directories: int = 0
-    files: int = 0
-    blocks: int = 0
-    size_bytes: int = 0
-    asked_replicas: int = 0
-    replicas: int = 0
-    lacking_replicas: int = 0
-    found: Counter[str] = field(default_factory=Counter)
+    found: Counter[str] = msgspec.field(default_factory=Counter)
     damaged_replicas: int = 0
     datanodes: int = 0
     racks: int = 0
@@ -48,13 +40,7 @@ class Summary:
 
     def add(self, page: CheckedFiles) -> None:
         """Count a page."""
-        self.directories += page.directories
-        self.files += page.files
-        self.blocks += page.blocks
-        self.size_bytes += page.size_bytes
-        self.asked_replicas += page.asked
-        self.replicas += page.replicas
-        self.lacking_replicas += page.lacking
+        self.count(page)
         self.datanodes, self.racks = page.datanodes, page.racks
         self.safe_mode |= page.safe_mode
         for finding in page.findings:
@@ -99,7 +85,7 @@ def fsck(session: Session, path: str, *, delete: bool, yes: bool) -> None:
     """
     _check_options(session, delete=delete, yes=yes)
     where = the_one(session, path)
-    summary = Summary(where)
+    summary = Summary(path=where)
     lost = False
     for finding in _findings(session, summary):
         session.say(_line(finding), finding)
@@ -108,7 +94,7 @@ def fsck(session: Session, path: str, *, delete: bool, yes: bool) -> None:
             _delete(session, summary, finding)
     if delete and lost and not yes:
         _confirm(where)
-        for finding in _findings(session, Summary(where)):
+        for finding in _findings(session, Summary(path=where)):
             _delete(session, summary, finding)
     for line in _summary_lines(summary):
         session.say(line)

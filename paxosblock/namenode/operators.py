@@ -16,7 +16,7 @@ from paxosblock.api.care import (
 from paxosblock.api.fsck import CheckedFiles, CheckFiles
 from paxosblock.api.status import SafeModeAction, SafeModeRequest, SafeModeStatus
 from paxosblock.errors import NotFoundError
-from paxosblock.namenode.blocks.replication.fsck import Tally, check_slice
+from paxosblock.namenode.blocks.replication.fsck import check_slice
 from paxosblock.namenode.catalog.draft import in_one
 from paxosblock.namenode.catalog.nodes import Change, Known
 from paxosblock.namenode.catalog.nodes import set_admin_state as decide
@@ -71,28 +71,17 @@ async def leaving(node: NameNode, _: LeavingRequest) -> Leaving:
 
 async def check_files(node: NameNode, request: CheckFiles) -> CheckedFiles:
     """Look over some of the files below a path."""
-    view, tally, cursor = node.sight.view(), Tally(), request.after
+    view, page, cursor = node.sight.view(), CheckedFiles(), request.after
     assess = partial(node.sight.need, view=view)
     while True:
         reads = await node.catalog.view()
-        cursor = check_slice(reads, request.path, cursor, assess, tally)
-        if cursor is None or tally.work >= WORK_MAX or len(tally.findings) >= FINDINGS_MAX:
+        cursor = check_slice(reads, request.path, cursor, assess, page)
+        if cursor is None or page.work >= WORK_MAX or len(page.findings) >= FINDINGS_MAX:
             break
         await asyncio.sleep(0)
-    return CheckedFiles(
-        directories=tally.directories,
-        files=tally.files,
-        blocks=tally.blocks,
-        size_bytes=tally.size_bytes,
-        asked=tally.asked,
-        replicas=tally.replicas,
-        lacking=tally.lacking,
-        findings=tuple(tally.findings),
-        next=cursor,
-        datanodes=len({place.node for place in view.places.values() if place.live}),
-        racks=view.racks,
-        safe_mode=node.safe_mode.holds,
-    )
+    page.next, page.racks, page.safe_mode = cursor, view.racks, node.safe_mode.holds
+    page.datanodes = len({place.node for place in view.places.values() if place.live})
+    return page
 
 
 def _known(node: NameNode, written: str) -> Known:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from paxosblock.api.fsck import Condition, Cursor
+from paxosblock.api.fsck import CheckedFiles, Condition, Cursor
 from paxosblock.api.namenode import DeletePath, MakeDirectories
 from paxosblock.errors import NotFoundError
 from paxosblock.namenode.blocks.replication import fsck
-from paxosblock.namenode.blocks.replication.fsck import Tally, check_slice
+from paxosblock.namenode.blocks.replication.fsck import check_slice
 from paxosblock.namenode.blocks.replication.needs import Need, Place, Standing, View, assess
 from paxosblock.namenode.catalog.members import Asked
 from paxosblock.namenode.catalog.paths import NAMES_MAX
@@ -23,12 +23,12 @@ def need(asked: Asked, holders: tuple[StorageId, ...] = MEMBERS) -> Need:
     return assess(asked.entry.record, asked.wanted, holders, View(PLACES))
 
 
-async def pages(catalog: NamedCatalog, path: str) -> list[Tally]:
+async def pages(catalog: NamedCatalog, path: str) -> list[CheckedFiles]:
     """All pages of what is below a path."""
-    found: list[Tally] = []
+    found: list[CheckedFiles] = []
     cursor: Cursor | None = None
     while cursor is not None or not found:
-        found.append(Tally())
+        found.append(CheckedFiles())
         cursor = check_slice(await catalog.view(), path, cursor, need, found[-1])
     return found
 
@@ -89,7 +89,7 @@ async def test_what_is_deleted_between_two_pages_hides_nothing_else(
     monkeypatch.setattr(fsck, "SLICE", size)
     total = len(await pages(await tree_of_all_kinds(), "/"))
     for after in range(1, total):
-        catalog, cursor, tally = await tree_of_all_kinds(), None, Tally()
+        catalog, cursor, looked = await tree_of_all_kinds(), None, CheckedFiles()
         seen: list[str] = []
 
         def look(asked: Asked) -> Need:
@@ -98,7 +98,7 @@ async def test_what_is_deleted_between_two_pages_hides_nothing_else(
 
         names = {str((await catalog.status(path)).file_id): path for path in FILES}
         for page in range(1000):
-            cursor = check_slice(await catalog.view(), "/", cursor, look, tally)
+            cursor = check_slice(await catalog.view(), "/", cursor, look, looked)
             if cursor is None:
                 break
             if page + 1 == after:
@@ -123,7 +123,7 @@ async def test_directories_may_be_as_deep_as_paths(monkeypatch: pytest.MonkeyPat
 async def test_a_path_that_is_not_there_is_one_line() -> None:
     catalog = await new_catalog()
     with pytest.raises(NotFoundError, match=r"^'/none': no such file or directory$"):
-        check_slice(await catalog.view(), "/none", None, need, Tally())
+        check_slice(await catalog.view(), "/none", None, need, CheckedFiles())
 
 
 TWO = MEMBERS[:2]
@@ -151,13 +151,13 @@ async def test_what_is_wrong_with_a_block_is_told(
     damaged: tuple[StorageId, ...],
     conditions: list[Condition],
 ) -> None:
-    catalog, tally = await new_catalog(), Tally()
+    catalog, looked = await new_catalog(), CheckedFiles()
     await closed_file(catalog, "/f", 2)
 
     def judge(asked: Asked) -> Need:
         assert asked.wanted == 3
         return assess(asked.entry.record, wanted, holders, view, damaged)
 
-    check_slice(await catalog.view(), "/", None, judge, tally)
-    assert [finding.condition for finding in tally.findings] == conditions
-    assert all(finding.path == "/f" and finding.size_bytes == 20 for finding in tally.findings)
+    check_slice(await catalog.view(), "/", None, judge, looked)
+    assert [finding.condition for finding in looked.findings] == conditions
+    assert all(finding.path == "/f" and finding.size_bytes == 20 for finding in looked.findings)

@@ -8,10 +8,10 @@ became of that meanwhile. Nothing is remembered here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from paxosblock.api.fsck import Condition, Cursor, Finding
+from paxosblock.api.fsck import CheckedFiles, Condition, Cursor, Finding
 from paxosblock.namenode.blocks.replication.needs import Need
 from paxosblock.namenode.catalog import keys, paths, tree
 from paxosblock.namenode.catalog.draft import Reads
@@ -25,40 +25,21 @@ Assess = Callable[[Asked], Need]
 """Tells what a finalized block needs."""
 
 
-@dataclass(slots=True)
-class Tally:
-    """The numbers of what was looked at, and everything found."""
-
-    directories: int = 0
-    files: int = 0
-    blocks: int = 0
-    size_bytes: int = 0
-    asked: int = 0
-    replicas: int = 0
-    lacking: int = 0
-    findings: list[Finding] = field(default_factory=list)
-
-    @property
-    def work(self) -> int:
-        """Return how much was looked at."""
-        return self.directories + self.files + self.blocks
-
-
 def check_slice(
-    reads: Reads, path: str, after: Cursor | None, assess: Assess, tally: Tally
+    reads: Reads, path: str, after: Cursor | None, assess: Assess, page: CheckedFiles
 ) -> Cursor | None:
     """Look at some files behind `after`; return where to go on, None at the end.
 
     Raises:
         NotFoundError, NotDirectoryError: nothing is at `path`.
     """
-    enough = tally.work + SLICE
+    enough = page.work + SLICE
     for step in _walk(reads, path, after):
         if step.target.is_directory:
-            tally.directories += 1
-        elif (left := _check_file(reads, step, assess, tally)) is not None:
+            page.directories += 1
+        elif (left := _check_file(reads, step, assess, page)) is not None:
             return left
-        if tally.work >= enough:
+        if page.work >= enough:
             return Cursor(step.path)
     return None
 
@@ -123,26 +104,26 @@ def _begin(reads: Reads, path: str, after: Cursor | None) -> tuple[list[_Step], 
     return [_Step(target, here, after.place)] if after.place else [], levels
 
 
-def _check_file(reads: Reads, step: _Step, assess: Assess, tally: Tally) -> Cursor | None:
+def _check_file(reads: Reads, step: _Step, assess: Assess, page: CheckedFiles) -> Cursor | None:
     """Look at a page of a file's blocks; return where its next one begins, if it has another."""
     path, number = step.path, step.target.number
     inode = tree.load(reads.get(keys.inode(number)), path)
     assert isinstance(inode, FileInode), "an entry tells what it names"
     if not step.place:
-        tally.files += 1
+        page.files += 1
         if inode.open:
-            tally.findings.append(Finding(path, number, Condition.OPEN))
-    page = tree.block_page(reads, number, step.place, SLICE)
-    for located in page.blocks:
-        tally.blocks += 1
+            page.findings.append(Finding(path, number, Condition.OPEN))
+    blocks = tree.block_page(reads, number, step.place, SLICE)
+    for located in blocks.blocks:
+        page.blocks += 1
         if located.entry.record.finalized:
             need = assess(Asked(located.entry, inode.replication))
-            tally.size_bytes += located.entry.record.size_bytes
-            tally.asked += need.wanted
-            tally.replicas += need.counted
-            tally.lacking += need.lacks
-            tally.findings += _findings(path, located.entry, need)
-    return None if page.next_place is None else Cursor(path, page.next_place)
+            page.size_bytes += located.entry.record.size_bytes
+            page.asked_replicas += need.wanted
+            page.replicas += need.counted
+            page.lacking_replicas += need.lacks
+            page.findings += _findings(path, located.entry, need)
+    return None if blocks.next_place is None else Cursor(path, blocks.next_place)
 
 
 def _findings(path: str, entry: BlockEntry, need: Need) -> Iterator[Finding]:
