@@ -585,8 +585,15 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a finished copy is no member",
         "blocks/replication/copies.py",
-        "await self.adopt(record.block, copy.target, record.finalized_generation)",
-        "pass",
+        "current = await self._join(record.block, copy.target, generation)",
+        "current = None",
+        MONITOR,
+    ),
+    _recovery(
+        "a copy that met another epoch is gone on with",
+        "blocks/replication/copies.py",
+        "current.finalized and current.writer_generation == copied.writer_generation",
+        "current.finalized",
         MONITOR,
     ),
     _recovery(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from itertools import combinations
 
 import pytest
@@ -30,9 +30,10 @@ from paxosblock.config import NameNodeConfig
 from paxosblock.errors import NoSpaceError
 from paxosblock.namenode.blocks.acceptors import Answer, Question
 from paxosblock.namenode.catalog.records import BlockEntry
-from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.messages import Delete, Finalize
-from paxosblock.protocol.types import BlockId, ReplicaState, StorageId
+from paxosblock.protocol import finalize
+from paxosblock.protocol.finalize import BlockRecord, Refused, finalize_message
+from paxosblock.protocol.messages import Delete, Finalize, Finalized
+from paxosblock.protocol.types import BlockId, Generation, ReplicaState, StorageId, WriterId
 from paxosblock.units import GIB
 from tests.namenode.cluster import Network, acceptors
 from tests.namenode.scene import Scene, finalize_request, new_scene
@@ -126,6 +127,8 @@ def stranger(record: BlockRecord) -> str:
 
 
 NONE = ReplicationStatus()
+WRITER = WriterId("appender")
+Rule = Callable[[BlockRecord], BlockRecord | Refused]
 
 
 async def test_a_lost_replica_comes_back_elsewhere(scene: Scene) -> None:
@@ -487,6 +490,65 @@ async def test_a_copy_of_a_version_that_is_over_is_deleted_below_the_current_one
     await wait_until_async(lambda: bool(scene.network.asked))
     assert scene.network.asked == [(new, Delete(record.block, record.finalized_generation))]
     assert new not in (await record_of(scene, record.block)).members
+
+
+def changes_after_a_copy(scene: Scene, record: BlockRecord, *rules: Rule) -> None:
+    """As soon as a stranger has reported its copy, and before K12, the record changes so."""
+    network, ask, left = scene.network, scene.network.ask, list(rules)
+
+    async def changed(
+        storage: StorageId, question: Question, *, timeout_s: float | None = None
+    ) -> Answer:
+        answer = await ask(storage, question, timeout_s=timeout_s)
+        if isinstance(answer, Finalized) and storage not in record.members:
+            while left:
+                await scene.node.catalog.change_block(record.block, left.pop(0))
+        return answer
+
+    network.ask = changed  # type: ignore[method-assign] # something else comes between
+
+
+async def test_a_copy_that_met_a_later_version_of_the_epoch_is_finished_and_not_made_anew(
+    scene: Scene,
+) -> None:
+    (record,) = await blocks_of_three(scene)
+    new = StorageId(stranger(record))
+    changes_after_a_copy(scene, record, lambda seen: finalize.truncate(seen, 0, 0))
+    await silent(scene, LOST_S, record.members[0])
+    scene.network.asked.clear()
+    await scene.node.monitor.turn()
+    await wait_until_async(lambda: len(scene.node.copies) == 0)
+    after = await record_of(scene, record.block)
+    assert new in after.members
+    told = [asked for storage, asked in scene.network.asked if storage == new]
+    assert told == [
+        finalize_message(record, record.members[1:]),
+        finalize_message(after, record.members[1:]),
+    ]
+    assert scene.acceptor(new).replicas[record.block].length == 0
+    assert scene.node.copies.outcomes == {"made": 1, "failed": 0}
+
+
+async def test_a_copy_that_met_another_epoch_is_deleted(scene: Scene) -> None:
+    (record,) = await blocks_of_three(scene)
+    new, epoch = StorageId(stranger(record)), Generation(record.generation + 1)
+    changes_after_a_copy(
+        scene,
+        record,
+        finalize.allocate_append,
+        lambda seen: finalize.install_append(
+            seen, record.writer_generation, epoch, record.members, WRITER
+        ),
+        lambda seen: finalize.finalize_by_writer(seen, WRITER, epoch, 1, record.size_bytes),
+    )
+    await silent(scene, LOST_S, record.members[0])
+    scene.network.asked.clear()
+    await scene.node.monitor.turn()
+    await wait_until_async(lambda: len(scene.node.copies) == 0)
+    after = await record_of(scene, record.block)
+    assert (after.finalized, after.writer_generation, new in after.members) == (True, epoch, False)
+    await wait_until_async(lambda: record.block not in scene.acceptor(new).replicas)
+    assert scene.node.copies.outcomes == {"made": 0, "failed": 1}
 
 
 async def test_the_end_of_a_term_ends_its_copies(scene: Scene) -> None:

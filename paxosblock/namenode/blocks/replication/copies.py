@@ -179,15 +179,26 @@ class Copies:
         One that cannot any more is told to drop what it made: below the version that is current
         now it is nobody's (D7).
         """
+        current = await self._join(block, storage, generation)
+        if current is not None:
+            self._finalizer.delete(block, storage, leftovers_up_to(current))
+
+    async def _join(
+        self, block: BlockId, storage: StorageId, generation: Generation
+    ) -> BlockRecord | None:
+        """K12, or delete what is left of a block that is gone; None when there is no more to do.
+
+        Otherwise the version is over: return the record as it is now.
+        """
         try:
             done = await self._catalog.add_replica(block, storage, generation)
         except NotFoundError:
             self._finalizer.delete(block, storage, generation)
-            return
+            return None
         if not isinstance(done, Refused):
             self._replicas.note(block, storage, generation)
-        elif storage not in done.record.members:
-            self._finalizer.delete(block, storage, leftovers_up_to(done.record))
+            return None
+        return None if storage in done.record.members else done.record
 
     # -- where from and where to ----------------------------------------------------------------
 
@@ -226,17 +237,29 @@ class Copies:
     async def _make(self, copy: Copy) -> None:
         record, outcome = copy.record, "failed"
         try:
-            question = finalize_message(record, copy.holders)
-            answer = await self._acceptors.ask(copy.target, question, timeout_s=TIMEOUT_S)
-            event, detail = describe(answer)
-            self._note(copy, event, detail)
-            if isinstance(answer, Finalized):
-                await self.adopt(record.block, copy.target, record.finalized_generation)
-                outcome = "made"
+            while await self._is_copied(copy, record):
+                generation = record.finalized_generation
+                current = await self._join(record.block, copy.target, generation)
+                if current is None:
+                    outcome = "made"
+                    break
+                if not _goes_on(record, current):
+                    self._finalizer.delete(record.block, copy.target, leftovers_up_to(current))
+                    break
+                record = current
         except PaxosBlockError as error:
             self._note(copy, "not copied", str(error))
         finally:
             self._end(copy, outcome)
+
+    async def _is_copied(self, copy: Copy, record: BlockRecord) -> bool:
+        """Ask the target for a version; it fetches what it lacks of it, which is nothing if it has
+        an earlier one of the epoch."""
+        question = finalize_message(record, copy.holders)
+        answer = await self._acceptors.ask(copy.target, question, timeout_s=TIMEOUT_S)
+        event, detail = describe(answer)
+        self._note(copy, event, detail)
+        return isinstance(answer, Finalized)
 
     def _end(self, copy: Copy, outcome: str) -> None:
         del self._under_way[copy.record.block]
@@ -251,6 +274,12 @@ class Copies:
     def _note(self, copy: Copy, event: str, detail: str) -> None:
         generation = copy.record.finalized_generation
         self._history.add(copy.record.block, generation, event, copy.target, detail)
+
+
+def _goes_on(copied: BlockRecord, current: BlockRecord) -> bool:
+    """True if the current version is the beginning of what was copied, or all of it: a member left
+    meanwhile (K13), the block was cut (K8), or an append was given up (K9)."""
+    return current.finalized and current.writer_generation == copied.writer_generation
 
 
 def _helps(candidate: Candidate, kept: tuple[Candidate, ...]) -> bool:
