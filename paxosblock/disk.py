@@ -71,6 +71,9 @@ class Disk(Protocol):
     def size(self, file: FileHandle) -> int:
         """Return the length of the file in bytes."""
 
+    def size_of(self, path: Path) -> int:
+        """Return the length of an existing file in bytes, without opening it."""
+
     def write(self, file: FileHandle, data: Buffer, offset: int) -> None:
         """Hand all of `data` to the operating system; when it fails, a part may be in the file.
 
@@ -129,11 +132,11 @@ class OsDisk:
     """`Disk` on a local file system."""
 
     def make_folder(self, folder: Path) -> None:
-        with _translated(f"cannot make {folder}"):
+        with _translated("cannot make", folder):
             _make_folder(folder)
 
     def names(self, folder: Path) -> list[str]:
-        with _translated(f"cannot list {folder}"):
+        with _translated("cannot list", folder):
             return opening(os.listdir, folder)
 
     def create(self, path: Path) -> FileHandle:
@@ -144,7 +147,7 @@ class OsDisk:
             raise _refused(f"cannot create {path}", error) from error
 
     def open(self, path: Path) -> FileHandle:
-        with _translated(f"cannot open {path}"):
+        with _translated("cannot open", path):
             return FileHandle(opening(os.open, path, os.O_RDWR | os.O_CLOEXEC))
 
     def close(self, file: FileHandle) -> None:
@@ -154,6 +157,10 @@ class OsDisk:
     def size(self, file: FileHandle) -> int:
         with _translated("cannot tell the size of a file"):
             return os.fstat(file).st_size
+
+    def size_of(self, path: Path) -> int:
+        with _translated("cannot look at", path):
+            return os.stat(path).st_size
 
     def write(self, file: FileHandle, data: Buffer, offset: int) -> None:
         # On the way of every chunk, so without the context manager.
@@ -198,15 +205,15 @@ class OsDisk:
             os.fdatasync(file)
 
     def rename(self, source: Path, target: Path) -> None:
-        with _translated(f"cannot rename {source} to {target}"):
+        with _translated("cannot rename", source, "to", target):
             os.rename(source, target)
 
     def remove(self, path: Path) -> None:
-        with _translated(f"cannot remove {path}"):
+        with _translated("cannot remove", path):
             os.unlink(path)
 
     def link(self, source: Path, target: Path) -> None:
-        with _translated(f"cannot link {source} to {target}"):
+        with _translated("cannot link", source, "to", target):
             os.link(source, target)
 
     def link_count(self, file: FileHandle) -> int:
@@ -214,15 +221,15 @@ class OsDisk:
             return os.fstat(file).st_nlink
 
     def remove_folder(self, folder: Path) -> None:
-        with _translated(f"cannot remove {folder}"):
+        with _translated("cannot remove", folder):
             os.rmdir(folder)
 
     def sync_folder(self, folder: Path) -> None:
-        with _translated(f"cannot sync {folder}"):
+        with _translated("cannot sync", folder):
             _sync_folder(folder)
 
     def lock(self, path: Path) -> FileHandle:
-        with _translated(f"cannot lock {path}"):
+        with _translated("cannot lock", path):
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -234,7 +241,7 @@ class OsDisk:
             return FileHandle(file)
 
     def room(self, folder: Path) -> Room:
-        with _translated(f"cannot tell the room of {folder}"):
+        with _translated("cannot tell the room of", folder):
             found = os.statvfs(folder)
             if found.f_flag & os.ST_RDONLY:
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(folder))
@@ -265,12 +272,21 @@ def _refused(what: str, error: OSError) -> PaxosBlockError:
     return StorageError.of(what, error)
 
 
-@contextlib.contextmanager
-def _translated(what: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError.of(what, error) from error
+class _translated:
+    """StorageError instead of what the system says of `what`, which is put together only then: a
+    start looks at very many files."""
+
+    __slots__ = ("_what",)
+
+    def __init__(self, *what: object) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        """Nothing is to be done."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise StorageError.of(" ".join(map(str, self._what)), error) from error
 
 
 # -- what is said of an error ----------------------------------------------------------------------
@@ -314,8 +330,11 @@ def opened(disk: Disk, path: Path) -> Iterator[FileHandle]:
 
 def read_file(disk: Disk, path: Path) -> bytes:
     """Return the whole file."""
-    with opened(disk, path) as file:
+    file = disk.open(path)
+    try:
         return disk.read(file, disk.size(file), 0)
+    finally:
+        disk.close(file)
 
 
 def copy_file(disk: Disk, source: FileHandle, target: Path) -> FileHandle:

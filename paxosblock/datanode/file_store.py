@@ -113,7 +113,7 @@ class FileStore:
             self.disk.close(handle)
             self.disk.remove(path)
             raise
-        return ReplicaFiles(OpenFile(self.disk, handle), path, 0)
+        return ReplicaFiles(OpenFile(self.disk, handle), path.parent, path.name, 0)
 
     def append(self, file: OpenFile, log: ChunkLog, frame: Buffer) -> None:
         position = record_start(log, len(log))
@@ -156,10 +156,9 @@ class FileStore:
         copy = () if own is None else (own, own.parent / meta_name(block))
         for name in (RBW, CURRENT):
             folder = self.folder / name
-            found = by_block([folder / entry for entry in self.disk.names(folder)]).get(block)
+            found = by_block(self.disk, folder).get(block)
             if found is not None:
-                paths = (*found.metas, *(data.path for data in found.datas))
-                for path in paths:
+                for path in found.paths:
                     if path not in copy:
                         self.disk.remove(path)
                 self.disk.sync_folder(folder)
@@ -242,7 +241,8 @@ class FileStore:
         if files is not None:
             self._remove(files.path)
             self._leave(files.path.parent, after)
-        return ReplicaFiles(self._kept_open(after, OpenFile(self.disk, handle)), path, copy)
+        kept = self._kept_open(after, OpenFile(self.disk, handle))
+        return ReplicaFiles(kept, path.parent, path.name, copy)
 
     def _adopt_in_place(
         self, files: ReplicaFiles, after: Replica, effect: AdoptLog, draft: FetchedFile | None
@@ -267,7 +267,7 @@ class FileStore:
             self.disk.sync_folder(path.parent)
             self._leave(files.path.parent, after)
         kept = self._kept_open(after, file) if own else file if _writable(after) else None
-        return ReplicaFiles(kept, path, files.copy)
+        return ReplicaFiles(kept, path.parent, path.name, files.copy)
 
     def _existing(self, path: Path) -> OpenFile:
         try:
@@ -349,5 +349,4 @@ def holds_blocks(disk: Disk, folder: Path) -> bool:
     """True if something below `folder` looks like a replica's file."""
     present = disk.names(folder)
     parts = [folder / name for name in (CURRENT, RBW) if name in present]
-    paths = [part / name for part in parts for name in disk.names(part)]
-    return bool(by_block(paths)) or bool(by_block([folder / name for name in present]))
+    return bool(by_block(disk, folder, *parts))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from paxosblock.datanode.store import Stored
+from paxosblock.disk import Disk
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Generation, ReplicaState
 
 RBW: Final = "rbw"
@@ -17,8 +18,9 @@ SPARE: Final = "spare"
 LOCK: Final = "lock"
 FOLDERS: Final = (CURRENT, RBW, TEMPORARY)
 
-_DATA = re.compile(r"blk_(0|[1-9][0-9]{0,19})(?:_([1-9][0-9]{0,18}))?(?:\.([1-9][0-9]{0,8}))?")
-_META = re.compile(r"blk_(0|[1-9][0-9]{0,19})\.meta")
+_NAME = re.compile(
+    r"blk_(0|[1-9][0-9]{0,19})(?:(\.meta)|(?:_([1-9][0-9]{0,18}))?(?:\.([1-9][0-9]{0,8}))?)"
+)
 _BLOCK_MAX: Final = 2**64 - 1
 
 
@@ -45,49 +47,58 @@ def meta_name(block: BlockId) -> str:
 class ReplicaFiles(Stored):
     """The block file of a replica, and which one of its copies that is."""
 
-    path: Path
+    folder: Path
+    name: str
     copy: int
 
+    @property
+    def path(self) -> Path:
+        """Made when it is asked for: there may be very many replicas, and a path is large."""
+        return self.folder / self.name
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A block file's place, and what its name tells."""
 
-    path: Path
-    copy: int
+class FoundFile(NamedTuple):
+    """A meta or block file's place, and what the name of a block file tells."""
+
+    folder: Path
+    name: str
+    copy: int = 0
     epoch: Generation = FIRST_GENERATION
 
+    @property
+    def path(self) -> Path:
+        return self.folder / self.name
 
-@dataclass(frozen=True, slots=True)
-class BlockFiles:
+
+class BlockFiles(NamedTuple):
     """Every file there is of one block, in any folder; more than one of a kind after a crash."""
 
     block: BlockId
-    metas: tuple[Path, ...] = ()
-    datas: tuple[DataFile, ...] = ()
+    metas: list[FoundFile]
+    datas: list[FoundFile]
 
-    def meta_added(self, path: Path) -> BlockFiles:
-        """Return these with one more meta file."""
-        return BlockFiles(self.block, (*self.metas, path), self.datas)
-
-    def data_added(self, data: DataFile) -> BlockFiles:
-        """Return these with one more block file."""
-        return BlockFiles(self.block, self.metas, (*self.datas, data))
+    @property
+    def paths(self) -> list[Path]:
+        return [file.path for file in (*self.metas, *self.datas)]
 
 
-def by_block(paths: list[Path]) -> dict[BlockId, BlockFiles]:
-    """The block and meta files among `paths`; foreign files are left out."""
+def by_block(disk: Disk, *folders: Path) -> dict[BlockId, BlockFiles]:
+    """The block and meta files in `folders`; foreign files are left out."""
     found: dict[BlockId, BlockFiles] = {}
-    for path in paths:
-        meta, data = _META.fullmatch(path.name), _DATA.fullmatch(path.name)
-        match = meta or data
-        if match is None or int(match[1]) > _BLOCK_MAX:
-            continue
-        block = BlockId(int(match[1]))
-        files = found.get(block, BlockFiles(block))
-        if data is None:
-            found[block] = files.meta_added(path)
-        else:
-            epoch, copy = Generation(int(data[2] or FIRST_GENERATION)), int(data[3] or 0)
-            found[block] = files.data_added(DataFile(path, copy, epoch))
+    for folder in folders:
+        for name in disk.names(folder):
+            match = _NAME.fullmatch(name)
+            if match is None:
+                continue
+            number, meta, epoch, copy = match.groups()
+            block = BlockId(int(number))
+            if block > _BLOCK_MAX:
+                continue
+            if (files := found.get(block)) is None:
+                files = found[block] = BlockFiles(block, [], [])
+            if meta:
+                files.metas.append(FoundFile(folder, name))
+            else:
+                kept = Generation(int(epoch)) if epoch else FIRST_GENERATION
+                files.datas.append(FoundFile(folder, name, int(copy or 0), kept))
     return found

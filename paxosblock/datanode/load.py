@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from paxosblock.datanode.damaged_file import read_damaged
@@ -20,7 +19,7 @@ from paxosblock.datanode.layout import (
     RBW,
     TEMPORARY,
     BlockFiles,
-    DataFile,
+    FoundFile,
     ReplicaFiles,
     by_block,
     data_name,
@@ -29,7 +28,7 @@ from paxosblock.datanode.layout import (
 from paxosblock.datanode.meta import Metadata, decode_metadata
 from paxosblock.datanode.records import record_start, scan
 from paxosblock.datanode.store import Loaded
-from paxosblock.disk import opened, read_file
+from paxosblock.disk import Disk, opened, read_file
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
 from paxosblock.logs import facts
 from paxosblock.protocol.invariants import InvariantError
@@ -54,8 +53,7 @@ def load(store: FileStore) -> list[Loaded]:
         StorageError: the volume cannot be read or written; it has failed.
     """
     disk, folder = store.disk, store.folder
-    paths = [folder / part / name for part in (RBW, CURRENT) for name in disk.names(folder / part)]
-    found = by_block(paths)
+    found = by_block(disk, folder / RBW, folder / CURRENT)
     # All of it is read before anything is changed: a later format is nothing to be mended.
     ruling = {block: _ruling(store, found[block]) for block in sorted(found)}
     damaged = read_damaged(disk, folder)
@@ -73,20 +71,20 @@ class _Ruling:
     """The metadata that counts, and its file."""
 
     metadata: Metadata
-    path: Path
+    file: FoundFile
 
 
 def _load_block(store: FileStore, found: BlockFiles, ruling: _Ruling | str) -> Loaded | None:
     if not found.metas:
         # The metadata is written last when a replica is made, and removed first.
-        _remove(store, [data.path for data in found.datas])
+        _remove(store, found.datas)
         return None
     if isinstance(ruling, str):
         # Votes leave only when the name tells their epoch. Without any name nothing ever heals it.
         epoch = max((data.epoch for data in found.datas), default=UNKNOWN_EPOCH)
         return replace(_dead(found.block, None, None, ruling), epoch=epoch)
-    metadata, path = ruling.metadata, ruling.path
-    files = _tidied(store, found, metadata, path)
+    metadata = ruling.metadata
+    files = _tidied(store, found, metadata, ruling.file)
     if files is None:
         promised = metadata.replica(ChunkLog())
         return _dead(found.block, promised, None, "its block file is missing")
@@ -125,8 +123,7 @@ def _ruling(store: FileStore, found: BlockFiles) -> _Ruling | str:
     """
     try:
         candidates = [
-            _Ruling(decode_metadata(read_file(store.disk, path), found.block, path), path)
-            for path in found.metas
+            _Ruling(_read_metadata(store.disk, found.block, file), file) for file in found.metas
         ]
     except (CorruptionError, StorageError) as error:
         return str(error)
@@ -134,46 +131,48 @@ def _ruling(store: FileStore, found: BlockFiles) -> _Ruling | str:
         return "there is none"
     newest = max(candidates, key=lambda each: each.metadata.registers.accepted_generation)
     state = newest.metadata.registers.state
-    if newest.path.parent.name != home(state):
-        return f"metadata of a {state.value} replica in {newest.path.parent.name}"
+    if newest.file.folder.name != home(state):
+        return f"metadata of a {state.value} replica in {newest.file.folder.name}"
     return newest
 
 
+def _read_metadata(disk: Disk, block: BlockId, file: FoundFile) -> Metadata:
+    path = file.path
+    return decode_metadata(read_file(disk, path), block, path)
+
+
 def _tidied(
-    store: FileStore, found: BlockFiles, metadata: Metadata, meta: Path
+    store: FileStore, found: BlockFiles, metadata: Metadata, meta: FoundFile
 ) -> ReplicaFiles | None:
     """Finish the change of folders that a crash interrupted; None when the block file is lost."""
     named = [data for data in found.datas if data.copy == metadata.copy]
     if not named:
         return None
-    kept = _at_home(named, meta.parent)
-    _remove(store, [path for path in found.metas if path != meta])
-    _remove(store, [data.path for data in found.datas if data != kept])
-    path = meta.parent / data_name(found.block, metadata.registers.epoch, metadata.copy)
-    if kept.path != path:
-        store.disk.rename(kept.path, path)
-        store.disk.sync_folder(path.parent)
-        store.disk.sync_folder(kept.path.parent)
-    return ReplicaFiles(None, path, metadata.copy)
-
-
-def _at_home(datas: list[DataFile], folder: Path) -> DataFile:
-    return next((data for data in datas if data.path.parent == folder), datas[0])
+    kept = next((data for data in named if data.folder is meta.folder), named[0])
+    _remove(store, [file for file in found.metas if file is not meta])
+    _remove(store, [data for data in found.datas if data is not kept])
+    name = data_name(found.block, metadata.registers.epoch, metadata.copy)
+    if kept.folder is not meta.folder or kept.name != name:
+        store.disk.rename(kept.path, meta.folder / name)
+        store.disk.sync_folder(meta.folder)
+        store.disk.sync_folder(kept.folder)
+    return ReplicaFiles(None, meta.folder, name, metadata.copy)
 
 
 def _read_log(store: FileStore, metadata: Metadata, files: ReplicaFiles) -> Loaded:
     """Find out which chunks the replica has, and cut what is beyond them."""
     finalized = metadata.registers.state is ReplicaState.FINALIZED
     try:
-        with opened(store.disk, files.path) as handle:
-            size = store.disk.size(handle)
-            if finalized:
-                log, corrupt = _table(metadata, size)
-            else:
+        if finalized:
+            size = store.disk.size_of(files.path)
+            log, corrupt = _table(metadata, size)
+        else:
+            with opened(store.disk, files.path) as handle:
+                size = store.disk.size(handle)
                 found = scan(store.disk, handle, metadata, same_boot=metadata.boot == store.boot)
                 log, corrupt = found.log, found.corrupt
         if not corrupt and size > record_start(log, len(log)):
-            _cut(store, files.path, record_start(log, len(log)))
+            _cut(store, files, record_start(log, len(log)))
     except StorageError as error:
         # An unreadable file is not an empty one: absence is never concluded from an error.
         return _dead(metadata.block, metadata.replica(ChunkLog()), files, str(error))
@@ -185,8 +184,8 @@ def _read_log(store: FileStore, metadata: Metadata, files: ReplicaFiles) -> Load
     return Loaded(metadata.block, replica, files)
 
 
-def _cut(store: FileStore, path: Path, size_bytes: int) -> None:
-    handle = store.open_alone(path)
+def _cut(store: FileStore, files: ReplicaFiles, size_bytes: int) -> None:
+    handle = store.open_alone(files.path)
     try:
         store.disk.truncate(handle, size_bytes)
         store.disk.sync(handle)
@@ -228,9 +227,9 @@ def _dead(block: BlockId, replica: Replica | None, files: ReplicaFiles | None, w
     return Loaded(block, replica, files, why)
 
 
-def _remove(store: FileStore, paths: list[Path]) -> None:
-    for path in paths:
-        _log.warning("removing what a crash left", extra=facts(path=path))
-        store.disk.remove(path)
-    for folder in sorted({path.parent for path in paths}):
+def _remove(store: FileStore, files: Sequence[FoundFile]) -> None:
+    for file in files:
+        _log.warning("removing what a crash left", extra=facts(path=file.path))
+        store.disk.remove(file.path)
+    for folder in sorted({file.folder for file in files}):
         store.disk.sync_folder(folder)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import asdict
@@ -25,7 +25,6 @@ MAGIC: Final = b"PXM2"
 OF_THE_FIRST_EPOCH: Final = b"PXM1"
 _HEAD = struct.Struct("<4sI")
 _CRC = struct.Struct("<I")
-_FIELDS: msgspec.msgpack.Decoder[dict[str, Any]] = msgspec.msgpack.Decoder(dict[str, Any])
 
 
 class Metadata(msgspec.Struct, frozen=True, gc=False):
@@ -58,6 +57,20 @@ class Metadata(msgspec.Struct, frozen=True, gc=False):
         return Replica(self.block, self.registers, log)
 
 
+class _Beside(msgspec.Struct, frozen=True, gc=False):
+    """The fields that stand beside the registers, which are read by a decoder of their own."""
+
+    block: BlockId
+    base_bytes: int
+    boot: str
+    copy: int
+    chunks: bytes
+
+
+_REGISTERS: Final = msgspec.msgpack.Decoder(Registers)
+_BESIDE: Final = msgspec.msgpack.Decoder(_Beside)
+
+
 def describe(replica: Replica, boot: str, copy: int) -> Metadata:
     """The metadata of `replica`, whose block file is `copy`."""
     registers, log = replica.registers, replica.log
@@ -86,10 +99,12 @@ def decode_metadata(data: bytes, block: BlockId, path: Path = Path("its meta fil
     if magic not in (MAGIC, OF_THE_FIRST_EPOCH):
         raise CorruptionError(f"metadata of block {block} is of no known format")
     try:
-        fields = _FIELDS.decode(data[_HEAD.size : end])
-        metadata = msgspec.convert(fields | {"registers": fields}, Metadata)
+        payload = memoryview(data)[_HEAD.size : end]
+        registers, beside = _REGISTERS.decode(payload), _BESIDE.decode(payload)
     except msgspec.DecodeError as error:
         raise CorruptionError(f"metadata of block {block}: {error}") from error
-    if metadata.block != block:
-        raise CorruptionError(f"metadata of block {block} is that of block {metadata.block}")
-    return metadata
+    if beside.block != block:
+        raise CorruptionError(f"metadata of block {block} is that of block {beside.block}")
+    return Metadata(
+        beside.block, registers, beside.base_bytes, beside.boot, beside.copy, beside.chunks
+    )

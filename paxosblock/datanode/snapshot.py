@@ -247,8 +247,9 @@ def _names(disk: Disk, folder: Path) -> list[str]:
 
 
 def _replica_files(disk: Disk, folder: Path) -> list[Path]:
-    found = by_block([folder / name for name in _names(disk, folder)]).values()
-    return [path for each in found for path in (*each.metas, *(data.path for data in each.datas))]
+    if folder.name not in disk.names(folder.parent):
+        return []
+    return [path for each in by_block(disk, folder).values() for path in each.paths]
 
 
 @contextlib.contextmanager

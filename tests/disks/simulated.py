@@ -171,6 +171,11 @@ class SimulatedDisk:
         self._check()
         return len(self._handles[file].data)
 
+    def size_of(self, path: Path) -> int:
+        self._meet("open", path)
+        self._check()
+        return len(self._file(path).data)
+
     def write(self, file: FileHandle, data: Buffer, offset: int) -> None:
         inode = self._handles[file]
         failing = self._meet("write", inode)
