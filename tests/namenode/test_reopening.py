@@ -31,6 +31,7 @@ from paxosblock.api.namenode import (
     ReopenBlock,
     TakeOver,
 )
+from paxosblock.config import NameNodeConfig
 from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError
 from paxosblock.namenode.blocks import reopener
 from paxosblock.namenode.catalog import reopening
@@ -47,7 +48,7 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
-from tests.namenode.cluster import CHUNK_BYTES
+from tests.namenode.cluster import CHUNK_BYTES, Network, acceptors
 from tests.namenode.scene import ANN, BOB, MEMBERS, Scene, new_scene
 from tests.waiting import wait_until_async
 
@@ -55,6 +56,8 @@ CHUNKS = 2
 """Chunks of the file before it is appended to."""
 SIZE = CHUNKS * CHUNK_BYTES
 S3 = StorageId("s3")
+AWAY_S = 20.0
+"""Silence after which a DataNode is dead, and nothing is copied yet."""
 
 
 @pytest.fixture
@@ -268,6 +271,41 @@ async def test_without_most_of_its_members_a_block_is_left_alone(scene: Scene) -
     scene.clock.now += 3600
     await scene.beat("s1")
     assert await left_alone(scene, asked) == "1 of 3 members can go on, 2 needed"
+
+
+async def test_while_most_members_are_away_all_appends_share_one_new_block() -> None:
+    """So a copy in the writer's way would save one block, and cost the replicas of who is away."""
+    network = Network(acceptors("s1", "s2", "s3", "s4", "s5"))
+    for storage in ("s4", "s5"):
+        network.reach[StorageId(storage)].alive = False
+    scene = await new_scene(network=network, config=NameNodeConfig(min_replication=2))
+    asked = await written(scene)
+    scene.clock.now += AWAY_S
+    await scene.beat("s1")
+    await scene.register("s4")
+    await scene.register("s5")
+    assert await left_alone(scene, asked) == "1 of 3 members can go on, 2 needed"
+    view = await scene.add_block(asked.file_id, asked.block, BOB)
+    record, writer = view.record, BOB
+    assert sorted(record.members) == ["s1", "s4", "s5"]
+    scene.write(view, 1, 1, 1)
+    for length in range(1, 4):
+        generation, size = record.writer_generation, length * CHUNK_BYTES
+        end = FinalizeBlock(record.block, writer, generation, length, size)
+        await scene.service.call(FINALIZE_BLOCK, end)
+        await scene.service.call(CLOSE_FILE, CloseFile(asked.file_id, writer))
+        writer = WriterId(f"appender {length}")
+        opened = await scene.service.call(APPEND, AppendFile("/f", writer))
+        assert opened.last == view.record.block
+        record = await reopened(scene, replace(asked, block=opened.last, writer=writer))
+        write_on(scene, record, length + 1)
+    for storage in ("s2", "s3"):
+        await scene.register(storage)
+    old = await record_of(scene, asked.block)
+    assert (sorted(old.members), len(scene.node.replicas.holders(old))) == ([*MEMBERS], 3)
+    told = [each for each, question in network.asked if question.block == asked.block]
+    assert not {"s4", "s5"} & set(told)
+    await scene.close()
 
 
 async def test_only_who_holds_the_file_opens_its_last_block(scene: Scene) -> None:
