@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +30,8 @@ from tests.datanode.node import (
     refusal,
     running,
 )
-from tests.disks.faults import Fault
+from tests.disks.faults import HELD, Fault
+from tests.disks.power_cut import Wrote
 from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async
 
@@ -210,6 +211,84 @@ async def test_a_replica_that_is_changed_while_it_is_read_is_not_damaged(tmp_pat
         assert volume.scrubbed.read_bytes > 0
         assert node.notes.corrupt == []
         assert volume.failed == ""
+
+
+Change = Callable[[Node], Awaitable[object]]
+
+
+async def append(node: Node) -> None:
+    """The block is opened again, gets a chunk, and is ended with it."""
+    await node.reopen(2, LOG, finalized=1)
+    await node.write(1, start=3, generation=2)
+    await node.finalize(3, [*LOG, name(3)], epoch=2)
+
+
+async def both(node: Node) -> None:
+    """The APPEND is set up here and given up by the NameNode, and then the file is cut."""
+    await node.reopen(2, LOG, finalized=1)
+    await node.finalize(3, LOG)
+    await node.finalize(4, LOG[:1])
+
+
+CHANGES: dict[str, tuple[Change, int]] = {
+    "a cut": (lambda node: node.finalize(2, LOG[:1]), 1),
+    "a cut to nothing": (lambda node: node.finalize(2, []), 0),
+    "a new version of the same": (lambda node: node.finalize(2, LOG), 3),
+    "an append that was just set up": (lambda node: node.reopen(2, LOG, finalized=1), 3),
+    "an append": (append, 4),
+    "an append that is given up, and a cut": (both, 1),
+}
+"""What may come while a replica of three chunks is read, and the chunks it has then."""
+
+
+METADATA = "/current/blk_7.meta"
+WHILE: dict[str, tuple[Fault, ...]] = {
+    "the metadata is read": (Fault(("read",), path=METADATA, delay_s=HELD, times=1),),
+    "the chunks are read": (
+        Fault(("read",), path=METADATA),
+        Fault(("read",), path="/current/blk_7", delay_s=HELD, times=1),
+    ),
+}
+
+
+@pytest.mark.parametrize("held", WHILE)
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_cut_and_an_append_beside_the_scrubber_are_no_damage(
+    tmp_path: Path, change: str, held: str
+) -> None:
+    disk, (happens, length) = SimulatedDisk(), CHANGES[change]
+    async with running(tmp_path, disk=disk) as node:
+        await finalized(node, 7)
+        disk.breaks(*WHILE[held])
+        async with scrubbing(node, Clock()):
+            await wait_until_async(lambda: disk.plan.waiting, what="the scrubber to read")
+            await happens(node)
+            disk.mend()
+            await wait_until_async(lambda: node.volumes[0].scrubbed.whole_ms, what="a pass")
+        assert (node.notes.corrupt, node.volumes[0].failed) == ([], "")
+        found = node.acceptor.find(BLOCK, node.storage)
+        assert found is not None
+        assert found.replica is not None
+        assert found.replica.length == length
+
+
+async def test_damage_of_what_a_cut_left_is_found_and_of_what_it_took_away_is_none(
+    tmp_path: Path,
+) -> None:
+    disk = SimulatedDisk()
+    async with running(tmp_path, disk=disk) as node:
+        await finalized(node, 7, 8)
+        disk.breaks(*WHILE["the chunks are read"])
+        async with scrubbing(node, Clock()):
+            await wait_until_async(lambda: disk.plan.waiting, what="the scrubber to read")
+            for block, byte in ((7, REPLICA_BYTES - 1), (8, 0)):
+                file = disk.names_now[tmp_path / "current" / f"blk_{block}"]
+                harmed = bytes([file.data[byte] ^ 1])
+                file.change(Wrote(byte, harmed))
+                await node.finalize(2, LOG[:1], block=BlockId(block))
+            disk.mend()
+            await wait_until_async(lambda: node.volumes[0].scrubbed.whole_ms, what="a pass")
+        assert [block for block, _, _ in node.notes.corrupt] == [BlockId(8)]
 
 
 # -- when ------------------------------------------------------------------------------------------
