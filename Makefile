@@ -17,6 +17,7 @@ SECONDS ?= 60
 NAMENODES ?= 3
 SEEDS ?= 2000
 LIVES ?= 50
+OUTPUT ?= build/bench.jsonl
 
 .PHONY: help bootstrap demo test coverage test-pythons dist test-all lint pyright format generate site explore simulate lives mutants chaos bench clean
 
@@ -104,8 +105,9 @@ chaos: $(STAMP) ## bad days of real processes while files are written and names 
 	$(BIN)/python -m tests.services.chaos --seed $(SEED) --seconds $(SECONDS) --namenodes $(NAMENODES)
 	$(BIN)/python -m tests.services.histories --seed $(SEED) --seconds $(SECONDS)
 
-bench: $(STAMP) ## the benchmarks whose figures are in benchmarks/README.md
-	$(BIN)/python -m benchmarks
+bench: $(STAMP) ## the usual benchmarks, beside what bare sockets and disks do in the same run: CASES="write calls" OUTPUT=build/bench.jsonl
+	@mkdir -p $(dir $(OUTPUT))
+	$(BIN)/paxosblock bench $(CASES) --output $(OUTPUT)
 
 clean: ## remove .venv, caches and build results
 	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

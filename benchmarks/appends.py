@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.block_steps import Benchmarks, Watch, run_all
-from benchmarks.files import read_file
 from benchmarks.stats import latencies, median, resident_mib, say
 from paxosblock import AsyncClient, LocalCluster, loop
+from paxosblock.bench.work import read_file
 from paxosblock.config import ClientConfig
 from paxosblock.units import KIB, MIB
 

@@ -30,9 +30,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.limit import measure_write_limit
 from benchmarks.stats import machine, processor_seconds, say
 from paxosblock import AsyncClient, LocalCluster, loop
+from paxosblock.bench.limit import measure_write_limit
 from paxosblock.client.locations import BlockLocation
 from paxosblock.config import ClientConfig, DataNodeConfig
 from paxosblock.local.node_process import Node

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from benchmarks.call_load import Load, connect, run_load
 from benchmarks.growth import Point, record
 from benchmarks.stats import (
     latencies,
@@ -49,6 +48,7 @@ from paxosblock.api.namenode import (
     PathRequest,
     Rename,
 )
+from paxosblock.bench.call_load import Load, connect, run_load
 from paxosblock.errors import PaxosBlockError
 from paxosblock.local.node_process import Node, wait_until
 from paxosblock.protocol.types import Durability, WriterId

@@ -41,7 +41,11 @@ PROTOCOL_IMPORTS = {
 
 KNOW_EVERY_ROLE = {"__init__.py", "__main__.py", "local/cluster.py", "spark.py"}
 """Modules of `paxosblock/` that may import client, datanode and namenode."""
-KNOW_THE_ROLES = ("paxosblock/cli/", *(f"paxosblock/{role}/" for role in ROLES))
+KNOW_THE_ROLES = (
+    "paxosblock/bench/",
+    "paxosblock/cli/",
+    *(f"paxosblock/{role}/" for role in ROLES),
+)
 """So may these folders, each role its own."""
 
 MAY_SLEEP = "tests/waiting.py"

@@ -1,20 +1,145 @@
-"""`paxosblock bench`: the benchmarks of a checkout."""
+"""`paxosblock bench`: run benchmarks, and make reports of their records."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from paxosblock.cli.group import LocalVerb
+from paxosblock.cli.group import Entry, LazyGroup, LocalVerb
+from paxosblock.cli.session import Session
+
+if TYPE_CHECKING:
+    from paxosblock.bench.record import Record
 
 
-@click.command(
-    cls=LocalVerb, context_settings={"ignore_unknown_options": True}, add_help_option=False
+class BenchGroup(LazyGroup):
+    """Takes names of cases where a command may stand: `bench write` is `bench run write`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put in the command where none is named."""
+        if not args or (args[0] not in self.entries and args[0] != "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+bench = BenchGroup(
+    "bench",
+    entries={
+        "run": Entry("paxosblock.cli.bench", "Run cases; also without the word run."),
+        "report": Entry("paxosblock.cli.bench", "Make tables and plots of records."),
+    },
+    help="""Run the benchmarks, each beside the bare limit of the same run.
+
+\b
+  paxosblock bench                           # the usual cases, about 20 minutes
+  paxosblock bench --list                    # all cases, and what each asks
+  paxosblock bench write calls --rounds 5 --output today.jsonl
+  paxosblock bench report today.jsonl --folder pictures
+
+`paxosblock bench run --help` shows the options.
+""",
 )
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.pass_context
-def bench(ctx: click.Context, arguments: tuple[str, ...]) -> None:
-    """Run `python -m benchmarks` with these arguments."""
-    ctx.exit(subprocess.call([sys.executable, "-m", "benchmarks", *arguments]))
+
+
+@click.command(cls=LocalVerb)
+@click.argument("cases", nargs=-1, metavar="[CASE]...")
+@click.option("--list", "listing", is_flag=True, help="Show the cases, and run none.")
+@click.option(
+    "--rounds", type=click.IntRange(1), default=3, show_default=True, help="Of each figure."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=2.0,
+    show_default=True,
+    help="How long what may last as long as one likes is measured in each round.",
+)
+@click.option("--max", "most", type=click.IntRange(1), help="Up to where growth curves go.")
+@click.option("--small", is_flag=True, help="Each case as small as can be, to see that it runs.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    help="Where nodes and limits write.  [default: the temporary folder]",
+)
+@click.option("--output", type=click.Path(path_type=Path), help="Add the records to this file.")
+@click.pass_obj
+def run(
+    session: Session,
+    /,
+    cases: tuple[str, ...],
+    listing: bool,
+    output: Path | None,
+    **bounds: Any,
+) -> None:
+    """Run the cases that are named, or the usual ones.
+
+    Progress goes to standard error, the tables to standard output; with --json the records go
+    there instead, one JSON object per line. A case that lacks something, such as a peer, is skipped
+    and says so.
+
+    \b
+      $ paxosblock bench run write read --rounds 5 --folder /mnt/data --output today.jsonl
+    """
+    from paxosblock import loop
+    from paxosblock.bench import catalog, suite
+    from paxosblock.bench.record import encode
+    from paxosblock.bench.report import report
+
+    catalog.load()
+    if listing:
+        _list(session)
+        return
+    wanted = suite.chosen(cases)
+    records: list[Record] = []
+    with open(output or "/dev/null", "ab") as file:
+
+        def take(record: Record) -> None:
+            line = encode(record)
+            file.write(line)
+            file.flush()
+            records.append(record)
+            if session.json:
+                click.echo(line, nl=False)
+
+        failed = loop.run(suite.run_cases(wanted, suite.Options(**bounds), take))
+    if records and not session.json:
+        click.echo(report(records, {}), nl=False)
+    session.failures += len(failed)
+
+
+def _list(session: Session) -> None:
+    from paxosblock.bench.suite import CASES
+
+    width = max(map(len, CASES))
+    for case in CASES.values():
+        named = "" if case.usual else " (only by name)"
+        fact = {"case": case.name, "question": case.question, "usual": case.usual}
+        session.say(f"{case.name:<{width}}  {case.question}{named}", fact)
+
+
+@click.command(cls=LocalVerb)
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE..."
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write README.md and a picture of each growth curve there, instead of showing the tables.",
+)
+def report(files: tuple[Path, ...], folder: Path | None) -> None:
+    """Make tables of the records in files: median and range over rounds, ratio to the bare limit
+    of the same round, processor time; and with --folder pictures of growth curves.
+
+    \b
+      $ paxosblock bench report today.jsonl --folder report
+    """
+    from paxosblock.bench import report as made
+    from paxosblock.bench.record import read_records
+
+    records = read_records(files)
+    if folder is None:
+        click.echo(made.report(records, {}), nl=False)
+        return
+    made.write(records, folder)

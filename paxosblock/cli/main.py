@@ -25,12 +25,12 @@ ENTRIES = {
     "spark": Entry("paxosblock.cli.spark", "Jobs on Spark: distcp, fsck, compact."),
     "explain": Entry("paxosblock.cli.explain", "Show a block's generations and votes by replica."),
     "setup": Entry("paxosblock.cli.setup", "Install what pip does not: raft, completion, man."),
+    "bench": Entry("paxosblock.cli.bench", "Run the benchmarks, make reports of their records."),
     "namenode": Entry("paxosblock.cli.nodes", "Run one NameNode."),
     "datanode": Entry("paxosblock.cli.nodes", "Run one DataNode."),
 }
 IN_A_CHECKOUT = {
     "demo": Entry("examples.demo.command", "Write a real file, kill nodes, verify every byte."),
-    "bench": Entry("paxosblock.cli.bench", "Run the benchmarks."),
 }
 """Commands that are beside the package in the repository, and not in a wheel."""
 

@@ -111,15 +111,6 @@ def test_the_version_is_told(paxosblock: Paxosblock) -> None:
     assert paxosblock("--version").out == f"paxosblock {__version__}\n"
 
 
-def test_bench_runs_the_benchmarks_of_the_checkout(
-    paxosblock: Paxosblock, repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(repository)
-    result = paxosblock("bench", "--help")
-    assert (result.code, result.err) == (0, "")
-    assert "python -m benchmarks" in result.out
-
-
 def test_no_command_shows_the_help_as_wrong_usage(paxosblock: Paxosblock) -> None:
     result = paxosblock()
     assert result.code == 2

@@ -9,8 +9,6 @@ It works on as many different bytes as we do: receivers keep every file until th
 the file that is read is as long as what is read of it. Memory that is used again and again is warm
 and partly in the processor's cache; new memory is neither, and a virtual machine often has to ask
 its host for it.
-
-`python -m benchmarks.limit` prints a table.
 """
 
 from __future__ import annotations
@@ -30,13 +28,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.stats import percentile, say
 from paxosblock.checksum import crc32c
 from paxosblock.units import KIB, MIB
 
 FILE_BYTES: Final = 128 * MIB
 """A receiver begins a new file after so many bytes, as a DataNode begins a new block."""
 WARM_UP_BYTES: Final = 32 * MIB
+WARM_UP_CHUNKS: Final = 1000
 SOCKET_BUFFER_BYTES: Final = 4 * MIB
 
 _HEADER = struct.Struct("<IIII")  # payload bytes, crc, index, 1 to sync
@@ -46,28 +44,11 @@ _ASK = struct.Struct("<QQ")  # offset, bytes
 
 @dataclass(frozen=True, slots=True)
 class WriteLimit:
-    """Throughput of user bytes (counted once, not per replica), and the time from sending a chunk
-    to its last ack."""
+    """Throughput of user bytes (counted once, not per replica), and the seconds from sending each
+    chunk to its last answer."""
 
-    chunk_bytes: int
-    window: int
-    sync: bool
-    replicas: int
-    total_bytes: int
     mib_per_s: float
-    p50_us: float
-    p99_us: float
-    p999_us: float
-
-
-@dataclass(frozen=True, slots=True)
-class ReadLimit:
-    """Throughput of `sendfile` from the page cache into a buffer, checksums checked."""
-
-    chunk_bytes: int
-    window: int
-    total_bytes: int
-    mib_per_s: float
+    times_s: list[float]
 
 
 def measure_write_limit(
@@ -85,21 +66,13 @@ def measure_write_limit(
     """
     with _peers("receive", replicas, folder) as sockets:
         payload = memoryview(os.urandom(chunk_bytes))
-        warm_up = WARM_UP_BYTES if not sync else min(WARM_UP_BYTES, 50 * chunk_bytes)
-        _send_chunks(sockets, payload, max(2 * window, warm_up // chunk_bytes), window, sync)
         count = max(window, total_bytes // chunk_bytes)
+        warm_up = min(WARM_UP_BYTES // chunk_bytes, 50 if sync else WARM_UP_CHUNKS, count)
+        _send_chunks(sockets, payload, max(2 * window, warm_up), window, sync)
         started = time.perf_counter()
         times = _send_chunks(sockets, payload, count, window, sync)
         elapsed = time.perf_counter() - started
-    return WriteLimit(
-        chunk_bytes,
-        window,
-        sync,
-        replicas,
-        count * chunk_bytes,
-        count * chunk_bytes / MIB / elapsed,
-        *(percentile(times, share) * 1e6 for share in (0.5, 0.99, 0.999)),
-    )
+    return WriteLimit(count * chunk_bytes / MIB / elapsed, times)
 
 
 def measure_round_trip(
@@ -110,22 +83,22 @@ def measure_round_trip(
     *,
     folder: Path | None = None,
 ) -> WriteLimit:
-    """One chunk at a time: the latency of the seed's protocol when nothing else costs time."""
+    """One chunk at a time: the latency when nothing else costs time."""
     return measure_write_limit(chunk_bytes, 1, sync, count * chunk_bytes, replicas, folder=folder)
 
 
 def measure_read_limit(
     chunk_bytes: int, total_bytes: int, window: int = 4, folder: Path | None = None
-) -> ReadLimit:
-    """Read `total_bytes` from one sender, asking for `window` chunks ahead."""
+) -> float:
+    """Return MiB/s of `sendfile` from the page cache into a buffer, checksums checked: read
+    `total_bytes` from one sender, asking for `window` chunks ahead."""
     count = max(window, total_bytes // chunk_bytes)
     with _peers("serve", 1, folder, count * chunk_bytes) as (sock,):
         _read_chunks(sock, chunk_bytes, count, window)
         started = time.perf_counter()
         _read_chunks(sock, chunk_bytes, count, window)
         elapsed = time.perf_counter() - started
-    size = count * chunk_bytes
-    return ReadLimit(chunk_bytes, window, size, size / MIB / elapsed)
+    return count * chunk_bytes / MIB / elapsed
 
 
 # -- this process -------------------------------------------------------------------------------
@@ -189,14 +162,13 @@ def _peers(
     role: str, count: int, folder: Path | None, file_bytes: int = 0
 ) -> Iterator[list[socket.socket]]:
     """Sockets to `count` new processes in `role`, which end with the block."""
-    command = (sys.executable, "-m", "benchmarks.limit")
+    command = (sys.executable, "-m", "paxosblock.bench.limit")
     with tempfile.TemporaryDirectory(dir=folder) as directory, contextlib.ExitStack() as stack:
         sockets = []
         for number in range(count):
             process = subprocess.Popen(
                 [*command, role, f"{directory}/{number}", f"--bytes={file_bytes}"],
                 stdout=subprocess.PIPE,
-                cwd=Path(__file__).parent.parent,
             )
             stack.enter_context(process)
             stack.callback(process.terminate)
@@ -277,44 +249,17 @@ def _serve(path: Path, file_bytes: int) -> None:
             offset, left = offset + sent, left - sent
 
 
-# -- the table ----------------------------------------------------------------------------------
-
-
-def _print_table(folder: Path | None) -> None:
-    say("chunk      window  durability  MiB/s   p50 us   p99 us  p99.9 us   (3 receivers)")
-    for sync in (False, True):
-        _print_row(measure_round_trip(sync=sync, count=1000 if sync else 3000, folder=folder))
-        for chunk_bytes in (64 * KIB, 256 * KIB, 512 * KIB, MIB):
-            for window in (1, 4, 8):
-                total = 256 * MIB if sync else 512 * MIB
-                _print_row(measure_write_limit(chunk_bytes, window, sync, total, folder=folder))
-    for chunk_bytes in (64 * KIB, 256 * KIB, MIB):
-        read = measure_read_limit(chunk_bytes, 2048 * MIB, folder=folder)
-        say(f"{chunk_bytes // KIB:5} KiB  {read.window:6}  read       {read.mib_per_s:6.0f}")
-
-
-def _print_row(row: WriteLimit) -> None:
-    durability = "disk" if row.sync else "memory"
-    say(
-        f"{row.chunk_bytes // KIB:5} KiB  {row.window:6}  {durability:10} {row.mib_per_s:6.0f} "
-        f"{row.p50_us:8.0f} {row.p99_us:8.0f} {row.p999_us:8.0f}"
-    )
-
-
 def main() -> None:
-    """Print the table; the other roles are for the processes that it starts."""
-    parser = argparse.ArgumentParser(description="the bare-socket limit of this machine")
-    parser.add_argument("role", nargs="?", choices=["table", "receive", "serve"], default="table")
-    parser.add_argument("path", nargs="?", type=Path, help="folder, or file (serve)")
+    """Be one of the processes that a measurement starts."""
+    parser = argparse.ArgumentParser(description="the other side of a measurement of bare sockets")
+    parser.add_argument("role", choices=["receive", "serve"])
+    parser.add_argument("path", type=Path, help="folder (receive), or file (serve)")
     parser.add_argument("--bytes", type=int, default=0, help="length of the file (serve)")
     arguments = parser.parse_args()
-    match arguments.role:
-        case "receive":
-            _receive(arguments.path)
-        case "serve":
-            _serve(arguments.path, arguments.bytes)
-        case _:
-            _print_table(arguments.path)
+    if arguments.role == "receive":
+        _receive(arguments.path)
+    else:
+        _serve(arguments.path, arguments.bytes)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""Tests of the benchmarks themselves: not of how fast anything is."""

@@ -1,0 +1,145 @@
+"""Every case runs at its smallest size, its records are complete, and the report names them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from paxosblock import loop
+from paxosblock.bench import catalog, host, report, suite
+from paxosblock.bench.record import Record, encode, read_records
+
+catalog.load()
+
+NEEDS_MORE = {"install"}
+"""Cases that fetch what a test must not, or take minutes however small they are."""
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[suite.Clusters]:
+    """One place for all cases, and one cluster for all that can share it."""
+    clusters = suite.Clusters(tmp_path_factory.mktemp("bench"))
+    yield clusters
+    clusters.drop()
+
+
+@pytest.mark.parametrize("name", [name for name in suite.CASES if name not in NEEDS_MORE])
+def test_a_case_runs_and_its_records_are_complete(name: str, clusters: suite.Clusters) -> None:
+    records: list[Record] = []
+    machine = host.describe(clusters.folder)
+    options = suite.Options(small=True, folder=clusters.folder)
+    bench = suite.Bench(name, options, machine, clusters, records.append)
+    loop.run(suite.CASES[name].run(bench))
+
+    assert records
+    assert all(record.value >= 0 and record.unit for record in records)
+    assert {(record.case, record.round) for record in records} == {(name, 1)}
+    text = report.report(records, {})
+    assert f"## {name}\n" in text
+    assert all(record.what in text for record in records)
+
+
+def test_a_record_tells_the_machine_and_the_versions(tmp_path: Path) -> None:
+    told = host.describe(tmp_path)
+    assert all((told.machine, told.cores, told.kernel, told.mount_options, told.file_system))
+    assert {"paxosblock", "python", "uvloop"} <= set(told.versions)
+
+
+def made(**changes: object) -> Record:
+    """A record that somebody could have measured."""
+    machine = host.describe(Path("."))
+    fields = {"case": "write", "what": "write", "value": 200.0, "unit": "MiB/s", "round": 1}
+    return Record(**{**fields, "host": machine, **changes})  # type: ignore[arg-type]  # by name
+
+
+def test_a_record_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    record = made(limit=400.0, ratio=0.5, processor_s={"client": 1.5}, per="GiB", replicas=3)
+    (tmp_path / "one.jsonl").write_bytes(encode(record) + b"\n")
+    assert read_records([tmp_path / "one.jsonl"]) == [record]
+
+
+def test_the_report_shows_median_range_limit_and_peers() -> None:
+    rounds = [
+        made(round=number, value=value, limit=400.0, ratio=value / 400, replicas=3)
+        for number, value in enumerate((100.0, 300.0, 200.0), start=1)
+    ]
+    text = report.report([*rounds, made(value=100.0, side="hdfs", replicas=3)], {})
+    ours = next(line for line in text.splitlines() if "paxosblock |" in line)
+    cells = [cell.strip() for cell in ours.split("|")[1:-1]]
+    assert cells == ["write", "paxosblock", "200 MiB/s", "100 - 300", "3", "400",
+                     "0.5 (0.25 - 0.75)", ""]  # fmt: skip
+    assert "3 replicas." in text
+    peer = next(line for line in text.splitlines() if "| hdfs" in line)
+    assert [cell.strip() for cell in peer.split("|")[1:-1]][-1] == "0.5"
+
+
+def test_a_growth_curve_is_drawn_with_a_dot_for_each_round() -> None:
+    points = [
+        made(what="memory & more", at=float(at), at_unit="files", value=at / 10, round=number)
+        for at in (100_000, 10_000_000)
+        for number in (1, 2)
+    ]
+    (name, drawn), *more = report.pictures([*points, made()]).items()
+    assert (name, more) == ("write", [])
+    assert drawn.count("<circle") == 4
+    assert "memory &amp; more, MiB/s" in drawn
+    assert ">100k<" in drawn
+    assert ">10M<" in drawn
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[int], None]:
+    """Say how many bytes the kernel has to write, as /proc/meminfo does."""
+
+    def dirty(waiting: int) -> None:
+        monkeypatch.setattr(host, "_memory", lambda: {"Dirty": waiting, "Writeback": 0})
+
+    monkeypatch.setattr(host, "_disks", lambda: [[0] * 17])
+    monkeypatch.setattr(os, "sync", lambda: None)
+    return dirty
+
+
+def test_a_side_waits_until_nothing_is_to_be_written(disk: Callable[[int], None]) -> None:
+    async def run() -> bool:
+        disk(host.QUIET_BYTES + 1)
+        waiting = asyncio.create_task(host.quiet(within_s=60))
+        done, _ = await asyncio.wait([waiting], timeout=5 * host.LOOK_EVERY_S)
+        assert not done, "a disk with work is not quiet"
+        disk(0)
+        return await waiting
+
+    assert loop.run(run())
+
+
+def test_a_disk_that_stays_busy_is_not_waited_for_for_ever(disk: Callable[[int], None]) -> None:
+    disk(host.QUIET_BYTES + 1)
+    assert not loop.run(host.quiet(within_s=0.0))
+
+
+def test_a_case_that_lacks_something_is_skipped_and_one_that_fails_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def lacks(_: suite.Bench) -> None:
+        raise suite.SkipError("no java here")
+
+    async def fails(_: suite.Bench) -> None:
+        raise TimeoutError
+
+    async def works(bench: suite.Bench) -> None:
+        bench.emit("one", 1, "s")
+
+    cases = [
+        suite.Case(run.__name__, "?", run, usual=True, room_bytes=0)
+        for run in (lacks, fails, works)
+    ]
+    records: list[Record] = []
+    options = suite.Options(folder=tmp_path)
+    assert loop.run(suite.run_cases(cases, options, records.append)) == ["fails"]
+    assert [record.case for record in records] == ["works"]
+    told = capfd.readouterr().err
+    assert "lacks: skipped: no java here\n" in told
+    assert "fails: stopped: TimeoutError\n" in told
