@@ -21,6 +21,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 TIMEOUT_S = 60.0
+CALLS_AT_LEAST = 3
 
 
 class Connection:
@@ -76,7 +77,8 @@ async def run_load(
     clients: int,
     seconds: float = float("inf"),
 ) -> Load:
-    """Let `clients` call, each one after the other, until `seconds` are over or its requests are.
+    """Let `clients` call, each one after the other, until `seconds` are over or its requests are;
+    each calls some times at least.
 
     `requests(client)` are those of one client.
     """
@@ -85,10 +87,9 @@ async def run_load(
 
     async def client(number: int) -> None:
         connection = await connect(address)
-        mine = requests(number)
-        while (called := time.perf_counter()) - begun < seconds:
-            request = next(mine, None)
-            if request is None:
+        for place, request in enumerate(requests(number)):
+            called = time.perf_counter()
+            if called - begun > seconds and place >= CALLS_AT_LEAST:
                 break
             await connection.call(method, request)
             latencies.append(time.perf_counter() - called)
