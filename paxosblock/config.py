@@ -196,7 +196,7 @@ class DataNodeConfig(NodeConfig):
     block_report_page: Count = 1000
     """Replicas in one message of a block report."""
     sync_threads_per_volume: Count = 2
-    """Threads that wait for `fdatasync` on one volume."""
+    """Threads that wait for `fdatasync` on one volume where the kernel does it only in such."""
     reserved_space_bytes: BytesOrZero = 64 * MIB
     """Room on each volume that replicas leave free."""
     max_read_bytes: Bytes = 4 * MIB

@@ -13,13 +13,16 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NewType, Protocol
+from typing import TYPE_CHECKING, Final, NewType, Protocol
 
 from paxosblock import descriptors
 from paxosblock.checksum import Buffer
 from paxosblock.descriptors import opening
 from paxosblock.errors import ConfigError, NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.units import MIB
+
+if TYPE_CHECKING:
+    from paxosblock.kernel_syncs import KernelSyncs
 
 FileHandle = NewType("FileHandle", int)
 
@@ -98,6 +101,10 @@ class Disk(Protocol):
 
     def sync(self, file: FileHandle) -> None:
         """Return once the file's bytes and its length are on stable storage."""
+
+    def kernel_syncs(self) -> KernelSyncs | None:
+        """Return what syncs its files without a thread, on the running event loop; None: nothing
+        does."""
 
     def rename(self, source: Path, target: Path) -> None:
         """Give the file another name at once, replacing the file that had it."""
@@ -203,6 +210,14 @@ class OsDisk:
     def sync(self, file: FileHandle) -> None:
         with _translated("cannot sync"):
             os.fdatasync(file)
+
+    def kernel_syncs(self) -> KernelSyncs | None:
+        from paxosblock.kernel_syncs import KernelSyncs  # noqa: PLC0415 - ctypes: 10 ms
+
+        try:
+            return KernelSyncs()
+        except OSError:  # threads do it
+            return None
 
     def rename(self, source: Path, target: Path) -> None:
         with _translated("cannot rename", source, "to", target):

@@ -1,7 +1,8 @@
 """Group commit: one `fdatasync` of a file covers every vote that waits for it.
 
 A vote that comes while its file is being synced waits for the next sync, because the running one
-may have passed its bytes already. Lives on the event loop; only the syncs run in threads.
+may have passed its bytes already. Lives on the event loop; only the syncs run beside it: in the
+kernel where it does that (`kernel_syncs.py`), else in threads.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.errors import PaxosBlockError
+from paxosblock.kernel_syncs import SYNCS_AT_ONCE, KernelSyncs
 
 Done = Callable[[PaxosBlockError | None], None]
 """Called on the event loop once the bytes are on stable storage, or with why they may not be."""
@@ -21,10 +24,11 @@ Done = Callable[[PaxosBlockError | None], None]
 class GroupCommit:
     """The syncs of one volume."""
 
-    def __init__(self, executor: Executor, threads: int) -> None:
-        """Sync at most `threads` files at a time, in threads of `executor`."""
+    def __init__(self, executor: Executor, threads: int, kernel: KernelSyncs | None = None) -> None:
+        """Sync by the `kernel`; without one at most `threads` files at a time, in `executor`."""
         self._executor = executor
-        self._idle_threads = threads
+        self._kernel = kernel
+        self._idle = threads if kernel is None else SYNCS_AT_ONCE
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[OpenFile, list[Done]] = {}
         self._ready: deque[OpenFile] = deque()
@@ -50,25 +54,27 @@ class GroupCommit:
             self._start()
 
     def _start(self) -> None:
-        while self._ready and self._idle_threads:
+        while self._ready and self._idle:
             file = self._ready.popleft()
             waiters = self._waiting.pop(file)
             self._syncing.add(file)
-            self._idle_threads -= 1
+            self._idle -= 1
             self.sync_count += 1
-            self._executor.submit(self._sync, file, waiters)
+            synced = partial(self._synced, file, waiters)
+            if self._kernel is None or not file.begin_sync(self._kernel, synced):
+                self._executor.submit(self._sync, file, synced)
 
-    def _sync(self, file: OpenFile, waiters: list[Done]) -> None:
-        """Sync `file`, in a thread, and tell `waiters`."""
+    def _sync(self, file: OpenFile, synced: Done) -> None:
+        """Sync `file`, in a thread."""
         error: PaxosBlockError | None = None
         try:
             file.sync()
         except PaxosBlockError as failure:
             error = failure
-        self._loop.call_soon_threadsafe(self._synced, file, waiters, error)
+        self._loop.call_soon_threadsafe(synced, error)
 
     def _synced(self, file: OpenFile, waiters: list[Done], error: PaxosBlockError | None) -> None:
-        self._idle_threads += 1
+        self._idle += 1
         self._syncing.discard(file)
         if file in self._waiting:
             self._ready.append(file)

@@ -1,17 +1,18 @@
 """A block file that is open for writes, and closed only when nobody uses it any more.
 
 A file is retired while a sync of it may still run in a thread, or a read; its number must not go to
-another file meanwhile. Users are counted on the event loop only; syncs run in threads.
+another file meanwhile. Users are counted on the event loop only; syncs run beside it.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from paxosblock.disk import Disk, FileHandle
-from paxosblock.errors import PaxosBlockError
+from paxosblock.errors import PaxosBlockError, StorageError
+from paxosblock.kernel_syncs import KernelSyncs
 
 
 class OpenFile:
@@ -44,6 +45,29 @@ class OpenFile:
             except PaxosBlockError as error:
                 self._failure = error
                 raise
+
+    def begin_sync(
+        self, kernel: KernelSyncs, done: Callable[[PaxosBlockError | None], None]
+    ) -> bool:
+        """As `sync` by the kernel; the event loop calls `done` with what `sync` would raise.
+
+        False: it is up to `sync`, and `done` is not called. A thread syncs this file now, a sync
+        of it failed before, or the kernel refuses.
+        """
+        if not self._syncing.acquire(blocking=False):
+            return False
+
+        def ended(error: OSError | None) -> None:
+            if error is not None:
+                self._failure = StorageError.of("cannot sync", error)
+                self._failure.__cause__ = error
+            self._syncing.release()
+            done(self._failure)
+
+        if self._failure is None and kernel.begin(self.handle, ended):
+            return True
+        self._syncing.release()
+        return False
 
     @contextmanager
     def used(self) -> Iterator[FileHandle]:

@@ -107,7 +107,8 @@ class Volume:
         self._served_s = -SERVED_S
         # Besides the syncs there must be threads for control steps, reads and the scrubber.
         self._threads = ThreadPoolExecutor(sync_threads + 3, thread_name_prefix=folder.name)
-        self.commit = GroupCommit(self._threads, sync_threads)
+        self._kernel = disk.kernel_syncs()
+        self.commit = GroupCommit(self._threads, sync_threads, self._kernel)
 
     def __repr__(self) -> str:
         return f"<Volume {self.folder} {self.storage}{' failed' if self.failed else ''}>"
@@ -302,6 +303,8 @@ class Volume:
 
     def close(self) -> None:
         """Let running steps end and give the folder free."""
+        if self._kernel is not None:
+            self._loop.call_soon_threadsafe(self._kernel.close)
         self._threads.shutdown()
         with contextlib.suppress(StorageError):
             self.disk.close(self._lock)

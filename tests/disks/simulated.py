@@ -219,6 +219,9 @@ class SimulatedDisk:
             inode.settle()
             self.synced.append(self._path(inode))
 
+    def kernel_syncs(self) -> None:
+        """No kernel knows its files."""
+
     def rename(self, source: Path, target: Path) -> None:
         self._meet("rename", source)
         with self._changing():

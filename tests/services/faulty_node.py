@@ -8,23 +8,27 @@ A test that starts its nodes with `FaultyCluster` says what goes wrong, and when
     wait_until(lambda: cluster.met(cluster.datanodes[0]), what="the node to meet the fault")
     cluster.mend_disk(cluster.datanodes[0])
 
-Only what Python code of the node calls as `os.write` and so on is met. Reads through `Path` and
-what libraries in C do are not.
+Only what Python code of the node calls as `os.write` and so on is met, and its syncs by the kernel.
+Reads through `Path` and what libraries in C do are not.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import runpy
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from paxosblock import LocalCluster
+from paxosblock.kernel_syncs import Done, KernelSyncs
 from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.local.node_process import Node
 from tests.disks.faults import Fault, FaultPlan
@@ -42,6 +46,7 @@ CALLS: Final = {
 
 
 _FAULTS: Final = msgspec.json.Decoder(tuple[Fault, ...])
+_FDATASYNC: Final = os.fdatasync
 _OPEN: Final = open  # not `os.open`, and not to be met
 
 
@@ -57,20 +62,51 @@ class FaultyDisk:
         """The call as the node is to find it in `os`."""
 
         def faulty(file: Any, *args: Any, **kwargs: Any) -> Any:
-            fault = self._plan.meet(CALLS[name], lambda: _path(file))
+            fault = self._meet(name, file)
             if fault is not None:
-                with _OPEN(met_file(self._control), "a") as met:
-                    met.write(f"{name} {_path(file)}\n")
-                self._plan.wait(fault)
-                if fault.error:
-                    if fault.partly and name in ("write", "pwrite"):
-                        data = memoryview(args[0])
-                        call(file, data[: len(data) // 2], *args[1:])
-                    number = getattr(errno, fault.error)
-                    raise OSError(number, os.strerror(number))
+                if fault.partly and name in ("write", "pwrite"):
+                    data = memoryview(args[0])
+                    call(file, data[: len(data) // 2], *args[1:])
+                self._suffer(fault)
             return call(file, *args, **kwargs)
 
         return faulty
+
+    def syncs(self, begin: Callable[..., bool]) -> Callable[..., bool]:
+        """`KernelSyncs.begin` as the node is to find it: what is met is done in a thread."""
+
+        def faulty(kernel: KernelSyncs, file: int, done: Done) -> bool:
+            fault = self._meet("fdatasync", file)
+            if fault is None:
+                return begin(kernel, file, done)
+
+            def late(loop: asyncio.AbstractEventLoop) -> None:
+                error = None
+                try:
+                    self._suffer(fault)
+                    _FDATASYNC(file)
+                except OSError as failure:
+                    error = failure
+                with suppress(RuntimeError):  # the node ended meanwhile
+                    loop.call_soon_threadsafe(done, error)
+
+            threading.Thread(target=late, args=(asyncio.get_running_loop(),), daemon=True).start()
+            return True
+
+        return faulty
+
+    def _meet(self, name: str, file: int | str | os.PathLike[str]) -> Fault | None:
+        fault = self._plan.meet(CALLS[name], lambda: _path(file))
+        if fault is not None:
+            with _OPEN(met_file(self._control), "a") as met:
+                met.write(f"{name} {_path(file)}\n")
+        return fault
+
+    def _suffer(self, fault: Fault) -> None:
+        self._plan.wait(fault)
+        if fault.error:
+            number = getattr(errno, fault.error)
+            raise OSError(number, os.strerror(number))
 
     def _look(self, plan: FaultPlan) -> None:
         """Tell the plan what is in the file now, if it has changed. Costs one `stat` otherwise."""
@@ -137,4 +173,5 @@ if __name__ == "__main__":
     _disk = FaultyDisk(Path(sys.argv.pop(1)))
     for _name in CALLS:
         setattr(os, _name, _disk.wrapped(_name, getattr(os, _name)))
+    KernelSyncs.begin = _disk.syncs(KernelSyncs.begin)  # type: ignore[method-assign]  # as those of os
     runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)

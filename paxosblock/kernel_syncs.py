@@ -1,0 +1,142 @@
+"""`fdatasync` by the kernel itself, beside the event loop: no thread of ours waits for the disk.
+
+A thread that waits costs two changes of threads for each sync, and the interpreter's lock; one more
+of them for each sync that is to run beside others. Linux takes the request (`io_submit` with
+IOCB_CMD_FDSYNC, since 4.18), lets a thread of its own wait, and wakes the loop by an eventfd. So a
+disk that is slow, or hangs, holds up nobody but those who wait for it. See `man 2 io_submit`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import platform
+import sys
+from collections.abc import Callable
+from itertools import count
+from typing import Final
+
+SYNCS_AT_ONCE: Final = 16
+"""Syncs of one disk under way: the journal of its file system makes one step of many."""
+
+Done = Callable[[OSError | None], None]
+"""Called once the file is on stable storage, or with why it may not be."""
+
+_FDSYNC: Final = 3  # IOCB_CMD_FDSYNC
+_BY_EVENTFD: Final = 1  # IOCB_FLAG_RESFD
+_X86_64: Final = (206, 207, 209, 208)
+_GENERIC: Final = (0, 1, 2, 4)
+_NUMBERS: Final = {"x86_64": _X86_64, "aarch64": _GENERIC, "riscv64": _GENERIC}
+"""The numbers of io_setup, io_destroy, io_submit and io_getevents, by machine."""
+
+
+class _Request(ctypes.Structure):
+    """`struct iocb` of linux/aio_abi.h, as it is where the lowest byte comes first."""
+
+    _fields_ = (
+        ("data", ctypes.c_uint64),
+        ("key", ctypes.c_uint32),
+        ("rw_flags", ctypes.c_uint32),
+        ("opcode", ctypes.c_uint16),
+        ("priority", ctypes.c_int16),
+        ("file", ctypes.c_uint32),
+        ("buffer", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+        ("offset", ctypes.c_int64),
+        ("reserved", ctypes.c_uint64),
+        ("flags", ctypes.c_uint32),
+        ("event_file", ctypes.c_uint32),
+    )
+
+
+class _Event(ctypes.Structure):
+    """`struct io_event`."""
+
+    _fields_ = (
+        ("data", ctypes.c_uint64),
+        ("request", ctypes.c_uint64),
+        ("result", ctypes.c_int64),
+        ("result2", ctypes.c_int64),
+    )
+
+
+class KernelSyncs:
+    """Syncs of files that are under way in the kernel. Belongs to the running event loop."""
+
+    def __init__(self) -> None:
+        """Begin with none.
+
+        Raises:
+            OSError: this system does not do that: another one than Linux, another machine, a
+                sandbox that forbids it, or too many processes that do the same.
+        """
+        numbers = _NUMBERS.get(platform.machine()) if sys.maxsize > 1 << 32 else None
+        if sys.platform != "linux" or numbers is None:
+            raise OSError(f"no asynchronous fdatasync on {sys.platform}, {platform.machine()}")
+        setup, self._destroy, self._submit, self._getevents = map(ctypes.c_long, numbers)
+        # None of these calls waits, so the interpreter's lock is kept: PyDLL, not CDLL.
+        self._call = ctypes.PyDLL(None, use_errno=True).syscall
+        self._call.restype = ctypes.c_long
+        self._context = ctypes.c_ulong(0)
+        if self._call(setup, ctypes.c_long(SYNCS_AT_ONCE), ctypes.byref(self._context)):
+            raise _last_error()
+        self._event_file = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._request = _Request(
+            opcode=_FDSYNC, flags=_BY_EVENTFD, event_file=self._event_file
+        )  # copied by the kernel with each submission
+        self._requests = (ctypes.c_void_p * 1)(ctypes.addressof(self._request))
+        self._events = (_Event * SYNCS_AT_ONCE)()
+        self._under_way: dict[int, Done] = {}
+        self._numbers = count(1)
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._event_file, self._wake)
+
+    def begin(self, file: int, done: Done) -> bool:
+        """Begin to bring what was written to `file`, a descriptor, to stable storage.
+
+        `file` stays open until `done` is called, on the event loop. False: the kernel did not take
+        it, and `done` will not be called.
+        """
+        if self._closed or len(self._under_way) >= SYNCS_AT_ONCE:
+            return False
+        number = next(self._numbers)
+        self._request.data, self._request.file = number, file
+        if self._call(self._submit, self._context, ctypes.c_long(1), self._requests) != 1:
+            return False
+        self._under_way[number] = done
+        return True
+
+    def close(self) -> None:
+        """Begin nothing more. What is under way comes to its end while the loop runs."""
+        self._closed = True
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._closed and not self._under_way:
+            self._loop.remove_reader(self._event_file)
+            self._call(self._destroy, self._context)
+            os.close(self._event_file)
+
+    def _wake(self) -> None:
+        for done, error in self._ended():
+            self._loop.call_soon(done, error)  # each by itself, should one of them fail
+        self._leave()
+
+    def _ended(self) -> list[tuple[Done, OSError | None]]:
+        os.eventfd_read(self._event_file)
+        limits = ctypes.c_long(0), ctypes.c_long(SYNCS_AT_ONCE)
+        found = self._call(self._getevents, self._context, *limits, self._events, None)
+        if found < 0:
+            raise _last_error()
+        return [self._end_of(event) for event in self._events[:found]]
+
+    def _end_of(self, event: _Event) -> tuple[Done, OSError | None]:
+        done, result = self._under_way.pop(event.data), event.result
+        return done, OSError(-result, os.strerror(-result)) if result < 0 else None
+
+
+def _last_error() -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))
