@@ -25,6 +25,8 @@ class Method(Generic[Q, A_co]):
     name: str
     request: type[Q]
     answer: type[A_co]
+    any_namenode: bool = False
+    """True of a call that every NameNode answers, the leader or not: it shows what is there."""
 
 
 class Done(msgspec.Struct, frozen=True):

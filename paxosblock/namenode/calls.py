@@ -2,7 +2,8 @@
 and how, and what the log says of it. Routing, log and counts follow from the rows.
 
 A call is `decided` (a function decides it on a draft, which is committed), `shown` (a function
-reads it off a linearizable view), or `handled` (it takes several steps: `handlers.py`).
+reads it off a linearizable view, at any NameNode), or `handled` (it takes several steps:
+`handlers.py`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import Any, Final, Protocol, TypeVar
 from paxosblock.api import care, files, fsck, leases, rebuild, reports, status
 from paxosblock.api import namenode as api
 from paxosblock.api.methods import Method, Once
+from paxosblock.errors import UnavailableError
 from paxosblock.logs import facts
 from paxosblock.metrics import NodeMetrics
 from paxosblock.namenode import checks, handlers, operators
-from paxosblock.namenode.catalog import namespace, safe_mode, transactions, tree
+from paxosblock.namenode.catalog import keys, namespace, safe_mode, transactions, tree
 from paxosblock.namenode.catalog.concat import concat
 from paxosblock.namenode.catalog.draft import Draft, Slices, in_one
 from paxosblock.namenode.catalog.namespace import Context
@@ -59,6 +61,8 @@ class By(enum.Enum):
     """In one step: one that fails has changed nothing, unless it says that this is not known."""
     LEADER_IN_STEPS = "leader, in several steps"
     """In several: when a later step fails, an earlier one may have changed something."""
+    ANY_MEMBER = "any member"
+    """Each can show what was committed before the call; it asks the leader up to where that is."""
     ANYBODY = "anybody"
     """Every NameNode listens to DataNodes, so that whoever leads next knows them."""
 
@@ -125,11 +129,15 @@ def shown(
     check: Callable[[Q], None] | None = None,
 ) -> Call:
     """Return the row of a call that is answered with what a linearizable view shows."""
+    assert method.any_namenode, "clients ask any of them"
 
     async def answer(node: NameNode, request: Q) -> A:
-        return show(await node.catalog.view(), request)
+        view = await node.catalog.view(anywhere=True)
+        if not view.get(keys.CLUSTER).exists:
+            raise UnavailableError("the cluster is only beginning: not even its root is there")
+        return show(view, request)
 
-    return Call(method, answer, By.LEADER, check, at_once=True)
+    return Call(method, answer, By.ANY_MEMBER, check, at_once=True)
 
 
 def handled(
@@ -167,7 +175,9 @@ class Service:
         for call in CALLS if calls is None else calls:
             tally = self._tallies[call.method.name] = _Tally()
             handler = _handler(node, call, tally)
-            if call.by is not By.ANYBODY:
+            if call.by is By.ANY_MEMBER:
+                handler = partial(node.leadership.show, handler)
+            elif call.by is not By.ANYBODY:
                 steps = call.by is By.LEADER_IN_STEPS
                 handler = partial(node.leadership.answer, handler, several_steps=steps)
             self._handlers[call.method.name] = call, handler

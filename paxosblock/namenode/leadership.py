@@ -107,6 +107,19 @@ class Leadership:
         finally:
             self._calls.discard(task)
 
+    async def show(self, handler: Callable[[Q], Awaitable[A]], request: Q) -> A:
+        """Let `handler` answer a call that only reads what is replicated, whoever leads.
+
+        Raises:
+            NotLeaderError: this NameNode does not learn what was committed: ask another one.
+        """
+        try:
+            return await handler(request)
+        except UnavailableError as error:
+            if self._serves:
+                raise
+            raise self._not_leader() from error
+
     async def _answered(
         self, handler: Callable[[Q], Awaitable[A]], request: Q, several_steps: bool
     ) -> A:

@@ -20,6 +20,7 @@ from paxosblock.errors import (
     DeadlineError,
     InvalidRequestError,
     NoSpaceError,
+    NotLeaderError,
     Outcome,
     PaxosBlockError,
     SafeModeError,
@@ -82,6 +83,9 @@ class Shell(Protocol):
 class LeaderSearch:
     """The NameNodes of a cluster; the one that answered last is asked first, and whom one that does
     not lead names is asked next.
+
+    What any of them can show is asked of one that is chosen at random, so that clients spread, and
+    of others when that one does not answer.
     """
 
     def __init__(
@@ -100,7 +104,8 @@ class LeaderSearch:
         self._shell = shell
         self._timeout_s = timeout_s
         self.retry_for_s = retry_for_s
-        self._current = self._addresses[0]
+        self._leads = self._addresses[0]
+        self._shows = random.choice(self._addresses)
         self.closed = False
         """Set it to refuse every further try."""
 
@@ -150,27 +155,33 @@ class LeaderSearch:
         """
         gravest: PaxosBlockError | None = None
         asked: list[str] = []
-        waiting: tuple[str, ...] = (self._current,)
+        waiting: tuple[str, ...] = (self._shows if method.any_namenode else self._leads,)
         while waiting:
-            self._current = waiting[0]
-            asked.append(self._current)
+            address = waiting[0]
+            if method.any_namenode:
+                self._shows = address
+            else:
+                self._leads = address
+            asked.append(address)
             timeout_s = min(self._timeout_s, max(LEAST_S, until_s - self._shell.now_s()))
             try:
-                return await self._ask(method, make(), timeout_s)
+                return await self._ask(address, method, make(), timeout_s)
             except PaxosBlockError as error:
                 if not _may_succeed_later(error):
                     raise
                 gravest = _graver(gravest, error)
-                waiting = tuple(each for each in self._after(error) if each not in asked)
+                waiting = tuple(each for each in self._after(address, error) if each not in asked)
+                if self._shows == address and waiting and not isinstance(error, NotLeaderError):
+                    self._shows = waiting[0]  # whatever it was asked: it may hang, or be gone
         assert gravest is not None, "somebody was asked"
         raise gravest
 
-    async def _ask(self, method: Method[Q, A], request: Q, timeout_s: float) -> A:
+    async def _ask(self, address: str, method: Method[Q, A], request: Q, timeout_s: float) -> A:
         """Ask one of them. Of one that hangs while another one leads nothing is expected any more.
 
         Raises what the call does; to give up waiting leaves the outcome unknown.
         """
-        shell, address = self._shell, self._current
+        shell = self._shell
         others = [each for each in self._addresses if each != address]
         call = shell.ask(address, method, request, timeout_s)
         try:
@@ -184,7 +195,7 @@ class LeaderSearch:
         finally:
             call.cancel()
 
-    def _after(self, error: PaxosBlockError) -> tuple[str, ...]:
+    def _after(self, address: str, error: PaxosBlockError) -> tuple[str, ...]:
         """Return whom to ask after this answer: the leader it names, then those next in line.
 
         Only who leads tells of safe mode; that others do not lead would hide it.
@@ -192,7 +203,7 @@ class LeaderSearch:
         if isinstance(error, SafeModeError):
             return ()
         known = self._addresses
-        place = known.index(self._current) + 1 if self._current in known else 0
+        place = known.index(address) + 1 if address in known else 0
         leader = str(error.details.get("leader", ""))
         return (*([leader] if leader else []), *known[place:], *known[:place])
 

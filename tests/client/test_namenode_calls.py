@@ -10,7 +10,14 @@ import pytest
 from aiohttp import web
 
 from paxosblock.api.methods import Once
-from paxosblock.api.namenode import DELETE, DeletePath, Deletion
+from paxosblock.api.namenode import (
+    APPLICATION,
+    DELETE,
+    ApplicationAnswer,
+    ApplicationRequest,
+    DeletePath,
+    Deletion,
+)
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatus, NameNodeStatusRequest
 from paxosblock.client.namenode import NameNodes
 from paxosblock.errors import (
@@ -43,6 +50,7 @@ class Server:
         self.term = 0
         self.healthy = True
         self.calls = 0
+        self.looks = 0
         self.address = ""
 
     async def delete(self, request: DeletePath) -> Deletion:
@@ -51,6 +59,12 @@ class Server:
         if self.trouble:
             raise self.trouble.pop(0)
         return Deletion(existed=True)
+
+    async def show(self, request: ApplicationRequest) -> ApplicationAnswer:
+        self.looks += 1
+        if self.trouble:
+            raise self.trouble.pop(0)
+        return ApplicationAnswer(None)
 
     async def status(self, _: NameNodeStatusRequest) -> NameNodeStatus:
         if not self.healthy:
@@ -80,6 +94,7 @@ async def hanging_up(server: Server) -> AsyncIterator[Server]:
 async def serving(server: Server) -> AsyncIterator[Server]:
     app, router = web.Application(), RpcRouter()
     router.register(DELETE.name, DELETE.request, server.delete)
+    router.register(APPLICATION.name, APPLICATION.request, server.show)
     router.register(NAMENODE_STATUS.name, NAMENODE_STATUS.request, server.status)
     add_calls(app, router)
     runner = web.AppRunner(app)
@@ -331,3 +346,46 @@ async def test_what_a_request_tells_of_the_past_is_told_anew_at_each_try() -> No
         namenodes = NameNodes([server.address], rpc, timeout_s=2.0, retry_for_s=5.0)
         await namenodes.call_anew(DELETE, make)
     assert told == [0, 1, 2]
+
+
+LOOK = APPLICATION, ApplicationRequest("app")
+
+
+async def test_clients_spread_what_any_namenode_can_show() -> None:
+    async with serving(Server()) as one, serving(Server()) as other, RpcClient() as rpc:
+        addresses = [one.address, other.address]
+        for _ in range(64):
+            namenodes = NameNodes(addresses, rpc, timeout_s=2.0, retry_for_s=5.0)
+            await namenodes.call(*LOOK)
+            await namenodes.call(*LOOK)
+            await namenodes.call(DELETE, DeletePath("/a"))
+        assert one.looks + other.looks == 128
+        assert min(one.looks, other.looks) > 0
+        assert one.looks % 2 == 0, "a client stays with the one that answers it"
+        assert (one.calls, other.calls) == (64, 0), "changes go to the one that leads"
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [NotLeaderError("it does not hear the leader", leader=""), UnavailableError("it is closing")],
+)
+async def test_what_one_namenode_cannot_show_another_one_does(trouble: PaxosBlockError) -> None:
+    async with serving(Server()) as one, serving(Server()) as other, RpcClient() as rpc:
+        addresses = [one.address, other.address]
+        for _ in range(32):
+            one.trouble = [trouble]
+            namenodes = NameNodes(addresses, rpc, timeout_s=2.0, retry_for_s=5.0)
+            before = other.looks
+            await namenodes.call(*LOOK)
+            await namenodes.call(*LOOK)
+            if not one.trouble:  # it was asked, and is not asked again
+                assert other.looks == before + 2
+        assert one.looks > 0
+
+
+async def test_a_namenode_that_is_gone_is_not_asked_twice_for_what_others_can_show() -> None:
+    async with serving(Server()) as one, RpcClient() as rpc:
+        for _ in range(16):
+            namenodes = NameNodes([one.address, "127.0.0.1:1"], rpc, timeout_s=2.0, retry_for_s=5.0)
+            await namenodes.call(*LOOK)
+        assert one.looks == 16

@@ -49,6 +49,9 @@ class MemoryStore:
             await asyncio.sleep(0)
         return self.machine
 
+    async def read_barrier(self) -> View:
+        return await self.barrier()
+
     def view(self) -> View:
         return self.machine
 

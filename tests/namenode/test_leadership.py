@@ -15,6 +15,7 @@ from paxosblock.api.namenode import (
     DELETE,
     FINALIZE_BLOCK,
     GET_BLOCK,
+    LIST,
     MKDIRS,
     RENEW_LEASES,
     SEAL_BLOCK,
@@ -23,6 +24,7 @@ from paxosblock.api.namenode import (
     BlockRequest,
     CloseFile,
     DeletePath,
+    ListDirectory,
     MakeDirectories,
     PathRequest,
     RenewLeases,
@@ -107,6 +109,8 @@ class MemberStore(MemoryStore):
         self.trouble: list[Exception] = []
         self.readable = asyncio.Event()
         self.readable.set()
+        self.hears_leader = False
+        """Whether it learns from the leader what was committed, when it follows."""
 
     async def commit(self, transaction: Transaction) -> Committed | Conflict:
         self._check()
@@ -129,6 +133,9 @@ class MemberStore(MemoryStore):
                 raise trouble.pop(0)
         await self.readable.wait()
         return await super().barrier()
+
+    async def read_barrier(self) -> View:
+        return self.machine if self.hears_leader else await self.barrier()
 
     def is_leader(self) -> bool:
         return self.log.leader == self.name
@@ -216,6 +223,26 @@ async def test_whoever_does_not_lead_refuses_and_names_the_leader(pair: Pair) ->
     assert caught.value.details == {"leader": ""}
 
 
+async def test_whoever_follows_shows_what_was_committed_and_changes_nothing(pair: Pair) -> None:
+    pair.b.members.hears_leader = True
+    await pair.a.service.call(MKDIRS, MakeDirectories("/made"))
+    assert (await pair.b.service.call(STAT, PathRequest("/made"))).path == "/made"
+    listing = await pair.b.service.call(LIST, ListDirectory("/"))
+    assert [each.path for each in listing.entries] == ["/made"]
+    with pytest.raises(NotLeaderError):
+        await pair.b.service.call(MKDIRS, MakeDirectories("/other"))
+
+
+async def test_who_follows_in_a_cluster_that_is_only_beginning_shows_nothing() -> None:
+    """Not even the root is there: that is no answer about a path."""
+    log = Log(leader="")
+    member = await new_member("b", log, Network(acceptors(*MEMBERS)))
+    member.members.hears_leader = True
+    with pytest.raises(NotLeaderError):
+        await member.service.call(STAT, PathRequest("/"))
+    await member.node.close()
+
+
 async def test_a_new_leader_does_not_serve_before_it_has_begun(pair: Pair) -> None:
     pair.b.members.trouble = [UnavailableError("no majority yet")]
     pair.b.members.readable.clear()
@@ -223,7 +250,7 @@ async def test_a_new_leader_does_not_serve_before_it_has_begun(pair: Pair) -> No
     await wait_until_async(lambda: not pair.b.members.trouble)
     async with asyncio.timeout(2):
         with pytest.raises(NotLeaderError, match="only beginning to lead"):
-            await pair.b.service.call(STAT, PathRequest("/"))
+            await pair.b.service.call(MKDIRS, MakeDirectories("/made"))
     pair.b.members.readable.set()
     await wait_until_async(lambda: pair.b.node.leadership.serves)
     assert (await pair.b.service.call(STAT, PathRequest("/"))).path == "/"

@@ -21,6 +21,8 @@ from tests.raft.virtual_time import VirtualTimeLoop
 
 KEYS = (b"a", b"b", b"c")
 PATIENCE_S = 1.5
+LEADERS_ASKED = 0.5
+"""The part of the reads that is asked of whoever believes to lead; the others are of anybody."""
 
 
 @dataclass(slots=True)
@@ -31,6 +33,7 @@ class History:
         default_factory=lambda: {key: [] for key in KEYS}
     )
     answered: int = 0
+    read_at_followers: int = 0
 
     def add(self, key: bytes, operation: Operation) -> None:
         self.operations[key].append(operation)
@@ -67,15 +70,17 @@ class Client:
                     await self._change(kind, key)
 
     async def _read(self, key: bytes) -> None:
-        leaders = self.members.leaders()
-        if not leaders:
+        leads = self.rng.random() < LEADERS_ASKED
+        asked = self.members.leaders() if leads else self.members.up()
+        if not asked:
             return
         called = self.loop.now
         try:
-            leader = self.rng.choice(leaders)
-            found = await leader.host.ask(_get(leader.store, key), self._patience_s())
+            member = self.rng.choice(asked)
+            found = await member.host.ask(_get(member.store, key), self._patience_s())
         except (PaxosBlockError, TimeoutError):
             return
+        self.history.read_at_followers += not member.up or not member.store.is_leader()
         value = found.value.decode() if found.exists else ABSENT
         self.known[key] = value, found.revision
         self.history.add(key, Operation("read", value, called, self.loop.now))
@@ -134,7 +139,7 @@ class Client:
 
 async def _get(store: ReplicatedStore, key: bytes) -> Versioned:
     """What a process does to answer a read."""
-    view = await store.barrier()
+    view = await store.read_barrier()
     return view.get(key)
 
 

@@ -201,7 +201,7 @@ class Members:
             self.checker.check_message(member.node, sender, message)
         if message["type"] == "request_vote_response" and message.get("vote_granted"):
             self._blink(member)
-        if message["type"] == "append_entries" and not message["entries"]:
+        if message["type"] in ("confirm", "read_index"):
             self._stall(member)
 
     def _blink(self, member: Member) -> None:
@@ -211,9 +211,9 @@ class Members:
             self.loop.in_world(self.rng.uniform(0.005, 0.02), self.start, member)
 
     def _stall(self, member: Member) -> None:
-        """A leader that stands still right after it asked who follows, for no read in particular:
-        the answers wait for it, with reads that come while others elect a leader and write."""
-        if self.rng.random() < self.stall and member.node.state.state._round is None:
+        """A member that stands still right after it asked for the sake of reads: the answers wait
+        for it, with reads that come while others elect a leader and write."""
+        if self.rng.random() < self.stall:
             asked_s, stands_s = self.rng.uniform(0, 0.001), self.rng.uniform(0.1, STALL_S)
             self.loop.in_world(asked_s, self.pause, member, stands_s)
 

@@ -23,14 +23,15 @@ from paxosblock.namenode.kv import journal, segment
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft import snapshot_file
 from paxosblock.namenode.raft.contract import HardState
-from paxosblock.namenode.raft.leader import RaftLeader, _ReadRound
+from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.log import RaftLog, _Removal
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import Opened
 from paxosblock.namenode.raft.node import RaftNode
+from paxosblock.namenode.raft.reads import FollowerReads, LeaderReads
 from paxosblock.namenode.raft.roles import Elector, RaftCandidate, RaftFollower
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
-from tests.raft import test_audit_log, test_audit_votes, test_storage
+from tests.raft import test_audit_log, test_audit_votes, test_reads, test_storage
 from tests.raft.simulation import simulate
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -74,36 +75,79 @@ def half_is_a_majority(patch: pytest.MonkeyPatch) -> None:
 
 
 def reads_ask_nobody(patch: pytest.MonkeyPatch) -> None:
+    """A lease by the leader's clock: it steps down when no majority answered for so long."""
+
     def read(self: Any) -> asyncio.Future[int]:
-        answer: asyncio.Future[int] = self.loop.create_future()
-        answer.set_result(self.log.commit_index)
+        answer: asyncio.Future[int] = self._leader.loop.create_future()
+        answer.set_result(self._leader.log.commit_index)
         return answer
 
-    patch.setattr(RaftLeader, "read", read)
+    patch.setattr(LeaderReads, "read", read)
 
 
 def reads_do_not_wait_for_the_first_entry(patch: pytest.MonkeyPatch) -> None:
-    def begin(self: Any) -> None:
-        if self._waiting and self._round is None:
-            answers, self._waiting = self._waiting, []
-            self._round = _ReadRound(self.request_id + 1, self.log.commit_index, answers)
-            self.heartbeat()
-
-    patch.setattr(RaftLeader, "_begin_round", begin)
+    patch.setattr(RaftLeader, "may_read", property(lambda self: True))
 
 
 def reads_take_an_earlier_round(patch: pytest.MonkeyPatch) -> None:
-    def begin(self: Any) -> None:
-        committed = self.log.commit_index >= self.noop_index > 0
-        if self._waiting and self._round is None and committed:
-            answers, self._waiting = self._waiting, []
-            asked = self.request_id in self.response_map  # before the reads came
-            request_id = self.request_id if asked else self.request_id + 1
-            self._round = _ReadRound(request_id, self.log.commit_index, answers)
-            if not asked:
-                self.heartbeat()
+    """A round that was asked before a read came says nothing of what was written since."""
+    end = LeaderReads._end_if_confirmed
 
-    patch.setattr(RaftLeader, "_begin_round", begin)
+    def generous(self: Any, asked: Any) -> None:
+        waiting, self._waiting = self._waiting, []
+        asked.reads.extend(waiting)
+        end(self, asked)
+
+    patch.setattr(LeaderReads, "_end_if_confirmed", generous)
+
+
+def followers_ask_nobody(patch: pytest.MonkeyPatch) -> None:
+    def read(self: Any) -> asyncio.Future[None]:
+        answer: asyncio.Future[None] = self._loop.create_future()
+        answer.set_result(None)
+        return answer
+
+    patch.setattr(FollowerReads, "read", read)
+
+
+def followers_do_not_wait_until_it_is_applied(patch: pytest.MonkeyPatch) -> None:
+    answered = FollowerReads.answered
+
+    def hasty(self: Any, data: dict[str, Any]) -> None:
+        answered(self, {**data, "index": 0} if "index" in data else data)
+
+    patch.setattr(FollowerReads, "answered", hasty)
+
+
+def questions_are_answered_to_those_that_come_later(patch: pytest.MonkeyPatch) -> None:
+    answered = FollowerReads.answered
+
+    def generous(self: Any, data: dict[str, Any]) -> None:
+        if self._asked is not None:
+            waiting, self._waiting = self._waiting, []
+            self._asked.reads.extend(waiting)
+        answered(self, data)
+
+    patch.setattr(FollowerReads, "answered", generous)
+
+
+def leaders_answer_questions_without_a_majority(patch: pytest.MonkeyPatch) -> None:
+    """Of five members, say: leader and follower may both have been left behind by three."""
+
+    def tell(self: Any, data: dict[str, Any]) -> None:
+        if data["term"] == self.storage.term and self.may_read:
+            self._tell_index(data, self.log.commit_index)
+
+    patch.setattr(RaftLeader, "on_receive_read_index", tell)
+
+
+def followers_commit_an_entry_of_another_term(patch: pytest.MonkeyPatch) -> None:
+    def commit(self: Any) -> None:
+        index, _ = self._committed
+        if index <= self._log.last_log_index:
+            self._state.commit(index)
+
+    patch.setattr(FollowerReads, "commit_known", commit)
 
 
 def checksums_are_not_checked(patch: pytest.MonkeyPatch) -> None:
@@ -267,6 +311,11 @@ FAULTS: tuple[Plant, ...] = (
     reads_ask_nobody,
     reads_do_not_wait_for_the_first_entry,
     reads_take_an_earlier_round,
+    followers_ask_nobody,
+    followers_do_not_wait_until_it_is_applied,
+    questions_are_answered_to_those_that_come_later,
+    leaders_answer_questions_without_a_majority,
+    followers_commit_an_entry_of_another_term,
     checksums_are_not_checked,
     votes_go_to_older_logs,
     followers_cut_without_a_conflict,
@@ -286,7 +335,7 @@ FAULTS: tuple[Plant, ...] = (
     a_leader_leaves_its_callers_waiting,
 )
 
-DIRECTED: tuple[ModuleType, ...] = (test_audit_votes, test_audit_log, test_storage)
+DIRECTED: tuple[ModuleType, ...] = (test_audit_votes, test_audit_log, test_reads, test_storage)
 
 
 def directed_tests() -> list[Callable[[], None]]:

@@ -213,6 +213,20 @@ class Rig:
             }
             self.tell(peer, "append_entries_response", **(answer | changed))
 
+    def confirm(self, *peers: str, **changed: Any) -> None:
+        """Let the peers (or all that were asked) say that they are in the leader's term still."""
+        for peer in peers or self.peers:
+            for asked in self.sent("confirm", peer)[-1:]:
+                answer = {"term": asked["term"], "number": asked["number"]}
+                self.tell(peer, "confirm_response", **(answer | changed))
+
+    def answer_question(self, leader: str, index: int, index_term: int, **changed: Any) -> None:
+        """Let the leader answer the follower's last question."""
+        asked = self.last("read_index", leader)
+        answer = {"term": asked["term"], "number": asked["number"]}
+        answer |= {"index": index, "index_term": index_term}
+        self.tell(leader, "read_index_response", **(answer | changed))
+
 
 @contextmanager
 def rig(size: int = 3, options: Options = OPTIONS, own: str = "n0:1") -> Iterator[Rig]:

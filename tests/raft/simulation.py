@@ -141,6 +141,7 @@ class Simulation:
         for member in self.members.up():
             self.members.count(member.node, member.disk)
         counts["answered"] = self.history.answered
+        counts["read at followers"] = self.history.read_at_followers
         counts["messages"] = self.members.network.sent
         return counts
 

@@ -229,15 +229,18 @@ def test_l12_a_hint_beyond_the_log_stops_nothing() -> None:
 
 
 def test_l13_a_read_waits_for_a_majority_that_still_follows() -> None:
-    with rig() as member:
+    with rig(5) as member:
         member.become_leader()
-        late = member.last("append_entries", "n1:1")
         read = member.begin(member.store.barrier())
         member.run()
-        answer = {**member_answer(member, 1), "request_id": late["request_id"]}
-        member.tell("n1:1", "append_entries_response", **answer)
-        assert not read.done()
-        member.acknowledge("n1:1")
+        asked = [peer for peer in member.peers if member.sent("confirm", peer)]
+        assert len(asked) == 2, "as few as are a majority"
+        member.confirm(asked[0])
+        member.confirm(asked[0])
+        assert not read.done(), "one member counts once"
+        member.confirm(asked[1], term=member.term - 1)
+        assert not read.done(), "an answer of an older term does not count"
+        member.confirm(asked[1])
         assert read.done()
 
 
@@ -253,14 +256,44 @@ def test_l13_a_round_that_was_asked_before_a_read_does_not_confirm_it() -> None:
     """Its answers may have waited while others elected a leader and wrote."""
     with rig() as member:
         member.become_leader()
-        member.run(member.options.heartbeat_s)
-        earlier = member.last("append_entries", "n1:1")
+        first = member.begin(member.store.barrier())
+        member.run()
+        second = member.begin(member.store.barrier())
+        member.run()
+        member.confirm()
+        assert first.done()
+        assert not second.done()
+        member.confirm()
+        assert second.done()
+
+
+def test_reads_that_come_together_share_a_round() -> None:
+    with rig() as member:
+        member.become_leader()
+        reads = [member.begin(member.store.barrier()) for _ in range(10)]
+        member.run()
+        assert len(member.sent("confirm")) == 1
+        member.confirm()
+        member.confirm()
+        assert all(each.done() for each in reads)
+        assert len(member.sent("confirm")) <= 2
+
+
+def test_the_next_heartbeat_asks_everyone_when_those_that_were_asked_are_silent() -> None:
+    with rig() as member:
+        member.become_leader()
         read = member.begin(member.store.barrier())
-        answer = {**member_answer(member, 1), "request_id": earlier["request_id"]}
-        member.tell("n1:1", "append_entries_response", **answer)
-        assert not read.done()
-        member.acknowledge("n1:1")
+        member.run()
+        (silent,) = (peer for peer in member.peers if member.sent("confirm", peer))
+        (other,) = (peer for peer in member.peers if peer != silent)
+        member.run(member.options.heartbeat_s)
+        member.confirm(other)
         assert read.done()
+        member.clear()
+        member.begin(member.store.barrier())
+        member.run()
+        assert member.sent("confirm", other), "who was heard last is asked first"
+        assert not member.sent("confirm", silent)
 
 
 def test_l13_a_new_leader_reads_only_after_its_first_entry_is_committed() -> None:
@@ -270,11 +303,13 @@ def test_l13_a_new_leader_reads_only_after_its_first_entry_is_committed() -> Non
         member.vote("n1:1")
         read = member.begin(member.store.barrier())
         member.run()
+        member.confirm()
         member.acknowledge("n1:1", last_log_index=1)
+        member.confirm()
         assert not read.done()
         member.acknowledge("n1:1", last_log_index=2)
         member.run()
-        member.acknowledge("n1:1")
+        member.confirm()
         assert read.done()
         assert member.store.view().get(b"k").exists
 
@@ -368,7 +403,7 @@ def test_s8_after_a_restart_nobody_reads_what_is_older_than_what_was_answered() 
         member.become_leader()
         read = member.begin(member.store.barrier())
         member.run()
-        member.acknowledge("n1:1")
+        member.confirm()
         assert read.result().get(b"k").exists
 
 

@@ -124,14 +124,16 @@ EVERYTHING = {
     "vote_granted": True,
     "success": True,
     "hint": 1,
+    "number": 1,
     "index": 0,
+    "index_term": 0,
     "size": 0,
     "offset": 0,
     "data": b"",
 }
 
 
-SECOND_LEADER = {("append_entries", 0, "leader"), ("install_snapshot", 0, "leader")}
+SECOND_LEADER = {(kind, 0, "leader") for kind in ("append_entries", "install_snapshot", "confirm")}
 
 
 @pytest.mark.parametrize("role", ["follower", "candidate", "leader"])

@@ -12,7 +12,13 @@ from functools import partial
 import pytest
 
 from tests.raft import planted_faults as faults
-from tests.raft import test_audit_log, test_audit_votes, test_crash_states, test_storage
+from tests.raft import (
+    test_audit_log,
+    test_audit_votes,
+    test_crash_states,
+    test_reads,
+    test_storage,
+)
 from tests.raft.planted_faults import Plant, directed_tests, fails
 from tests.raft.simulation import simulate
 
@@ -63,6 +69,21 @@ SEEN_BY_A_TEST: dict[Plant, Callable[[], None]] = {
     faults.reads_take_an_earlier_round: (
         test_audit_log.test_l13_a_round_that_was_asked_before_a_read_does_not_confirm_it
     ),
+    faults.followers_ask_nobody: (
+        test_reads.test_a_follower_asks_its_leader_before_it_shows_anything
+    ),
+    faults.followers_do_not_wait_until_it_is_applied: (
+        test_reads.test_a_follower_waits_until_it_has_what_was_committed
+    ),
+    faults.questions_are_answered_to_those_that_come_later: (
+        test_reads.test_a_read_that_comes_while_a_question_is_under_way_waits_for_the_next_one
+    ),
+    faults.leaders_answer_questions_without_a_majority: (
+        test_reads.test_of_five_members_the_leader_asks_others_first
+    ),
+    faults.followers_commit_an_entry_of_another_term: (
+        test_reads.test_a_follower_does_not_commit_an_entry_of_another_term
+    ),
     faults.snapshots_are_adopted_before_they_are_durable: (
         test_audit_log.test_a_snapshot_replaces_a_longer_log_that_does_not_match
     ),
@@ -92,16 +113,18 @@ SEEN_BY_A_SEED: dict[Plant, int] = {
     faults.followers_acknowledge_before_the_sync: 8,
     faults.followers_cut_without_a_conflict: 5,
     faults.followers_claim_their_whole_log: 4,
-    faults.followers_do_not_compare_terms: 7,
-    faults.followers_commit_what_the_leader_did_not_send: 1,
-    faults.checksums_are_not_checked: 3,
+    faults.followers_do_not_compare_terms: 3,
+    faults.followers_commit_what_the_leader_did_not_send: 4,
+    faults.checksums_are_not_checked: 13,
     faults.votes_only_in_memory: 0,
     faults.votes_are_counted_instead_of_voters: 15,
     faults.votes_go_to_older_logs: 7,
-    faults.reads_ask_nobody: 26,
-    faults.reads_do_not_wait_for_the_first_entry: 11,
-    faults.reads_take_an_earlier_round: 186,
-    faults.snapshots_are_adopted_before_they_are_durable: 7,
+    faults.reads_ask_nobody: 3,
+    faults.reads_do_not_wait_for_the_first_entry: 39,
+    faults.reads_take_an_earlier_round: 18,
+    faults.followers_ask_nobody: 0,
+    faults.questions_are_answered_to_those_that_come_later: 26,
+    faults.snapshots_are_adopted_before_they_are_durable: 8,
 }
 
 

@@ -21,6 +21,7 @@ def test_no_rule_is_violated_whatever_fails(first: int) -> None:
     assert [each for each in outcomes if each.violations] == []
     assert sum(each.counts["elections"] for each in outcomes) > 20
     assert sum(each.counts["answered"] for each in outcomes) > 500
+    assert sum(each.counts["read at followers"] for each in outcomes) > 50
     assert sum(each.counts["crashes"] for each in outcomes) > 20
     assert sum(each.counts["pauses"] for each in outcomes) > 5
 

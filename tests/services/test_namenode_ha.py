@@ -171,7 +171,7 @@ def test_a_leader_that_was_stopped_serves_no_old_state_and_changes_nothing(
             writing.result()
     assert not fs.exists("/ghost")
     wait_until(lambda: (seen := cluster.standing(old)) is not None and seen.role == "follower")
-    with pytest.raises(NotLeaderError):
+    with pytest.raises(NotFoundError):
         ask_alone(old, "/gone")
 
 
@@ -221,13 +221,20 @@ def test_a_follower_names_the_leader_and_every_client_follows(cluster: LocalClus
     leader = cluster.wait_leader()
     for follower in followers(cluster):
         with pytest.raises(NotLeaderError) as caught:
-            ask_alone(follower, "/")
+            control.call(follower.address, MKDIRS, MakeDirectories("/never"), 10.0)
         assert caught.value.details["leader"] == leader.address
         with Client(f"paxosblock://{follower.address}", QUICK) as client:
             client.mkdirs(f"/through/{follower.name}")
         listing = paxosblock("fs", "ls", "-C", "--namenodes", follower.address, "/through")
         assert (listing.returncode, listing.stderr) == (0, "")
         assert f"/through/{follower.name}" in listing.stdout.splitlines()
+
+
+def test_a_follower_shows_what_was_changed_a_moment_ago(cluster: LocalCluster, fs: Client) -> None:
+    for number in range(20):
+        fs.mkdirs(f"/seen/{number}")
+        for node in cluster.namenodes:
+            assert ask_alone(node, f"/seen/{number}").name == str(number)
 
 
 def test_a_report_shows_every_namenode_from_the_address_of_any(cluster: LocalCluster) -> None:

@@ -149,13 +149,13 @@ class Catalog:
 
     # --- namespace -------------------------------------------------------------------------------
 
-    def view(self) -> Awaitable[View]:
+    def view(self, *, anywhere: bool = False) -> Awaitable[View]:
         """Return what was committed before, linearizable; it is valid until the next await.
 
         Raises:
-            UnavailableError: this NameNode does not lead.
+            UnavailableError: this NameNode does not lead; `anywhere`: nor is told by who does.
         """
-        return self._store.barrier()
+        return self._store.read_barrier() if anywhere else self._store.barrier()
 
     async def status(self, path: str) -> FileStatus:
         """Return what `path` names."""

@@ -122,6 +122,10 @@ class SingleMemberStore:
         self._check()
         return self._machine
 
+    async def read_barrier(self) -> View:
+        self._check()
+        return self._machine
+
     def view(self) -> View:
         return self._machine
 

@@ -157,6 +157,14 @@ class KeyValueStore(Protocol):
             UnavailableError: this member does not lead, or cannot reach a majority.
         """
 
+    async def read_barrier(self) -> View:
+        """Return a linearizable view as `barrier`, also from a member that follows.
+
+        Raises:
+            StorageError: the store has failed.
+            UnavailableError: no leader is known, or it does not answer, or this member is behind.
+        """
+
     def view(self) -> View:
         """Return this member's applied state, which may lag; for loops that check again later."""
 

@@ -12,12 +12,12 @@ from raftos.state import Leader, validate_term
 from paxosblock.errors import (
     NoSpaceError,
     OutcomeUnknownError,
-    PaxosBlockError,
     UnavailableError,
 )
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.reads import LeaderReads, refuse
 from paxosblock.namenode.raft.roles import AnyRole, prepare
 
 ROUNDS_KEPT = 64
@@ -60,15 +60,6 @@ class _Pending:
     transaction: Transaction
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadRound:
-    """Reads that may see the state after entry `index` once round `request_id` has a majority."""
-
-    request_id: int
-    index: int
-    answers: list[asyncio.Future[int]]
-
-
 class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
     """raftos' leader."""
 
@@ -82,8 +73,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         prepare(self.step_down_timer, self._options.election_min_s, step_down)
         self._peers = {peer: _Peer() for peer in state.cluster}
         self._pending: dict[int, _Pending] = {}
-        self._waiting: list[asyncio.Future[int]] = []
-        self._round: _ReadRound | None = None
+        self.reads = LeaderReads(self)
         self._sequence = 0
         self._flushing = False
         self._successor: str | None = None
@@ -98,7 +88,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         return len(self._pending)
 
     @property
-    def _leads(self) -> bool:
+    def leads(self) -> bool:
         """Tasks that raftos scheduled may run after this role has ended."""
         return self.state.state is self
 
@@ -112,12 +102,9 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         """Leave nobody waiting (L6): whether pending entries will be committed is not known."""
         super().stop()
         pending, self._pending = self._pending, {}
-        for each in pending.values():
-            _refuse(each.answer, OutcomeUnknownError("the leader stepped down before a majority"))
-        reads = self._waiting + (self._round.answers if self._round else [])
-        self._waiting, self._round = [], None
-        for answer in reads:
-            _refuse(answer, UnavailableError("this member does not lead any more"))
+        lost = OutcomeUnknownError("the leader stepped down before a majority")
+        refuse([each.answer for each in pending.values()], lost)
+        self.reads.stop()
 
     # -- writes ---------------------------------------------------------------------------------
 
@@ -170,7 +157,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
 
     def _flush(self) -> None:
         self._flushing = False
-        if self._leads:
+        if self.leads:
             for peer in self._peers:
                 self._replicate(peer)
 
@@ -191,8 +178,8 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
             self._give_up_on([index], self._late_words(index))
 
     def _give_up_on(self, indexes: list[int], why: str) -> None:
-        for index in indexes:
-            _refuse(self._pending.pop(index).answer, OutcomeUnknownError(why))
+        answers = [self._pending.pop(index).answer for index in indexes]
+        refuse(answers, OutcomeUnknownError(why))
 
     def _late_words(self, index: int) -> str:
         """Tell which members entry `index` waits for."""
@@ -208,7 +195,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
 
     async def append_entries(self, destination: str | None = None) -> None:
         """raftos calls this for a heartbeat to all, or to send one member what it lacks."""
-        if not self._leads:
+        if not self.leads:
             return
         if destination is not None:
             self._replicate(destination)
@@ -222,8 +209,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         super().heartbeat()
         self.response_map.pop(self.request_id - ROUNDS_KEPT, None)
         self._expire()
-        if self._alone:
-            self._round_confirmed(self.request_id)
+        self.reads.ask_again()
         for peer, progress in self._peers.items():
             if self._away(progress):
                 progress.transfer = None
@@ -296,7 +282,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         else:
             # raftos goes back by one entry (L11); so say one more than the member asks for.
             log.next_index[peer] = self._continue_at(progress, peer, data) + 1
-        self._count_round(data)
+        super().on_receive_append_entries_response(data)
         if data["success"]:
             log.next_index[peer] = max(sent, log.next_index[peer])
 
@@ -308,14 +294,6 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         progress.in_flight.clear()
         hint = min(data["hint"], self.log.last_log_index + 1)
         return int(max(hint, self.log.match_index[peer] + 1))
-
-    def _count_round(self, data: Message) -> None:
-        """Let raftos count the answer; its round leaves response_map when a majority answered."""
-        request_id = data["request_id"]
-        open_before = request_id in self.response_map
-        super().on_receive_append_entries_response(data)
-        if open_before and request_id not in self.response_map:
-            self._round_confirmed(request_id)
 
     def on_durable(self) -> None:
         """Count this member's own log, as far as it is durable."""
@@ -330,40 +308,58 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         index = durable[(len(durable) - 1) // 2]
         if index > self.log.commit_index and self.log.term_at(index) == self.storage.term:
             self.state.commit(index)
-            self._begin_round()
+            self.reads.begin_soon()
 
     # -- reads ----------------------------------------------------------------------------------
 
-    def read(self) -> asyncio.Future[int]:
-        """Return a future of the entry after which a linearizable read may look.
+    @property
+    def may_read(self) -> bool:
+        """True once the first entry of the term is committed: before, older leaders' last commits
+        may not be known here."""
+        return bool(self.log.commit_index >= self.noop_index > 0)
 
-        All reads that arrive while a round is under way share the next one.
+    def ask_to_confirm(self, number: int, confirmed: set[str], every: bool) -> None:
+        """Ask members whether they are in this term still: as few as make a majority, those that
+        were heard last, or everyone who has not said so yet."""
+        message = {"type": "confirm", "term": self.storage.term, "number": number}
+        heard = sorted(self._peers, key=lambda peer: -self._peers[peer].heard_at)
+        few = heard[: self.state.server.cluster_count // 2]
+        for peer in heard if every else few:
+            if peer not in confirmed:
+                self.state.post(message, peer)
+
+    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    def on_receive_confirm_response(self, data: Message) -> None:
+        """Count a member that was in this term when it was asked."""
+        if data["term"] == self.storage.term and "number" in data:
+            peer = self.state.get_sender_id(data["sender"])
+            self._peers[peer].heard_at = self.loop.time()
+            self.reads.confirmed(data["number"], peer)
+
+    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    def on_receive_read_index(self, data: Message) -> None:
+        """Tell a follower after which entry it may look.
+
+        When it asked, its vote was in no later term, and neither is this member's. Where the two
+        are a majority no other leader had been elected by then, so whatever was answered before
+        it asked is committed here. Else a round tells.
         """
-        answer: asyncio.Future[int] = self.loop.create_future()
-        self._waiting.append(answer)
-        self._begin_round()
-        return answer
+        if data["term"] == self.storage.term:
+            if self.may_read and self.state.is_majority(2):
+                self._tell_index(data, self.log.commit_index)
+            else:
+                self.reads.read().add_done_callback(lambda read: self._told(data, read))
 
-    def _begin_round(self) -> None:
-        # Before the first entry of the term is committed, older leaders' last commits may not
-        # be known here.
-        if self._waiting and self._round is None and self.log.commit_index >= self.noop_index > 0:
-            answers, self._waiting = self._waiting, []
-            self._round = _ReadRound(self.request_id + 1, self.log.commit_index, answers)
-            self.heartbeat()
+    def _told(self, data: Message, read: asyncio.Future[int]) -> None:
+        if read.exception() is None and self.leads:
+            self.state.guarded(lambda: self._tell_index(data, read.result()))()
 
-    def _round_confirmed(self, request_id: int) -> None:
-        confirmed = self._round
-        if confirmed is not None and request_id >= confirmed.request_id:
-            self._round = None
-            for answer in confirmed.answers:
-                if not answer.done():
-                    answer.set_result(confirmed.index)
-            self.loop.call_soon(self._begin_round_later)
-
-    def _begin_round_later(self) -> None:
-        if self._leads:
-            self._begin_round()
+    def _tell_index(self, data: Message, index: int) -> None:
+        term = self.log.term_at(index)
+        assert term is not None, "entries are forgotten up to the base, whose term is kept"
+        told = {"number": data["number"], "index": index, "index_term": term}
+        message = {"type": "read_index_response", "term": self.storage.term, **told}
+        self.state.post(message, data["sender"])
 
     # -- snapshots ------------------------------------------------------------------------------
 
@@ -385,7 +381,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
     def _loaded(self, peer: str, index: int, data: bytes | None) -> None:
         progress = self._peers[peer]
         progress.loading = False
-        if self._leads and data is not None:
+        if self.leads and data is not None:
             progress.transfer = _Transfer(index, data)
             self._send_piece(peer, progress.transfer)
 
@@ -449,7 +445,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
 
     def _try_hand_over(self) -> None:
         successor = self._successor
-        if not self._leads or successor is None:
+        if not self.leads or successor is None:
             return
         if self.log.match_index[successor] == self.log.last_log_index:
             self.state.post({"type": "timeout_now", "term": self.storage.term}, successor)
@@ -468,8 +464,3 @@ def majority_full(addresses: list[str]) -> NoSpaceError:
         " can be changed until one of them has room, reading goes on",
         address=names,
     )
-
-
-def _refuse(answer: asyncio.Future[Any], error: PaxosBlockError) -> None:
-    if not answer.done():
-        answer.set_exception(error)

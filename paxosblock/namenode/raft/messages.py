@@ -1,9 +1,9 @@
 """Messages between members: one table of message types and their fields.
 
 The names of raftos' four messages and of their fields are raftos' own, because its roles read
-them; `pre_vote`, `install_snapshot` and `timeout_now` are added. In a process a message is a dict,
-as raftos expects. On the wire it is a byte for the type and msgpack, and what does not fit the
-table is refused before any role sees it.
+them; `pre_vote`, `install_snapshot`, `timeout_now`, `confirm` and `read_index` are added. In a
+process a message is a dict, as raftos expects. On the wire it is a byte for the type and msgpack,
+and what does not fit the table is refused before any role sees it.
 """
 
 from __future__ import annotations
@@ -106,6 +106,30 @@ class _TimeoutNow(TypedDict):
     term: int
 
 
+class _Confirm(TypedDict):
+    term: int
+    number: int
+
+
+class _ConfirmResponse(TypedDict):
+    term: int
+    success: NotRequired[bool]
+    number: NotRequired[int]
+
+
+class _ReadIndex(TypedDict):
+    term: int
+    number: int
+
+
+class _ReadIndexResponse(TypedDict):
+    term: int
+    success: NotRequired[bool]
+    number: NotRequired[int]
+    index: NotRequired[int]
+    index_term: NotRequired[int]
+
+
 FIELDS: Mapping[str, Any] = {
     "request_vote": _RequestVote,
     "request_vote_response": _RequestVoteResponse,
@@ -116,6 +140,10 @@ FIELDS: Mapping[str, Any] = {
     "install_snapshot": _InstallSnapshot,
     "install_snapshot_response": _InstallSnapshotResponse,
     "timeout_now": _TimeoutNow,
+    "confirm": _Confirm,
+    "confirm_response": _ConfirmResponse,
+    "read_index": _ReadIndex,
+    "read_index_response": _ReadIndexResponse,
 }
 
 _TYPES = tuple(FIELDS)

@@ -28,7 +28,7 @@ from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.roles import RaftCandidate, RaftFollower
 
 _ROLES = {Follower: RaftFollower, Candidate: RaftCandidate, Leader: RaftLeader}
-_OF_A_LEADER = ("append_entries", "install_snapshot")
+_OF_A_LEADER = ("append_entries", "install_snapshot", "confirm")
 _WITHOUT_A_TERM = ("pre_vote",)
 """Messages whose term is no reason to follow: the sender has not been elected to anything."""
 
@@ -339,6 +339,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         self._wake()
 
     def _wake(self) -> None:
+        self.state.state.on_applied()
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

@@ -14,6 +14,7 @@ from raftos.state import Candidate, Follower, validate_term
 from raftos.timer import Timer
 
 from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.reads import FollowerReads
 
 
 class _NotScheduled:
@@ -43,6 +44,16 @@ class AnyRole:
 
     def on_receive_timeout_now(self, data: Message) -> None:
         """Only a follower is chosen."""
+
+    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    def on_receive_confirm(self, data: Message) -> None:
+        """Only a follower answers whether it is one."""
+
+    def on_receive_read_index_response(self, data: Message) -> None:
+        """Only a follower asks."""
+
+    def on_applied(self) -> None:
+        """Further entries are applied, or the role has changed."""
 
 
 class Elector(AnyRole):
@@ -79,6 +90,15 @@ class Elector(AnyRole):
     def on_receive_install_snapshot_response(self, data: Message) -> None:
         """Only a leader asks."""
 
+    def on_receive_confirm_response(self, data: Message) -> None:
+        """Only a leader asks."""
+
+    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    def on_receive_read_index(self, data: Message) -> None:
+        """Say that this member does not lead."""
+        answer = {"type": "read_index_response", "term": self.storage.term}
+        self.state.post({**answer, "number": data["number"]}, data["sender"])
+
     def on_durable(self) -> None:
         """The log has become durable further."""
 
@@ -110,6 +130,12 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
         self._supporters: set[str] | None = None
         self._acknowledgements: list[_Acknowledgement] = []
         self._incoming: _Incoming | None = None
+        self.reads = FollowerReads(state)
+
+    def stop(self) -> None:
+        """Leave no read waiting."""
+        Follower.stop(self)
+        self.reads.stop()
 
     # -- elections ------------------------------------------------------------------------------
 
@@ -191,6 +217,7 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
         self._store(previous + 1, entries)
         last = previous + len(entries)
         self.state.commit(min(data["commit_index"], last))
+        self.reads.commit_known()
         if entries and last > self.log.durable_index:
             pending = _Acknowledgement(last, self._answer(data, True), data["sender"])
             self._acknowledgements.append(pending)
@@ -247,6 +274,21 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
                 self.log.cut_from(index)
             appended = self.log.append(entry)
             assert appended == index, "entries are stored without gaps"
+
+    @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
+    def on_receive_confirm(self, data: Message) -> None:
+        """Say that this member was still in the leader's term when it was asked."""
+        answer = {"type": "confirm_response", "term": self.storage.term}
+        self.state.post({**answer, "number": data["number"]}, data["sender"])
+
+    def on_receive_read_index_response(self, data: Message) -> None:
+        """Let those read who waited for it, if the term is still the same."""
+        if data["term"] == self.storage.term and "number" in data:
+            self.reads.answered(data)
+
+    def on_applied(self) -> None:
+        """Let those read who waited for what is applied now."""
+        self.reads.look()
 
     def _hear_leader(self, data: Message) -> None:
         self.state.heard_leader()

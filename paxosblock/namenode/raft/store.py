@@ -29,6 +29,7 @@ from paxosblock.namenode.raft.member_folder import Opened, open_folder
 from paxosblock.namenode.raft.messages import Transport
 from paxosblock.namenode.raft.node import Counters, RaftNode
 from paxosblock.namenode.raft.options import Options
+from paxosblock.namenode.raft.roles import RaftFollower
 
 CLOSE_S = 1.0
 """Seconds that closing waits for what is pending."""
@@ -139,8 +140,15 @@ class ReplicatedStore:
 
     async def barrier(self) -> View:
         node = self._open()
-        index = await self._leader().read()
+        index = await self._leader().reads.read()
         await node.wait_applied(index)
+        return self._machine
+
+    async def read_barrier(self) -> View:
+        role = self._open().role
+        if not isinstance(role, RaftFollower):
+            return await self.barrier()
+        await role.reads.read()
         return self._machine
 
     def view(self) -> View:

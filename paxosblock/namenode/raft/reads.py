@@ -1,0 +1,238 @@
+"""Linearizable reads: rounds between the members, each for all reads that wait.
+
+A leader asks others whether they are in its term still. A follower asks the leader after which
+entry it may look; the question says that it was in the leader's term after the reads had come.
+Reads that come while a round is under way share the next. No clock decides anything here: an answer
+may be late or come twice, since an entry that was far enough once stays so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from paxosblock.errors import PaxosBlockError, UnavailableError
+from paxosblock.namenode.raft.messages import Message
+
+NUMBER_BITS: Final = 48
+"""Questions are numbered from a random number on: no answer to an earlier process counts."""
+
+
+class Asks(Protocol):
+    """The part of a leader that its reads need."""
+
+    state: Any
+    log: Any
+    loop: Any
+
+    @property
+    def leads(self) -> bool:
+        """True until its role has ended."""
+
+    @property
+    def may_read(self) -> bool:
+        """True once it knows all that older leaders committed."""
+
+    def ask_to_confirm(self, number: int, confirmed: set[str], every: bool) -> None:
+        """Ask others, to make a majority or everyone, unless they have confirmed it already."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """Reads that may see the state after entry `index` once a majority has confirmed the round."""
+
+    number: int
+    index: int
+    reads: list[asyncio.Future[int]]
+    confirmed: set[str]
+
+
+class LeaderReads:
+    """The reads that wait in a leader."""
+
+    def __init__(self, leader: Asks) -> None:
+        """Nobody waits yet."""
+        self._leader = leader
+        self._waiting: list[asyncio.Future[int]] = []
+        self._round: _Round | None = None
+        self._number = 0
+        self._begins = False
+
+    def read(self) -> asyncio.Future[int]:
+        """Return a future of the entry after which a linearizable read may look."""
+        answer: asyncio.Future[int] = self._leader.loop.create_future()
+        self._waiting.append(answer)
+        self.begin_soon()
+        return answer
+
+    def begin_soon(self) -> None:
+        """Begin a round, unless one is under way; who comes in this turn of the loop goes along."""
+        if self._waiting and self._round is None and not self._begins:
+            self._begins = True
+            self._leader.loop.call_soon(self._leader.state.guarded(self._begin))
+
+    def confirmed(self, number: int, peer: str) -> None:
+        """Count a member; with a majority the reads of the round may look."""
+        asked = self._round
+        if asked is not None and number == asked.number:
+            asked.confirmed.add(peer)
+            self._end_if_confirmed(asked)
+
+    def ask_again(self) -> None:
+        """Ask everyone: one of the few that were asked may be gone, or a message lost."""
+        if self._round is not None:
+            self._leader.ask_to_confirm(self._round.number, self._round.confirmed, every=True)
+
+    def stop(self) -> None:
+        """Leave nobody waiting."""
+        reads = self._waiting + (self._round.reads if self._round else [])
+        self._waiting, self._round = [], None
+        refuse(reads, UnavailableError("this member does not lead any more"))
+
+    def _begin(self) -> None:
+        self._begins = False
+        leader = self._leader
+        if leader.leads and self._waiting and self._round is None and leader.may_read:
+            reads, self._waiting = self._waiting, []
+            self._number += 1
+            self._round = _Round(self._number, leader.log.commit_index, reads, set())
+            leader.ask_to_confirm(self._number, set(), every=False)
+            self._end_if_confirmed(self._round)  # a member alone is
+
+    def _end_if_confirmed(self, asked: _Round) -> None:
+        if self._leader.state.is_majority(len(asked.confirmed) + 1):
+            self._round = None
+            for read in asked.reads:
+                if not read.done():
+                    read.set_result(asked.index)
+            self.begin_soon()
+
+
+@dataclass(slots=True)
+class _Question:
+    """Reads that wait for the leader's answer, then until entry `index` is applied here."""
+
+    number: int
+    reads: list[asyncio.Future[None]]
+    asked_s: float
+    index: int | None = None
+
+
+class FollowerReads:
+    """The reads that wait in a follower."""
+
+    def __init__(self, state: Any) -> None:
+        """Nobody waits yet; `state` is the member's `RaftState`."""
+        self._state, self._log, self._loop = state, state.log, state.loop
+        self._waiting: list[asyncio.Future[None]] = []
+        self._asked: _Question | None = None
+        self._answered: list[_Question] = []
+        self._number = state.rng.getrandbits(NUMBER_BITS)
+        self._committed = 0, 0
+        """Index and term of an entry that is committed, though it may not be here yet."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def read(self) -> asyncio.Future[None]:
+        """Return a future that is done when a linearizable read may look.
+
+        Raises:
+            UnavailableError: no leader is known. The future gets it when the leader is silent, or
+                this member is too far behind, for as long as an election time-out.
+        """
+        if self._state.get_leader() is None:
+            raise UnavailableError("no leader is known")
+        answer: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(answer)
+        if len(self._waiting) == 1 and self._asked is None:
+            self._loop.call_soon(self._state.guarded(self._ask_next))
+        return answer
+
+    def answered(self, data: Message) -> None:
+        """Take the leader's answer."""
+        asked = self._asked
+        if asked is None or data["number"] != asked.number:
+            return
+        self._asked = None
+        if "index" not in data:
+            refuse(asked.reads, UnavailableError("the member that was asked does not lead"))
+        else:
+            asked.index = data["index"]
+            self._answered.append(asked)
+            self._committed = data["index"], data["index_term"]
+            self.commit_known()
+            self.look()
+        self._ask_next()
+
+    def commit_known(self) -> None:
+        """Commit what the leader said to be committed, once it is here.
+
+        The entry has the same term as the leader's, so all before it are the same, too.
+        """
+        index, term = self._committed
+        if index > self._log.commit_index and self._log.term_at(index) == term:
+            self._state.commit(index)
+
+    def look(self) -> None:
+        """Let those go on whose entry is applied."""
+        applied = self._state.state_machine.revision
+        while self._answered and (index := self._answered[0].index) is not None:
+            if index > applied:
+                break
+            for read in self._answered.pop(0).reads:
+                if not read.done():
+                    read.set_result(None)
+
+    def stop(self) -> None:
+        """Leave nobody waiting: this member follows nobody any more, or another one."""
+        self._refuse(UnavailableError("this member does not follow that leader any more"))
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _ask_next(self) -> None:
+        if self._waiting and self._asked is None:
+            reads, self._waiting = self._waiting, []
+            self._number += 1
+            self._asked = _Question(self._number, reads, self._loop.time())
+            self._ask(self._asked)
+            if self._timer is None:
+                self._watch()
+
+    def _ask(self, asked: _Question) -> None:
+        leader = self._state.get_leader()
+        if leader is not None:
+            term = self._state.storage.term
+            message = {"type": "read_index", "term": term, "number": asked.number}
+            self._state.post(message, leader)
+
+    def _watch(self) -> None:
+        interval_s = self._state.options.heartbeat_s
+        self._timer = self._loop.call_later(interval_s, self._state.guarded(self._look_at_time))
+
+    def _look_at_time(self) -> None:
+        """Ask again, whoever leads by now; give up what takes too long."""
+        self._timer = None
+        first = self._answered[0] if self._answered else self._asked
+        if first is None:
+            return
+        if self._loop.time() - first.asked_s >= self._state.options.election_min_s:
+            behind = first.index is not None
+            why = "this member is behind" if behind else "the leader does not answer"
+            self._refuse(UnavailableError(f"{self._state.id}: {why}"))
+            return
+        if self._asked is not None:
+            self._ask(self._asked)
+        self._watch()
+
+    def _refuse(self, error: PaxosBlockError) -> None:
+        under_way = [*self._answered, *([self._asked] if self._asked is not None else [])]
+        reads = [read for each in under_way for read in each.reads] + self._waiting
+        self._answered, self._asked, self._waiting = [], None, []
+        refuse(reads, error)
+
+
+def refuse(answers: list[asyncio.Future[Any]], error: PaxosBlockError) -> None:
+    """Let those who still wait have the error."""
+    for answer in answers:
+        if not answer.done():
+            answer.set_exception(error)
