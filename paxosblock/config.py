@@ -159,8 +159,9 @@ class NameNodeConfig(NodeConfig):
     election_max_s: Seconds = 0.8
     """Silence after which each NameNode stands; between the two it is drawn at random."""
     snapshot_growth_bytes: Bytes = 64 * MIB
-    """Growth of the log, or the last snapshot's size if that is more, after which the catalog is
-    written as a whole and the log before it dropped."""
+    """Growth of the log after which what it says is flushed to the catalog's database, and the log
+    before that dropped. Several NameNodes write the catalog as a whole instead, and not before the
+    log has grown by the last snapshot's size."""
 
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""

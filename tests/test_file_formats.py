@@ -24,6 +24,7 @@ from paxosblock.namenode.kv import folder as kv_folder
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.folder import open_store
 from paxosblock.namenode.kv.interface import Transaction
+from paxosblock.namenode.kv.memory_table import open_memory
 from paxosblock.namenode.kv.snapshot import Pace
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import check_member, open_folder
@@ -73,11 +74,11 @@ def open_volume(folder: Path) -> int:
 
 
 def make_kv(folder: Path) -> None:
-    """The folder of a cluster's only NameNode, with a snapshot."""
-    store = open_store(OsDisk(), folder, LIMITS)
+    """The folder of a cluster's only NameNode, with a snapshot, as an earlier version left it."""
+    store = open_store(OsDisk(), folder, LIMITS, open_memory)
     store.append([encode_transaction(PUT)])
     store.machine.apply(1, PUT)
-    store.write_snapshot(store.machine.snapshot(), Pace(0))
+    store.begin_flush().write()
     store.close()
 
 
@@ -219,11 +220,12 @@ def test_a_file_of_a_later_format_is_refused_in_one_line_and_nothing_is_changed(
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_file_of_the_known_format_is_taken(kind: Kind, tmp_path: Path) -> None:
     """What the test above changes is the format alone: the same bytes of the known one are read."""
-    kind.make(tmp_path)
-    found = kind.open(tmp_path)
-    file = kind.path(tmp_path)
+    as_made, rewritten = tmp_path / "1", tmp_path / "2"
+    for folder in (as_made, rewritten):
+        kind.make(folder)
+    file = kind.path(rewritten)
     file.write_bytes(kind.of_format(file.read_bytes(), kind.known))
-    assert kind.open(tmp_path) == found
+    assert kind.open(rewritten) == kind.open(as_made)
 
 
 def test_a_volume_that_never_registered_is_of_the_first_format(tmp_path: Path) -> None:

@@ -17,7 +17,10 @@ from typing import Final
 from paxosblock.disk import Disk, OsDisk
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.namenode.kv.folder import Limits, open_store
+from paxosblock.namenode.kv.rocks_table import open_rocks
+from paxosblock.namenode.kv.snapshot import Snapshot
 from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.table import OpenTable
 from paxosblock.namenode.raft import member_folder, snapshot_file, vote_file
 from paxosblock.namenode.raft.machine import MachineSnapshot
 from paxosblock.namenode.raft.member_folder import read_members, write_lines
@@ -73,7 +76,13 @@ def grow_folder(folder: Path, members: Sequence[str]) -> Grown:
     return grow(OsDisk(), folder, members, secrets.token_hex(16))
 
 
-def grow(disk: Disk, folder: Path, members: Sequence[str], lineage: str) -> Grown:
+def grow(
+    disk: Disk,
+    folder: Path,
+    members: Sequence[str],
+    lineage: str,
+    open_table: OpenTable = open_rocks,
+) -> Grown:
     """Convert the folder of a cluster's only NameNode, which is there, under a fresh `lineage`.
 
     Raises as `grow_folder`.
@@ -84,12 +93,12 @@ def grow(disk: Disk, folder: Path, members: Sequence[str], lineage: str) -> Grow
         if known != sorted(members):
             raise ConfigError(f"{folder} is that of one of {','.join(known)} already")
         return Grown()
-    store = open_store(disk, alone, Limits())
+    store = open_store(disk, alone, Limits(), open_table)
     try:
         machine = store.machine
         if not machine.revision:
             raise ConfigError(f"{folder} holds no catalog yet: start all with --new-cluster")
-        snapshot = MachineSnapshot(FIRST_TERM, machine.snapshot())
+        snapshot = MachineSnapshot(FIRST_TERM, Snapshot(machine.revision, machine))
         plant(
             disk,
             replicated,

@@ -111,7 +111,7 @@ def alone(config: NameNodeConfig, folder: Path, address: str) -> Engine:
         how = f"run `{COMMAND}` again" if cut_short else "start it with --peers"
         for part in (REPLICATED, f"{ALONE}/{CONVERTED}"):
             _refuse_other(folder, part, f"one of several NameNodes: {how}")
-    limits = Limits(snapshot_bytes=config.snapshot_growth_bytes)
+    limits = Limits(flush_bytes=config.snapshot_growth_bytes)
     store = SingleMemberStore(folder / ALONE, address=address, limits=limits)
 
     def standing() -> Standing:

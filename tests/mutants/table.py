@@ -102,6 +102,7 @@ def _client(name: str, file: str, before: str, after: str, *suite: str) -> Mutan
     return Mutant(Area.CLIENT, name, suite, Patch(f"paxosblock/client/{file}", before, after))
 
 
+TABLES = "tests/namenode/test_kv_tables.py"
 MONITOR = "tests/namenode/test_monitor.py"
 COPIES = "tests/datanode/test_copies.py"
 CRASH_STATES = "tests/format/test_crash_states.py"
@@ -790,6 +791,48 @@ SOURCE: tuple[Mutant, ...] = (
         "tests/namenode/test_durable_mark.py",
     ),
     _recovery(
+        "the database says of itself that it is the map after an earlier entry",
+        "kv/rocks_table.py",
+        "        batch.put(_META, _ENCODER.encode(Meta(_FORMAT, self._revision, self._keys)))\n",
+        "        batch.put(_META, _ENCODER.encode(Meta(_FORMAT, self._settled, self._keys)))\n",
+        TABLES,
+    ),
+    _recovery(
+        "the journal forgets what came during a flush",
+        "kv/engine.py",
+        "folder.forget, flush.revision)",
+        "folder.forget, folder.machine.revision)",
+        "tests/namenode/test_kv_store.py",
+    ),
+    _recovery(
+        "a key that was put into a gap is not found",
+        "kv/rocks_table.py",
+        "                self._gaps[key[0]] = (first, key)\n",
+        "                pass\n",
+        TABLES,
+    ),
+    _recovery(
+        "a damaged block of the database looks like the end of a range",
+        "kv/rocks_table.py",
+        "                    found.status()  # a damaged block ends it, too, and is no gap\n",
+        "                    pass\n",
+        TABLES,
+    ),
+    _recovery(
+        "a long value leaves the one before it in the cache",
+        "kv/rocks_table.py",
+        "            self._young.pop(key, None)\n",
+        "",
+        TABLES,
+    ),
+    _recovery(
+        "a flush is begun on a full disk",
+        "kv/rocks_table.py",
+        "        if self._disk.room(self._path).free_bytes < needed:\n",
+        "        if False:\n",
+        TABLES,
+    ),
+    _recovery(
         "a full disk is a lost change to whoever asked",
         "kv/engine.py",
         "            self._refuse_changes(batch, error)\n",
@@ -1159,9 +1202,9 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a folder counts as converted before the catalog is there",
         "growing.py",
-        "        snapshot = MachineSnapshot(FIRST_TERM, machine.snapshot())\n",
+        "        snapshot = MachineSnapshot(FIRST_TERM, Snapshot(machine.revision, machine))\n",
         "        write_lines(disk, alone / CONVERTED, sorted(members))\n"
-        "        snapshot = MachineSnapshot(FIRST_TERM, machine.snapshot())\n",
+        "        snapshot = MachineSnapshot(FIRST_TERM, Snapshot(machine.revision, machine))\n",
         "tests/raft/test_growing.py",
     ),
     _recovery(

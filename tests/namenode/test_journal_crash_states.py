@@ -19,12 +19,12 @@ from paxosblock.namenode.kv import mark
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.folder import Limits, StoreFolder, open_store
 from paxosblock.namenode.kv.interface import Transaction, Versioned
-from paxosblock.namenode.kv.snapshot import Pace
+from paxosblock.namenode.kv.memory_table import open_memory
 from tests.disks.power_cut import Files
 from tests.disks.simulated import Burns, SimulatedDisk
 
 FOLDER = Path("/kv")
-LIMITS = Limits(segment_bytes=160, snapshot_bytes=300)
+LIMITS = Limits(segment_bytes=160, flush_bytes=300)
 Model = dict[bytes, Versioned]
 
 
@@ -41,13 +41,13 @@ class Workload:
 
     def run(self) -> None:
         for round_number in range(3):
-            storage = open_store(self.disk, FOLDER, LIMITS)
+            storage = open_store(self.disk, FOLDER, LIMITS, open_memory)
             try:
                 for batch in range(5):
                     if batch == round_number:
                         self._find_no_room(storage)
                     self._commit(storage, round_number, batch)
-                    self._snapshot_if_due(storage)
+                    self._flush_if_due(storage)
             finally:
                 if round_number != 1:  # the second round ends like a killed process
                     storage.close()
@@ -85,13 +85,11 @@ class Workload:
             storage.machine.apply(index, Transaction(puts=puts))
 
     @staticmethod
-    def _snapshot_if_due(storage: StoreFolder) -> None:
-        if not storage.snapshot_due:
-            return
-        storage.begin_snapshot()
-        snapshot = storage.machine.snapshot()
-        storage.write_snapshot(snapshot, Pace(0))
-        storage.forget(snapshot.revision)
+    def _flush_if_due(storage: StoreFolder) -> None:
+        if storage.flush_due:
+            flush = storage.begin_flush()
+            flush.write()
+            storage.forget(flush.revision)
 
     def check(self, files: Files) -> None:
         """Open what is left; all that was acknowledged is there, nothing invented, and it goes on.
@@ -101,15 +99,15 @@ class Workload:
         disk = SimulatedDisk(files)
         revision = self._found(disk)
         assert self.acknowledged <= revision < len(self.models)
-        again = open_store(disk, FOLDER, LIMITS)
+        again = open_store(disk, FOLDER, LIMITS, open_memory)
         again.append([encode_transaction(Transaction(puts=((b"new", b""),)))])
         again.close()
-        last = open_store(disk, FOLDER, LIMITS).machine
+        last = open_store(disk, FOLDER, LIMITS, open_memory).machine
         expected = {**self.models[revision], b"new": Versioned(b"", revision + 1)}
         assert dict(last.scan(b"", b"")) == expected
 
     def _found(self, disk: SimulatedDisk) -> int:
-        storage = open_store(disk, FOLDER, LIMITS)
+        storage = open_store(disk, FOLDER, LIMITS, open_memory)
         machine = storage.machine
         assert dict(machine.scan(b"", b"")) == self.models[machine.revision]
         disk.next_process()
@@ -180,7 +178,7 @@ def interrupted_repairs(files: Files) -> Iterator[SimulatedDisk]:
         disk = SimulatedDisk(files)
         disk.light(operation, Burns.HALFWAY)
         try:
-            open_store(disk, FOLDER, LIMITS)
+            open_store(disk, FOLDER, LIMITS, open_memory)
         except StorageError:
             yield disk
         else:
@@ -194,7 +192,7 @@ def test_what_a_restart_has_shown_survives_a_power_cut_right_after_it() -> None:
     more = 0
     for workload in every_operation():
         disk = workload.disk.next_process()
-        revision = open_store(disk, FOLDER, LIMITS).machine.revision
+        revision = open_store(disk, FOLDER, LIMITS, open_memory).machine.revision
         more += revision > workload.acknowledged
         workload.acknowledged = revision
         for files in chance.sample(list(disk.moment().tears(chance)), 1):
@@ -233,7 +231,7 @@ def is_refused(files: Files, path: Path, workload: Workload) -> bool:
 def test_a_missing_segment_is_refused(position: str) -> None:
     disk = SimulatedDisk()
     for _ in range(3):
-        storage = open_store(disk, FOLDER, Limits(1, 1 << 30))
+        storage = open_store(disk, FOLDER, Limits(1, 1 << 30), open_memory)
         storage.append([encode_transaction(Transaction(puts=((b"k", b"v"),)))])
         storage.close()
     files = disk.files()
@@ -241,13 +239,13 @@ def test_a_missing_segment_is_refused(position: str) -> None:
     missing = {"first": segments[0], "last": segments[1]}[position]
     del files[missing]
     with pytest.raises(CorruptionError, match="are missing"):
-        open_store(SimulatedDisk(files), FOLDER, Limits())
+        open_store(SimulatedDisk(files), FOLDER, Limits(), open_memory)
 
 
 def test_damage_behind_a_segment_s_last_entry_is_not_called_missing_entries() -> None:
     disk = SimulatedDisk()
     for _ in range(2):
-        storage = open_store(disk, FOLDER, Limits(1, 1 << 30))
+        storage = open_store(disk, FOLDER, Limits(1, 1 << 30), open_memory)
         storage.append([encode_transaction(Transaction(puts=((b"k", b"v"),)))])
         storage.close()
     files = disk.files()
@@ -255,4 +253,4 @@ def test_damage_behind_a_segment_s_last_entry_is_not_called_missing_entries() ->
     files[first] += b"\1\2\3"
     told = rf"{first}: damaged at offset \d+: 3 bytes behind its last entry do not check"
     with pytest.raises(CorruptionError, match=told):
-        open_store(SimulatedDisk(files), FOLDER, Limits())
+        open_store(SimulatedDisk(files), FOLDER, Limits(), open_memory)

@@ -24,8 +24,7 @@ from paxosblock.namenode.kv.interface import (
     Transaction,
     Versioned,
 )
-from paxosblock.namenode.kv.snapshot import decode_snapshot, encode_snapshot
-from paxosblock.namenode.kv.state import Snapshot
+from paxosblock.namenode.kv.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from tests.loops import turns_beside
 
 keys = st.binary(max_size=8)

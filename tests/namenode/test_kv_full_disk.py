@@ -15,6 +15,7 @@ from paxosblock.namenode.kv.files import numbers
 from paxosblock.namenode.kv.folder import Limits
 from paxosblock.namenode.kv.interface import Committed, Transaction
 from paxosblock.namenode.kv.journal import Journal, replay
+from paxosblock.namenode.kv.memory_table import open_memory
 from paxosblock.namenode.kv.segment import read_segment
 from tests.disks.simulated import SimulatedDisk
 from tests.waiting import wait_until_async
@@ -33,7 +34,9 @@ def put(key: bytes, value: bytes = b"v") -> Transaction:
 
 async def opened(disk: SimulatedDisk, segment_bytes: int = 1 << 20) -> SingleMemberStore:
     limits = Limits(segment_bytes)
-    store = SingleMemberStore(FOLDER, address="a:1", disk=disk, limits=limits)
+    store = SingleMemberStore(
+        FOLDER, address="a:1", disk=disk, limits=limits, open_table=open_memory
+    )
     await store.start()
     return store
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paxosblock.namenode.kv.interface import ABSENT, Versioned
-from paxosblock.namenode.kv.ordered_map import LEAF_MAX, FrozenMap, Item, Leaf, OrderedMap
+from paxosblock.namenode.kv.interface import ABSENT, Item, Versioned
+from paxosblock.namenode.kv.ordered_map import LEAF_MAX, FrozenMap, Leaf, OrderedMap
 
 MANY = 20 * LEAF_MAX
 numbers = st.integers(0, 4 * LEAF_MAX)

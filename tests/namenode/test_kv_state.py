@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paxosblock.namenode.kv import ordered_map, state
+from paxosblock.namenode.kv import memory_table, ordered_map, state
 from paxosblock.namenode.kv.interface import (
     ABSENT,
     Committed,
@@ -21,19 +21,27 @@ from paxosblock.namenode.kv.interface import (
     Versioned,
     prefix_range,
 )
+from paxosblock.namenode.kv.memory_table import MemoryTable
 from paxosblock.namenode.kv.ordered_map import LEAF_MAX, OrderedMap
+from paxosblock.namenode.kv.snapshot import Snapshot
 from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.table import SLICE_KEYS
 
 EVERYTHING = (b"", b"")
 KEYS = st.integers(0, 2 * LEAF_MAX).map(lambda number: b"%03d" % number)
 
 
 def machine_with(*keys: bytes) -> StateMachine:
-    """A machine whose i-th key, from 1, was put with value b"v" by entry i."""
-    machine = StateMachine()
+    """A machine in memory whose i-th key, from 1, was put with value b"v" by entry i."""
+    machine = StateMachine(MemoryTable())
     for index, key in enumerate(keys, 1):
         machine.apply(index, Transaction(puts=((key, b"v"),)))
     return machine
+
+
+def snapshot_of(machine: StateMachine) -> Snapshot:
+    assert isinstance(machine._table, MemoryTable)
+    return machine._table.snapshot()
 
 
 def keys_of(machine: StateMachine, start: bytes, end: bytes) -> list[bytes]:
@@ -151,9 +159,9 @@ def test_an_entry_is_not_applied_twice() -> None:
 
 def test_a_snapshot_does_not_see_what_is_applied_later() -> None:
     machine = machine_with(b"b", b"a")
-    snapshot = machine.snapshot()
+    snapshot = snapshot_of(machine)
     machine.apply(3, Transaction(puts=((b"b", b"new"),), deletes=(b"a",)))
-    restored = StateMachine(snapshot)
+    restored = StateMachine(MemoryTable(snapshot))
     assert restored.revision == 2
     assert list(restored.scan(*EVERYTHING)) == [
         (b"a", Versioned(b"v", 2)),
@@ -175,7 +183,7 @@ def test_a_snapshot_read_between_transactions_is_the_map_after_one_of_them(
     machine = machine_with(*(b"%03d" % number for number in range(2 * LEAF_MAX)))
     for change in before:
         machine.apply(machine.revision + 1, change)
-    at_once, snapshot = list(machine.scan(*EVERYTHING)), machine.snapshot()
+    at_once, snapshot = list(machine.scan(*EVERYTHING)), snapshot_of(machine)
     assert snapshot.revision == machine.revision
     read = []
     for item, change in zip(snapshot.items, cycle(meanwhile), strict=False):
@@ -215,7 +223,8 @@ def test_a_long_entry_applied_in_slices_is_seen_as_a_whole_or_not_at_all(
         machine.apply(machine.revision + 1, before)
     index, map_before = sliced.revision + 1, list(sliced.scan(*EVERYTHING))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state, "SLICE_KEYS", slice_keys)
+        for module in (state, memory_table):
+            patch.setattr(module, "SLICE_KEYS", slice_keys)
         for _, _ in zip(range(given_up_after), sliced.apply_in_slices(index, change), strict=False):
             assert list(sliced.scan(*EVERYTHING)) == map_before
         if sliced.revision < index:
@@ -223,7 +232,7 @@ def test_a_long_entry_applied_in_slices_is_seen_as_a_whole_or_not_at_all(
             frozen = []
             while (result := next_or_result(steps)) is None:
                 assert (sliced.revision, list(sliced.scan(*EVERYTHING))) == (index - 1, map_before)
-                frozen.append(sliced.snapshot())
+                frozen.append(snapshot_of(sliced))
             assert result == at_once.apply(index, change)
         else:
             at_once.apply(index, change)
@@ -265,7 +274,7 @@ class CountedMap(OrderedMap):
 
 
 def test_no_slice_of_a_long_entry_is_longer_than_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "OrderedMap", CountedMap)
+    monkeypatch.setattr(memory_table, "OrderedMap", CountedMap)
     monkeypatch.setattr(ordered_map, "OrderedMap", CountedMap)
     count = 5000
     machine, keys = StateMachine(), [b"%05d" % number for number in range(count)]
@@ -279,9 +288,9 @@ def test_no_slice_of_a_long_entry_is_longer_than_another(monkeypatch: pytest.Mon
     for _ in machine.apply_in_slices(2, change):
         slices.append(CountedMap.work)
     assert machine.revision == 2
-    assert max(after - before for before, after in pairwise(slices)) <= state.SLICE_KEYS
+    assert max(after - before for before, after in pairwise(slices)) <= SLICE_KEYS
     looking = count + 500 * state.EMPTY_KEYS
-    assert len(slices) > (looking + len(change.deletes) + len(change.puts)) / state.SLICE_KEYS - 2
+    assert len(slices) > (looking + len(change.deletes) + len(change.puts)) / SLICE_KEYS - 2
 
 
 @given(prefix=st.binary(max_size=3), key=st.binary(max_size=5))

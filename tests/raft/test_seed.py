@@ -15,7 +15,7 @@ from aiohttp import web
 from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, ProtocolError, UnavailableError
 from paxosblock.namenode.kv.interface import Versioned
-from paxosblock.namenode.kv.state import Snapshot
+from paxosblock.namenode.kv.snapshot import Snapshot
 from paxosblock.namenode.membership import Peers, join
 from paxosblock.namenode.raft import snapshot_file
 from paxosblock.namenode.raft.http_transport import HttpTransport

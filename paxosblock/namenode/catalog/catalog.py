@@ -428,8 +428,8 @@ class Catalog:
         view = await self._store.barrier()
         return Counts(
             files=files,
-            blocks=view.count(*keys.BLOCKS),
-            open_files=view.count(*keys.OPEN_FILES),
+            blocks=view.count(keys.BLOCKS[0]),
+            open_files=view.count(keys.OPEN_FILES[0]),
         )
 
     async def finalized_blocks(self) -> int:
@@ -440,7 +440,7 @@ class Catalog:
             numbers = (keys.number_of(key) for key, _ in page)
             undecided += sum(len(blocks.unfinished(view, number)) for number in numbers)
         view = await self._store.barrier()
-        return max(0, view.count(*keys.BLOCKS) - view.count(*keys.OPEN_BLOCKS) - undecided)
+        return max(0, view.count(keys.BLOCKS[0]) - view.count(keys.OPEN_BLOCKS[0]) - undecided)
 
     async def _slices(
         self, span: keys.Range

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from paxosblock.disk import Disk, OsDisk, blamed, is_shortage
 from paxosblock.errors import (
+    CorruptionError,
     NoSpaceError,
     Outcome,
     OutcomeUnknownError,
@@ -28,8 +29,9 @@ from paxosblock.errors import (
 from paxosblock.namenode.kv.codec import prepare
 from paxosblock.namenode.kv.folder import Limits, StoreFolder, open_store
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
-from paxosblock.namenode.kv.snapshot import Pace
+from paxosblock.namenode.kv.rocks_table import open_rocks
 from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.table import OpenTable
 from paxosblock.units import MIB
 
 BATCH_BYTES = 4 * MIB
@@ -63,19 +65,28 @@ class SingleMemberStore:
         address: str = "local",
         disk: Disk | None = None,
         limits: Limits | None = None,
+        open_table: OpenTable = open_rocks,
     ) -> None:
-        """Name the folder; nothing happens before `start`. `address` is what `leader` returns."""
+        """Name the folder; nothing happens before `start`.
+
+        Args:
+            folder: where the files are, or will be.
+            address: what `leader` returns.
+            disk: how files are written.
+            limits: sizes to which they may grow.
+            open_table: how the map is kept; `open_memory` writes that through `disk`, too.
+        """
         self._folder = folder
         self._address = address
         self._disk = disk or OsDisk()
         self._limits = limits or Limits()
+        self._open_table = open_table
         self._machine = StateMachine()
         self._queue: list[_Pending] = []
         self._arrived = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kv-journal")
         self._writing: asyncio.Task[None] | None = None
-        self._snapshotting: asyncio.Task[None] | None = None
-        self._pace = Pace()
+        self._flushing: asyncio.Task[None] | None = None
         self._closing = False
         self._failure: StorageError | None = None
         self._failed = asyncio.Event()
@@ -89,7 +100,7 @@ class SingleMemberStore:
         assert self._writing is None, "a store is started once"
         loop = asyncio.get_running_loop()
         opening = loop.run_in_executor(
-            self._thread, open_store, self._disk, self._folder, self._limits
+            self._thread, open_store, self._disk, self._folder, self._limits, self._open_table
         )
         try:
             folder = await opening
@@ -170,9 +181,8 @@ class SingleMemberStore:
             while self._failure is None and await self._something_queued():
                 await self._write_batch(folder, self._take())
                 await self._wait_room(folder)
-            if self._snapshotting is not None:
-                self._pace.hurry()
-                await self._snapshotting
+            if self._flushing is not None:
+                await self._flushing
         finally:
             await loop.run_in_executor(self._thread, folder.close)
 
@@ -183,7 +193,7 @@ class SingleMemberStore:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._thread, folder.append, payloads)
             await self._apply(first, batch)
-            self._snapshot_if_due(folder)
+            self._flush_if_due(folder)
         except NoSpaceError as error:
             self._refuse_changes(batch, error)
         except Exception as error:  # our own mistake must not leave callers waiting, either
@@ -251,21 +261,21 @@ class SingleMemberStore:
                 _log.info("takes changes again: %s has room", self._folder)
                 self._full = None
 
-    def _snapshot_if_due(self, folder: StoreFolder) -> None:
-        running = self._snapshotting is not None and not self._snapshotting.done()
-        if folder.snapshot_due and not running:
-            folder.begin_snapshot()
-            self._snapshotting = asyncio.create_task(self._snapshot(folder))
+    def _flush_if_due(self, folder: StoreFolder) -> None:
+        running = self._flushing is not None and not self._flushing.done()
+        if folder.flush_due and not running:
+            self._flushing = asyncio.create_task(self._flush(folder))
 
-    async def _snapshot(self, folder: StoreFolder) -> None:
-        snapshot = self._machine.snapshot()
+    async def _flush(self, folder: StoreFolder) -> None:
+        """Make durable what is applied; then forget the journal up to there, and no further."""
+        flush = folder.begin_flush()
         try:
-            await asyncio.to_thread(folder.write_snapshot, snapshot, self._pace)
+            await asyncio.to_thread(flush.write)
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._thread, folder.forget, snapshot.revision)
-        except (NoSpaceError, StorageError) as error:
-            # The journal still has everything; the next snapshot is another chance.
-            _log.warning("no snapshot of entry %d: %s", snapshot.revision, self._translated(error))
+            await loop.run_in_executor(self._thread, folder.forget, flush.revision)
+        except (CorruptionError, NoSpaceError, StorageError) as error:
+            # The journal still has everything; the next flush is another chance.
+            _log.warning("no flush of entry %d: %s", flush.revision, self._translated(error))
 
     def _translated(self, error: Exception) -> StorageError:
         return StorageError(blamed(self._folder, error))

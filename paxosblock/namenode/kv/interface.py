@@ -36,6 +36,8 @@ class Versioned(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 ABSENT = Versioned(b"", ABSENT_REVISION)
 
+Item = tuple[bytes, Versioned]
+
 
 class Expect(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=0):
     """Precondition: `key` was last written by entry `revision`; 0: `key` is absent."""
@@ -116,8 +118,8 @@ class View(Protocol):
         `end` of `b""`: no upper bound. At most `limit` keys when it is given.
         """
 
-    def count(self, start: bytes, end: bytes) -> int:
-        """Return how many keys are in [start, end), without visiting them."""
+    def count(self, first: bytes) -> int:
+        """Return how many keys begin with the byte `first`, without visiting them."""
 
 
 class KeyValueStore(Protocol):

@@ -14,9 +14,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from paxosblock.namenode.kv.interface import ABSENT, Versioned
+from paxosblock.namenode.kv.interface import ABSENT, Item, Versioned
 
-Item = tuple[bytes, Versioned]
 Leaf = dict[bytes, Versioned]
 
 LEAF_MAX = 256

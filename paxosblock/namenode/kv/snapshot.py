@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from paxosblock.checksum import crc32c
 from paxosblock.disk import Disk, read_file
@@ -21,7 +23,7 @@ from paxosblock.errors import CorruptionError
 from paxosblock.formats import refuse_later_magic
 from paxosblock.namenode.kv.codec import Items, decode_items, encode_items
 from paxosblock.namenode.kv.files import numbered, numbers, publish
-from paxosblock.namenode.kv.state import NOTHING, Snapshot
+from paxosblock.namenode.kv.interface import Item
 from paxosblock.units import KIB
 
 _KIND = "snapshot"
@@ -43,6 +45,21 @@ PAUSE_S = 0.001
 that took it each time would make a turn in which 64 clients are answered three times as long."""
 
 
+class WholeMap(Sized, Iterable[Item], Protocol):
+    """Keys with their values, in order, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The map after log entry `revision`, in order of the keys; `items` may be read but once."""
+
+    revision: int
+    items: WholeMap
+
+
+NOTHING = Snapshot(0, ())
+
+
 class Pace:
     """The pace at which a thread writes a snapshot beside the event loop."""
 
@@ -62,19 +79,13 @@ class Pace:
             self._hurried.wait(self._pause_s)
 
 
-def write_snapshot(disk: Disk, folder: Path, snapshot: Snapshot, pace: Pace) -> int:
-    """Write the snapshot durably; blocks, so call it in a thread.
-
-    Returns:
-        The size of the file in bytes.
-    """
-    path = numbered(folder, _KIND, snapshot.revision)
-    return publish(disk, path, pace.of(encode_snapshot(snapshot)))
+def write_snapshot(disk: Disk, folder: Path, snapshot: Snapshot) -> None:
+    """Write the snapshot durably; blocks, so call it in a thread."""
+    publish(disk, numbered(folder, _KIND, snapshot.revision), encode_snapshot(snapshot))
 
 
-def load_snapshot(disk: Disk, folder: Path) -> tuple[Snapshot, int]:
-    """Return the newest snapshot in the folder and its file's size in bytes; an empty one and 0
-    when there is none.
+def load_snapshot(disk: Disk, folder: Path) -> Snapshot:
+    """Return the newest snapshot in the folder; an empty one when there is none.
 
     Raises:
         ConfigError: a later version wrote it.
@@ -83,13 +94,12 @@ def load_snapshot(disk: Disk, folder: Path) -> tuple[Snapshot, int]:
     """
     found = numbers(disk.names(folder), _KIND)
     if not found:
-        return NOTHING, 0
+        return NOTHING
     path = numbered(folder, _KIND, found[-1])
-    data = read_file(disk, path)
-    snapshot = decode_snapshot(str(path), data)
+    snapshot = decode_snapshot(str(path), read_file(disk, path))
     if snapshot.revision != found[-1]:
         raise CorruptionError(f"{path}: is the snapshot of entry {snapshot.revision}")
-    return snapshot, len(data)
+    return snapshot
 
 
 def let_go(snapshot: Snapshot) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from paxosblock.namenode.kv.codec import decode_transaction
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
-from paxosblock.namenode.kv.state import NOTHING, Snapshot, StateMachine
+from paxosblock.namenode.kv.memory_table import MemoryTable
+from paxosblock.namenode.kv.snapshot import NOTHING, Snapshot
+from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 
 _NOTHING = Transaction()
@@ -31,6 +33,11 @@ EMPTY = MachineSnapshot(0, NOTHING)
 class ReplicatedMachine(StateMachine):
     """The map of one member. It stays the same object, so a `View` of it never goes stale."""
 
+    def __init__(self, snapshot: Snapshot = NOTHING) -> None:
+        """Start empty, or from a `snapshot`."""
+        super().__init__()
+        self._table: MemoryTable = MemoryTable(snapshot)
+
     def apply_entry(
         self, index: int, entry: Entry, known: Transaction | None = None
     ) -> Generator[None, None, Committed | Conflict]:
@@ -45,10 +52,13 @@ class ReplicatedMachine(StateMachine):
 
     def snapshot_after(self, term: int) -> MachineSnapshot:
         """Return the map as it is now; `term` is that of the entry applied last."""
-        return MachineSnapshot(term, self.snapshot())
+        return MachineSnapshot(term, self._table.snapshot())
 
     def adopt(self, other: ReplicatedMachine) -> None:
         """Change places with `other`, the later state."""
         assert other.revision > self.revision, "a member never goes back"
-        self._revision, other._revision = other._revision, self._revision
-        self._items, other._items = other._items, self._items
+        self._table, other._table = other._table, self._table
+
+    def dissolve(self) -> Iterator[None]:
+        """Let go of the map, a little with each step; nobody uses this machine any more."""
+        return self._table.dissolve()

@@ -1,0 +1,365 @@
+"""The table of the product: a RocksDB database in `kv/db`, so that memory does not bound it.
+
+    key      value
+    b""      Meta, in msgpack: which entry this is the map after, and how many keys there are
+    k        revision u64 big-endian, value
+
+RocksDB's own log is off, for the journal is one. One entry, or some, are one batch, in which `Meta`
+changes, too. So whatever part of the table has reached the disk, by a flush that was asked for or
+one that RocksDB thought of itself, is the map after some entry, and says after which.
+
+Calls of the binding hold the interpreter, all but `flush`, which may take as long as the disk does.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
+
+from paxosblock.disk import Disk
+from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
+from paxosblock.formats import FROM_A_COPY, refuse_later
+from paxosblock.namenode.kv.interface import ABSENT, Item, Versioned
+from paxosblock.namenode.kv.journal import check_formats
+from paxosblock.namenode.kv.snapshot import load_snapshot, remove_older
+from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, Flush
+from paxosblock.units import KIB, MIB
+
+NAME: Final = "db"
+_DRAFT: Final = "db.new"
+_META: Final = b""
+_FORMAT: Final = 1
+_REVISION = struct.Struct(">Q")
+_FIRST_KEY: Final = b"\0"
+
+BLOCKS_BYTES: Final = 64 * MIB
+"""Blocks of the database's files that are kept in memory; the system keeps more."""
+
+MEMTABLE_BYTES: Final = 128 * MIB
+"""Changes that are in memory only. A flush comes earlier, unless the disk refuses it."""
+
+MEMTABLES_MAX: Final = 64
+"""RocksDB would hold a write, and the interpreter with it, when so many wait to be flushed."""
+
+NEVER: Final = 1 << 30
+"""Files of the first level at which RocksDB would slow down writes, or hold them."""
+
+CACHED_KEYS: Final = 32_768
+"""Keys in each half of the cache of values."""
+
+CACHED_VALUE_BYTES: Final = KIB
+"""Longer values are not cached, so that the cache takes some 20 MiB, and at most 80."""
+
+_log = logging.getLogger(__name__)
+
+
+class Meta(msgspec.Struct, frozen=True, array_like=True):
+    """The record in each batch. `keys` counts keys by their first byte."""
+
+    format: int = 1
+    revision: int = 0
+    keys: dict[int, int] = {}
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_META_DECODER = msgspec.msgpack.Decoder(Meta)
+
+
+class RocksTable:
+    """A table in the folder of a RocksDB database."""
+
+    def __init__(self, disk: Disk, path: Path, *, new: bool = False) -> None:
+        """Open the database at `path`, or make one there; `open_rocks` is the way in."""
+        self._disk = disk
+        self._path = path
+        self._unlogged = WriteOptions()
+        self._unlogged.disable_wal = True  # type: ignore[assignment, method-assign]  # its stubs err
+        try:
+            self._db = Rdict(str(path), _options(new))
+        except Exception as error:
+            raise _translated(path, error) from error
+        stored = self._stored(_META)
+        meta = Meta() if stored is None else _decode_meta(path, stored)
+        self._revision = self._settled = meta.revision
+        self._keys = Counter(meta.keys)
+        self._pending: Changes = {}
+        """Changes of the entries since the last batch: some of them make one."""
+        self._gaps: dict[int, tuple[bytes, bytes]] = {}
+        """By first byte a range [start, end) without keys, found by a scan. What was removed stays
+        in the way until it is compacted, and who takes the first keys again and again, as the
+        sweeper does, would pass it each time."""
+        self._young: dict[bytes, Versioned] = {}
+        self._old: dict[bytes, Versioned] = {}
+
+    @property
+    def revision(self) -> int:
+        return self._revision
+
+    def __len__(self) -> int:
+        return self._keys.total()
+
+    def get(self, key: bytes) -> Versioned:
+        found = self._young.get(key)
+        return self._sought(key) if found is None else found
+
+    def scan(self, start: bytes, end: bytes, reverse: bool = False) -> Iterator[Item]:
+        self._settle()
+        start = max(start, _FIRST_KEY)
+        if end and end <= start:
+            return
+        options = ReadOptions()  # without a lower bound: the binding takes that for an upper one
+        if end:
+            options.set_iterate_upper_bound(end)
+        try:
+            found = self._db.iter(options)
+            if reverse:
+                found.seek_to_last()
+                step = found.prev
+            else:
+                found.seek(self._behind_gap(start))
+                step = found.next
+                if not found.valid():
+                    found.status()  # a damaged block ends it, too, and is no gap
+                self._note_gap(start, found.key() if found.valid() else end)
+            while found.valid():
+                key: bytes = found.key()
+                if reverse and key < start:
+                    return
+                yield key, _decode(found.value())
+                step()
+            found.status()
+        except Exception as error:
+            raise _translated(self._path, error) from error
+
+    def count(self, first: bytes) -> int:
+        return self._keys[ord(first)]
+
+    def write(self, index: int, changes: Changes) -> None:
+        assert index >= self._revision, "a table never goes back"
+        for key, found in changes.items():
+            self._keys[key[0]] += found.exists - self.get(key).exists
+            self._remember(key, found)
+        self._pending |= changes
+        self._revision = index
+        if len(self._pending) >= SLICE_KEYS:
+            self._settle()
+
+    def write_in_slices(self, index: int, changes: Changes) -> Iterator[None]:
+        self._settle()
+        before, keys, batch = self._revision, self._keys.copy(), WriteBatch(raw_mode=True)
+        for number, (key, found) in enumerate(changes.items(), 1):
+            keys[key[0]] += found.exists - self.get(key).exists
+            _add(batch, key, found)
+            if number % SLICE_KEYS == 0:
+                yield
+        assert self._revision == before < index, "entries are applied one after the other"
+        self._keys, self._revision = keys, index
+        self._write(batch)
+        for key, found in changes.items():
+            self._remember(key, found)
+
+    def flush(self) -> Flush:
+        self._settle()
+        return Flush(self._revision, self._flush)
+
+    def close(self) -> None:
+        # What cannot be flushed is in the log.
+        try:
+            self._settle()
+            self._db.flush()
+            self._db.close()
+        except Exception as error:
+            _log.warning("%s", _translated(self._path, error))
+
+    def fill(self, items: Iterable[Item], revision: int) -> None:
+        """Put all `items` into the table, which is empty and in use by nobody, durably."""
+        remaining = iter(items)
+        while some := dict(islice(remaining, SLICE_KEYS)):
+            self.write(revision, some)
+        self.write(revision, {})
+        self.flush().write()
+
+    def _flush(self) -> None:
+        """Write what is in memory to a file, durably."""
+        needed = 2 * (self._db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0)
+        if self._disk.room(self._path).free_bytes < needed:
+            # RocksDB takes no more writes after a flush that failed, so it is not tried.
+            raise NoSpaceError(f"{self._path}: less than {needed} bytes are free for a flush")
+        try:
+            self._db.flush()
+        except Exception as error:
+            raise _translated(self._path, error) from error
+
+    def _settle(self) -> None:
+        """Write what entries have changed, so that scans and flushes have it."""
+        if self._revision > self._settled:
+            batch = WriteBatch(raw_mode=True)
+            for key, found in self._pending.items():
+                _add(batch, key, found)
+            self._write(batch)
+            self._pending.clear()
+
+    def _write(self, batch: WriteBatch) -> None:
+        """Write a batch, with which the database is the map after entry `revision`."""
+        batch.put(_META, _ENCODER.encode(Meta(_FORMAT, self._revision, self._keys)))
+        try:
+            self._db.write(batch, self._unlogged)
+        except Exception as error:
+            # Also for lack of room: what the entry changes is in the log, and must be here.
+            raise StorageError(str(_translated(self._path, error))) from error
+        self._settled = self._revision
+
+    def _behind_gap(self, start: bytes) -> bytes:
+        """Return the first place from `start` on where a key may be."""
+        first, end = self._gaps.get(start[0], (b"", b""))
+        return end if first <= start < end else start
+
+    def _note_gap(self, start: bytes, end: bytes) -> None:
+        """A scan found no key in [start, end); `end` of `b""`: none at all."""
+        byte = start[0]
+        if end[:1] != start[:1]:  # a gap is that of one first byte
+            if byte == 255:
+                return
+            end = bytes((byte + 1,))
+        first, behind = self._gaps.get(byte, (b"", b""))
+        self._gaps[byte] = (first if first <= start < behind else start, end)
+
+    def _remember(self, key: bytes, found: Versioned) -> None:
+        """An entry gives `key` this value."""
+        self._cache(key, found)
+        if found.exists:
+            first, end = self._gaps.get(key[0], (b"", b""))
+            if first <= key < end:
+                self._gaps[key[0]] = (first, key)
+
+    def _sought(self, key: bytes) -> Versioned:
+        found = self._pending.get(key) or self._old.get(key)
+        if found is None:
+            stored = self._stored(key) if key else None
+            found = ABSENT if stored is None else _decode(stored)
+        self._cache(key, found)
+        return found
+
+    def _cache(self, key: bytes, found: Versioned) -> None:
+        """Keep the value of `key` for a while: what is asked for again until then stays."""
+        if len(self._young) >= CACHED_KEYS:
+            self._old, self._young = self._young, {}
+        if len(found.value) <= CACHED_VALUE_BYTES:
+            self._young[key] = found
+        else:
+            self._young.pop(key, None)
+            self._old.pop(key, None)
+
+    def _stored(self, key: bytes) -> bytes | None:
+        try:
+            stored: bytes | None = self._db.get(key)
+        except Exception as error:
+            raise _translated(self._path, error) from error
+        return stored
+
+
+def open_rocks(disk: Disk, folder: Path) -> RocksTable:
+    """Open the database in `folder`; see `OpenTable`.
+
+    Where there is none, it is made under another name and gets its own when it is durable: empty,
+    or with what is in the snapshot of a version before, which is removed then.
+    """
+    names = disk.names(folder)
+    if _DRAFT in names:
+        _remove_database(disk, folder / _DRAFT)
+    if NAME not in names:
+        snapshot = load_snapshot(disk, folder)
+        check_formats(disk, folder)  # nothing was changed until now
+        table = RocksTable(disk, folder / _DRAFT, new=True)
+        try:
+            table.fill(snapshot.items, snapshot.revision)
+        finally:
+            table.close()
+        disk.sync_folder(folder / _DRAFT)
+        disk.rename(folder / _DRAFT, folder / NAME)
+        disk.sync_folder(folder)
+    table = RocksTable(disk, folder / NAME)
+    try:
+        remove_older(disk, folder, table.revision + 1)
+    except BaseException:
+        table.close()
+        raise
+    return table
+
+
+def _remove_database(disk: Disk, path: Path) -> None:
+    for name in disk.names(path):
+        disk.remove(path / name)
+    disk.remove_folder(path)
+
+
+def _options(new: bool) -> Options:
+    blocks = BlockBasedOptions()
+    blocks.set_block_cache(Cache(BLOCKS_BYTES))
+    blocks.set_bloom_filter(10, False)
+    options = Options(raw_mode=True)
+    options.set_block_based_table_factory(blocks)
+    options.create_if_missing(new)
+    options.set_error_if_exists(new)
+    options.set_compression_type(DBCompressionType.none())
+    options.set_write_buffer_size(MEMTABLE_BYTES)
+    options.set_arena_block_size(MIB)
+    options.set_max_write_buffer_number(MEMTABLES_MAX)
+    options.set_level_zero_slowdown_writes_trigger(NEVER)
+    options.set_level_zero_stop_writes_trigger(NEVER)
+    options.set_soft_pending_compaction_bytes_limit(0)
+    options.set_hard_pending_compaction_bytes_limit(0)
+    options.set_bytes_per_sync(MIB)
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(MIB)
+    options.set_stats_dump_period_sec(0)
+    return options
+
+
+def _add(batch: WriteBatch, key: bytes, found: Versioned) -> None:
+    if found.exists:
+        batch.put(key, _REVISION.pack(found.revision) + found.value)
+    else:
+        batch.delete(key)
+
+
+def _decode(stored: bytes) -> Versioned:
+    return Versioned(stored[8:], int.from_bytes(stored[:8]))
+
+
+def _decode_meta(path: Path, stored: bytes) -> Meta:
+    with suppress(msgspec.MsgspecError):
+        meta = _META_DECODER.decode(stored)
+        refuse_later(path, meta.format, _FORMAT, FROM_A_COPY)
+        return meta
+    raise CorruptionError(f"{path}: damaged: it does not say which entry it is of")
+
+
+def _translated(path: Path, error: Exception) -> PaxosBlockError:
+    """Return an error of RocksDB, which has no types of its own, as one of ours, in one line."""
+    if isinstance(error, PaxosBlockError):
+        return error
+    words = " ".join(str(error).split())
+    if "No space left" in words or "Disk quota" in words:
+        return NoSpaceError(f"{path}: {words}")
+    if words.startswith(("Corruption", "Invalid argument")) or "No such file" in words:
+        return CorruptionError(f"{path}: damaged: {words}")
+    return StorageError(f"{path}: {words}")

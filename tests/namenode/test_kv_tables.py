@@ -1,0 +1,393 @@
+"""The two tables answer alike, and what RocksDB has on the disk is the map after some entry."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from functools import partial
+from itertools import count, islice
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paxosblock.disk import OsDisk, Room
+from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
+from paxosblock.namenode.kv import memory_table, rocks_table, state
+from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.folder import Limits, open_store
+from paxosblock.namenode.kv.interface import (
+    ABSENT,
+    Committed,
+    Conflict,
+    Expect,
+    ExpectEmpty,
+    Transaction,
+    Versioned,
+)
+from paxosblock.namenode.kv.memory_table import MemoryTable, open_memory
+from paxosblock.namenode.kv.rocks_table import RocksTable
+from paxosblock.namenode.kv.state import StateMachine
+from tests.namenode.test_kv_state import next_or_result
+from tests.services.small_disk import SmallDisk, small_disk
+from tests.waiting import wait_until
+
+KEYS = [b"\0", b"a", b"a\0", b"a/b", b"b", b"b\xff", b"c", b"\xff", b"\xff\xff"]
+keys = st.sampled_from(KEYS)
+bounds = st.just(b"") | keys
+ranges = st.tuples(bounds, bounds)
+long_or_short = st.binary(max_size=3) | st.just(bytes(rocks_table.CACHED_VALUE_BYTES + 1))
+transactions = st.builds(
+    Transaction,
+    expect=st.lists(
+        st.builds(Expect, keys, st.integers(0, 12)) | st.builds(ExpectEmpty, bounds, bounds),
+        max_size=1,
+    ).map(tuple),
+    puts=st.lists(st.tuples(keys, long_or_short), max_size=5).map(tuple),
+    deletes=st.lists(keys, max_size=5).map(tuple),
+)
+
+
+@pytest.fixture(scope="module")
+def new_path(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """Names a folder that is not there yet."""
+    folder, numbers = tmp_path_factory.mktemp("tables"), count()
+    return lambda: folder / f"{next(numbers)}"
+
+
+def put(key: bytes, value: bytes = b"v") -> Transaction:
+    return Transaction(puts=((key, value),))
+
+
+def everything(machine: StateMachine) -> dict[bytes, Versioned]:
+    return dict(machine.scan(b"", b""))
+
+
+# -- both alike ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    log=st.lists(st.tuples(transactions, st.booleans(), st.booleans()), max_size=12),
+    asked=st.lists(st.tuples(ranges, st.booleans(), st.none() | st.integers(0, 3)), max_size=6),
+    cached=st.integers(1, 4),
+)
+def test_both_tables_give_the_same_answers_whatever_the_log(
+    new_path: Callable[[], Path],
+    log: list[tuple[Transaction, bool, bool]],
+    asked: list[tuple[tuple[bytes, bytes], bool, int | None]],
+    cached: int,
+) -> None:
+    """Also when a long entry is applied in slices, when keys leave the cache, and after a flush."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (state, memory_table, rocks_table):
+            patch.setattr(module, "SLICE_KEYS", 2)
+        patch.setattr(rocks_table, "CACHED_KEYS", cached)
+        ours, theirs = StateMachine(MemoryTable()), StateMachine(new_table(new_path()))
+        with closing(theirs):
+            for index, (transaction, in_slices, flushed) in enumerate(log, 1):
+                before = everything(ours)
+                assert apply(ours, index, transaction, in_slices, before) == apply(
+                    theirs, index, transaction, in_slices, before
+                )
+                if flushed:
+                    assert theirs.flush().revision == index
+                    theirs.flush().write()
+                for span, reverse, limit in asked:  # what one finds helps the next one
+                    found = list(theirs.scan(*span, limit, reverse))
+                    assert found == list(ours.scan(*span, limit, reverse))
+                assert [theirs.get(key) for key in KEYS] == [ours.get(key) for key in KEYS]
+            assert (theirs.revision, len(theirs)) == (ours.revision, len(ours))
+            for key in KEYS:
+                assert theirs.count(key[:1]) == ours.count(key[:1])
+            assert list(theirs) == list(ours)
+
+
+def new_table(path: Path) -> RocksTable:
+    return RocksTable(OsDisk(), path, new=True)
+
+
+def apply(
+    machine: StateMachine,
+    index: int,
+    transaction: Transaction,
+    in_slices: bool,
+    before: dict[bytes, Versioned],
+) -> Committed | Conflict:
+    """Apply an entry at once, or in slices after one attempt that was given up half-way."""
+    if not in_slices:
+        return machine.apply(index, transaction)
+    steps = machine.apply_in_slices(index, transaction)
+    result = next_or_result(steps)
+    if result is None:
+        steps.close()
+        assert everything(machine) == before, "it was given up"
+        steps = machine.apply_in_slices(index, transaction)
+    while result is None:
+        assert (machine.revision, everything(machine)) == (index - 1, before)
+        result = next_or_result(steps)
+    return result
+
+
+def test_the_cache_is_bounded_and_forgets_no_change(
+    new_path: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rocks_table, "CACHED_KEYS", 3)
+    table = new_table(new_path())
+    long = Versioned(bytes(rocks_table.CACHED_VALUE_BYTES + 1), 2)
+    with closing(table):
+        table.write(1, {b"a": Versioned(b"1", 1)})
+        table.write(2, {b"a": long})
+        assert table.get(b"a") == long
+        for number in range(20):
+            table.write(3 + number, {b"%d" % number: Versioned(b"v", 3 + number)})
+            assert len(table._young) <= 3
+            assert len(table._old) <= 3
+        table.write(30, {b"a": ABSENT})
+        assert [table.get(b"a"), table.get(b"5")] == [ABSENT, Versioned(b"v", 8)]
+
+
+def test_what_a_sweeper_removed_is_passed_once(new_path: Callable[[], Path]) -> None:
+    """Else each look for the first keys would take longer than the one before."""
+    with closing(new_table(new_path())) as table:
+        table.write(1, {b"g%05d" % number: Versioned(b"", 1) for number in range(100)})
+        for index in range(2, 12):
+            first = [key for key, _ in islice(table.scan(b"g", b"h"), 10)]
+            assert first[0] == b"g%05d" % (10 * (index - 2))
+            assert table._behind_gap(b"g") == first[0]
+            table.write(index, dict.fromkeys(first, ABSENT))
+        assert list(table.scan(b"g", b"h")) == []
+        assert table._behind_gap(b"g") == b"h"
+        table.write(12, {b"g00042": Versioned(b"", 12)})
+        assert [key for key, _ in table.scan(b"g", b"h")] == [b"g00042"]
+
+
+# -- what is on the disk ---------------------------------------------------------------------------
+
+
+def left_by_a_crash(folder: Path, to: Path) -> Path:
+    """The files as they are while the store goes on: what a process that is killed leaves."""
+    shutil.copytree(folder, to)
+    return to
+
+
+def test_whatever_reached_the_disk_is_the_map_after_an_entry_which_it_names(
+    tmp_path: Path,
+) -> None:
+    """Killed between any two of apply, flush, cut of the log: nothing is lost or done twice."""
+    disk, folder = OsDisk(), tmp_path / "kv"
+    store = open_store(disk, folder, Limits(segment_bytes=100))
+    maps = [everything(store.machine)]
+    with closing(store):
+        for index in range(1, 7):  # so few flushes that nothing is compacted while it is copied
+            # Done twice, or on another state, it would end as a conflict, or leave another value.
+            transaction = Transaction((Expect(b"k", index - 1),), ((b"k", b"%d" % index),))
+            store.append([encode_transaction(transaction)])
+            check_left(folder, tmp_path / f"{index}-appended", [*maps, {b"k": value(index)}])
+            assert store.machine.apply(index, transaction) == Committed(index)
+            maps.append(everything(store.machine))
+            if index % 3 == 0:
+                flush = store.begin_flush()
+                check_left(folder, tmp_path / f"{index}-applied", maps)
+                flush.write()
+                check_left(folder, tmp_path / f"{index}-flushed", maps)
+                store.forget(flush.revision)
+                check_left(folder, tmp_path / f"{index}-forgotten", maps)
+                assert int(min(folder.glob("journal-*")).name[-20:]) > index - 3
+
+
+def check_left(folder: Path, to: Path, maps: list[dict[bytes, Versioned]]) -> None:
+    left = left_by_a_crash(folder, to)
+    for _ in range(2):
+        store = open_store(OsDisk(), left, Limits())
+        assert everything(store.machine) == maps[-1]
+        assert store.machine.revision == len(maps) - 1
+        store.close()
+
+
+def value(index: int) -> Versioned:
+    return Versioned(b"%d" % index, index)
+
+
+def test_a_batch_of_the_database_that_flushes_by_itself_is_the_map_after_an_entry_too(
+    new_path: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody asked for a flush; it came because there were enough changes in memory."""
+    monkeypatch.setattr(rocks_table, "MEMTABLE_BYTES", 1 << 16)
+    path = new_path()
+    table = new_table(path)
+    with closing(table):
+        before = set(path.glob("*.sst"))
+        index = 0
+        while not set(path.glob("*.sst")) - before:
+            index += 1
+            changes = {b"%d" % number: Versioned(b"%0200d" % index, index) for number in range(5)}
+            table.write(index, changes)
+            table.flush()  # is not begun
+        wait_until(lambda: not table._db.property_int_value("rocksdb.num-running-flushes"))
+        left = RocksTable(OsDisk(), left_by_a_crash(path, path.with_name(f"{path.name}-left")))
+    with closing(left):
+        assert 0 < left.revision < index
+        index = left.revision
+        assert set(dict(left.scan(b"", b"")).values()) == {Versioned(b"%0200d" % index, index)}
+        assert (len(left), left.count(b"3")) == (5, 1)
+
+
+def earlier_folder(folder: Path) -> dict[bytes, Versioned]:
+    """What a version without a database left: a snapshot of entry 3, and a journal to entry 5."""
+    store = open_store(OsDisk(), folder, Limits(segment_bytes=100), open_memory)
+    with closing(store):
+        for index in range(1, 6):
+            store.append([encode_transaction(put(b"k%d" % (index % 4)))])
+            store.machine.apply(index, put(b"k%d" % (index % 4)))
+            if index == 3:
+                flush = store.begin_flush()
+                flush.write()
+                store.forget(flush.revision)
+        return everything(store.machine)
+
+
+class CutShort(OsDisk):
+    """The process ends at the n-th change of a name or sync of a folder."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._step()
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._step()
+        super().remove(path)
+
+    def sync_folder(self, folder: Path) -> None:
+        self._step()
+        super().sync_folder(folder)
+
+    def _step(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise StorageError("cut short")
+
+
+def test_a_folder_of_the_version_before_is_brought_over_and_again_when_that_was_cut_short(
+    tmp_path: Path,
+) -> None:
+    expected = earlier_folder(tmp_path / "kv")
+    steps = 0
+    while True:
+        folder = tmp_path / f"{steps}"
+        shutil.copytree(tmp_path / "kv", folder)
+        try:
+            open_store(CutShort(steps), folder, Limits()).close()
+            break
+        except StorageError:
+            pass
+        with closing(open_store(OsDisk(), folder, Limits())) as store:
+            assert everything(store.machine) == expected
+        assert not list(folder.glob("snapshot-*"))
+        assert not (folder / "db.new").exists()
+        steps += 1
+    assert steps > 5
+
+
+@pytest.mark.parametrize("lost", ["CURRENT", "MANIFEST-*", "*.sst"])
+def test_a_database_that_lacks_a_file_is_refused_in_one_line_and_left_as_it_is(
+    tmp_path: Path, lost: str
+) -> None:
+    with closing(open_store(OsDisk(), tmp_path, Limits())) as store:
+        store.machine.apply(1, put(b"k"))
+    min((tmp_path / "db").glob(lost)).unlink()
+    before = {path.name for path in (tmp_path / "db").glob("*.sst")}
+    for _ in range(2):
+        with pytest.raises((CorruptionError, StorageError)) as refused:
+            open_store(OsDisk(), tmp_path, Limits())
+        assert str(tmp_path / "db") in str(refused.value)
+        assert "\n" not in str(refused.value)
+        assert {path.name for path in (tmp_path / "db").glob("*.sst")} == before
+
+
+def test_a_database_that_is_gone_is_no_empty_one(tmp_path: Path) -> None:
+    with closing(open_store(OsDisk(), tmp_path, Limits())) as store:
+        store.append([encode_transaction(put(b"k"))])
+        store.machine.apply(1, put(b"k"))
+        store.begin_flush().write()
+        store.forget(1)
+    open_store(OsDisk(), tmp_path, Limits()).close()  # its journal goes on after entry 1
+    shutil.rmtree(tmp_path / "db")
+    with pytest.raises(CorruptionError, match="entries from 1 on are missing"):
+        open_store(OsDisk(), tmp_path, Limits())
+
+
+def test_a_flipped_byte_of_the_database_is_never_served(new_path: Callable[[], Path]) -> None:
+    path = new_path()
+    with closing(new_table(path)) as table:
+        keys = [b"%04d" % index for index in range(1, 2000)]
+        for index, key in enumerate(keys, 1):
+            table.write(index, {key: Versioned(bytes(100), index)})
+    (file,) = path.glob("*.sst")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    table = RocksTable(OsDisk(), path)
+    with closing(table):
+        unreadable = [key for key in keys if not readable(partial(table.get, key))]
+        assert 0 < len(unreadable) < len(keys)
+        for _ in range(2):  # what the first scan did not find is no gap for the second
+            assert not readable(lambda: list(table.scan(b"", b"")))
+            assert not readable(lambda: list(table.scan(unreadable[1], unreadable[2])))
+
+
+def readable(read: Callable[[], object]) -> bool:
+    with suppress(CorruptionError):
+        read()
+        return True
+    return False
+
+
+def test_a_database_of_a_later_format_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(open_store(OsDisk(), tmp_path, Limits())) as store:
+        store.machine.apply(1, put(b"k"))
+        table = store.machine._table
+        assert isinstance(table, RocksTable)
+        with monkeypatch.context() as later:
+            later.setattr(rocks_table, "_FORMAT", 2)
+            table.write(2, {})
+            table.flush()
+    with pytest.raises(ConfigError, match=r"is of format 2, and this version .* knows up to 1"):
+        open_store(OsDisk(), tmp_path, Limits())
+
+
+# -- a full disk -----------------------------------------------------------------------------------
+
+
+class NoRoom(OsDisk):
+    """Nothing is free."""
+
+    def room(self, folder: Path) -> Room:
+        return Room(1, 0)
+
+
+def test_a_flush_for_which_there_is_no_room_is_not_begun(new_path: Callable[[], Path]) -> None:
+    """RocksDB would take no writes after it."""
+    table = RocksTable(NoRoom(), path := new_path(), new=True)
+    with closing(table):
+        table.write(1, {b"k": Versioned(b"v", 1)})
+        with pytest.raises(NoSpaceError, match=rf"^{path}: less than \d+ bytes are free"):
+            table.flush().write()
+        table.write(2, {b"k": Versioned(b"w", 2)})
+        assert table.get(b"k") == Versioned(b"w", 2)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[SmallDisk]:
+    (tmp_path / "small").mkdir()
+    with small_disk(tmp_path / "small") as disk:
+        if disk is None:
+            pytest.skip("no small file system can be made here")
+        yield disk
