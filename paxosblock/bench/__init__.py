@@ -12,6 +12,7 @@ and the processor time that was used. `paxosblock bench report` makes tables and
     limit.py     the data path's task with bare sockets
     report.py, plot.py   tables and pictures of records
     cases/       the cases
+    peers/       systems that do the same work, fetched, started and asked beside ours
 
 The module of a new case is named in `catalog.py`; `cases/calls.py` is an example of one.
 """

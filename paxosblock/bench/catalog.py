@@ -9,6 +9,8 @@ MODULES: Final = (
     "paxosblock.bench.cases.files",
     "paxosblock.bench.cases.calls",
     "paxosblock.bench.cases.startup",
+    "paxosblock.bench.cases.beside_hdfs",
+    "paxosblock.bench.cases.beside_logs",
 )
 
 

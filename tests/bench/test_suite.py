@@ -15,7 +15,7 @@ from paxosblock.bench.record import Record, encode, read_records
 
 catalog.load()
 
-NEEDS_MORE = {"install"}
+NEEDS_MORE = {"install", *(name for name in suite.CASES if "beside" in name)}
 """Cases that fetch what a test must not, or take minutes however small they are."""
 
 

@@ -1,0 +1,23 @@
+"""`python -m paxosblock.bench.peers.guard PARENT FOLDER COMMAND...`: run a peer that ends with us.
+
+Whoever starts a peer may be killed before it can stop it: then the kernel does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from paxosblock.process import die_with
+
+
+def main() -> None:
+    """Become the command, in its folder, for as long as the process `PARENT` lives."""
+    parent, folder, *command = sys.argv[1:]
+    die_with(int(parent))
+    os.chdir(folder)
+    os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    main()
