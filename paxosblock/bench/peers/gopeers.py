@@ -43,11 +43,11 @@ class Etcd(Peer):
         ports = free_ports(2 * MEMBERS)
         clients = [f"http://127.0.0.1:{port}" for port in ports[:MEMBERS]]
         peers = [f"http://127.0.0.1:{port}" for port in ports[MEMBERS:]]
-        cluster = ",".join(f"etcd-{number}={url}" for number, url in enumerate(peers))
+        cluster = ",".join(f"member-{number}={url}" for number, url in enumerate(peers))
         for number, (client, peer) in enumerate(zip(clients, peers, strict=True)):
             options = {
-                "name": f"etcd-{number}",
-                "data-dir": f"{self.folder}/etcd-{number}/data",
+                "name": f"member-{number}",
+                "data-dir": f"{self.folder}/member-{number}/data",
                 "listen-client-urls": client,
                 "advertise-client-urls": client,
                 "listen-peer-urls": peer,
@@ -56,7 +56,7 @@ class Etcd(Peer):
                 "log-level": "warn",
             }
             flags = [f"--{option}={value}" for option, value in options.items()]
-            self.launch(f"etcd-{number}", [f"{self._programs}/etcd", *flags])
+            self.launch(f"member-{number}", [f"{self._programs}/etcd", *flags])
         for server, port in zip(self.servers, ports[:MEMBERS], strict=True):
             server.wait_listening(port)
         self.launch_load([f"{self._programs}/load", "etcd", *clients])
@@ -83,16 +83,16 @@ class Nats(Peer):
         ports = free_ports(2 * MEMBERS)
         routes = ", ".join(f"nats-route://127.0.0.1:{port}" for port in ports[MEMBERS:])
         for number in range(MEMBERS):
-            folder = self.folder / f"nats-{number}"
+            folder = self.folder / f"server-{number}"
             folder.mkdir()
             (folder / "nats.conf").write_text(
-                f'server_name: nats-{number}\nlisten: "127.0.0.1:{ports[number]}"\n'
+                f'server_name: server-{number}\nlisten: "127.0.0.1:{ports[number]}"\n'
                 f'jetstream {{ store_dir: "{folder}/data", sync_interval: always }}\n'
                 f'cluster {{ name: bench, listen: "127.0.0.1:{ports[MEMBERS + number]}", '
                 f"routes: [{routes}] }}\n"
             )
             program = f"{self._programs}/nats-server"
-            self.launch(f"nats-{number}", [program, "--config", f"{folder}/nats.conf"])
+            self.launch(f"server-{number}", [program, "--config", f"{folder}/nats.conf"])
         for server, port in zip(self.servers, ports[:MEMBERS], strict=True):
             server.wait_listening(port)
         endpoints = [f"nats://127.0.0.1:{port}" for port in ports[:MEMBERS]]
