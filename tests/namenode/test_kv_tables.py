@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -17,6 +18,7 @@ from paxosblock.disk import OsDisk, Room
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.namenode.kv import memory_table, rocks_table, state
 from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.folder import Limits, open_store
 from paxosblock.namenode.kv.interface import (
     ABSENT,
@@ -30,9 +32,10 @@ from paxosblock.namenode.kv.interface import (
 from paxosblock.namenode.kv.memory_table import MemoryTable, open_memory
 from paxosblock.namenode.kv.rocks_table import RocksTable
 from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.units import KIB, MIB
 from tests.namenode.test_kv_state import next_or_result
 from tests.services.small_disk import SmallDisk, small_disk
-from tests.waiting import wait_until
+from tests.waiting import wait_until, wait_until_async
 
 KEYS = [b"\0", b"a", b"a\0", b"a/b", b"b", b"b\xff", b"c", b"\xff", b"\xff\xff"]
 keys = st.sampled_from(KEYS)
@@ -391,3 +394,71 @@ def small(tmp_path: Path) -> Iterator[SmallDisk]:
         if disk is None:
             pytest.skip("no small file system can be made here")
         yield disk
+
+
+def leave(disk: SmallDisk, free_bytes: int) -> None:
+    """Fill all of a small disk but so much."""
+    disk.fill()
+    ballast = disk.folder / "ballast"
+    os.truncate(ballast, ballast.stat().st_size - free_bytes)
+
+
+def test_a_compaction_that_fills_the_disk_loses_nothing_and_is_tried_again(
+    small: SmallDisk,
+) -> None:
+    table = RocksTable(OsDisk(), small.folder / "db", new=True)
+    expected = {}
+    with closing(table):
+        leave(small, 13 * MIB)
+        for index in range(1, 5):  # so many files of the first level are compacted
+            for number in range(16):
+                key, found = b"%d/%d" % (number, index), Versioned(os.urandom(128 * KIB), index)
+                table.write(index, {key: found})
+                expected[key] = found
+            table.flush().write()
+        errors = partial(table._db.property_int_value, "rocksdb.background-errors")
+        wait_until(lambda: (errors() or 0) > 0)
+        table.write(5, {b"k": Versioned(b"v", 5)})
+        assert dict(table.scan(b"", b"")) == {**expected, b"k": Versioned(b"v", 5)}
+        small.empty()
+        wait_until(lambda: table._db.property_int_value("rocksdb.num-files-at-level0") == 0, 30)
+        table.flush().write()
+    with closing(RocksTable(OsDisk(), small.folder / "db")) as again:
+        assert dict(again.scan(b"", b"")) == {**expected, b"k": Versioned(b"v", 5)}
+
+
+async def fill(store: SingleMemberStore) -> int:
+    """Commit until the disk is full; return how often."""
+    for number in count():
+        try:
+            await store.commit(put(b"%d" % number, os.urandom(128 * KIB)))
+        except NoSpaceError:
+            return number
+    raise AssertionError("the disk has an end")
+
+
+async def test_a_disk_that_runs_full_stops_changes_and_nothing_else(
+    small: SmallDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The flush finds no room before the journal does; it is not begun, and the store goes on."""
+    limits = Limits(segment_bytes=MIB, flush_bytes=2 * MIB)
+    store = SingleMemberStore(small.folder / "kv", limits=limits)
+    await store.start()
+    leave(small, 12 * MIB)
+    written = await fill(store)
+    assert written > 50
+    assert "free for a flush" in caplog.text
+    before = dict((await store.barrier()).scan(b"", b""))
+    assert len(before) == written
+    assert store.failure() is None
+    small.empty()
+    await wait_until_async(lambda: store.lack_of_room() is None)
+    await store.commit(put(b"after"))
+    await store.close()
+    again = SingleMemberStore(small.folder / "kv")
+    await again.start()
+    assert dict(again.view().scan(b"", b"")) == {
+        **before,
+        b"after": Versioned(b"v", written + 1),
+    }
+    await again.close()
