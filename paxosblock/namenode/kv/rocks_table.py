@@ -165,7 +165,8 @@ class RocksTable:
     def write_in_slices(self, index: int, changes: Changes) -> Iterator[None]:
         self._settle()
         before, keys, batch = self._revision, self._keys.copy(), WriteBatch(raw_mode=True)
-        for number, (key, found) in enumerate(changes.items(), 1):
+        for number, key in enumerate(sorted(changes), 1):  # RocksDB takes them in half the time so
+            found = changes[key]
             keys[key[0]] += found.exists - self.get(key).exists
             _add(batch, key, found)
             if number % SLICE_KEYS == 0:
@@ -173,8 +174,11 @@ class RocksTable:
         assert self._revision == before < index, "entries are applied one after the other"
         self._keys, self._revision = keys, index
         self._write(batch)
-        for key, found in changes.items():
-            self._remember(key, found)
+        # Quicker than to remember each, for all of this is one turn.
+        for cached in (self._young, self._old):
+            for key in changes.keys() & cached.keys():
+                del cached[key]
+        self._gaps.clear()
 
     def flush(self) -> Flush:
         self._settle()
