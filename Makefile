@@ -83,7 +83,7 @@ generate: $(STAMP) ## rewrite what is made from other source: the client without
 	$(BIN)/python -m tests.make_api
 	$(BIN)/python -m tests.make_reference
 	$(BIN)/python -m tests.make_hdfs
-	$(BIN)/python -m benchmarks.growth
+	$(BIN)/paxosblock bench report benchmarks/results/*.jsonl --folder benchmarks/report
 
 site: $(STAMP) ## build the documents as a site, in build/site; needs no network
 	$(BIN)/python -m tests.make_site

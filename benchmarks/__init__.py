@@ -1,1 +1,4 @@
-"""Benchmarks: one module per question, each run by `python -m benchmarks.NAME`."""
+"""Benchmarks of the store alone, each run by `python -m benchmarks.NAME`.
+
+All others are cases of `paxosblock bench`.
+"""

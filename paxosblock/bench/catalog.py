@@ -7,8 +7,21 @@ from typing import Final
 
 MODULES: Final = (
     "paxosblock.bench.cases.files",
-    "paxosblock.bench.cases.calls",
+    "paxosblock.bench.cases.shapes",
+    "paxosblock.bench.cases.block_steps",
+    "paxosblock.bench.cases.appends",
     "paxosblock.bench.cases.startup",
+    "paxosblock.bench.cases.calls",
+    "paxosblock.bench.cases.namenodes",
+    "paxosblock.bench.cases.reports",
+    "paxosblock.bench.cases.scale_model",
+    "paxosblock.bench.cases.replicas",
+    "paxosblock.bench.cases.sweep",
+    "paxosblock.bench.cases.big_files",
+    "paxosblock.bench.cases.event_loop",
+    "paxosblock.bench.cases.healing",
+    "paxosblock.bench.cases.outages",
+    "paxosblock.bench.cases.spark",
     "paxosblock.bench.cases.beside_hdfs",
     "paxosblock.bench.cases.beside_logs",
 )

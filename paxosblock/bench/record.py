@@ -60,7 +60,7 @@ class Record(
     processor_s: dict[str, float] = {}
     """Seconds of processor of each role, for each `per`."""
     per: str = ""
-    """"GiB" or "call"."""
+    """The thing that was done, such as "GiB", "call", "block"."""
     durability: str = ""
     """"disk": acknowledged means synced; "memory": acknowledged means received by every replica;
     of peers as they call it."""

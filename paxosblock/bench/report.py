@@ -16,7 +16,7 @@ NONE: Final = ""
 
 def report(records: Sequence[Record], pictures: Mapping[str, str]) -> str:
     """Return the tables of all cases; `pictures` are links to those that are drawn, by case."""
-    parts = ["\n".join(_hosts(records))]
+    parts = ["# Figures", "\n".join(_hosts(records))]
     for name, those in by_case(records).items():
         parts.append(f"## {name}")
         if shared := _shared(those):
@@ -65,7 +65,7 @@ def _told(host: Host) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in host.versions.items())
     return (
         f"{host.date}, {host.machine}, {host.cores} cores, {host.memory_bytes / GIB:.0f} GiB, "
-        f"{host.kernel}, {host.file_system} ({host.mount_options}) on {host.folder_device}; "
+        f"{host.kernel}, {host.file_system} {host.folder_device} ({host.mount_options}); "
         f"load {host.load:g} at the start; {versions}"
     )
 
@@ -157,7 +157,7 @@ def _processor(rounds: Sequence[Record]) -> str:
         for role in roles
     }
     per = rounds[0].per
-    scale, unit = (1e6, "us") if per == "call" else (1.0, "s")
+    scale, unit = (1.0, "s") if per in ("GiB", "step") else (1e6, "us")
     told = ", ".join(f"{role} {figure(used * scale)} {unit}" for role, used in spent.items())
     return f"{told} per {per}" if told else NONE
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 
@@ -16,5 +17,5 @@ def counted(number: int, thing: str) -> str:
 
 
 def median(sample: Sequence[float]) -> float:
-    """Return the value in the middle."""
-    return percentile(sample, 0.5)
+    """Return the value in the middle, or the mean of the two that are."""
+    return statistics.median(sample)

@@ -16,7 +16,14 @@ from paxosblock.bench.record import Record, encode, read_records
 catalog.load()
 
 NEEDS_MORE = {"install", *(name for name in suite.CASES if "beside" in name)}
-"""Cases that fetch what a test must not, or take minutes however small they are."""
+"""Cases that fetch what a test must not."""
+SLOW = {"healing", "spark"}
+"""Those that take a minute however small they are."""
+NAMES = [
+    pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
+    for name in suite.CASES
+    if name not in NEEDS_MORE
+]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +34,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[suite.Cluster
     clusters.drop()
 
 
-@pytest.mark.parametrize("name", [name for name in suite.CASES if name not in NEEDS_MORE])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_case_runs_and_its_records_are_complete(name: str, clusters: suite.Clusters) -> None:
     records: list[Record] = []
     machine = host.describe(clusters.folder)

@@ -1,17 +1,13 @@
 """How fast do a dead node's blocks come back, and what does that cost who writes meanwhile?
 
-    python -m benchmarks.healing [--mib 768] [--small 800] [--seconds 6] [--bandwidth 64MiB/s]
-                                 [--folder DIR] [--json]
-
 Six DataNodes on this machine, default settings but for the times after which a DataNode is dead and
-its replicas are missed, which are short. `--bandwidth` is `copy_bandwidth` of each: all of them
-share the machine's cores and its disk, which DataNodes on machines of their own do not. Three
-times a DataNode is killed for good, and every block it held gets a third replica again on another
-one:
+its replicas are missed, which are short; all of them share the machine's cores and its disk, which
+DataNodes on machines of their own do not. Three times a DataNode is killed for good, and every
+block it held gets a third replica again on another one:
 
-1. large blocks: MiB/s, beside the bare-socket copy (`limit.py`: one sender, one receiver, CRC32C,
-   `pwrite`), and beside its bound: what the DataNodes that are left may receive together
-   (`copy_bandwidth` of each);
+1. large blocks: MiB/s, beside the smaller one of the bare-socket copy (`limit.py`: one sender, one
+   receiver, CRC32C, `pwrite`) and of what the DataNodes that are left may receive together
+   (`copy_bandwidth` of each); and beside what the model of large clusters says of this one;
 2. small blocks: blocks/s, and processor time of the NameNode for each;
 3. large blocks again, while a writer writes: what it loses against the same writer on the same
    DataNodes once nothing is copied any more.
@@ -21,26 +17,25 @@ Counted is from the first block that is whole again to the last.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
-import tempfile
+import random
 import time
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Final
 
-from benchmarks.stats import machine, processor_seconds, say
-from paxosblock import AsyncClient, LocalCluster, loop
+from paxosblock.bench.cases.scale_model import REPLICATION, Healing, Scale
+from paxosblock.bench.host import processor_s
 from paxosblock.bench.limit import measure_write_limit
+from paxosblock.bench.suite import LEADER, Bench, case
+from paxosblock.client import AsyncClient
 from paxosblock.client.locations import BlockLocation
-from paxosblock.config import ClientConfig, DataNodeConfig
+from paxosblock.config import ClientConfig, DataNodeConfig, NameNodeConfig
+from paxosblock.local.cluster import LocalCluster
 from paxosblock.local.node_process import Node
 from paxosblock.protocol.types import BlockId
-from paxosblock.units import KIB, MIB, parse_rate
+from paxosblock.units import GIB, KIB, MIB
 
 DATANODES: Final = 6
-REPLICATION: Final = 3
 BLOCK_BYTES: Final = 8 * MIB
 SMALL_BYTES: Final = 4 * KIB
 CHUNK_BYTES: Final = 512 * KIB
@@ -74,26 +69,6 @@ class Healed:
         """Return replicas made in a second."""
         return self.blocks / self.seconds
 
-    @property
-    def namenode_us(self) -> float:
-        """Return processor microseconds of the NameNode for each."""
-        return self.namenode_s / self.blocks * 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """All that is measured, in MiB/s and so on as it is named."""
-
-    healing_mib_per_s: float
-    bare_copy_mib_per_s: float
-    bound_mib_per_s: float
-    share_of_limit: float
-    small_blocks_per_s: float
-    namenode_us_per_copy: float
-    writer_mib_per_s: float
-    writer_while_healing_mib_per_s: float
-    writer_loses: float
-
 
 async def write_blocks(fs: AsyncClient, path: str, count: int, block_bytes: int) -> None:
     """Write a file of so many blocks."""
@@ -117,12 +92,12 @@ async def heal(fs: AsyncClient, path: str, namenode: Node, dead: Node) -> Healed
         while True:
             now_s, back = time.perf_counter(), _whole(await fs.locations(path), lost, dead)
             if back and not first_s:
-                first_s, used_s = now_s, processor_seconds(namenode.pid)
+                first_s, used_s = now_s, processor_s(namenode.pid)
                 before = len(back)
             if len(back) == len(lost):
                 break
             await asyncio.sleep(LOOK_EVERY_S)
-    used_s = processor_seconds(namenode.pid) - used_s
+    used_s = processor_s(namenode.pid) - used_s
     size_bytes = sum(at.length for at in back[before:])
     return Healed(len(back) - before, size_bytes, now_s - first_s, used_s)
 
@@ -177,78 +152,50 @@ async def rate_while_healing(
     return (end_bytes - begin_bytes) / MIB / (end_s - begin_s)
 
 
-async def run(cluster: LocalCluster, options: argparse.Namespace) -> Figures:
+@case("healing", usual=False, room_bytes=16 * GIB)
+async def healing(bench: Bench) -> None:
+    """How fast do the blocks of a lost DataNode come back, and what does a writer lose by it?"""
+    for number in bench.rounds:
+        cluster = await bench.cluster(DATANODES, settings={"namenode": TIMES}, fresh=True)
+        await _three_lost(bench, cluster, number)
+
+
+async def _three_lost(bench: Bench, cluster: LocalCluster, number: int) -> None:
     """Kill three DataNodes, one after the other, and look."""
-    large, namenode = options.mib * MIB // BLOCK_BYTES, cluster.namenode
+    large, namenode = bench.size(96, 6), cluster.namenode
     *_, third, second, first = cluster.datanodes
     config = ClientConfig(chunk_size_bytes=CHUNK_BYTES)
     async with AsyncClient(cluster.url, config) as fs, AsyncClient(cluster.url, config) as other:
-        bare = await asyncio.to_thread(
-            measure_write_limit, CHUNK_BYTES, 4, False, options.mib * MIB // 2, 1,
-            folder=options.folder,
+        bare = await bench.bare(
+            measure_write_limit, CHUNK_BYTES, 4, False, large * BLOCK_BYTES // 2, 1,
+            folder=bench.folder,
         )  # fmt: skip
         await write_blocks(fs, "/large", large, BLOCK_BYTES)
         healed = await heal(fs, "/large", namenode, first)
-        bound = options.bandwidth / MIB * (DATANODES - 1)
-        limit = min(bare.mib_per_s, bound)
-        say(
-            f"large blocks  {healed.mib_per_s:6.1f} MiB/s  bare-socket copy"
-            f" {bare.mib_per_s:6.1f} MiB/s, bound {bound:.0f} MiB/s: {healed.mib_per_s / limit:.2f}"
-            f"   ({healed.blocks} blocks of {BLOCK_BYTES // MIB} MiB in {healed.seconds:.1f} s)"
-        )
+        bound = DataNodeConfig().copy_bandwidth_bytes_per_s / MIB * (DATANODES - 1)
+        what = "large blocks come back"
+        bench.emit(what, healed.mib_per_s, "MiB/s", number, limit=min(bare.mib_per_s, bound))
+        bench.emit(what, modelled_mib_per_s(healed.blocks), "MiB/s", number, side="model")
         await fs.delete("/large")
-        await write_blocks(fs, "/small", options.small, SMALL_BYTES)
+        await write_blocks(fs, "/small", bench.size(800, 12), SMALL_BYTES)
         small = await heal(fs, "/small", namenode, second)
-        say(
-            f"small blocks  {small.blocks_per_s:6.1f} blocks/s, {small.namenode_us:.0f} us of the"
-            f" NameNode's processor for each   ({small.blocks} blocks in {small.seconds:.1f} s)"
-        )
+        used = {LEADER: small.namenode_s / small.blocks}
+        bench.emit("small blocks come back", small.blocks_per_s, "/s", number, processor_s=used,
+                   per="block")  # fmt: skip
         await fs.delete("/small")
         await write_blocks(fs, "/large", large, BLOCK_BYTES)
         writer = Writer(other)
         writing = asyncio.create_task(writer.run())
         while_healing = await rate_while_healing(writer, fs, "/large", namenode, third)
-        alone = await rate(writer, options.seconds)
+        alone = await rate(writer, bench.seconds)
         writing.cancel()
         await asyncio.wait([writing])
-    loses = 1 - while_healing / alone
-    say(
-        f"a writer      {while_healing:6.1f} MiB/s while blocks come back, {alone:6.1f} MiB/s"
-        f" after: it loses {loses:.0%}"
-    )
-    return Figures(
-        healed.mib_per_s, bare.mib_per_s, bound, healed.mib_per_s / limit, small.blocks_per_s,
-        small.namenode_us, alone, while_healing, loses,
-    )  # fmt: skip
+    what = "a writer while blocks come back, beside the same one afterwards"
+    bench.emit(what, while_healing, "MiB/s", number, limit=alone, goal=0.8 * alone)
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--mib", type=int, default=768, help="user bytes in large blocks")
-    parser.add_argument("--small", type=int, default=800, help="how many small blocks")
-    parser.add_argument("--seconds", type=float, default=6.0, help="of the writer alone")
-    parser.add_argument(
-        "--bandwidth",
-        type=parse_rate,
-        default=DataNodeConfig().copy_bandwidth_bytes_per_s,
-        help="copy_bandwidth of each DataNode, such as 64MiB/s",
-    )
-    parser.add_argument("--folder", type=Path, help="where; default: a temporary one")
-    parser.add_argument("--json", action="store_true", help="also one line for machines")
-    options = parser.parse_args()
-    say(machine())
-    settings = {"namenode": TIMES, "datanode": {"copy_bandwidth": f"{options.bandwidth}B/s"}}
-    with (
-        tempfile.TemporaryDirectory(dir=options.folder) as folder,
-        LocalCluster(DATANODES, path=Path(folder) / "cluster", settings=settings) as cluster,
-    ):
-        figures = loop.run(run(cluster, options))
-    if options.json:
-        say(json.dumps(asdict(figures)))
-
-
-if __name__ == "__main__":
-    main()
+def modelled_mib_per_s(blocks: int) -> float:
+    """Return what the model of large clusters says of so many blocks lost in this one."""
+    namenode = replace(NameNodeConfig(), block_size_bytes=BLOCK_BYTES)
+    scale = Scale(DATANODES, blocks, namenode, DataNodeConfig())
+    return blocks * BLOCK_BYTES / MIB / Healing(scale, 0.0, random.Random(1)).run()

@@ -1,43 +1,37 @@
-"""How fast does Spark write, read and stream, compared with the local disk?
+"""The work of the case `spark`; needs PySpark, pyarrow and Java.
 
-    python -m benchmarks.spark [--mib 1024] [--rounds 2] [--cores 2]
-                               [--only write,read,commit,batch,tail]
-
-A LocalCluster with three DataNodes and a `local[cores]` Spark on the same machine. Rows are a
-bigint, a double and a string of 64 characters, 88 bytes in Arrow; MiB are of those. Paths take
-turns, and a figure is the best of the rounds. "Unweighed" writes have the setting that
-docs/spark.md recommends: Spark then does not add up the bytes of a batch before each row. What is
-going on is told on standard error. With the defaults it takes about five minutes on two idle cores.
+A cluster with three DataNodes and a `local[cores]` Spark on the same machine. Rows are a bigint, a
+double and a string of 64 characters, 88 bytes in Arrow; MiB are of those. Paths take turns, and the
+limit is what Spark does on the local disk in the same round. "Unweighed" writes have the setting
+that docs/spark.md recommends: Spark then does not add up the bytes of a batch before each row.
 """
 
 from __future__ import annotations
 
-import argparse
-import math
 import os
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyspark
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from benchmarks.stats import latencies, machine, median, say
-from paxosblock import Client, LocalCluster
+from paxosblock.bench.host import progress
+from paxosblock.bench.stats import median
+from paxosblock.bench.suite import Bench
+from paxosblock.client import Client
 from paxosblock.local.node_process import wait_until
 from paxosblock.transaction import Operation, Rename
 from paxosblock.units import MIB
 
 ROW_BYTES = 88
-WARM_ROWS = 64 * MIB // ROW_BYTES
+WARM_MIB = 64
+MIB_WRITTEN = 1024
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNWEIGHED = (1 << 31) - 1
 COMMITTED_FILES = (1, 100, 1000)
@@ -51,14 +45,14 @@ Paths = dict[str, Callable[[], object]]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run's Spark, cluster, scratch folder, rows and rounds."""
+    """One run's Spark, cluster, scratch folder and rows."""
 
+    bench: Bench
     spark: SparkSession
-    cluster: LocalCluster
+    url: str
     fs: Client
     folder: Path
     rows: int
-    rounds: int
 
     @property
     def mib(self) -> float:
@@ -100,36 +94,24 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
-def progress(text: str) -> None:
-    """Print a line for the person who waits."""
-    sys.stderr.write(f"  {text}\n")
-
-
-def best(run: Run, paths: Paths, warm: Paths) -> dict[str, float]:
-    """Best seconds of each path, in turns, after `warm` has loaded classes and started workers."""
+def in_turns(run: Run, question: str, paths: Paths, warm: Paths, baseline: str) -> None:
+    """Emit MiB/s of each path, beside the baseline of the same round, after `warm` has loaded
+    classes and started workers."""
     for work in warm.values():
         work()
-    seconds = dict.fromkeys(paths, math.inf)
-    for number in range(run.rounds):
-        for name, work in paths.items():
-            spent = seconds_of(work)
-            seconds[name] = min(seconds[name], spent)
-            progress(f"round {number + 1} of {run.rounds}: {name}, {spent:.1f} s")
-    return seconds
-
-
-def tell(run: Run, question: str, seconds: dict[str, float], baseline: str) -> None:
-    """A line for each path: MiB/s, and the ratio to the baseline."""
-    for name, spent in seconds.items():
-        ratio = seconds[baseline] / spent
-        say(f"{question} {name:<34} {run.mib / spent:7.0f} MiB/s   {ratio:5.2f} of {baseline}")
+    for number in run.bench.rounds:
+        spent = {name: seconds_of(work) for name, work in paths.items()}
+        bare = run.mib / spent[baseline]
+        for name, seconds in spent.items():
+            run.bench.emit(f"{question}: {name}", run.mib / seconds, "MiB/s", number, limit=bare,
+                           limit_is=baseline, MiB=f"{run.mib:.0f}")  # fmt: skip
 
 
 def bench_write(run: Run) -> None:
     """The sink, against Spark's own parquet writer and against a writer that discards."""
     run.spark.dataSource.register(Discard)
-    warm = write_paths(run, run.frame(WARM_ROWS))
-    tell(run, "write", best(run, write_paths(run, run.frame()), warm), "local parquet")
+    warm = write_paths(run, run.frame(WARM_MIB * MIB // ROW_BYTES))
+    in_turns(run, "write", write_paths(run, run.frame()), warm, "local parquet")
 
 
 def write_paths(run: Run, frame: DataFrame) -> Paths:
@@ -161,7 +143,7 @@ def arrow_paths(run: Run, frame: DataFrame) -> Paths:
     """Every way through a Python Arrow writer."""
 
     def sink(file_format: str, durability: str) -> Callable[[], object]:
-        target = f"{run.cluster.url}/bench/{file_format}-{durability}"
+        target = f"{run.url}/bench/{file_format}-{durability}"
         options = {"fileFormat": file_format, "durability": durability}
         return lambda: (
             frame.write.format("paxosblock").mode("overwrite").options(**options).save(target)
@@ -180,7 +162,7 @@ def bench_read(run: Run) -> None:
     progress("writing what is read")
     run.frame().write.mode("overwrite").parquet(local)
     for kind in ("parquet", "arrow"):
-        target = f"{run.cluster.url}/bench/read-{kind}"
+        target = f"{run.url}/bench/read-{kind}"
         options = {"fileFormat": kind}
         run.frame().write.format("paxosblock").mode("overwrite").options(**options).save(target)
 
@@ -190,7 +172,7 @@ def bench_read(run: Run) -> None:
         return frame.agg(*sums).first()
 
     def source(kind: str) -> Callable[[], object]:
-        target = f"{run.cluster.url}/bench/read-{kind}"
+        target = f"{run.url}/bench/read-{kind}"
         reader = run.spark.read.format("paxosblock").option("fileFormat", kind)
         return lambda: total(reader.load(target))
 
@@ -199,14 +181,13 @@ def bench_read(run: Run) -> None:
         "source, parquet": source("parquet"),
         "source, arrow": source("arrow"),
     }
-    tell(run, "read ", best(run, paths, warm=paths), "local parquet")
+    in_turns(run, "read", paths, paths, "local parquet")
 
 
 def bench_commit(run: Run) -> None:
     """One transaction that publishes so many files."""
     for count in COMMITTED_FILES:
-        spent = []
-        for number in range(max(run.rounds, 3)):
+        for number in run.bench.rounds:
             work, place = f"/bench/work-{count}-{number}", f"/bench/published-{count}-{number}"
             run.fs.mkdirs(place)
             for file in range(count):
@@ -219,8 +200,8 @@ def bench_commit(run: Run) -> None:
             def commit(moves: list[Operation] = moves, name: str = name) -> None:
                 run.fs.transact(moves, transaction=(name, 0), keep_for_s=60)
 
-            spent.append(seconds_of(commit))
-        say(f"commit of {count:>5} files   median {median(spent) * 1e3:8.1f} ms")
+            at = (float(count), "files in one transaction")
+            run.bench.emit("commit", seconds_of(commit) * 1e3, "ms", number, at=at)
 
 
 def bench_batch(run: Run) -> None:
@@ -231,7 +212,7 @@ def bench_batch(run: Run) -> None:
         (lines / f"{number}.txt").write_text("one line\n")
     for name, kind, target in (
         ("local parquet", "parquet", os.fspath(run.folder / "stream")),
-        ("sink, parquet", "paxosblock", f"{run.cluster.url}/bench/stream"),
+        ("sink, parquet", "paxosblock", f"{run.url}/bench/stream"),
     ):
         source = run.spark.readStream.option("maxFilesPerTrigger", 1).text(os.fspath(lines))
         query = (
@@ -244,7 +225,7 @@ def bench_batch(run: Run) -> None:
         query.awaitTermination()
         # The first ones load classes and start workers.
         spent = [step.batchDuration / 1e3 for step in query.recentProgress if step.numInputRows][4:]
-        say(f"micro-batch {name:<28} median {median(spent) * 1e3:6.0f} ms of {len(spent)}")
+        run.bench.emit(f"micro-batch: {name}", median(spent) * 1e3, "ms", batches=len(spent))
 
 
 def bench_tail(run: Run) -> None:
@@ -259,7 +240,7 @@ def bench_tail(run: Run) -> None:
     with run.fs.create("/bench/tailed") as out:
         source = run.spark.readStream.format("paxosblock").option("fileFormat", "text")
         query = (
-            source.load(f"{run.cluster.url}/bench/tailed")
+            source.load(f"{run.url}/bench/tailed")
             .writeStream.foreachBatch(process)
             .option("checkpointLocation", os.fspath(run.folder / "checkpoint-tail"))
             .start()
@@ -271,7 +252,7 @@ def bench_tail(run: Run) -> None:
             wait_until(lambda: len(arrived) == len(flushed), 60, f"line {line} did not arrive")
         query.stop()
     warm = [arrived[line] - flushed[line] for line in range(LINES // 3, LINES)]
-    say(latencies("hflush to processed by a tailing query", warm))
+    run.bench.emit_times("hflush to processed by a tailing query", warm)
 
 
 BENCHMARKS = {
@@ -286,7 +267,7 @@ BENCHMARKS = {
 def session(cores: int) -> SparkSession:
     """A quiet Spark of this process."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = os.fspath(Path(__file__).parent.parent)
+    os.environ["PYTHONPATH"] = os.fspath(Path(__file__).parents[2])
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.appName("benchmark").master(f"local[{cores}]")
     for name, value in {
@@ -300,34 +281,18 @@ def session(cores: int) -> SparkSession:
     return builder.getOrCreate()
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.spark",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--mib", type=int, default=1024, help="Arrow size of what is written")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--cores", type=int, default=os.cpu_count() or 2)
-    parser.add_argument("--only", default=",".join(BENCHMARKS), help="a list of these")
-    given = parser.parse_args()
-    say(f"{machine()}, pyspark {pyspark.__version__}, pyarrow {pa.__version__}")
-    folder = Path(tempfile.mkdtemp(prefix="benchmark-spark-"))
-    begun = time.perf_counter()
-    spark = session(given.cores)
+def answer(bench: Bench, url: str) -> None:
+    """Emit all figures; `url` is that of a cluster."""
+    folder = bench.folder / "spark"
+    folder.mkdir()
+    spark = session(bench.host.cores)
     try:
-        with LocalCluster(datanodes=3) as cluster, Client(cluster.url) as fs:
-            rows = given.mib * MIB // ROW_BYTES
-            run = Run(spark, cluster, fs, folder, rows, given.rounds)
-            for name in given.only.split(","):
-                progress(f"{name}, after {time.perf_counter() - begun:.0f} s")
-                BENCHMARKS[name](run)
+        with Client(url) as fs:
+            rows = bench.size(MIB_WRITTEN, 1) * MIB // ROW_BYTES
+            run = Run(bench, spark, url, fs, folder, rows)
+            for name, each in BENCHMARKS.items():
+                progress(f"{bench.case}: {name}")
+                each(run)
                 fs.delete("/bench", recursive=True)
     finally:
         spark.stop()
-        shutil.rmtree(folder)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """What does it cost a NameNode to look at every block, as those do who care for replicas?
 
-    python -m benchmarks.sweep [--blocks 1000000] [--folder DIR]
-
 The parts of a NameNode in this process, without a network: a catalog of so many finalized blocks of
 closed files, ten in each, whose three replicas all were reported; nothing lacks. The monitor's own
 walk goes over all of them once, at the pace of the first walk after a start. Shown are its
@@ -15,20 +13,18 @@ the fullest storage and finds none that may be moved. No turn should take longer
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import tempfile
 import time
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Final, NoReturn
 
-from benchmarks.stats import machine, resident_mib, say
-from paxosblock import loop
 from paxosblock.api.care import AdminState, Balance
 from paxosblock.api.datanode import FindChunk
 from paxosblock.api.fsck import CheckFiles, Cursor
 from paxosblock.api.reports import ALL_BLOCKS, REGISTER, Register, StorageReport
+from paxosblock.bench.host import resident_bytes
+from paxosblock.bench.suite import LEADER, Bench, case
 from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.blocks.acceptors import Question
 from paxosblock.namenode.blocks.replicas import Replicas
@@ -130,8 +126,21 @@ async def fill(store: KeyValueStore, node: NameNode, count: int) -> list[BlockId
     return blocks
 
 
-async def run(folder: Path, count: int) -> None:
-    """Fill a catalog, report everything, walk once."""
+COUNTS: Final = (10**5, 3 * 10**5, 10**6)
+USUAL: Final = 10**5
+TURN_GOAL_MS: Final = 20.0
+
+
+@case("sweep", room_bytes=2 * GIB)
+async def sweep(bench: Bench) -> None:
+    """What does it cost a NameNode to look at every block, as those do who care for replicas?"""
+    for count in bench.sizes(COUNTS, USUAL, 200):
+        await _look_at_all(bench, bench.folder / f"sweep-{count}", count)
+
+
+async def _look_at_all(bench: Bench, folder: Path, count: int) -> None:
+    """Fill a catalog, report everything, walk once, and let the others look."""
+    at = (float(count), "blocks")
     store = alone(CONFIG, folder / "namenode", "benchmark").store
     await store.start()
     node = NameNode("benchmark", CONFIG, store, time.monotonic, lambda _: NobodyAnswers())
@@ -142,40 +151,41 @@ async def run(folder: Path, count: int) -> None:
         storages = (StorageReport(StorageId(f"s{number}"), room, room - used, used),)
         request = Register(f"dn{number}", f"dn{number}:9864", "run", storages)
         await service.call(REGISTER, request)
-    empty_mib = resident_mib()
+    empty_bytes = resident_bytes()
     blocks = await fill(store, node, count)
-    filled_mib = resident_mib()
+    filled_bytes = resident_bytes()
     for block in blocks:
         for storage in members_of(block):
             node.replicas.note(block, storage, DECIDED)
-    reported_mib = resident_mib()
+    reported_bytes = resident_bytes()
     for number in range(DATANODES):
         node.datanodes.reported(StorageId(f"s{number}")).add(ALL_BLOCKS)
-    say(f"{count} blocks")
-    used_s = await measured("walk over all", node.monitor.walk())
-    say(
-        f"  at the pace of the first one after a start, {WALKED_PER_S_AT_FIRST} blocks/s;"
-        f" {used_s / count * WALKED_PER_S * 60:.2f} s in a minute at {WALKED_PER_S} blocks/s, as"
-        " always"
-    )
+    used_s = await measured(bench, at, "walk over all", node.monitor.walk())
+    for pace, name in ((WALKED_PER_S_AT_FIRST, "first"), (WALKED_PER_S, "every later")):
+        share = used_s / count * pace * 60
+        bench.emit(f"at the pace of the {name} walk", share, "s in a minute", at=at)
     leaves = NodeRecord(AdminState.DECOMMISSIONED, "dn0:9864", (StorageId("s0"),))
     node.datanodes.admin.take([("dn0", leaves)], time.monotonic(), 0)
-    await measured("look for what holds up a DataNode", node.leaving.look())
+    await measured(bench, at, "look for what holds up a DataNode", node.leaving.look())
     node.datanodes.admin.take([], time.monotonic(), 0)
-    await measured("fsck /", check_all(node))
+    await measured(bench, at, "fsck /", check_all(node))
     between = between_versions(blocks)
-    await measured(f"{BALANCER_TURNS} turns of the balancer", balance(node, between))
+    what = f"{BALANCER_TURNS} turns of the balancer"
+    await measured(bench, at, what, balance(node, between))
     await node.background.close()
     await store.close()
-    record, replicas = (
-        mib * MIB / count for mib in (filled_mib - empty_mib, reported_mib - filled_mib)
-    )
-    say(f"memory: {record:.0f} bytes for a block, {replicas:.0f} for its {REPLICATION} replicas")
+    for what, grown in (
+        ("memory of a block", filled_bytes - empty_bytes),
+        ("memory of its replicas", reported_bytes - filled_bytes),
+    ):
+        bench.emit(what, max(0, grown) / count, "bytes", at=at)
 
 
-async def measured(what: str, work: Awaitable[object]) -> float:
-    """Say what some work takes; return the seconds of processor."""
-    stall, before_mib = StallWatch(), resident_mib()
+async def measured(
+    bench: Bench, at: tuple[float, str], what: str, work: Awaitable[object]
+) -> float:
+    """Emit what some work takes; return the seconds of processor."""
+    stall = StallWatch()
     stall.start()
     await asyncio.sleep(0)
     stall.take_busy()
@@ -184,10 +194,8 @@ async def measured(what: str, work: Awaitable[object]) -> float:
     used_s, took_s = time.process_time() - used_s, time.perf_counter() - begun_s
     turn_s = stall.take_busy()
     stall.stop()
-    say(
-        f"{what}: {used_s:.2f} s of processor in {took_s:.1f} s, longest turn {turn_s * 1e3:.1f}"
-        f" ms, {resident_mib() - before_mib:.0f} MiB more"
-    )
+    bench.emit(what, took_s, "s", at=at, processor_s={LEADER: used_s / at[0]}, per="block")
+    bench.emit(f"{what}: longest turn", turn_s * 1e3, "ms", at=at, goal=TURN_GOAL_MS)
     return used_s
 
 
@@ -224,20 +232,3 @@ async def balance(node: NameNode, between: Replicas) -> None:
     for _ in range(BALANCER_TURNS):
         balancer.ask(Balance("benchmark", 0.01))
         await balancer.turn()
-
-
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--blocks", type=int, default=1_000_000)
-    parser.add_argument("--folder", type=Path, help="where; default: a temporary one")
-    options = parser.parse_args()
-    say(machine())
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        loop.run(run(Path(folder), options.blocks))
-
-
-if __name__ == "__main__":
-    main()

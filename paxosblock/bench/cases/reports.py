@@ -1,40 +1,39 @@
 """What does a NameNode pay when a storage with very many replicas reports them?
 
-    python -m benchmarks.reports [--replicas 100000 1000000] [--clients 8] [--folder DIR]
-
 A NameNode as a process, whose catalog has so many finalized blocks, all at one storage. The shipped
 reporter of a DataNode, in this process, tells of them; the replicas themselves are made up. Then it
 comes back with none, so that all are missing, and answers no question. Clients ask for a path
 meanwhile, one call after the other. Shown are, for each of the two reports: how long it took, the
 processor time of the NameNode, the longest that its loop was busy with one thing (processor time,
-`loop_busy_seconds` of its `/metrics`), the longest call of a client, and the longest silence of the
-DataNode as the NameNode saw it. And the NameNode's memory for a block: of its record, and of one
-replica that was reported.
+`loop_busy_seconds` of its `/metrics`), how long a call of a client takes, and the longest silence
+of the DataNode as the NameNode saw it. And the NameNode's memory for a block: of its record, and of
+one replica that was reported.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import tempfile
+import shutil
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.request import urlopen
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from benchmarks.stats import latencies, machine, processor_seconds, resident_mib, say
-from paxosblock import AsyncClient, LocalCluster, loop
 from paxosblock.api.reports import StorageReport, Timeline
 from paxosblock.api.status import NAMENODE_STATUS, NameNodeStatusRequest, NodeStatus
+from paxosblock.bench.cases.namenodes import LONGEST_TURN_GOAL_MS, longest_turn_s
+from paxosblock.bench.host import resident_bytes
+from paxosblock.bench.suite import Bench, case
+from paxosblock.client import AsyncClient
 from paxosblock.config import DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.reporter import Reporter
 from paxosblock.datanode.volume import Volume, open_volume
 from paxosblock.disk import OsDisk
-from paxosblock.local.node_process import Node
+from paxosblock.local.cluster import LocalCluster
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.catalog import Catalog
 from paxosblock.namenode.catalog.records import BlockEntry, encode
@@ -56,13 +55,15 @@ from paxosblock.protocol.types import (
     StorageId,
     WriterId,
 )
-from paxosblock.units import MIB
+from paxosblock.units import GIB
 
 NODE = "many"
 """The DataNode's name."""
 BLOCKS_AT_ONCE = 2000
 LOOK_EVERY_S = 0.1
-LOADED_WITHIN_S = 120.0
+LOADED_WITHIN_S = 600.0
+CLIENTS: Final = 8
+"""Those that ask for a path meanwhile."""
 CHUNK = ChunkName(ChunkIndex(0), 100, 7)
 DECIDED = Generation(1)
 
@@ -196,17 +197,6 @@ class Watch:
             await asyncio.sleep(LOOK_EVERY_S)
 
 
-def longest_turn_s(address: str) -> float:
-    """The longest turn of a NameNode's loop since the last look, in its processor time."""
-    with urlopen(f"http://{address}/metrics") as page:
-        lines = page.read().decode().splitlines()
-    return next(
-        float(line.split()[-1])
-        for line in lines
-        if "loop_busy_seconds" in line and not line.startswith("#")
-    )
-
-
 async def ask_for_ever(fs: AsyncClient, took_s: list[float]) -> None:
     """Ask for a path, one call after the other."""
     while True:
@@ -215,43 +205,35 @@ async def ask_for_ever(fs: AsyncClient, took_s: list[float]) -> None:
         took_s.append(time.perf_counter() - begun)
 
 
-async def measure(
-    name: str, namenode: Node, clients: int, work: Callable[[], Awaitable[float]]
+COUNTS: Final = (10**4, 3 * 10**4, 10**5, 3 * 10**5, 10**6)
+USUAL: Final = 10**5
+
+
+@case("reports", room_bytes=4 * GIB)
+async def reports(bench: Bench) -> None:
+    """What does a NameNode pay when a DataNode with very many replicas reports them?"""
+    for count in bench.sizes(COUNTS, USUAL, 200):
+        cluster = await bench.cluster(1, fresh=True)
+        folder = bench.folder / f"reporter-{count}"
+        folder.mkdir()
+        await _report_all_and_none(bench, cluster, folder, count)
+        await asyncio.to_thread(shutil.rmtree, folder)
+
+
+async def _report_all_and_none(
+    bench: Bench, cluster: LocalCluster, folder: Path, count: int
 ) -> None:
-    """Do `work`, which returns the DataNode's longest silence, and tell how it was."""
-    async with AsyncClient([namenode.address]) as fs:
-        await fs.stat("/")
-        await asyncio.to_thread(longest_turn_s, namenode.address)  # what was before does not count
-        used_before_s, took_s = processor_seconds(namenode.pid), list[float]()
-        asking = [asyncio.create_task(ask_for_ever(fs, took_s)) for _ in range(clients)]
-        begun = time.perf_counter()
-        silence_s = await work()
-        elapsed_s = time.perf_counter() - begun
-        for task in asking:
-            task.cancel()
-        await asyncio.wait(asking)
-    used_s = processor_seconds(namenode.pid) - used_before_s
-    turn_s = await asyncio.to_thread(longest_turn_s, namenode.address)
-    say(
-        f"{name:<20} {elapsed_s:6.2f} s, processor {used_s:.2f} s  "
-        f"longest turn of the NameNode {turn_s * 1e3:5.1f} ms  "
-        f"longest silence of the DataNode {silence_s:.2f} s"
-    )
-    say(latencies(f"  stat, {clients} clients, longest {max(took_s) * 1e3:.1f} ms", took_s))
-
-
-async def run(cluster: LocalCluster, folder: Path, count: int, clients: int) -> None:
     """Fill the catalog, report all, report none."""
-    namenode = cluster.namenode
+    namenode, at = cluster.namenode, (float(count), "replicas")
     volume = open_volume(OsDisk(), folder / "volume", NODE, boot="benchmark", sync_threads=1)
-    empty_mib = resident_mib(namenode.pid or 0)
+    empty_bytes = resident_bytes(namenode.pid or 0)
     namenode.kill()
     blocks = await fill(namenode.volumes[0], namenode.address, volume.storage, count)
-    namenode.start(LOADED_WITHIN_S)
-    cluster.wait_registered()
-    filled_mib = resident_mib(namenode.pid or 0)
+    await asyncio.to_thread(namenode.start, LOADED_WITHIN_S)
+    await asyncio.to_thread(cluster.wait_registered)
+    filled_bytes = resident_bytes(namenode.pid or 0)
     async with RpcClient() as client:
-        for name, held in ((f"{count} replicas", blocks), ("all are missing", [])):
+        for name, held in (("all reported", blocks), ("all missing", [])):
             config = DataNodeConfig()
             reporter = Reporter(NODE, [namenode.address], Many(volume, held), client, config)
 
@@ -261,32 +243,40 @@ async def run(cluster: LocalCluster, folder: Path, count: int, clients: int) -> 
                 await watch.until(lambda node: node.blocks == wanted)
                 return watch.silence_s
 
-            await measure(name, namenode, clients, report)
+            await _measure(bench, cluster, name, at, report)
             await reporter.close()
             if held:
-                reported_mib = resident_mib(namenode.pid or 0)
-    record, replica = (
-        mib * MIB / count for mib in (filled_mib - empty_mib, reported_mib - filled_mib)
-    )
-    say(f"memory of the NameNode: {record:.0f} bytes for a block, {replica:.0f} for its replica")
+                reported_bytes = resident_bytes(namenode.pid or 0)
     volume.close()
+    for what, grown in (
+        ("memory of a block", filled_bytes - empty_bytes),
+        ("memory of its replica", reported_bytes - filled_bytes),
+    ):
+        bench.emit(what, max(0, grown) / count, "bytes", at=at)
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--replicas", type=int, nargs="+", default=[100_000, 1_000_000])
-    parser.add_argument("--clients", type=int, default=8, help="that ask for a path meanwhile")
-    parser.add_argument("--folder", type=Path, default=None, help="where; default: a temporary one")
-    options = parser.parse_args()
-    say(machine())
-    for count in options.replicas:
-        with (
-            tempfile.TemporaryDirectory(dir=options.folder) as folder,
-            LocalCluster(datanodes=1, path=Path(folder) / "cluster") as cluster,
-        ):
-            loop.run(run(cluster, Path(folder), count, options.clients))
-
-
-if __name__ == "__main__":
-    main()
+async def _measure(
+    bench: Bench,
+    cluster: LocalCluster,
+    name: str,
+    at: tuple[float, str],
+    work: Callable[[], Awaitable[float]],
+) -> None:
+    """Do `work`, which returns the DataNode's longest silence, and tell how it was."""
+    namenode = cluster.namenode
+    async with AsyncClient([namenode.address]) as fs:
+        await fs.stat("/")
+        await asyncio.to_thread(longest_turn_s, namenode)  # what was before does not count
+        took_s = list[float]()
+        async with bench.measured(cluster) as spent:
+            asking = [asyncio.create_task(ask_for_ever(fs, took_s)) for _ in range(CLIENTS)]
+            silence_s = await work()
+        for task in asking:
+            task.cancel()
+        await asyncio.wait(asking)
+    facts: dict[str, Any] = {"at": at, "clients": CLIENTS}
+    bench.emit(name, spent.elapsed_s, "s", processor_s=spent.per(at[0]), per="replica", **facts)
+    turn_s = await asyncio.to_thread(longest_turn_s, namenode)
+    bench.emit(f"{name}: longest turn", turn_s * 1e3, "ms", goal=LONGEST_TURN_GOAL_MS, **facts)
+    bench.emit(f"{name}: longest silence of the DataNode", silence_s, "s", **facts)
+    bench.emit_times(f"{name}: stat", took_s, **facts)

@@ -1,30 +1,23 @@
 """What does uvloop gain over asyncio's own loop, for messages of the size of a vote and of a chunk?
 
-    python -m benchmarks.loop [--seconds 1] [--rounds 5]
-
 One process, one connection over loopback, one message under way: it is sent, echoed, and awaited.
 Both ends share the loop and no network is in between, so only the ratio says something about nodes.
-The two loops take turns, `--rounds` times each; the table shows the median and the extremes.
+The limit of uvloop is asyncio's own loop, in turns.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import statistics
 import time
 from collections.abc import Callable
 from typing import Final, cast
 
 import uvloop
 
-from paxosblock.units import KIB
+from paxosblock.bench.suite import Bench, case
+from paxosblock.units import KIB, format_size
 
 MESSAGE_BYTES: Final = (100, 512 * KIB)
-LOOPS: Final[dict[str, Callable[[], asyncio.AbstractEventLoop]]] = {
-    "asyncio": asyncio.new_event_loop,
-    "uvloop": uvloop.new_event_loop,
-}
 
 
 class Echo(asyncio.BufferedProtocol):
@@ -84,28 +77,20 @@ async def round_trips_per_second(size_bytes: int, seconds: float) -> float:
     return count / elapsed
 
 
-def measure(size_bytes: int, seconds: float, rounds: int) -> dict[str, list[float]]:
-    """Round trips per second of each loop, one figure per round."""
-    found: dict[str, list[float]] = {name: [] for name in LOOPS}
-    for _ in range(rounds):
-        for name, new_loop in LOOPS.items():
-            with asyncio.Runner(loop_factory=new_loop) as runner:
-                found[name].append(runner.run(round_trips_per_second(size_bytes, seconds)))
-    return found
+def measure(new_loop: Callable[[], asyncio.AbstractEventLoop], size: int, seconds: float) -> float:
+    """Return round trips per second on a loop of this kind, which runs in the calling thread."""
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(round_trips_per_second(size, seconds))
 
 
-def main() -> None:
-    """Measure and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    print("message bytes | loop | round trips/s, median (least - most)")
+@case("event-loop")
+async def event_loop(bench: Bench) -> None:
+    """What does uvloop gain over asyncio's own loop, for a message like a vote and for a chunk?"""
     for size_bytes in MESSAGE_BYTES:
-        for name, figures in measure(size_bytes, options.seconds, options.rounds).items():
-            middle, least, most = statistics.median(figures), min(figures), max(figures)
-            print(f"{size_bytes} | {name} | {middle:.0f} ({least:.0f} - {most:.0f})")
-
-
-if __name__ == "__main__":
-    main()
+        for number in bench.rounds:
+            bare, fast = [
+                await asyncio.to_thread(measure, new_loop, size_bytes, bench.seconds / 2)
+                for new_loop in (asyncio.new_event_loop, uvloop.new_event_loop)
+            ]
+            what = f"round trips of {format_size(size_bytes)}, beside asyncio's own loop"
+            bench.emit(what, fast, "/s", number, limit=bare)

@@ -1,16 +1,17 @@
 """A model of clusters that no test has: how soon is a node's loss mended, and what do reports cost?
 
-    python -m benchmarks.scale_model [--nodes 100 1000] [--blocks 100000]
-
 No node runs here but one. Time jumps from event to event: a DataNode with its replicas is lost,
 is dead after `datanode_dead_after`, is missed after `replicate_after`; then copies begin and end,
 as many at a time as each DataNode may send and get, each at its share of `copy_bandwidth`, begun
 no faster than a NameNode can that uses one processor. The blocks are spread at random.
 
-The inputs are named in the output: the settings as they are shipped, and what one report, heartbeat
-and copy costs a NameNode in processor time, and a block in memory. What is not given is measured
-first, on a NameNode of this machine (`measured_costs`); a copy's cost is what `benchmarks.healing`
-shows for small blocks, and without it copies cost nothing.
+The inputs are the settings as they are shipped, and what one report, heartbeat and copy costs a
+NameNode in processor time, and a block in memory: measured first, on a NameNode of this machine
+(`measured_costs`), and emitted. A copy's cost is that of a small block of the case `healing`.
+
+It is checked where it can be: `healing` shows what the model says of the six DataNodes that were
+measured, and here the report of a storage is measured that is larger than the one from which the
+cost of a replica came.
 
 The model leaves out: racks, switches between them, disks slower than `copy_bandwidth`, foreground
 work, and what else a NameNode does.
@@ -18,22 +19,21 @@ work, and what else a NameNode does.
 
 from __future__ import annotations
 
-import argparse
+import asyncio
 import heapq
 import random
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
-from benchmarks.reports import NODE, Many, Watch, fill
-from benchmarks.stats import machine, processor_seconds, resident_mib, say
-from paxosblock import LocalCluster, loop
 from paxosblock.api.reports import HEARTBEAT, REGISTER, Heartbeat, Register, StorageReport
+from paxosblock.bench.cases.reports import NODE, Many, Watch, fill
+from paxosblock.bench.host import processor_s, resident_bytes
+from paxosblock.bench.suite import Bench, case
 from paxosblock.config import DataNodeConfig, NameNodeConfig
 from paxosblock.datanode.reporter import Reporter
 from paxosblock.datanode.volume import open_volume
 from paxosblock.disk import OsDisk
+from paxosblock.local.cluster import LocalCluster
 from paxosblock.namenode.blocks.reports import REPORTED_PER_S
 from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.types import StorageId
@@ -45,6 +45,11 @@ LOOK_AHEAD: Final = 16
 whose holders have enough to do."""
 CHOICES: Final = 3
 """Random targets of which the least busy gets the copy."""
+NODES: Final = (100, 1000)
+HELD: Final = 100_000
+"""Replicas of each DataNode."""
+COPY_US: Final = 3716.0
+"""Of the NameNode's processor, as the case `healing` showed for a small block."""
 MEASURED_BLOCKS: Final = 50_000
 MEASURED_HEARTBEATS: Final = 2_000
 
@@ -142,118 +147,88 @@ class Healing:
         heapq.heappush(self.under_way, (self.busy_until_s + self.scale.copy_s, source, target))
 
 
-def show(scale: Scale, costs: Costs, seed: int) -> None:
-    """Print what the model says of one cluster."""
-    healing_s = Healing(scale, costs.copy_us, random.Random(seed)).run()
-    size_bytes = scale.blocks * scale.namenode.block_size_bytes
+@case("model", room_bytes=2 * GIB)
+async def model(bench: Bench) -> None:
+    """A model of 100 and 1,000 DataNodes: how soon is a lost one mended, what do reports cost?"""
+    cluster = await bench.cluster(1, fresh=True)
+    costs = await measured_costs(bench, cluster)
+    for name, value in (
+        ("input: processor for a reported replica", costs.report_us),
+        ("input: processor for a heartbeat", costs.heartbeat_us),
+        ("input: processor for a copy", costs.copy_us),
+    ):
+        bench.emit(name, value, "us")
+    bench.emit("input: memory of a block", costs.block_bytes, "bytes")
+    bench.emit("input: memory of its replica", costs.replica_bytes, "bytes")
+    for nodes in bench.some(NODES):
+        _tell(bench, Scale(nodes, bench.size(HELD, 100), NameNodeConfig(), DataNodeConfig()), costs)
+
+
+def _tell(bench: Bench, scale: Scale, costs: Costs) -> None:
+    """Emit what the model says of one cluster."""
+    at = (float(scale.nodes), f"DataNodes of {scale.blocks:,} replicas")
+    healing_s = Healing(scale, costs.copy_us, random.Random(1)).run()
     replicas = scale.nodes * scale.blocks
-    used = costs.copy_us * scale.blocks / 1e6 / healing_s
     beats = scale.nodes / scale.namenode.heartbeat_interval_s * costs.heartbeat_us / 1e6
-    reports = replicas * costs.report_us / 1e6
+    reports_s = replicas * costs.report_us / 1e6
     report_every_s = max(scale.datanode.block_report_interval_s, replicas / REPORTED_PER_S)
-    blocks = replicas / REPLICATION
-    memory_bytes = blocks * costs.block_bytes + replicas * costs.replica_bytes
-    say(f"{scale.nodes} DataNodes of {scale.blocks} blocks, {replicas / 1e6:.0f} million replicas:")
-    say(
-        f"  one is lost: whole again after {scale.noticed_s + healing_s:.0f} s, of which"
-        f" {scale.noticed_s:.0f} s until the first copy;"
-        f" {size_bytes / MIB / healing_s:.0f} MiB/s, {scale.blocks / healing_s:.0f} blocks/s;"
-        f" the NameNode uses {used:.1%} of a processor for it"
-    )
-    say(
-        f"  heartbeats: {beats:.1%} of a processor; full reports every"
-        f" {report_every_s:.0f} s: {reports / report_every_s:.1%}; all reports after a start or"
-        f" fail-over: {reports:.0f} s; memory: {memory_bytes / GIB:.1f} GiB"
-    )
+    memory = replicas / REPLICATION * costs.block_bytes + replicas * costs.replica_bytes
+    copying = costs.copy_us * scale.blocks / 1e6 / healing_s
+    size_mib = scale.blocks * scale.namenode.block_size_bytes / MIB
+    for what, value, unit in (
+        ("a lost one is whole again after", scale.noticed_s + healing_s, "s"),
+        ("copied", size_mib / healing_s, "MiB/s"),
+        ("processor of the NameNode for copies", copying, "of one"),
+        ("processor for heartbeats", beats, "of one"),
+        ("processor for full reports", reports_s / report_every_s, "of one"),
+        ("all reports after a fail-over", reports_s, "s"),
+        ("memory of the NameNode", memory / GIB, "GiB"),
+    ):
+        bench.emit(what, value, unit, at=at, side="model")
 
 
 # -- the inputs that are measured ---------------------------------------------------------------
 
 
-async def measured_costs(cluster: LocalCluster, folder: Path, copy_us: float) -> Costs:
+async def measured_costs(bench: Bench, cluster: LocalCluster) -> Costs:
     """Let a NameNode take a full report and heartbeats, and look at what that costs it."""
-    namenode = cluster.namenode
+    namenode, blocks = cluster.namenode, bench.size(MEASURED_BLOCKS, 200)
+    folder = bench.folder / "model"
+    folder.mkdir()
     volume = open_volume(OsDisk(), folder / "volume", NODE, boot="benchmark", sync_threads=1)
-    empty_mib = resident_mib(namenode.pid or 0)
+    empty_bytes = resident_bytes(namenode.pid or 0)
     namenode.kill()
-    held = await fill(namenode.volumes[0], namenode.address, volume.storage, MEASURED_BLOCKS)
-    namenode.start()
-    cluster.wait_registered()
-    filled_mib = resident_mib(namenode.pid or 0)
+    held = await fill(namenode.volumes[0], namenode.address, volume.storage, blocks)
+    await asyncio.to_thread(namenode.start)
+    await asyncio.to_thread(cluster.wait_registered)
+    filled_bytes = resident_bytes(namenode.pid or 0)
     async with RpcClient() as client:
         reporter = Reporter(NODE, [namenode.address], Many(volume, held), client, DataNodeConfig())
-        before_s = processor_seconds(namenode.pid)
+        before_s = processor_s(namenode.pid)
         reporter.start("127.0.0.1:9")  # nobody answers questions there
         await Watch(namenode.address, client).until(lambda node: node.blocks == len(held))
-        report_s = processor_seconds(namenode.pid) - before_s
-        reported_mib = resident_mib(namenode.pid or 0)
+        report_s = processor_s(namenode.pid) - before_s
+        reported_bytes = resident_bytes(namenode.pid or 0)
         await reporter.close()
-        beats_s = await _heartbeats(namenode.address, namenode.pid, client)
+        beats = bench.size(MEASURED_HEARTBEATS, 20)
+        beats_s = await _heartbeats(namenode.address, namenode.pid, client, beats)
     volume.close()
     return Costs(
         report_us=report_s / len(held) * 1e6,
-        heartbeat_us=beats_s / MEASURED_HEARTBEATS * 1e6,
-        copy_us=copy_us,
-        block_bytes=(filled_mib - empty_mib) * MIB / len(held),
-        replica_bytes=(reported_mib - filled_mib) * MIB / len(held),
+        heartbeat_us=beats_s / beats * 1e6,
+        copy_us=COPY_US,
+        block_bytes=max(0, filled_bytes - empty_bytes) / len(held),
+        replica_bytes=max(0, reported_bytes - filled_bytes) / len(held),
     )
 
 
-async def _heartbeats(address: str, pid: int | None, client: RpcClient) -> float:
-    """Seconds of the NameNode's processor for `MEASURED_HEARTBEATS` of one DataNode."""
+async def _heartbeats(address: str, pid: int | None, client: RpcClient, count: int) -> float:
+    """Return the seconds of the NameNode's processor for so many of one DataNode."""
     storages = (StorageReport(StorageId("beats"), 1 << 40, 1 << 40, 0),)
     register = Register("beats", "127.0.0.1:9", "1", storages)
     await client.call(address, REGISTER.name, register, REGISTER.answer, 5.0)
-    before_s = processor_seconds(pid)
+    before_s = processor_s(pid)
     beat = Heartbeat("beats", "1", storages, 0)
-    for _ in range(MEASURED_HEARTBEATS):
+    for _ in range(count):
         await client.call(address, HEARTBEAT.name, beat, HEARTBEAT.answer, 5.0)
-    return processor_seconds(pid) - before_s
-
-
-def _costs(options: argparse.Namespace) -> Costs:
-    given = (options.report_us, options.heartbeat_us, options.block_bytes, options.replica_bytes)
-    if None not in given:
-        report_us, heartbeat_us, block_bytes, replica_bytes = given
-        return Costs(report_us, heartbeat_us, options.copy_us, block_bytes, replica_bytes)
-    if any(each is not None for each in given):
-        raise SystemExit(
-            "give all of --report-us, --heartbeat-us, --block-bytes and --replica-bytes, or none"
-        )
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        LocalCluster(datanodes=1, path=Path(folder) / "cluster") as cluster,
-    ):
-        return loop.run(measured_costs(cluster, Path(folder), options.copy_us))
-
-
-def main() -> None:
-    """Measure what is not given, run the model and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--nodes", type=int, nargs="+", default=[100, 1000])
-    parser.add_argument("--blocks", type=int, default=100_000, help="replicas of each DataNode")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--report-us", type=float, help="processor of a NameNode for a replica")
-    parser.add_argument("--heartbeat-us", type=float, help="the same for a heartbeat")
-    parser.add_argument("--copy-us", type=float, default=0.0, help="the same for a copy")
-    parser.add_argument("--block-bytes", type=float, help="memory of a NameNode for a block")
-    parser.add_argument("--replica-bytes", type=float, help="the same for a replica of it")
-    options = parser.parse_args()
-    say(machine())
-    costs, namenode, datanode = _costs(options), NameNodeConfig(), DataNodeConfig()
-    say(
-        f"inputs: {costs.report_us:.1f} us for a reported replica, {costs.heartbeat_us:.0f} us for"
-        f" a heartbeat, {costs.copy_us:.0f} us for a copy, {costs.block_bytes:.0f} bytes for a"
-        f" block and {costs.replica_bytes:.0f} for a replica of it;"
-        f" blocks of {namenode.block_size_bytes // MIB} MiB, {REPLICATION} replicas,"
-        f" copy_bandwidth {datanode.copy_bandwidth_bytes_per_s // MIB} MiB/s, "
-        f"{namenode.copies_per_source} copies sent and {namenode.copies_per_target} got at a time"
-    )
-    for nodes in options.nodes:
-        show(Scale(nodes, options.blocks, namenode, datanode), costs, options.seed)
-
-
-if __name__ == "__main__":
-    main()
+    return processor_s(pid) - before_s

@@ -1,7 +1,5 @@
 """What does a file of many blocks cost whoever else waits for the NameNode?
 
-    python -m benchmarks.big_files [--blocks 100000] [--clients 8]
-
 One NameNode with its store on disk, in this process and without sockets: what answers are made of
 and encoded is real, and so are the transactions. Beside each step stands the longest turn of the
 event loop in it, in processor time, so that other processes do not count; heartbeats between
@@ -11,22 +9,17 @@ members are told in the end reaches nobody.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import gc
 import logging
-import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
-from benchmarks.stats import machine, say
-from paxosblock import loop
 from paxosblock.api.files import GET_FILE, GetFile
 from paxosblock.api.methods import Method
 from paxosblock.api.namenode import (
@@ -54,6 +47,7 @@ from paxosblock.api.namenode import (
     TakeOver,
     Transact,
 )
+from paxosblock.bench.suite import LEADER, Bench, case
 from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.calls import Service
 from paxosblock.namenode.catalog import blocks
@@ -84,70 +78,74 @@ from paxosblock.transaction import (
     Operation,
     Rename,
 )
-from paxosblock.units import MIB
+from paxosblock.units import GIB, MIB
 
 Q = TypeVar("Q")
 
 PATH: Final = "/big/file"
 ANN, BOB = WriterId("ann"), WriterId("bob")
 MEMBERS: Final = (StorageId("s1"), StorageId("s2"), StorageId("s3"))
+TURN_GOAL_MS: Final = 20.0
+BLOCKS: Final = 100_000
+CLIENTS: Final = 8
 BATCH: Final = 100
 """Blocks that one transaction adds while the file is made."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class Stage:
     """The NameNode, and the watch over its loop."""
 
+    bench: Bench
     node: NameNode
     service: Service
     store: SingleMemberStore
     stall: StallWatch
 
     async def step(self, name: str, work: Awaitable[object]) -> None:
-        """Do one step, and say how long it took and its longest turn."""
+        """Do one step, and emit how long it took and its longest turn."""
         await asyncio.sleep(2 * TICK_S)
         self.stall.take_busy()
-        begun = time.perf_counter()
+        begun, used_s = time.perf_counter(), time.process_time()
         await work
-        seconds = time.perf_counter() - begun
+        seconds, used_s = time.perf_counter() - begun, time.process_time() - used_s
         await asyncio.sleep(2 * TICK_S)  # a turn is noted by the tick behind it
         busy_ms = self.stall.take_busy() * 1e3
-        say(f"{name:<44} {seconds * 1e3:10.1f} ms   longest turn {busy_ms:7.1f} ms")
+        self.bench.emit(name, seconds * 1e3, "ms", processor_s={LEADER: used_s}, per="step")
+        self.bench.emit(f"{name}: longest turn", busy_ms, "ms", goal=TURN_GOAL_MS)
 
 
 @contextlib.asynccontextmanager
-async def started() -> AsyncIterator[Bench]:
+async def started(bench: Bench) -> AsyncIterator[Stage]:
     """A NameNode in a folder that goes away."""
-    with tempfile.TemporaryDirectory(prefix="paxosblock-") as folder:
-        async with RpcClient() as client:
-            store = SingleMemberStore(Path(folder) / "kv")
-            await store.start()
-            clock_s = asyncio.get_running_loop().time
-            node = NameNode("bench", NameNodeConfig(), store, clock_s, over_rpc(client, 1.0))
-            await node.start()
-            stall = StallWatch()
-            stall.start()
-            yield Bench(node, Service(node), store, stall)
-            stall.stop()
-            await node.close()
-            await store.close()
+    async with RpcClient() as client:
+        store = SingleMemberStore(bench.folder / "big-files")
+        await store.start()
+        clock_s = asyncio.get_running_loop().time
+        node = NameNode("bench", NameNodeConfig(), store, clock_s, over_rpc(client, 1.0))
+        await node.start()
+        stall = StallWatch()
+        stall.start()
+        yield Stage(bench, node, Service(node), store, stall)
+        stall.stop()
+        await node.close()
+        await store.close()
 
 
-async def fill(bench: Bench, count: int, path: str = PATH) -> int:
+async def fill(stage: Stage, count: int, path: str = PATH) -> int:
     """Make an open file of `count` finalized blocks that all members hold; return its id."""
     create = CreateFile(path, ANN, False, 3, 128 * MIB, Durability.DISK)
-    file = (await bench.service.call(CREATE, create)).file_id
+    file = (await stage.service.call(CREATE, create)).file_id
     previous = NO_BLOCK
     for first in range(0, count, BATCH):
-        ids = [await bench.node.catalog.next_block() for _ in range(min(BATCH, count - first))]
-        draft = Draft(bench.store.view())
+        ids = [await stage.node.catalog.next_block() for _ in range(min(BATCH, count - first))]
+        draft = Draft(stage.store.view())
         for block in ids:
             record = _add(draft, file, previous, block)
             for member in MEMBERS:
-                bench.node.replicas.note(block, member, record.finalized_generation)
+                stage.node.replicas.note(block, member, record.finalized_generation)
             previous = block
-        assert isinstance(await bench.store.commit(draft.transaction()), Committed)
+        assert isinstance(await stage.store.commit(draft.transaction()), Committed)
     return file
 
 
@@ -158,15 +156,15 @@ def _add(draft: Draft, file: int, previous: BlockId, block: BlockId) -> BlockRec
     return blocks.finalize_by_writer(draft, request).record
 
 
-async def every_page(bench: Bench, clients: int) -> None:
+async def every_page(stage: Stage, clients: int) -> None:
     """`open` and read on to the end, by several clients side by side."""
 
     async def client() -> None:
-        view = await bench.service.call(GET_FILE, GetFile(PATH))
+        view = await stage.service.call(GET_FILE, GetFile(PATH))
         while view.next_place is not None:
             msgspec.msgpack.encode(view)
             request = GetFile(PATH, view.next_place, file_id=view.status.file_id)
-            view = await bench.service.call(GET_FILE, request)
+            view = await stage.service.call(GET_FILE, request)
             await asyncio.sleep(0)  # where a socket is, it would be waited for
 
     await asyncio.gather(*(client() for _ in range(clients)))
@@ -179,40 +177,40 @@ async def again(service: Service, method: Method[Q, object], request: Q, times: 
         await asyncio.sleep(0)
 
 
-async def swept(bench: Bench) -> None:
+async def swept(stage: Stage) -> None:
     """Delete the file, and wait until its blocks are gone."""
-    await bench.service.call(DELETE, DeletePath(PATH))
-    while await bench.node.catalog.garbage():  # noqa: ASYNC110 - the sweep tells nobody
+    await stage.service.call(DELETE, DeletePath(PATH))
+    while await stage.node.catalog.garbage():  # noqa: ASYNC110 - the sweep tells nobody
         await asyncio.sleep(0.1)
 
 
-async def changed_beside(bench: Bench, work: Awaitable[object]) -> None:
+async def changed_beside(stage: Stage, work: Awaitable[object]) -> None:
     """Make directories while `work` goes on, one call after the other."""
     doing = asyncio.ensure_future(work)
     while not doing.done():
-        await bench.service.call(MKDIRS, MakeDirectories("/beside"))
-        await bench.service.call(DELETE, DeletePath("/beside"))
+        await stage.service.call(MKDIRS, MakeDirectories("/beside"))
+        await stage.service.call(DELETE, DeletePath("/beside"))
     await doing
 
 
-async def measure_transactions(bench: Bench) -> None:
+async def measure_transactions(stage: Stage) -> None:
     """Transactions near their bounds, with other changes beside each."""
 
     async def transact(name: str, operations: Iterable[Operation]) -> None:
         request = Transact(tuple(operations), 3, 128 * MIB, Durability.DISK)
-        await bench.step(name, changed_beside(bench, bench.service.call(TRANSACT, request)))
+        await stage.step(name, changed_beside(stage, stage.service.call(TRANSACT, request)))
 
     parts = [f"part-{number:05}-of-a-job.parquet" for number in range(OPERATIONS_MAX)]
     for number in range(4):
-        file = await fill(bench, BLOCKS_MOVED_MAX // 4, f"/joined/{number}")
-        await bench.service.call(CLOSE_FILE, CloseFile(file, ANN))
-    await bench.service.call(
+        file = await fill(stage, BLOCKS_MOVED_MAX // 4, f"/joined/{number}")
+        await stage.service.call(CLOSE_FILE, CloseFile(file, ANN))
+    await stage.service.call(
         TRANSACT, Transact((Marker("/all"), MakeDirectory("/to")), 3, 128 * MIB, Durability.DISK)
     )
     concat = ConcatFiles("/all", tuple(f"/joined/{number}" for number in range(4)))
-    await bench.step(
+    await stage.step(
         f"concat of {BLOCKS_MOVED_MAX} blocks",
-        changed_beside(bench, bench.service.call(CONCAT, concat)),
+        changed_beside(stage, stage.service.call(CONCAT, concat)),
     )
     count = f"{OPERATIONS_MAX}"
     await transact(f"{count} markers", (Marker(f"/from/{part}") for part in parts))
@@ -234,46 +232,53 @@ async def measure_transactions(bench: Bench) -> None:
     )
 
 
-async def measure(options: argparse.Namespace) -> None:
-    """All steps, one after the other."""
-    count = options.blocks
-    async with started() as bench:
-        service = bench.service
-        say(machine())
-        file = await fill(bench, count)
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(YOUNG_OBJECTS_MAX)
-        say(f"a file of {count} blocks")
-        status, listed = PathRequest(PATH), ListDirectory("/big")
-        await bench.step("stat of the open file, 1,000 times", again(service, STAT, status, 1000))
-        await bench.step("list of its directory, 1,000 times", again(service, LIST, listed, 1000))
-        tail = GetFile(PATH, offset=count * 128 * MIB - 1)
-        await bench.step("its last page, 1,000 times", again(service, GET_FILE, tail, 1000))
-        await bench.step("all pages, 1 client", every_page(bench, 1))
-        await bench.step(
-            f"all pages, {options.clients} clients, stat and list beside",
-            asyncio.gather(
-                every_page(bench, options.clients),
-                again(service, STAT, status, 1000),
-                again(service, LIST, listed, 1000),
-            ),
-        )
-        await bench.step("close by its writer", service.call(CLOSE_FILE, CloseFile(file, ANN)))
-        await bench.step("append", service.call(APPEND, AppendFile(PATH, BOB)))
-        await bench.step("take-over", service.call(TAKE_OVER, TakeOver(PATH)))
-        await bench.step("delete and sweep", swept(bench))
-        await measure_transactions(bench)
+@contextlib.contextmanager
+def as_in_a_namenode() -> Iterator[None]:
+    """Collect garbage as a NameNode does, and do not tell of members that nobody reaches."""
+    logger, thresholds = logging.getLogger("paxosblock"), gc.get_threshold()
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS_MAX)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+        logger.setLevel(level)
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--blocks", type=int, default=100_000)
-    parser.add_argument("--clients", type=int, default=8)
-    logging.getLogger("paxosblock").setLevel(logging.ERROR)  # of members that nobody reaches
-    loop.run(measure(parser.parse_args()))
+@case("big-files", room_bytes=GIB)
+async def big_files(bench: Bench) -> None:
+    """What does a file of 100,000 blocks cost whoever else waits for the NameNode?"""
+    count, times = bench.size(BLOCKS, 200), bench.size(1000, 10)
+    async with started(bench) as stage:
+        file = await fill(stage, count)
+        with as_in_a_namenode():
+            await _steps(stage, file, count, times)
+            if not bench.options.small:
+                await measure_transactions(stage)
 
 
-if __name__ == "__main__":
-    main()
+async def _steps(stage: Stage, file: int, count: int, times: int) -> None:
+    """All steps of one file."""
+    service = stage.service
+    status, listed = PathRequest(PATH), ListDirectory("/big")
+    await stage.step(f"stat of the open file, {times} times", again(service, STAT, status, times))
+    await stage.step(f"list of its directory, {times} times", again(service, LIST, listed, times))
+    tail = GetFile(PATH, offset=count * 128 * MIB - 1)
+    await stage.step(f"its last page, {times} times", again(service, GET_FILE, tail, times))
+    await stage.step("all pages, 1 client", every_page(stage, 1))
+    await stage.step(
+        f"all pages, {CLIENTS} clients, stat and list beside",
+        asyncio.gather(
+            every_page(stage, CLIENTS),
+            again(service, STAT, status, times),
+            again(service, LIST, listed, times),
+        ),
+    )
+    await stage.step("close by its writer", service.call(CLOSE_FILE, CloseFile(file, ANN)))
+    await stage.step("append", service.call(APPEND, AppendFile(PATH, BOB)))
+    await stage.step("take-over", service.call(TAKE_OVER, TakeOver(PATH)))
+    await stage.step("delete and sweep", swept(stage))

@@ -1,7 +1,5 @@
 """How long does a DataNode with very many replicas take until it serves, and what do they take?
 
-    python -m benchmarks.replicas [--replicas 10000 100000] [--rounds 3] [--folder DIR]
-
 A volume of finalized replicas of 4 KiB, and a DataNode as a process, whose NameNode nobody runs.
 Shown are the time from its start to its first answer, the processor time until then, and the memory
 for a replica, each without what a DataNode with an empty volume takes. The files were read before:
@@ -10,10 +8,10 @@ what a cold disk adds is not in it.
 
 from __future__ import annotations
 
-import argparse
+import asyncio
+import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,13 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.stats import machine, median, processor_seconds, resident_mib, say
+from paxosblock.bench.host import processor_s, resident_bytes
+from paxosblock.bench.suite import DATANODE, Bench, case
 from paxosblock.checksum import crc32c
 from paxosblock.datanode.file_store import make_folders
 from paxosblock.datanode.identity import give_identity
 from paxosblock.datanode.layout import CURRENT, data_name, meta_name
 from paxosblock.datanode.meta import describe
 from paxosblock.disk import OsDisk
+from paxosblock.errors import UnavailableError
 from paxosblock.net import control
 from paxosblock.net.wire import FrameKind, Header
 from paxosblock.process import boot_id
@@ -43,7 +43,7 @@ from paxosblock.protocol.types import (
     Registers,
     ReplicaState,
 )
-from paxosblock.units import KIB, MIB
+from paxosblock.units import GIB, KIB
 
 NODE: Final = "many"
 NOBODY: Final = "127.0.0.1:1"
@@ -80,11 +80,11 @@ def fill(volume: Path, count: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a DataNode took until it served."""
+    """The costs of a DataNode until it served."""
 
     elapsed_s: float
     processor_s: float
-    memory_mib: float
+    memory_bytes: int
 
 
 @contextmanager
@@ -108,37 +108,40 @@ def measure(volume: Path) -> Start:
     with started(volume) as process:
         while not (address.exists() and control.healthy(address.read_text().strip())):
             if process.poll() is not None:
-                raise SystemExit(f"the DataNode on {volume} ended with {process.returncode}")
+                raise UnavailableError(f"the DataNode ended with {process.returncode}")
             time.sleep(0.005)
         elapsed_s = time.perf_counter() - begun
-        return Start(elapsed_s, processor_seconds(process.pid), resident_mib(process.pid))
+        return Start(elapsed_s, processor_s(process.pid), resident_bytes(process.pid))
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--replicas", type=int, nargs="+", default=[10_000, 100_000])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, default=None, help="where; default: a temporary one")
-    options = parser.parse_args()
-    say(machine())
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        for count in (0, *options.replicas):
-            fill(Path(folder) / str(count), count)
-        for count in options.replicas:
-            pairs = [
-                (measure(Path(folder) / str(count)), measure(Path(folder) / "0"))
-                for _ in range(options.rounds)
-            ]
-            elapsed, processor, memory = (
-                median([getattr(many, field) - getattr(none, field) for many, none in pairs])
-                for field in ("elapsed_s", "processor_s", "memory_mib")
+COUNTS: Final = (10**4, 3 * 10**4, 10**5, 3 * 10**5, 10**6)
+USUAL: Final = 3 * 10**4
+
+
+@case("datanode-growth", room_bytes=9 * GIB)
+async def growth(bench: Bench) -> None:
+    """How do start and memory of a DataNode grow with its replicas?"""
+    counts = bench.sizes(COUNTS, USUAL, 100)
+    empty = bench.folder / "replicas-0"
+    await asyncio.to_thread(fill, empty, 0)
+    for count in counts:
+        volume, at = bench.folder / f"replicas-{count}", (float(count), "replicas")
+        await asyncio.to_thread(fill, volume, count)
+        for number in bench.rounds:
+            none = await bench.bare(measure, empty)
+            many = await bench.bare(measure, volume)
+            used_s = many.processor_s - none.processor_s
+            bench.emit(
+                "start to the first answer",
+                many.elapsed_s,
+                "s",
+                number,
+                at=at,
+                limit=none.elapsed_s,
+                goal=10,
+                processor_s={DATANODE: max(0.0, used_s / count)},
+                per="replica",
             )
-            say(
-                f"{count:>9} replicas  {elapsed:7.2f} s  processor {processor:7.2f} s, "
-                f"{processor / count * 1e6:5.1f} us and {memory * MIB / count:6.0f} bytes each"
-            )
-
-
-if __name__ == "__main__":
-    main()
+            grown = max(0, many.memory_bytes - none.memory_bytes)
+            bench.emit("memory of a replica", grown / count, "bytes", number, at=at)
+        await asyncio.to_thread(shutil.rmtree, volume)

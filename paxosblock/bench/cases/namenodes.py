@@ -1,0 +1,195 @@
+"""How does a NameNode bear many files, and how soon does another one lead when it is killed?"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+from urllib.request import urlopen
+
+from paxosblock.api.namenode import (
+    CLOSE_FILE,
+    CREATE,
+    MKDIRS,
+    STAT,
+    CloseFile,
+    CreateFile,
+    MakeDirectories,
+    PathRequest,
+)
+from paxosblock.bench.call_load import connect, run_load
+from paxosblock.bench.host import resident_bytes
+from paxosblock.bench.stats import counted
+from paxosblock.bench.suite import Bench, case
+from paxosblock.client import AsyncClient
+from paxosblock.local.cluster import LocalCluster
+from paxosblock.local.node_process import Node, wait_until
+from paxosblock.protocol.types import Durability, WriterId
+from paxosblock.units import GIB, MIB
+
+CLIENTS: Final = 64
+FILES: Final = (25_000, 50_000, 100_000, 200_000, 500_000, 10**6, 2 * 10**6, 5 * 10**6, 10**7)
+NAMES: Final = (10**4, 3 * 10**4, 10**5, 3 * 10**5, 10**6)
+USUAL: Final = 10**5
+LONGEST_TURN_GOAL_MS: Final = 20.0
+LEVEL_WITHIN_S: Final = 600.0
+
+
+@case("failover")
+async def fail_over(bench: Bench) -> None:
+    """How long is it from SIGKILL of the NameNode that leads to the next change?"""
+    cluster = await bench.cluster(1, 3)
+    async with AsyncClient(cluster.url) as fs:
+        for number in bench.rounds:
+            durations = []
+            for each in range(bench.size(10, 1)):
+                await asyncio.to_thread(wait_level, cluster)
+                victim = await asyncio.to_thread(cluster.wait_leader)
+                await fs.mkdirs(f"/before/{number}/{each}")
+                begun = time.perf_counter()
+                await asyncio.to_thread(victim.kill)
+                await fs.mkdirs(f"/after/{number}/{each}")
+                durations.append(time.perf_counter() - begun)
+                await asyncio.to_thread(victim.start)
+            what = f"leader killed to next change, {counted(3, 'NameNode')}"
+            bench.emit_times(what, durations, number, goals_ms={"p99": 1000})
+
+
+@case("namenode-growth-3", usual=False, room_bytes=8 * GIB)
+async def growth_of_three(bench: Bench) -> None:
+    """How do rate, memory and restart of three NameNodes grow with their files?"""
+    await _grow(bench, await bench.cluster(1, 3, fresh=True))
+
+
+@case("namenode-growth", room_bytes=4 * GIB)
+async def growth_of_one(bench: Bench) -> None:
+    """How do rate, memory and restart of a NameNode grow with its files?"""
+    await _grow(bench, await bench.cluster(1, fresh=True))
+
+
+async def _grow(bench: Bench, cluster: LocalCluster) -> None:
+    """One round, since a catalog takes long to fill: each size goes on from the one before."""
+    leader = await asyncio.to_thread(cluster.wait_leader)
+    empty_bytes, there = resident_bytes(leader.pid or 0), 0
+    for files in bench.sizes(FILES, USUAL, 200):
+        at = (float(files), "files")
+        leader = await asyncio.to_thread(cluster.wait_leader)
+        longest_turn_s(leader)
+        async with bench.measured(cluster) as spent:
+            await fill(leader.address, there, files)
+        made, there = files - there, files
+        bench.emit("create and close", made / spent.elapsed_s, "/s", at=at, clients=CLIENTS,
+                   processor_s=spent.per(made))  # fmt: skip
+        bench.emit("longest turn meanwhile", longest_turn_s(leader) * 1e3, "ms", at=at,
+                   goal=LONGEST_TURN_GOAL_MS)  # fmt: skip
+        grown = resident_bytes(leader.pid or 0) - empty_bytes
+        bench.emit("memory beyond an empty one", max(0, grown) / MIB, "MiB", at=at)
+        async with bench.measured(cluster) as spent:
+            load = await run_load(
+                leader.address, STAT, partial(_known, files), clients=CLIENTS,
+                seconds=bench.seconds,
+            )  # fmt: skip
+        bench.emit("stat", load.rate, "/s", at=at, clients=CLIENTS,
+                   processor_s=spent.per(len(load.latencies)))  # fmt: skip
+        what = "killed, started, serving" if len(cluster.namenodes) == 1 else "follower level again"
+        bench.emit(what, await asyncio.to_thread(restart, cluster), "s", at=at, goal=5)
+
+
+def _known(files: int, client: int) -> Iterator[PathRequest]:
+    """All files that there are, again and again, beginning elsewhere for each client."""
+    number = client * files // CLIENTS
+    while True:
+        yield PathRequest(path_of(number % files))
+        number += 7919  # a prime, so that neighbours are not asked for one after the other
+
+
+def path_of(number: int) -> str:
+    """Return the path of a file that `fill` makes."""
+    return f"/files/{number // 1000}/part-{number:08d}.parquet"
+
+
+async def fill(address: str, first: int, end: int) -> None:
+    """Make the files from number `first` to `end`, each of them empty and closed."""
+    numbers = iter(range(first, end))
+
+    async def client() -> None:
+        connection = await connect(address)
+        for number in numbers:
+            writer = WriterId(f"filler-{number}")
+            request = CreateFile(
+                path_of(number), writer, False, 3, 128 * MIB, Durability.DISK, owner="somebody"
+            )
+            file = await connection.call(CREATE, request)
+            await connection.call(CLOSE_FILE, CloseFile(file.file_id, writer))
+        connection.close()
+
+    await asyncio.gather(*(client() for _ in range(CLIENTS)))
+
+
+@case("list-directory", room_bytes=2 * GIB)
+async def list_directory(bench: Bench) -> None:
+    """How long does it take to list a directory of very many names?"""
+    cluster = await bench.cluster(1, fresh=True)
+    leader, there = cluster.namenode, 0
+    async with AsyncClient(cluster.url) as fs:
+        for names in bench.sizes(NAMES, USUAL, 100):
+            new = (MakeDirectories(f"/many/{each:08d}") for each in range(there, names))
+            await run_load(leader.address, MKDIRS, partial(_shared, new), clients=CLIENTS)
+            there = names
+            for number in bench.rounds:
+                longest_turn_s(leader)
+                async with bench.measured(cluster) as spent:
+                    found = len(await fs.list("/many"))
+                assert found == names, "every name is listed once"
+                at = (float(names), "names")
+                bench.emit("the whole list", spent.elapsed_s, "s", number, at=at)
+                bench.emit("names", names / spent.elapsed_s, "/s", number, at=at,
+                           processor_s=spent.per(names))  # fmt: skip
+                bench.emit("longest turn of the NameNode", longest_turn_s(leader) * 1e3, "ms",
+                           number, at=at, goal=LONGEST_TURN_GOAL_MS)  # fmt: skip
+
+
+def _shared(requests: Iterator[MakeDirectories], _client: int) -> Iterator[MakeDirectories]:
+    """Return the same requests for every client: each is made once."""
+    return requests
+
+
+def wait_level(cluster: LocalCluster) -> None:
+    """Wait until every NameNode has applied what the leader has committed."""
+
+    def level() -> bool:
+        leader = cluster.standing(cluster.wait_leader())
+        others = [cluster.standing(node) for node in cluster.namenodes]
+        return leader is not None and all(
+            each is not None and each.applied_index >= leader.commit_index for each in others
+        )
+
+    wait_until(level, LEVEL_WITHIN_S, "the NameNodes did not come level")
+
+
+def metrics(node: Node) -> dict[str, float]:
+    """Return what a node's /metrics shows, by name. Each look begins the longest stalls anew."""
+    prefix = "paxosblock_namenode_"
+    with urlopen(f"http://{node.address}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    pairs = (line.removeprefix(prefix).split() for line in lines if line.startswith(prefix))
+    return {name: float(value) for name, value in pairs}
+
+
+def longest_turn_s(node: Node) -> float:
+    """Return the longest turn of a node's loop since the last look, in its processor time."""
+    return metrics(node)["loop_busy_seconds"]
+
+
+def restart(cluster: LocalCluster) -> float:
+    """Kill the last NameNode that does not lead, or the only one; return the seconds from its start
+    until it has all that was committed."""
+    leader = cluster.wait_leader()
+    victim = ([node for node in cluster.namenodes if node is not leader] or [leader])[-1]
+    victim.kill()
+    begun = time.perf_counter()
+    victim.start(LEVEL_WITHIN_S)
+    wait_level(cluster)
+    return time.perf_counter() - begun
