@@ -178,8 +178,8 @@ async def close_file(node: NameNode, request: CloseFile) -> FileStatus:
     """End the writing of a file, and of its last block."""
     if request.last is not None:
         checks.check_finalize(request.last, node.config)
-    await node.closer.close(request.file_id, request.writer, request.last)
-    return await node.catalog.file_status(request.file_id)
+    closed = await node.closer.close(request.file_id, request.writer, request.last)
+    return await node.catalog.file_status(request.file_id, closed)  # others may append by now
 
 
 async def renew_leases(node: NameNode, request: RenewLeases) -> Renewed:

@@ -14,6 +14,7 @@ from paxosblock.api.namenode import (
     ADD_BLOCK,
     APPEND,
     CLOSE_FILE,
+    CONCAT,
     DELETE,
     FINALIZE_BLOCK,
     GET_BLOCK,
@@ -24,6 +25,7 @@ from paxosblock.api.namenode import (
     AppendFile,
     BlockRequest,
     CloseFile,
+    ConcatFiles,
     DeletePath,
     Excluded,
     FinalizeBlock,
@@ -35,7 +37,8 @@ from paxosblock.config import NameNodeConfig
 from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError
 from paxosblock.namenode.blocks import reopener
 from paxosblock.namenode.catalog import reopening
-from paxosblock.namenode.catalog.records import NodeRecord
+from paxosblock.namenode.catalog.records import FileInode, NodeRecord
+from paxosblock.namenode.closer import Closer
 from paxosblock.protocol import recovery
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.messages import Finalize, RecoveryWrite, Write
@@ -69,8 +72,15 @@ async def scene() -> AsyncIterator[Scene]:
 
 async def written(scene: Scene) -> ReopenBlock:
     """A closed file of one block, which Bob has opened for appending; what he asks for next."""
+    file = await closed_file(scene, "/f")
+    opened = await scene.service.call(APPEND, AppendFile("/f", BOB))
+    return ReopenBlock(file, BOB, opened.last, 2, CHUNK_BYTES, 8)
+
+
+async def closed_file(scene: Scene, path: str) -> int:
+    """A closed file of one block; its id."""
     call = scene.service.call
-    file = await scene.create("/f")
+    file = await scene.create(path)
     view = await scene.add_block(file)
     scene.write(view, *[CHUNKS] * 3)
     block = view.record.block
@@ -78,9 +88,8 @@ async def written(scene: Scene) -> ReopenBlock:
     await wait_until_async(lambda: is_finalized(scene, block))
     for storage in MEMBERS:
         await scene.report(storage)
-    await call(CLOSE_FILE, CloseFile(file, ANN))
-    opened = await call(APPEND, AppendFile("/f", BOB))
-    return ReopenBlock(file, BOB, opened.last, 2, CHUNK_BYTES, 8)
+    await Closer.close(scene.node.closer, file, ANN)
+    return file
 
 
 def is_finalized(scene: Scene, block: BlockId, *storages: str) -> bool:
@@ -169,6 +178,29 @@ async def test_the_file_has_one_block_when_it_is_closed_again(scene: Scene) -> N
         each async for page in scene.node.catalog.block_pages(asked.file_id) for each in page
     ]
     assert entry.record.length == 5
+
+
+async def test_the_answer_to_a_close_is_the_file_as_it_was_closed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever somebody else appended before the answer left."""
+    asked = await written(scene)
+    record = await reopened(scene, asked)
+    write_on(scene, record, 3)
+    close = scene.node.closer.close
+
+    async def late(number: int, writer: WriterId, last: FinalizeBlock | None = None) -> FileInode:
+        closed = await close(number, writer, last)
+        await closed_file(scene, "/more")
+        await scene.service.call(CONCAT, ConcatFiles("/f", ("/more",)))
+        return closed
+
+    monkeypatch.setattr(scene.node.closer, "close", late)
+    end = FinalizeBlock(asked.block, BOB, record.writer_generation, 3, 3 * CHUNK_BYTES)
+    status = await scene.service.call(CLOSE_FILE, CloseFile(asked.file_id, BOB, end))
+    assert (status.open, status.length) == (False, 3 * CHUNK_BYTES)
+    grown = await scene.service.call(STAT, PathRequest("/f"))
+    assert grown.length == (3 + CHUNKS) * CHUNK_BYTES
 
 
 async def test_the_close_waits_for_the_block_that_was_opened_again(scene: Scene) -> None:

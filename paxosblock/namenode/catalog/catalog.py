@@ -181,11 +181,11 @@ class Catalog:
         inode = decode_inode(found.value) if found.exists else None
         return inode if isinstance(inode, FileInode) and inode.open else None
 
-    async def file_status(self, number: int) -> FileStatus:
-        """Return what `stat` shows of a file, by its id."""
+    async def file_status(self, number: int, closed: FileInode | None = None) -> FileStatus:
+        """Return what `stat` shows of a file, by its id, or showed of it when it was `closed`."""
         view = await self._store.barrier()
         inode, path = blocks.file_and_path(view, number)
-        return tree.status(view, path, inode)
+        return tree.status(view, path, closed or inode)
 
     async def unfinished(self, number: int) -> tuple[BlockEntry, ...]:
         """The blocks of a file whose length is not decided yet: its last one, or none."""
