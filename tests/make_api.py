@@ -26,7 +26,10 @@ PARTS: Final = (
 )
 """Where a user gets it, in which file it is, and its classes there (None: all that are public)."""
 
-INHERITED: Final = {"Client": ("client/sync_base.py", "ClientBase")}
+INHERITED: Final = {
+    "Client": ("client/sync_base.py", "ClientBase"),
+    "FileWriter": ("client/sync_files.py", "SinkWriter"),
+}
 """Whose methods stand with those of a class, as users see them there."""
 
 HEAD: Final = """# The Python API

@@ -10,9 +10,10 @@ import io
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol
 
 from paxosblock.api.namenode import FileStatus
+from paxosblock.checksum import Buffer
 from paxosblock.client.background import OtherLoop, Running
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
@@ -36,14 +37,33 @@ class _HandedOver(NamedTuple):
     running: Running[int]
 
 
-class FileWriter(io.RawIOBase):
-    """A file that this client writes; made by `Client.create`. See `AsyncFileWriter`.
+class Sink(Protocol):
+    """A file on the other thread that is being written, such as an `AsyncFileWriter`."""
+
+    chunk_size: int
+    status: FileStatus
+
+    def tell(self) -> int:
+        """Return the length so far in bytes; after an error, what was taken."""
+
+    async def write(self, data: Buffer) -> int:
+        """Append `data`; return its length."""
+
+    async def close(self) -> None:
+        """Complete it."""
+
+    async def abort(self) -> None:
+        """Give it up."""
+
+
+class SinkWriter(io.RawIOBase):
+    """The side of the caller of a `Sink`.
 
     `write` may return while its chunk is still on its way to the other thread: an error of it is
-    raised by the next call. `flush` is `hflush`. Leaving `with` by an exception calls `abort`.
+    raised by the next call. Leaving `with` by an exception calls `abort`.
     """
 
-    def __init__(self, owner: object, background: OtherLoop, file: AsyncFileWriter) -> None:
+    def __init__(self, owner: object, background: OtherLoop, file: Sink) -> None:
         """`owner` lives as long as the file."""
         self._owner = owner
         self._background = background
@@ -54,27 +74,12 @@ class FileWriter(io.RawIOBase):
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
-        return f"<FileWriter {self.name!r} {state} at {self.tell()}>"
+        return f"<{type(self).__name__} {self.name!r} {state} at {self.tell()}>"
 
     @property
     def name(self) -> str:
         """Return the file's path."""
         return self._file.status.path
-
-    @property
-    def status(self) -> FileStatus:
-        """Return the file as it was created, or as it was closed."""
-        return self._file.status
-
-    @property
-    def fewest_replicas(self) -> int:
-        """See `AsyncFileWriter.fewest_replicas`."""
-        return self._file.fewest_replicas
-
-    @property
-    def shortfall(self) -> str:
-        """See `AsyncFileWriter.shortfall`."""
-        return self._file.shortfall
 
     def writable(self) -> bool:
         """True."""
@@ -104,21 +109,6 @@ class FileWriter(io.RawIOBase):
         for whole, left in self._whole_chunks(view):
             self._hand_over(whole, left if len(left) < chunk_size else b"")
         return size
-
-    def hflush(self) -> FlushReceipt:
-        """Wait until every reader will see what was written (see `AsyncFileWriter.hflush`)."""
-        self._settle()
-        return self._background.run(self._file.hflush)
-
-    def hsync(self) -> FlushReceipt:
-        """Wait until what was written is on stable storage (see `AsyncFileWriter.hsync`)."""
-        self._settle()
-        return self._background.run(self._file.hsync)
-
-    def flush(self) -> None:
-        """`hflush`, under the name that Python's files have for it."""
-        if not self._released:
-            self.hflush()
 
     def close(self) -> None:
         """Close the file for good; see `AsyncFileWriter.close` for what an error leaves behind."""
@@ -168,13 +158,6 @@ class FileWriter(io.RawIOBase):
             self.close()
         else:
             self.abort()
-
-    def __del__(self) -> None:
-        """Nothing is sent from a garbage collection: the file is left to its lease."""
-        if not getattr(self, "_released", True):
-            if lost := self.tell() - self._file.acknowledged:
-                _log.warning("'%s' was never closed: %d bytes were not flushed", self.name, lost)
-            self._release()
 
     def _release(self) -> None:
         self._released = True  # io.RawIOBase.close flushes; there is nothing left to flush
@@ -237,6 +220,53 @@ class FileWriter(io.RawIOBase):
     def _check_open(self) -> None:
         if self.closed:
             raise InvalidRequestError(f"'{self.name}': the file is closed")
+
+
+class FileWriter(SinkWriter):
+    """A file that this client writes; made by `Client.create`. See `AsyncFileWriter`.
+
+    `write` may return while its chunk is still on its way to the other thread: an error of it is
+    raised by the next call. `flush` is `hflush`. Leaving `with` by an exception calls `abort`.
+    """
+
+    _file: AsyncFileWriter
+
+    def __del__(self) -> None:
+        """Nothing is sent from a garbage collection: the file is left to its lease."""
+        if not getattr(self, "_released", True):
+            if lost := self.tell() - self._file.acknowledged:
+                _log.warning("'%s' was never closed: %d bytes were not flushed", self.name, lost)
+            self._release()
+
+    @property
+    def status(self) -> FileStatus:
+        """Return the file as it was created, or as it was closed."""
+        return self._file.status
+
+    @property
+    def fewest_replicas(self) -> int:
+        """See `AsyncFileWriter.fewest_replicas`."""
+        return self._file.fewest_replicas
+
+    @property
+    def shortfall(self) -> str:
+        """See `AsyncFileWriter.shortfall`."""
+        return self._file.shortfall
+
+    def hflush(self) -> FlushReceipt:
+        """Wait until every reader will see what was written (see `AsyncFileWriter.hflush`)."""
+        self._settle()
+        return self._background.run(self._file.hflush)
+
+    def hsync(self) -> FlushReceipt:
+        """Wait until what was written is on stable storage (see `AsyncFileWriter.hsync`)."""
+        self._settle()
+        return self._background.run(self._file.hsync)
+
+    def flush(self) -> None:
+        """`hflush`, under the name that Python's files have for it."""
+        if not self._released:
+            self.hflush()
 
 
 class FileReader(io.RawIOBase):

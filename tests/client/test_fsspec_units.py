@@ -10,11 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from paxosblock.api.namenode import FileStatus, Kind
+from paxosblock.checksum import Buffer
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.fsspec import PaxosBlockFileSystem
+from paxosblock.client.fsspec.appending import Addition
 from paxosblock.client.fsspec.dropping import error_since
 from paxosblock.client.fsspec.info import ukey_of
 from paxosblock.client.fsspec.options import config_of, options_of_url, path_of_url
-from paxosblock.errors import ConfigError
+from paxosblock.errors import ConfigError, UnavailableError
 from paxosblock.protocol.types import Durability
 
 
@@ -118,3 +122,49 @@ def test_the_key_of_a_file_that_was_cut_and_is_as_long_again_is_another_one() ->
     before = FileStatus("/f", Kind.FILE, 1, 2, 3, 4, Durability.DISK, False, 5, 6, "", "", 0o644)
     assert ukey_of(before) == ukey_of(replace(before))
     assert ukey_of(before) != ukey_of(replace(before, truncations=1))
+
+
+async def test_what_a_failed_write_left_goes_first_when_it_is_tried_again() -> None:
+    """The hidden file takes a part, and refuses the rest once."""
+
+    class Hidden(AsyncFileWriter):
+        """A file whose cluster is away for a moment."""
+
+        def __init__(self) -> None:
+            self.taken = bytearray()
+            self.away = True
+
+        def __del__(self) -> None:
+            """It was never open."""
+
+        def tell(self) -> int:
+            return len(self.taken)
+
+        async def write(self, data: Buffer) -> int:
+            size = len(data)
+            self.taken += bytes(data)[: 3 if self.away else size]
+            if self.away:
+                self.away = False
+                raise UnavailableError("nobody there")
+            return size
+
+        async def close(self) -> None:
+            """All of it is there."""
+
+    async def hide() -> AsyncFileWriter:
+        return hidden
+
+    hidden = Hidden()
+    async with AsyncClient("127.0.0.1:1") as client:
+        addition = Addition(client, STATUS, hide, chunk_size=8, window=None)
+        assert (await addition.write(b"0123"), await addition.write(b"4567")) == (4, 4)
+        assert hidden.taken == b""
+        with pytest.raises(UnavailableError):
+            await addition.write(b"not taken")
+        assert await addition.write(b"ab") == 2
+        await addition.close()
+    assert bytes(hidden.taken) == b"01234567ab"
+    assert (addition.tell(), addition.closed) == (10, True)
+
+
+STATUS = FileStatus("/f", Kind.FILE, 1, 2, 3, 4096, Durability.DISK, False, 5, 6, "", "", 0o644)

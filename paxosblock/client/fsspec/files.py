@@ -30,7 +30,7 @@ from paxosblock.client.fsspec.dropping import (
 )
 from paxosblock.client.fsspec.info import Info, info_of
 from paxosblock.client.fsspec.staging import StagedFile, publish
-from paxosblock.client.sync_files import FileReader, FileWriter
+from paxosblock.client.sync_files import FileReader, SinkWriter
 from paxosblock.units import KIB
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class WriteFile(AbstractBufferedFile):
     ) -> None:
         self.staged = staged
         self._runner = fs.runner
-        self._stream = FileWriter(fs, self._runner, staged.writer)
+        self._stream = SinkWriter(fs, self._runner, staged.writer)
         self._error_before = sys.exception()
         self._given_up = False
         self._write_error = ""  # not the exception, whose frames refer to this file

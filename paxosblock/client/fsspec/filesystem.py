@@ -16,6 +16,7 @@ from fsspec.utils import isfilelike
 
 from paxosblock.client.file_reader import AsyncFileReader
 from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.fsspec.appending import Addition
 from paxosblock.client.fsspec.files import (
     AsyncReadFile,
     AsyncWriteFile,
@@ -112,7 +113,9 @@ class PaxosBlockFileSystem(NameVerbs):
             if cache_type == "none":
                 return ReadFile(self, reader, block_size)
             return CachedFile(self, reader, block_size, cache_type, cache_options)
-        staged = runner.run(self._stage, path, _how(mode), block_size=block_size, **tuning)
+        staged = runner.run(
+            self._stage, path, _how(mode), alone=autocommit, block_size=block_size, **tuning
+        )
         return WriteFile(self, staged, mode, autocommit=autocommit)
 
     async def open_async(
@@ -124,7 +127,7 @@ class PaxosBlockFileSystem(NameVerbs):
         """
         if mode == "rb":
             return AsyncReadFile(self, await self._reader(path))
-        staged = await self._stage(path, _how(mode), **kwargs)
+        staged = await self._stage(path, _how(mode), alone=not self._intrans, **kwargs)
         if self._intrans:
             self.transaction.files.append(staged)
         return AsyncWriteFile(self, staged, mode, autocommit=not self._intrans)
@@ -144,7 +147,7 @@ class PaxosBlockFileSystem(NameVerbs):
     @asynccontextmanager
     async def _writing(
         self, path: str, how: Publish = Publish.REPLACE, **tuning: Any
-    ) -> AsyncIterator[AsyncFileWriter]:
+    ) -> AsyncIterator[AsyncFileWriter | Addition]:
         """Write a file; it is published at the end of the block, or of the transaction."""
         staged = await self._stage(path, how, **tuning)
         try:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.client.fsspec.appending import Addition, until_free
 from paxosblock.errors import (
     ExistsError,
     IsDirectoryError,
@@ -42,7 +43,7 @@ class StagedFile:
     def __init__(
         self,
         area: StagingArea,
-        writer: AsyncFileWriter,
+        writer: AsyncFileWriter | Addition,
         target: str,
         how: Publish,
         present: FileStatus | None,
@@ -52,7 +53,6 @@ class StagedFile:
         self.target = target
         self.discarded = False
         self.area = area
-        self._path = writer.status.path
         self._how = how
         self._present = present
 
@@ -62,9 +62,25 @@ class StagedFile:
         appends = self._how is Publish.APPEND and self._present is not None
         return self._present.length if appends and self._present is not None else 0
 
+    @property
+    def _path(self) -> str:
+        """Its hidden name; "" while it has none."""
+        hidden = self.writer.hidden if isinstance(self.writer, Addition) else self.writer
+        return "" if hidden is None else hidden.status.path
+
+    @property
+    def addition(self) -> Addition | None:
+        """Return what goes into the last block of the target; None: it has a hidden name."""
+        return self.writer if isinstance(self.writer, Addition) and not self._path else None
+
+    @property
+    def joins(self) -> bool:
+        """True if it is put behind what is there."""
+        return self._how is Publish.APPEND and self._present is not None
+
     def operations(self) -> list[Operation]:
         """Return what gives it its name. It must be closed."""
-        if self._how is Publish.APPEND and self._present is not None:
+        if self.joins:
             return [Concat(self.target, (self._path,))]
         parent = self.target.rpartition("/")[0]
         replaces = self._how is Publish.REPLACE
@@ -75,7 +91,8 @@ class StagedFile:
         """Give it up, written or not. An error is logged: the staging directory ends by itself."""
         self.discarded = True
         await self.writer.abort()
-        await self.area.remove(self._path)
+        if self._path:
+            await self.area.remove(self._path)
 
 
 class StagingArea:
@@ -93,6 +110,7 @@ class StagingArea:
         target: str,
         how: Publish,
         *,
+        alone: bool = False,
         replication: int | None = None,
         block_size: int | None = None,
         durability: Durability | str | None = None,
@@ -101,23 +119,34 @@ class StagingArea:
     ) -> StagedFile:
         """Begin a file that will be published as `target`. Tuning: as `AsyncClient.create`.
 
+        Args:
+            alone: it will be published by itself: then little may go into the target's last block.
+
         Raises:
             IsDirectoryError: the target is a directory.
             ExistsError: it is there, and `how` is CREATE.
             NotDirectoryError: something above it is a file.
         """
         present = await self._present(target, how)
-        await self.renew()
-        writer = await self.client.create(
-            f"{self.directory}/{uuid.uuid4().hex}",
-            parent_must_exist=True,
-            replication=replication,
-            block_size=block_size,
-            durability=durability,
-            chunk_size=chunk_size,
-            window=window,
-        )
-        return StagedFile(self, writer, target, how, present)
+
+        async def hide() -> AsyncFileWriter:
+            await self.renew()
+            return await self.client.create(
+                f"{self.directory}/{uuid.uuid4().hex}",
+                parent_must_exist=True,
+                replication=replication,
+                block_size=block_size,
+                durability=durability,
+                chunk_size=chunk_size,
+                window=window,
+            )
+
+        as_it_is = (replication, block_size, durability) == (None, None, None)
+        if alone and as_it_is and how is Publish.APPEND and present is not None:
+            size = chunk_size or self.client.config.chunk_size_bytes
+            addition = Addition(self.client, present, hide, chunk_size=size, window=window)
+            return StagedFile(self, addition, target, how, present)
+        return StagedFile(self, await hide(), target, how, present)
 
     async def remove(self, path: str) -> None:
         """Delete one hidden name; an error is only logged."""
@@ -166,13 +195,22 @@ async def publish(files: Sequence[StagedFile]) -> None:
     """
     if not files:
         return
-    operations = dict.fromkeys(operation for file in files for operation in file.operations())
     try:
-        await files[0].area.client.transact(list(operations))
+        if len(files) == 1 and (addition := files[0].addition) is not None:
+            await addition.append()
+        elif any(file.joins for file in files):
+            await until_free(lambda: _transact(files))
+        else:
+            await _transact(files)
     except BaseException:
         # Also right when the outcome is unknown: what was published is not in the area any more.
         await discard(files)
         raise
+
+
+async def _transact(files: Sequence[StagedFile]) -> None:
+    operations = dict.fromkeys(operation for file in files for operation in file.operations())
+    await files[0].area.client.transact(list(operations))
 
 
 async def discard(files: Sequence[StagedFile]) -> None:

@@ -1,0 +1,118 @@
+"""Appending to a file: little goes into its last block, more becomes blocks of its own.
+
+Whoever appends to a file of fsspec expects all of it there, or nothing: a block of Python that ends
+by an exception must leave the file as it was. One chunk is there as a whole or not at all, whoever
+dies in the middle of it. So at most one chunk is kept here until the file is closed, and then goes
+into the last block of the target: a log that grows by lines does not become a block a line. What is
+more is written to a hidden file, which is joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from paxosblock.api.namenode import FileStatus
+from paxosblock.checksum import Buffer
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.backoff import Backoff
+from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.errors import LeaseError
+
+T = TypeVar("T")
+
+WAIT_S: Final = 2.0
+"""Seconds for which somebody else may hold the file: who appends a chunk takes milliseconds."""
+
+
+class Addition:
+    """The bytes for the end of a file, as a file that is being written (`AsyncFileWriter`)."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        present: FileStatus,
+        hide: Callable[[], Awaitable[AsyncFileWriter]],
+        *,
+        chunk_size: int,
+        window: int | None,
+    ) -> None:
+        """`present` is the file, `hide` makes a hidden one."""
+        self.status = present
+        self.chunk_size = min(chunk_size, present.block_size)
+        self.hidden: AsyncFileWriter | None = None
+        self._client = client
+        self._hide = hide
+        self._window = window
+        self._held = b""
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """True if `close` or `abort` was called."""
+        return self._closed
+
+    def tell(self) -> int:
+        """Return how many bytes there are so far."""
+        return len(self._held) if self.hidden is None else self.hidden.tell()
+
+    async def write(self, data: Buffer) -> int:
+        """Add `data`; return its length. Raises: as `AsyncFileWriter.write`."""
+        size = memoryview(data).nbytes
+        if self.hidden is None and len(self._held) + size <= self.chunk_size:
+            self._held += bytes(data)
+            return size
+        hidden = self.hidden = self.hidden or await self._hide()
+        await self._hand_over(hidden)
+        return await hidden.write(data)
+
+    async def _hand_over(self, hidden: AsyncFileWriter) -> None:
+        """Write what was held to the hidden file, which takes as much as its `tell` says."""
+        before = hidden.tell()
+        try:
+            await hidden.write(self._held)
+        finally:
+            self._held = self._held[hidden.tell() - before :]
+
+    async def close(self) -> None:
+        """There is no more. Raises: as `AsyncFileWriter.close`."""
+        self._closed = True
+        if self.hidden is not None:
+            await self._hand_over(self.hidden)
+            await self.hidden.close()
+
+    async def abort(self) -> None:
+        """Give it up."""
+        self._closed, self._held = True, b""
+        if self.hidden is not None:
+            await self.hidden.abort()
+
+    async def append(self) -> None:
+        """Put the one chunk at the end of the file.
+
+        Raises:
+            LeaseError: somebody has been writing the file for `WAIT_S`.
+            PaxosBlockError: as `AsyncClient.append`.
+        """
+        async with await until_free(self._open) as out:
+            await out.write(self._held)
+
+    async def _open(self) -> AsyncFileWriter:
+        path = self.status.path
+        return await self._client.append(path, chunk_size=self.chunk_size, window=self._window)
+
+
+async def until_free(step: Callable[[], Awaitable[T]]) -> T:
+    """Do what needs a file for itself, as soon as others who append to it are done.
+
+    Raises:
+        LeaseError: somebody has been writing it for `WAIT_S`.
+    """
+    backoff = Backoff(WAIT_S)
+    while True:
+        try:
+            return await step()
+        except LeaseError:
+            if backoff.exhausted:
+                raise
+            await backoff.pause()

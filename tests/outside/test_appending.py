@@ -1,0 +1,127 @@
+"""Mode `a`: little goes into the last block of a file, more is joined; all of it or nothing."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from paxosblock import Client
+from paxosblock.client.fsspec import PaxosBlockFileSystem, appending
+from paxosblock.errors import LeaseError
+from paxosblock.local.cluster import LocalCluster
+from tests.outside.staging import staged
+
+CHUNK = 4096
+OLD = b"old\n"
+
+
+class Oops(Exception):
+    """Whatever ends a block."""
+
+
+def blocks(cluster: LocalCluster, path: str) -> int:
+    with Client(cluster.url) as client:
+        return len(client.locations(path))
+
+
+def append(fs: PaxosBlockFileSystem, path: str, data: bytes) -> None:
+    with fs.open(path, "ab", chunk_size=CHUNK) as out:
+        out.write(data)
+
+
+@pytest.fixture
+def path(fs: PaxosBlockFileSystem, home: str) -> str:
+    """A file with a line in it."""
+    fs.pipe_file(f"{home}/log", OLD)
+    return f"{home}/log"
+
+
+def test_a_file_that_grows_by_lines_stays_one_block(
+    fs: PaxosBlockFileSystem, cluster: LocalCluster, path: str
+) -> None:
+    for number in range(10):
+        with fs.open(path, "a") as out:
+            out.write(f"{number}\n")
+            assert fs.cat_file(path).count(b"\n") == number + 1, "not before it is closed"
+    assert fs.cat_file(path) == OLD + b"".join(b"%d\n" % number for number in range(10))
+    assert blocks(cluster, path) == 1
+    assert staged(fs) == []
+
+
+@pytest.mark.parametrize(("size", "count"), [(CHUNK, 1), (CHUNK + 1, 2)])
+def test_what_is_more_than_a_chunk_becomes_a_block_of_its_own(
+    fs: PaxosBlockFileSystem, cluster: LocalCluster, path: str, size: int, count: int
+) -> None:
+    with fs.open(path, "ab", chunk_size=CHUNK) as out:
+        for start in range(0, size, 1000):
+            out.write(b"x" * min(1000, size - start))
+        assert fs.cat_file(path) == OLD
+    assert fs.cat_file(path) == OLD + b"x" * size
+    assert blocks(cluster, path) == count
+    assert staged(fs) == []
+
+
+def test_what_is_asked_of_the_new_bytes_holds_for_them_alone(
+    fs: PaxosBlockFileSystem, cluster: LocalCluster, path: str
+) -> None:
+    with fs.open(path, "ab", replication=1) as out:
+        out.write(b"new\n")
+    with Client(cluster.url) as client:
+        members = [len(each.hosts) for each in client.locations(path)]
+    assert members == [3, 1]
+
+
+@pytest.mark.parametrize("size", [10, 3 * CHUNK])
+def test_a_block_of_python_that_raises_leaves_the_file_as_it_was(
+    fs: PaxosBlockFileSystem, path: str, size: int
+) -> None:
+    def half() -> None:
+        with fs.open(path, "ab", chunk_size=CHUNK) as out:
+            out.write(b"x" * size)
+            raise Oops
+
+    with pytest.raises(Oops):
+        half()
+    assert fs.cat_file(path) == OLD
+    assert staged(fs) == []
+
+
+@pytest.mark.parametrize("size", [10, 3 * CHUNK])
+def test_a_file_that_is_gone_when_the_new_bytes_come_takes_none(
+    fs: PaxosBlockFileSystem, path: str, size: int
+) -> None:
+    out = fs.open(path, "ab", chunk_size=CHUNK)
+    out.write(b"x" * size)
+    fs.rm_file(path)
+    with pytest.raises(FileNotFoundError):
+        out.close()
+    assert not fs.exists(path)
+    assert staged(fs) == []
+
+
+def test_many_who_append_to_one_file_wait_for_each_other_and_tear_nothing(
+    fs: PaxosBlockFileSystem, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appending, "WAIT_S", 30.0)
+    pieces = [bytes([65 + number]) * size + b"\n" for number in range(6) for size in (9, 2 * CHUNK)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda piece: append(fs, path, piece), pieces))
+    assert sorted(fs.cat_file(path).splitlines(keepends=True)) == sorted([OLD, *pieces])
+
+
+@pytest.mark.parametrize("size", [10, 3 * CHUNK])
+def test_a_file_that_somebody_else_writes_is_left_to_them(
+    fs: PaxosBlockFileSystem,
+    cluster: LocalCluster,
+    path: str,
+    size: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(appending, "WAIT_S", 0.1)
+    with Client(cluster.url) as client, client.append(path) as other:
+        other.write(b"theirs\n")
+        with pytest.raises(LeaseError):
+            append(fs, path, b"x" * size)
+    assert fs.cat_file(path) == OLD + b"theirs\n"
+    assert staged(fs) == []
