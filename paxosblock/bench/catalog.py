@@ -24,6 +24,7 @@ MODULES: Final = (
     "paxosblock.bench.cases.spark",
     "paxosblock.bench.cases.beside_hdfs",
     "paxosblock.bench.cases.beside_logs",
+    "paxosblock.bench.cases.truncates",
 )
 
 
