@@ -6,9 +6,10 @@ import contextlib
 import os
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
@@ -27,6 +28,7 @@ from paxosblock.cli.words import shortfall
 from paxosblock.client.walk import base_name, join
 from paxosblock.errors import IsDirectoryError, NotFoundError, PaxosBlockError
 from paxosblock.protocol.types import Durability
+from paxosblock.replacement import OnFailure, Replacement
 from paxosblock.transaction import AssertFile, Delete, Rename
 from paxosblock.units import MIB
 from paxosblock.user import current_user
@@ -58,18 +60,28 @@ STREAM: Final = "-"
     type=click.Choice([level.value for level in Durability]),
     help="What acknowledged means: on stable storage, or handed to the operating systems.",
 )
+@click.option(
+    "--on-failure",
+    type=click.Choice([each.value for each in OnFailure]),
+    help="A block that loses a DataNode ends, and another one follows; or goes on with others.",
+)
+@click.option(
+    "--replace-on-failure",
+    type=click.Choice([each.value for each in Replacement]),
+    help="When another DataNode takes the place of one that failed, as HDFS's policies say.",
+)
 @click.argument("sources", nargs=-1, required=True, metavar="LOCAL...")
 @click.argument("destination")
 @click.pass_obj
 def put(
     session: Session,
+    /,
     *,
     force: bool,
     directly: bool,
-    replication: int | None,
-    durability: str | None,
     sources: tuple[str, ...],
     destination: str,
+    **how: Any,
 ) -> None:
     """Copy local files and directories into the cluster; - is standard input.
 
@@ -85,6 +97,7 @@ def put(
     target = session.path(destination)
     inside = target_is_directory(session, target, destination, len(sources))
     with session.client() as client:
+        create = partial(client.create, **how)
 
         def copy(source: str) -> None:
             if source == STREAM and inside:
@@ -101,15 +114,7 @@ def put(
             with (
                 _local_source(source) as (stream, size_bytes),
                 progress_bar(base_name(wanted), size_bytes, wanted=not session.json) as advance,
-                _published(
-                    session,
-                    client,
-                    wanted,
-                    force=force,
-                    directly=directly,
-                    replication=replication,
-                    durability=durability,
-                ) as out,
+                _published(session, client, create, wanted, force=force, directly=directly) as out,
             ):
                 for piece in _pieces(stream):
                     out.write(piece)
@@ -167,22 +172,15 @@ def _local_source(source: str) -> Iterator[tuple[BinaryIO, int | None]]:
 def _published(
     session: Session,
     client: Client,
+    create: Callable[..., FileWriter],
     wanted: str,
     *,
     force: bool,
     directly: bool,
-    replication: int | None,
-    durability: str | None,
 ) -> Iterator[FileWriter]:
     """Yield a file to write. What was written becomes `wanted`, or vanishes when writing fails."""
     path = wanted if directly else wanted + COPYING
-    out = client.create(
-        path,
-        overwrite=force or not directly,
-        replication=replication,
-        durability=durability,
-        parent_must_exist=True,
-    )
+    out = create(path, overwrite=force or not directly, parent_must_exist=True)
     if directly:
         with out:
             yield out

@@ -13,12 +13,15 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from paxosblock import Client, LocalCluster
 from paxosblock.cli.fs_bytes import COPYING
 from paxosblock.cli.progress import speed_text
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.file_writer import AsyncFileWriter
 from tests.children import killed_at_the_end
 from tests.cli.conftest import CtrlC, Paxosblock
 from tests.files import read
@@ -92,6 +95,26 @@ def test_put_says_which_replicas_and_durability_it_wants(
     assert fs("put", "--replication", "2", "--durability", "memory", local, folder).code == 0
     status = client.stat(f"{folder}/local.bin")
     assert (status.replication, status.durability.value) == (2, "memory")
+
+
+def test_put_says_what_becomes_of_a_block_that_loses_a_datanode(
+    fs: Paxosblock, folder: str, local: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, create = [], AsyncClient.create
+
+    async def noted(client: AsyncClient, *args: Any, **how: Any) -> AsyncFileWriter:
+        out = await create(client, *args, **how)
+        asked.append((how["on_failure"], how["replace_on_failure"]))
+        return out
+
+    monkeypatch.setattr(AsyncClient, "create", noted)
+    put = ("put", "--on-failure", "rebuild", "--replace-on-failure", "always")
+    assert fs(*put, local, f"{folder}/a").code == 0
+    assert fs("put", local, f"{folder}/b").code == 0
+    assert asked == [("rebuild", "always"), (None, None)]
+    wrong = fs("put", "--on-failure", "maybe", local, f"{folder}/c")
+    assert wrong.code == 2
+    assert "'maybe' is not one of 'seal', 'rebuild'" in wrong.err
 
 
 def test_put_with_too_few_datanodes_succeeds_and_says_how_many_replicas_there_are(

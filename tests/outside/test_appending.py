@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from paxosblock import Client
+from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.fsspec import PaxosBlockFileSystem, appending
-from paxosblock.errors import LeaseError
+from paxosblock.errors import InvalidRequestError, LeaseError
 from paxosblock.local.cluster import LocalCluster
 from tests.outside.staging import staged
 
@@ -125,3 +128,29 @@ def test_a_file_that_somebody_else_writes_is_left_to_them(
             append(fs, path, b"x" * size)
     assert fs.cat_file(path) == OLD + b"theirs\n"
     assert staged(fs) == []
+
+
+@pytest.mark.parametrize(("mode", "name"), [("wb", "create"), ("ab", "append")])
+def test_a_file_says_what_becomes_of_a_block_that_loses_a_datanode(
+    fs: PaxosBlockFileSystem, path: str, mode: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, call = [], getattr(AsyncClient, name)
+
+    async def noted(client: AsyncClient, *args: Any, **how: Any) -> AsyncFileWriter:
+        asked.append([how[each] for each in POLICY])
+        out: AsyncFileWriter = await call(client, *args, **how)
+        return out
+
+    monkeypatch.setattr(AsyncClient, name, noted)
+    with fs.open(path, mode, **POLICY) as out:
+        out.write(b"new\n")
+    assert asked == [list(POLICY.values())]
+    with pytest.raises(InvalidRequestError, match="'maybe'"):
+        fs.open(path, mode, on_failure="maybe")
+
+
+POLICY: dict[str, Any] = {
+    "on_failure": "rebuild",
+    "replace_on_failure": "always",
+    "best_effort": True,
+}

@@ -10,6 +10,7 @@ import pytest
 from paxosblock.client.spark.options import OPTIONS, FileFormat, Layout, Options, Use, parse_options
 from paxosblock.errors import ConfigError
 from paxosblock.protocol.types import Durability
+from paxosblock.replacement import OnFailure, Replacement
 from paxosblock.units import MIB
 
 HERE = {"path": "/a", "namenodes": "nn:1"}
@@ -48,6 +49,8 @@ def test_every_option_is_read() -> None:
         "jobTtl": "2h",
         "replication": "2",
         "durability": "memory",
+        "onFailure": "rebuild",
+        "replaceOnFailure": "Always",
         "retryFor": "1500ms",
     }
     assert parse_options(written, Use.STREAM_WRITE) == Options(
@@ -61,6 +64,8 @@ def test_every_option_is_read() -> None:
         job_ttl_s=7200.0,
         replication=2,
         durability=Durability.MEMORY,
+        on_failure=OnFailure.REBUILD,
+        replace_on_failure=Replacement.ALWAYS,
         retry_for_s=1.5,
     )
 
@@ -87,6 +92,12 @@ def test_options_reach_the_client_and_the_rest_stays_as_configured(
     config = parse_options(written, Use.WRITE).client_config
     assert (config.replication, config.durability) == (2, Durability.MEMORY)
     assert (config.retry_for_s, config.window) == (2.0, 7)
+    written = HERE | {"onFailure": "rebuild", "replaceOnFailure": "never"}
+    config = parse_options(written, Use.WRITE).client_config
+    assert (config.on_failure, config.replace_on_failure) == (
+        OnFailure.REBUILD,
+        Replacement.NEVER,
+    )
     assert parse_options(HERE, Use.WRITE).client_config.replication == 3
 
 
@@ -154,6 +165,7 @@ def test_a_url_names_the_cluster_of_the_option_by_any_of_its_nodes() -> None:
         (HERE | {"jobTtl": "5"}, Use.WRITE, "has no unit"),
         (HERE | {"replication": "0"}, Use.WRITE, "expected a whole number from 1 on"),
         (HERE | {"durability": "tape"}, Use.WRITE, "expected one of disk, memory"),
+        (HERE | {"onFailure": "maybe"}, Use.WRITE, "expected one of seal, rebuild"),
     ],
 )
 def test_what_is_wrong_is_one_line_that_names_the_option(

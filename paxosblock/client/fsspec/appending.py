@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 
 from paxosblock.api.namenode import FileStatus
 from paxosblock.checksum import Buffer
-from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.errors import LeaseError
@@ -30,20 +29,18 @@ class Addition:
 
     def __init__(
         self,
-        client: AsyncClient,
         present: FileStatus,
+        reopen: Callable[[], Awaitable[AsyncFileWriter]],
         hide: Callable[[], Awaitable[AsyncFileWriter]],
         *,
         chunk_size: int,
-        window: int | None,
     ) -> None:
-        """`present` is the file, `hide` makes a hidden one."""
+        """`present` is the file, which `reopen` opens for appending; `hide` makes a hidden one."""
         self.status = present
         self.chunk_size = min(chunk_size, present.block_size)
         self.hidden: AsyncFileWriter | None = None
-        self._client = client
+        self._reopen = reopen
         self._hide = hide
-        self._window = window
         self._held = b""
         self._closed = False
 
@@ -94,12 +91,8 @@ class Addition:
             LeaseError: somebody has been writing the file for `WAIT_S`.
             PaxosBlockError: as `AsyncClient.append`.
         """
-        async with await until_free(self._open) as out:
+        async with await until_free(self._reopen) as out:
             await out.write(self._held)
-
-    async def _open(self) -> AsyncFileWriter:
-        path = self.status.path
-        return await self._client.append(path, chunk_size=self.chunk_size, window=self._window)
 
 
 async def until_free(step: Callable[[], Awaitable[T]]) -> T:

@@ -39,7 +39,10 @@ MOST_RANGES: Final = 16
 
 _MODES: Final = {"overwrite": Publish.REPLACE, "create": Publish.CREATE}
 _TEXT_OPTIONS: Final = ("encoding", "errors", "newline")
-_TUNING: Final = ("replication", "durability", "chunk_size", "window")
+_TUNING: Final = (
+    *("replication", "durability", "chunk_size", "window"),
+    *("on_failure", "replace_on_failure", "best_effort"),
+)
 
 
 class PaxosBlockFileSystem(NameVerbs):
@@ -102,7 +105,8 @@ class PaxosBlockFileSystem(NameVerbs):
             block_size: of a new file: bytes per block; of one being read: for fsspec's caches.
             cache_type: one of fsspec's caches; "none" reads ahead by itself.
             size: not used: the file tells it.
-            tuning: of a new file: `replication`, `durability`, `chunk_size`, `window`.
+            tuning: of a file to write: `replication`, `durability`, `chunk_size`, `window`,
+                `on_failure`, `replace_on_failure`, `best_effort`.
 
         Raises ConfigError: another option is given, or one of these for a file to read.
         """

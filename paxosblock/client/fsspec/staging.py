@@ -11,9 +11,11 @@ import enum
 import logging
 import uuid
 from collections.abc import Sequence
+from functools import partial
 
 from paxosblock.api.namenode import FileStatus, Kind
 from paxosblock.client.async_client import AsyncClient
+from paxosblock.client.failures import handling
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.fsspec.appending import Addition, until_free
 from paxosblock.errors import (
@@ -24,6 +26,7 @@ from paxosblock.errors import (
 )
 from paxosblock.path import STAGING
 from paxosblock.protocol.types import Durability
+from paxosblock.replacement import OnFailure, Replacement
 from paxosblock.transaction import Concat, MakeDirectory, Operation, Rename
 
 _log = logging.getLogger(__name__)
@@ -116,6 +119,9 @@ class StagingArea:
         durability: Durability | str | None = None,
         chunk_size: int | None = None,
         window: int | None = None,
+        on_failure: OnFailure | str | None = None,
+        replace_on_failure: Replacement | str | None = None,
+        best_effort: bool | None = None,
     ) -> StagedFile:
         """Begin a file that will be published as `target`. Tuning: as `AsyncClient.create`.
 
@@ -139,12 +145,25 @@ class StagingArea:
                 durability=durability,
                 chunk_size=chunk_size,
                 window=window,
+                on_failure=on_failure,
+                replace_on_failure=replace_on_failure,
+                best_effort=best_effort,
             )
 
         as_it_is = (replication, block_size, durability) == (None, None, None)
         if alone and as_it_is and how is Publish.APPEND and present is not None:
+            handling(self.client.config, on_failure, replace_on_failure, best_effort)  # or raises
             size = chunk_size or self.client.config.chunk_size_bytes
-            addition = Addition(self.client, present, hide, chunk_size=size, window=window)
+            opened = partial(
+                self.client.append,
+                target,
+                chunk_size=size,
+                window=window,
+                on_failure=on_failure,
+                replace_on_failure=replace_on_failure,
+                best_effort=best_effort,
+            )
+            addition = Addition(present, opened, hide, chunk_size=size)
             return StagedFile(self, addition, target, how, present)
         return StagedFile(self, await hide(), target, how, present)
 

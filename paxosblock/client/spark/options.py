@@ -19,6 +19,7 @@ from paxosblock.client.url import SCHEME, cluster_addresses, parse_url
 from paxosblock.config import ClientConfig, load_config
 from paxosblock.errors import ConfigError
 from paxosblock.protocol.types import Durability
+from paxosblock.replacement import OnFailure, Replacement
 from paxosblock.settings import did_you_mean
 from paxosblock.units import DURATIONS, MIB, parse_duration, parse_size
 
@@ -112,6 +113,10 @@ class Options:
     """Replicas of each block; 0: as the client is configured."""
     durability: Durability | None = None
     """The safety of a task's rows when it ends; None: as the client is configured."""
+    on_failure: OnFailure | None = None
+    """The fate of a block that loses a DataNode; None: as the client is configured."""
+    replace_on_failure: Replacement | None = None
+    """The policy by which DataNodes that failed are replaced; None: as the client is configured."""
     retry_for_s: float = -1.0
     """Seconds a call is repeated while nobody answers; negative: as the client is configured."""
 
@@ -130,7 +135,9 @@ class Options:
             ClientConfig,
             flags={
                 "replication": self.replication or None,
-                "durability": None if self.durability is None else self.durability.value,
+                "durability": self.durability and self.durability.value,
+                "on_failure": self.on_failure and self.on_failure.value,
+                "replace_on_failure": self.replace_on_failure and self.replace_on_failure.value,
                 "retry_for": f"{self.retry_for_s:f}s" if self.retry_for_s >= 0 else None,
             },
         )
@@ -236,6 +243,8 @@ OPTIONS: Final = (
     Option("jobTtl", "job_ttl_s", Use.WRITES, _duration),
     Option("replication", "replication", Use.WRITES, _count),
     Option("durability", "durability", Use.WRITES, _member(Durability)),
+    Option("onFailure", "on_failure", Use.WRITES, _member(OnFailure)),
+    Option("replaceOnFailure", "replace_on_failure", Use.WRITES, _member(Replacement)),
     Option("retryFor", "retry_for_s", Use.ALL, _duration),
 )
 
