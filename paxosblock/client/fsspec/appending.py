@@ -41,7 +41,7 @@ class Addition:
         self.hidden: AsyncFileWriter | None = None
         self._reopen = reopen
         self._hide = hide
-        self._held = b""
+        self._held = bytearray()
         self._closed = False
 
     @property
@@ -57,7 +57,7 @@ class Addition:
         """Add `data`; return its length. Raises: as `AsyncFileWriter.write`."""
         size = memoryview(data).nbytes
         if self.hidden is None and len(self._held) + size <= self.chunk_size:
-            self._held += bytes(data)
+            self._held += memoryview(data)
             return size
         hidden = self.hidden = self.hidden or await self._hide()
         await self._hand_over(hidden)
@@ -67,9 +67,9 @@ class Addition:
         """Write what was held to the hidden file, which takes as much as its `tell` says."""
         before = hidden.tell()
         try:
-            await hidden.write(self._held)
+            await hidden.write(bytes(self._held))
         finally:
-            self._held = self._held[hidden.tell() - before :]
+            del self._held[: hidden.tell() - before]
 
     async def close(self) -> None:
         """There is no more. Raises: as `AsyncFileWriter.close`."""
@@ -80,7 +80,8 @@ class Addition:
 
     async def abort(self) -> None:
         """Give it up."""
-        self._closed, self._held = True, b""
+        self._closed = True
+        self._held.clear()
         if self.hidden is not None:
             await self.hidden.abort()
 
@@ -92,7 +93,7 @@ class Addition:
             PaxosBlockError: as `AsyncClient.append`.
         """
         async with await until_free(self._reopen) as out:
-            await out.write(self._held)
+            await out.write(bytes(self._held))
 
 
 async def until_free(step: Callable[[], Awaitable[T]]) -> T:
