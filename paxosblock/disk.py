@@ -102,6 +102,9 @@ class Disk(Protocol):
     def sync(self, file: FileHandle) -> None:
         """Return once the file's bytes and its length are on stable storage."""
 
+    def write_out(self, file: FileHandle) -> None:
+        """Return once the disk has the file's bytes, which a power cut may take nevertheless."""
+
     def kernel_syncs(self) -> KernelSyncs | None:
         """Return what syncs its files without a thread, on the running event loop; None: nothing
         does."""
@@ -210,6 +213,12 @@ class OsDisk:
     def sync(self, file: FileHandle) -> None:
         with _translated("cannot sync"):
             os.fdatasync(file)
+
+    def write_out(self, file: FileHandle) -> None:
+        from paxosblock.write_out import write_out  # noqa: PLC0415 - ctypes: 10 ms
+
+        with _translated("cannot write out"):
+            write_out(file)
 
     def kernel_syncs(self) -> KernelSyncs | None:
         from paxosblock.kernel_syncs import KernelSyncs  # noqa: PLC0415 - ctypes: 10 ms

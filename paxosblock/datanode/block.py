@@ -60,12 +60,9 @@ from paxosblock.protocol.types import (
     Reason,
     ReplicaState,
 )
-from paxosblock.units import MIB
 
 _log = logging.getLogger(__name__)
 _SYNC: Final = int(Flags.SYNC)
-WRITE_BEHIND_BYTES: Final = 8 * MIB
-"""Bytes left to the page cache in memory mode before the disk is told to begin."""
 
 
 class Block:
@@ -77,7 +74,6 @@ class Block:
         "_listener",
         "_lock",
         "_reading",
-        "_started_bytes",
         "_watchers",
         "copying",
         "corrupt",
@@ -109,8 +105,6 @@ class Block:
         """A control step is under way in a thread; it fences the writer in any case."""
         self._lock = asyncio.Lock()
         self._listener = listener
-        self._started_bytes = 0
-        """User bytes whose way to stable storage was begun without anybody waiting for it."""
         self._watchers: list[asyncio.Future[None]] = []
         self._counted_bytes = 0
         self._counted_open = False
@@ -125,8 +119,13 @@ class Block:
         """Close its files, as soon as their last users are done; no step is under way."""
         self.close_for_readers()
         if self.files is not None and self.files.file is not None:
-            self.files.file.retire()
+            self._retire(self.files.file)
             self.files = None
+
+    def _retire(self, file: OpenFile) -> None:
+        """Give up `file`, of which nothing is left to be written out."""
+        self.volume.write_out.forget(file)
+        file.retire()
 
     # -- what it is -----------------------------------------------------------------------------
 
@@ -187,17 +186,19 @@ class Block:
             self.changed()
         vote = step.reply
         assert isinstance(vote, Vote | Nack)
+
+        def done(error: PaxosBlockError | None) -> None:
+            failed = error is not None or self.volume.failed
+            reply(self.nack(vote.generation, Reason.NO_REPLICA) if failed else vote)
+
         if isinstance(vote, Vote) and self._must_wait(vote, step.effect):
-
-            def durable(error: PaxosBlockError | None) -> None:
-                failed = error is not None
-                reply(self.nack(vote.generation, Reason.NO_REPLICA) if failed else vote)
-
-            self._sync(vote.generation, vote.index + 1, durable)
+            self._sync(vote.generation, vote.index + 1, done)
+        elif appends:
+            assert self.files is not None
+            assert self.files.file is not None
+            self.volume.write_out.wrote(self.files.file, len(frame), done)
         else:
             reply(vote)
-            if appends:
-                self._write_behind()
 
     def _refuses_chunk(self, header: Header, frame: memoryview) -> Reason | None:
         """Reasons of this node, beside those of the acceptor."""
@@ -235,18 +236,6 @@ class Block:
             self.volume.fail(error)
             return Reason.NO_REPLICA
         return None
-
-    def _write_behind(self) -> None:
-        """Let the disk follow the writer in memory mode: finalizing then has little to sync.
-
-        Without it every block ends with its whole length in the page cache, and the creation of
-        the next one waits behind that in the file system's journal.
-        """
-        replica = self.replica
-        assert replica is not None
-        if replica.log.size_bytes - self._started_bytes >= WRITE_BEHIND_BYTES:
-            self._started_bytes = replica.log.size_bytes
-            self._sync(replica.registers.accepted_generation, replica.length, lambda _: None)
 
     def _sync(self, generation: Generation, count: int, done: Done) -> None:
         """Call `done` when `count` chunks of the log accepted in `generation` are durable."""
@@ -370,7 +359,7 @@ class Block:
                 old = old_files.file if old_files is not None else None
                 new = self.files.file if self.files is not None else None
                 if old is not None and old is not new:
-                    old.retire()
+                    self._retire(old)
                 self.changed()
         told = log_texts(request=request, reply=step.reply, before=before, after=self.replica)
         _log.info("answered", extra=facts(block=self.id, **told))
@@ -438,7 +427,7 @@ class Block:
         """D7 for a dead replica: whatever it promised is void, for it is no member any more."""
         await self.volume.run(self.volume.store.purge, self.id)
         if self.files is not None and self.files.file is not None:
-            self.files.file.retire()
+            self._retire(self.files.file)
         self._adopt(None, None, 0)
         self.changed()
         self._listener.replica_changed(self.id, self.volume.storage)

@@ -24,10 +24,18 @@ Done = Callable[[PaxosBlockError | None], None]
 class GroupCommit:
     """The syncs of one volume."""
 
-    def __init__(self, executor: Executor, threads: int, kernel: KernelSyncs | None = None) -> None:
-        """Sync by the `kernel`; without one at most `threads` files at a time, in `executor`."""
+    def __init__(
+        self,
+        executor: Executor,
+        threads: int,
+        kernel: KernelSyncs | None = None,
+        step: Callable[[OpenFile], None] = OpenFile.sync,
+    ) -> None:
+        """Sync by the `kernel`; without one at most `threads` files at a time, each by `step` in a
+        thread of `executor`."""
         self._executor = executor
         self._kernel = kernel
+        self._step = step
         self._idle = threads if kernel is None else SYNCS_AT_ONCE
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[OpenFile, list[Done]] = {}
@@ -68,7 +76,7 @@ class GroupCommit:
         """Sync `file`, in a thread."""
         error: PaxosBlockError | None = None
         try:
-            file.sync()
+            self._step(file)
         except PaxosBlockError as failure:
             error = failure
         self._loop.call_soon_threadsafe(synced, error)

@@ -37,11 +37,18 @@ class OpenFile:
         Raises:
             StorageError: this sync or an earlier one failed.
         """
+        self._bring(self._disk.sync)
+
+    def write_out(self) -> None:
+        """Bring what was written to the disk, where only `sync` lets it be found again. As that."""
+        self._bring(self._disk.write_out)
+
+    def _bring(self, step: Callable[[FileHandle], None]) -> None:
         with self._syncing:
             if self._failure is not None:
                 raise self._failure
             try:
-                self._disk.sync(self.handle)
+                step(self.handle)
             except PaxosBlockError as error:
                 self._failure = error
                 raise

@@ -31,8 +31,10 @@ from paxosblock.datanode.identity import (
     take_in,
 )
 from paxosblock.datanode.layout import LOCK
+from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.snapshot import is_kept, refuse_half_rolled_back, settle
 from paxosblock.datanode.store import Loaded, ReplicaStore, Stored
+from paxosblock.datanode.write_out import WriteOut
 from paxosblock.descriptors import scarce
 from paxosblock.disk import OF_A_NAMENODE, Disk, FileHandle, Room, blamed, is_shortage, opened
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
@@ -105,10 +107,11 @@ class Volume:
         self._under_way = 0
         self._touched_s = -QUIET_S
         self._served_s = -SERVED_S
-        # Besides the syncs there must be threads for control steps, reads and the scrubber.
-        self._threads = ThreadPoolExecutor(sync_threads + 3, thread_name_prefix=folder.name)
+        # Besides the syncs there must be threads for control steps, reads, the scrubber, write-out.
+        self._threads = ThreadPoolExecutor(sync_threads + 4, thread_name_prefix=folder.name)
         self._kernel = disk.kernel_syncs()
         self.commit = GroupCommit(self._threads, sync_threads, self._kernel)
+        self.write_out = WriteOut(GroupCommit(self._threads, 1, step=OpenFile.write_out), self.fail)
 
     def __repr__(self) -> str:
         return f"<Volume {self.folder} {self.storage}{' failed' if self.failed else ''}>"

@@ -219,6 +219,11 @@ class SimulatedDisk:
             inode.settle()
             self.synced.append(self._path(inode))
 
+    def write_out(self, file: FileHandle) -> None:
+        """A power cut may take all of it."""
+        self._meet("sync", self._handles[file])
+        self._check()
+
     def kernel_syncs(self) -> None:
         """No kernel knows its files."""
 

@@ -8,8 +8,8 @@ A test that starts its nodes with `FaultyCluster` says what goes wrong, and when
     wait_until(lambda: cluster.met(cluster.datanodes[0]), what="the node to meet the fault")
     cluster.mend_disk(cluster.datanodes[0])
 
-Only what Python code of the node calls as `os.write` and so on is met, and its syncs by the kernel.
-Reads through `Path` and what libraries in C do are not.
+Only what Python code of the node calls as `os.write` and so on is met, its syncs by the kernel
+and its write-out. Reads through `Path` and what libraries in C do are not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import msgspec
 
-from paxosblock import LocalCluster
+from paxosblock import LocalCluster, write_out
 from paxosblock.kernel_syncs import Done, KernelSyncs
 from paxosblock.local.cluster_folder import NodeEntry
 from paxosblock.local.node_process import Node
@@ -173,5 +173,6 @@ if __name__ == "__main__":
     _disk = FaultyDisk(Path(sys.argv.pop(1)))
     for _name in CALLS:
         setattr(os, _name, _disk.wrapped(_name, getattr(os, _name)))
+    write_out.write_out = _disk.wrapped("fdatasync", write_out.write_out)
     KernelSyncs.begin = _disk.syncs(KernelSyncs.begin)  # type: ignore[method-assign]  # as those of os
     runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)

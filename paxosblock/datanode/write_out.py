@@ -1,0 +1,80 @@
+"""The bytes of a volume for which no vote waited: they go to the disk early, and are never many.
+
+A vote of durability `memory` leaves when the system has the chunk. Left alone the system keeps all
+of a block in memory, and its end, which syncs it, waits for the whole of it; meanwhile everybody
+else's syncs wait, too. So the way to the disk begins while the block is written, piece by piece
+(`sync_file_range`, which ends nothing in the file system's journal), and whoever writes faster than
+the disk waits for it. Lives on the event loop.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from paxosblock.datanode.group_commit import Done, GroupCommit
+from paxosblock.datanode.open_file import OpenFile
+from paxosblock.errors import PaxosBlockError
+from paxosblock.units import MIB
+
+PIECE_BYTES: Final = 8 * MIB
+"""Bytes of one file whose way to the disk is begun together."""
+
+BOUND_BYTES: Final = 64 * MIB
+"""Bytes of a volume that the disk does not have yet, beyond which writers wait: as much has the end
+of a block to wait for at most."""
+
+
+class WriteOut:
+    """The bytes of one volume that the system has, and the disk may not have."""
+
+    def __init__(
+        self,
+        commit: GroupCommit,
+        fail: Callable[[PaxosBlockError], None],
+        bound_bytes: int = BOUND_BYTES,
+    ) -> None:
+        """Write out by `commit`; `fail` hears of an error. Beyond `bound_bytes` writers wait."""
+        self._commit = commit
+        self._bound_bytes = bound_bytes
+        self._fail = fail
+        self._left: dict[OpenFile, int] = {}
+        self._waiting: deque[Done] = deque()
+        self.unwritten_bytes = 0
+        """Bytes on their way, and those that were left to the system until now."""
+
+    def wrote(self, file: OpenFile, size_bytes: int, done: Done) -> None:
+        """Note that `size_bytes` more of `file` were handed to the system; call `done` at once, or
+        as soon as the disk has caught up, or has failed."""
+        self.unwritten_bytes += size_bytes
+        self._left[file] = self._left.get(file, 0) + size_bytes
+        if self._left[file] >= PIECE_BYTES:
+            self._begin(file)
+        elif self._is_full:
+            for each in tuple(self._left):
+                self._begin(each)
+        if self._is_full:
+            self._waiting.append(done)
+        else:
+            done(None)
+
+    def forget(self, file: OpenFile) -> None:
+        """Note that what was written to `file` was synced, or is deleted; before it is retired."""
+        self._written(self._left.pop(file, 0), None)
+
+    @property
+    def _is_full(self) -> bool:
+        return self.unwritten_bytes > self._bound_bytes
+
+    def _begin(self, file: OpenFile) -> None:
+        self._commit.wait(file, partial(self._written, self._left.pop(file)))
+
+    def _written(self, size_bytes: int, error: PaxosBlockError | None) -> None:
+        if error is not None:
+            self._fail(error)
+        self.unwritten_bytes -= size_bytes
+        assert self.unwritten_bytes >= sum(self._left.values()), "each byte is counted once"
+        while self._waiting and (error is not None or not self._is_full):
+            self._waiting.popleft()(error)
