@@ -213,6 +213,9 @@ class DataNodeConfig(NodeConfig):
     copy_bandwidth_bytes_per_s: BytesPerSecond = 64 * MIB
     """Bytes per second that whole replicas for other nodes may bring here, and as many take away;
     a quarter of it while clients write or read here. Recoveries are not counted."""
+    delete_bandwidth_bytes_per_s: BytesPerSecond = 256 * MIB
+    """Bytes per second of deleted replicas that are given back to the file system of each volume;
+    as many as there are while less than a tenth of it is free."""
     scrub_period_s: SecondsOrZero = 3 * 7 * 24 * 3600.0
     """Seconds within which every replica is read and compared with its checksums; 0 never does."""
     scrub_bandwidth_bytes_per_s: BytesPerSecond = 16 * MIB

@@ -363,6 +363,8 @@ class Block:
                 self.changed()
         told = log_texts(request=request, reply=step.reply, before=before, after=self.replica)
         _log.info("answered", extra=facts(block=self.id, **told))
+        if isinstance(step.effect, DropReplica):
+            self.volume.deleted.set()
         if step.effect is not None:
             self._listener.replica_changed(self.id, self.volume.storage)
         assert not isinstance(step.reply, Vote), "only a Write is voted for"

@@ -24,6 +24,11 @@ class Counters:
         observe("volumes", "Folders.", lambda: len(volumes))
         observe("volumes_failed", "Failed.", lambda: sum(bool(v.failed) for v in volumes))
         observe("volumes_hung", "Do not answer.", lambda: sum(bool(v.hung) for v in volumes))
+        observe(
+            "deleted_bytes",
+            "Bytes of deleted replicas that are not given back to the file system yet.",
+            lambda: sum(v.store.removals.waiting_bytes for v in volumes),
+        )
         last_whole = (
             "Unix time at which the volume that waits longest was read as a whole; 0: never."
         )

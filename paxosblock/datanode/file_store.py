@@ -33,6 +33,7 @@ from paxosblock.datanode.load import load
 from paxosblock.datanode.meta import decode_metadata, describe
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import checked, record_start
+from paxosblock.datanode.removals import Removals
 from paxosblock.datanode.store import FetchedChunks, Loaded, Records, Stored
 from paxosblock.disk import Disk, FileHandle, Room, copy_file, is_gone, opened, publish
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
@@ -61,6 +62,7 @@ class FileStore:
         self.disk = disk
         self.folder = folder
         self.boot = boot
+        self.removals = Removals(disk, folder / TEMPORARY)
         self.spare = KeptRoom(disk, folder / SPARE, SPARE_BYTES, SPARE_PIECE_BYTES)
 
     def load(self) -> list[Loaded]:
@@ -148,8 +150,7 @@ class FileStore:
         # The meta file first: a block file without it is what a crash leaves, and is cleaned up.
         self._remove(self._meta_path(replica))
         self.disk.sync_folder(self._meta_path(replica).parent)
-        self._remove(path)
-        self.disk.sync_folder(path.parent)
+        self.removals.take(path, self.size_bytes(replica.log))
 
     def purge(self, block: BlockId, kept: Stored | None = None) -> None:
         own = None if kept is None else _ours(kept).path

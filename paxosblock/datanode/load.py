@@ -59,7 +59,8 @@ def load(store: FileStore) -> list[Loaded]:
     damaged = read_damaged(disk, folder)
     store.spare.give_back()
     for name in disk.names(folder / TEMPORARY):
-        disk.remove(folder / TEMPORARY / name)
+        if not store.removals.find(name):
+            disk.remove(folder / TEMPORARY / name)
     loaded = [_load_block(store, found[block], ruling.pop(block)) for block in sorted(found)]
     found_again = [_doubted(replica, damaged) for replica in loaded if replica is not None]
     _forget_replaced(store, damaged, found_again)

@@ -25,6 +25,7 @@ from paxosblock.datanode.counters import Counters
 from paxosblock.datanode.look import Look
 from paxosblock.datanode.pace import Pace
 from paxosblock.datanode.reads import Reader
+from paxosblock.datanode.remover import Remover
 from paxosblock.datanode.reporter import Reporter, summarize
 from paxosblock.datanode.scrubber import Scrubber
 from paxosblock.datanode.session import StreamSession
@@ -91,7 +92,10 @@ class DataNode:
             for volume in self.volumes
             if config.scrub_period_s
         )
-        self._scrubs: list[asyncio.Task[None]] = []
+        self._removers = tuple(
+            Remover(volume, config.delete_bandwidth_bytes_per_s) for volume in self.volumes
+        )
+        self._upkeep: list[asyncio.Task[None]] = []
 
     def _serves_clients(self) -> bool:
         return any(volume.serves_clients for volume in self.volumes)
@@ -102,15 +106,17 @@ class DataNode:
         _log.info("replicas loaded", extra=facts(blocks=self.acceptor.count))
 
     def start(self, address: str) -> None:
-        """Begin to scrub, and to report to the NameNodes that this node is at `address`."""
+        """Begin to scrub, to remove, and to report to the NameNodes that this is at `address`."""
         self._reporter.start(address)
-        self._scrubs = [asyncio.create_task(scrubber.run()) for scrubber in self._scrubbers]
+        scrubs = [scrubber.run() for scrubber in self._scrubbers]
+        removals = [remover.run() for remover in self._removers]
+        self._upkeep = [asyncio.create_task(work) for work in (*scrubs, *removals)]
 
     async def close(self) -> None:
         """Stop scrubbing and reporting, let steps under way end, give the volumes free."""
-        for scrub in self._scrubs:
-            scrub.cancel()
-        await asyncio.gather(*self._scrubs, return_exceptions=True)
+        for task in self._upkeep:
+            task.cancel()
+        await asyncio.gather(*self._upkeep, return_exceptions=True)
         await self._reporter.close()
         await self.acceptor.close()
         for look in self._looks:

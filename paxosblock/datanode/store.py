@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from paxosblock.checksum import Buffer
 from paxosblock.datanode.open_file import OpenFile
+from paxosblock.datanode.removals import Removals
 from paxosblock.disk import Room
 from paxosblock.protocol.effects import AdoptLog, DropReplica, StoreMetadata
 from paxosblock.protocol.log import ChunkLog
@@ -85,6 +86,9 @@ class ReplicaStore(Protocol):
     changed. Whatever is interrupted, `load` finishes or undoes at the next start.
     """
 
+    removals: Removals
+    """The files of deleted replicas that are still there."""
+
     def load(self) -> list[Loaded]:
         """Return every replica; those that may have lost votes are weak, durably (D8)."""
 
@@ -143,7 +147,7 @@ class ReplicaStore(Protocol):
         """
 
     def drop(self, files: Stored, replica: Replica) -> None:
-        """Delete the replica, durably (D7)."""
+        """Delete the replica, durably (D7); its bytes are among `removals`."""
 
     def purge(self, block: BlockId, kept: Stored | None = None) -> None:
         """Delete all of a dead replica, durably (D7), but not the copy `kept` that has taken its

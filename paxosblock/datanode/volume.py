@@ -86,6 +86,8 @@ class Volume:
         """The reason why it is not used any more, with its folder; "" while it is."""
         self.over = asyncio.Event()
         """It has failed."""
+        self.deleted = asyncio.Event()
+        """A replica was deleted; its room is to be given back."""
         self.used_bytes = 0
         """Bytes that the block files take; the blocks keep it right (`Block.changed`)."""
         self.open_count = 0
@@ -275,7 +277,7 @@ class Volume:
             storage=self.storage,
             capacity_bytes=room.capacity_bytes,
             free_bytes=max(room.free_bytes - reserved_bytes, 0),
-            used_bytes=self.used_bytes,
+            used_bytes=self.used_bytes + self.store.removals.waiting_bytes,
             failed=failed,
             scrubbed_ms=self.scrubbed.whole_ms,
             snapshot=self._has_snapshot,
@@ -301,8 +303,13 @@ class Volume:
                 f"storage {self.storage} has no room: too many files and connections are open",
                 storage=self.storage,
             )
-        if self.disk.room(self.folder).free_bytes - needed_bytes <= reserved_bytes:
+        if not self._has_room(reserved_bytes + needed_bytes):
+            self.store.removals.remove_all()
+        if not self._has_room(reserved_bytes + needed_bytes):
             raise NoSpaceError(f"storage {self.storage} has no room", storage=self.storage)
+
+    def _has_room(self, size_bytes: int) -> bool:
+        return self.disk.room(self.folder).free_bytes > size_bytes
 
     def close(self) -> None:
         """Let running steps end and give the folder free."""

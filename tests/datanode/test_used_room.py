@@ -52,17 +52,13 @@ async def test_used_room_is_that_of_all_blocks_also_after_a_restart(tmp_path: Pa
         assert used(node) == before
 
 
-async def test_a_deleted_replica_uses_nothing(tmp_path: Path) -> None:
+async def test_a_deleted_replica_uses_nothing_once_its_file_is_gone(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         await node.create()
         await node.write(2)
+        before = used(node)
         await node.ask(Delete(BLOCK, Generation(0)))
-        assert used(node) == block_files_bytes(tmp_path) == 0
-
-
-async def test_what_others_use_of_the_file_system_is_not_counted(tmp_path: Path) -> None:
-    async with running(tmp_path) as node:
-        (tmp_path / "of somebody else").write_bytes(bytes(100_000))
-        report = node.volumes[0].report(0)
-        assert report.used_bytes == 0
-        assert report.free_bytes < report.capacity_bytes
+        assert block_files_bytes(tmp_path) == 0
+        assert used(node) == before
+        node.volumes[0].store.removals.remove_all()
+        assert used(node) == 0

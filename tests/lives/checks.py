@@ -327,6 +327,7 @@ def _is_whole(held: Held, record: BlockRecord) -> bool:
     if held.known_dead:
         return False
     if held.state is ReplicaState.RBW:  # an APPEND opened it again, and may have been given up
-        return held.accepted >= record.writer_generation and held.length >= record.length
+        there = held.accepted >= record.writer_generation and held.length >= record.length
+        return there and not held.weak  # it may be shorter when its machine is back
     same = (held.length, held.size_bytes) == (record.length, record.size_bytes)
     return held.state is ReplicaState.FINALIZED and same

@@ -186,10 +186,11 @@ SOURCE: tuple[Mutant, ...] = (
         "datanode/file_store.py",
         "        self._remove(self._meta_path(replica))\n"
         "        self.disk.sync_folder(self._meta_path(replica).parent)\n"
-        "        self._remove(path)\n",
-        "        self._remove(path)\n"
+        "        self.removals.take(path, self.size_bytes(replica.log))\n",
+        "        self.removals.take(path, self.size_bytes(replica.log))\n"
         "        self.disk.sync_folder(path.parent)\n"
-        "        self._remove(self._meta_path(replica))\n",
+        "        self._remove(self._meta_path(replica))\n"
+        "        self.disk.sync_folder(self._meta_path(replica).parent)\n",
         CRASH_STATES,
     ),
     _store(
