@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import pickle
 from collections.abc import Iterator
@@ -163,6 +164,37 @@ async def test_what_a_failed_write_left_goes_first_when_it_is_tried_again() -> N
     await addition.close()
     assert bytes(hidden.taken) == b"01234567ab"
     assert (addition.tell(), addition.closed) == (10, True)
+
+
+async def test_a_hidden_file_that_is_made_while_its_writer_gives_up_is_given_up_too() -> None:
+    aborted, asked, answered = [], asyncio.Event(), asyncio.Event()
+
+    class Hidden(AsyncFileWriter):
+        """A file that notes its end."""
+
+        def __init__(self) -> None:
+            """It has nothing."""
+
+        def __del__(self) -> None:
+            """It was never open."""
+
+        async def abort(self) -> None:
+            aborted.append(self)
+
+    async def hide() -> AsyncFileWriter:
+        asked.set()
+        await answered.wait()
+        return Hidden()
+
+    addition = Addition(STATUS, hide, hide, chunk_size=8)
+    writing = asyncio.create_task(addition.write(b"more than a chunk"))
+    await asked.wait()
+    writing.cancel()
+    giving_up = asyncio.create_task(addition.abort())
+    await asyncio.gather(writing, return_exceptions=True)
+    answered.set()
+    await giving_up
+    assert aborted == [addition.hidden]
 
 
 STATUS = FileStatus("/f", Kind.FILE, 1, 2, 3, 4096, Durability.DISK, False, 5, 6, "", "", 0o644)

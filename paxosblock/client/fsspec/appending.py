@@ -9,6 +9,8 @@ more is written to a hidden file, which is joined.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
@@ -16,7 +18,7 @@ from paxosblock.api.namenode import FileStatus
 from paxosblock.checksum import Buffer
 from paxosblock.client.backoff import Backoff
 from paxosblock.client.file_writer import AsyncFileWriter
-from paxosblock.errors import LeaseError
+from paxosblock.errors import LeaseError, PaxosBlockError
 
 T = TypeVar("T")
 
@@ -41,6 +43,7 @@ class Addition:
         self.hidden: AsyncFileWriter | None = None
         self._reopen = reopen
         self._hide = hide
+        self._making: asyncio.Future[AsyncFileWriter] | None = None
         self._held = bytearray()
         self._closed = False
 
@@ -59,9 +62,16 @@ class Addition:
         if self.hidden is None and len(self._held) + size <= self.chunk_size:
             self._held += memoryview(data)
             return size
-        hidden = self.hidden = self.hidden or await self._hide()
+        hidden = self.hidden or await self._make_hidden()
         await self._hand_over(hidden)
         return await hidden.write(data)
+
+    async def _make_hidden(self) -> AsyncFileWriter:
+        """Make the hidden file; should this be given up meanwhile, `abort` finds what was made."""
+        if self._making is None or (self._making.done() and self._making.exception()):
+            self._making = asyncio.ensure_future(self._hide())
+        self.hidden = await asyncio.shield(self._making)
+        return self.hidden
 
     async def _hand_over(self, hidden: AsyncFileWriter) -> None:
         """Write what was held to the hidden file, which takes as much as its `tell` says."""
@@ -82,8 +92,10 @@ class Addition:
         """Give it up."""
         self._closed = True
         self._held.clear()
-        if self.hidden is not None:
-            await self.hidden.abort()
+        if self._making is not None:
+            with contextlib.suppress(PaxosBlockError):  # it was not made
+                self.hidden = await self._making
+                await self.hidden.abort()
 
     async def append(self) -> None:
         """Put the one chunk at the end of the file.
