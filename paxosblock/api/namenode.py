@@ -112,8 +112,19 @@ class MakeDirectories(msgspec.Struct, frozen=True):
     once: Once | None = None
 
 
+class FirstBlock(msgspec.Struct, frozen=True):
+    """A wish for the block that a file begins with; `window` and `host` are as in AddBlock."""
+
+    window: int
+    host: str = ""
+
+
 class CreateFile(msgspec.Struct, frozen=True):
-    """Make an empty file that `writer` may write; its lease starts."""
+    """Make an empty file that `writer` may write; its lease starts.
+
+    With `first` a block is made ahead with it (`AddBlock`), for a file that is written at once: it
+    becomes the file's when CloseFile says how it ends.
+    """
 
     path: str
     writer: WriterId
@@ -125,6 +136,17 @@ class CreateFile(msgspec.Struct, frozen=True):
     permission: int = 0o644
     owner: str = ""
     once: Once | None = None
+    first: FirstBlock | None = None
+
+
+class CreatedFile(msgspec.Struct, frozen=True):
+    """A file that was made, and the block made ahead with it.
+
+    None: nobody asked for one, or there are too few DataNodes now. AddBlock tells which.
+    """
+
+    status: FileStatus
+    first: BlockView | None = None
 
 
 class AppendFile(msgspec.Struct, frozen=True):
@@ -354,7 +376,8 @@ class DeleteBlock(msgspec.Struct, frozen=True):
 class CloseFile(msgspec.Struct, frozen=True):
     """End the writing of a file; answered when every block is complete.
 
-    `last` ends its last block in the same step (K6), None where that is ended already. An error
+    `last` ends its last block in the same step (K6), None where that is ended already. Of a file
+    that has no block yet it may be the one that was made with it (`CreateFile.first`). An error
     after that step, which says that too few members have reported the block, changes nothing:
     the file is closed, and the request may be repeated.
     """
@@ -402,7 +425,7 @@ class BadReplica(msgspec.Struct, frozen=True):
 
 
 MKDIRS = Method("mkdirs", MakeDirectories, FileStatus)
-CREATE = Method("create", CreateFile, FileStatus)
+CREATE = Method("create", CreateFile, CreatedFile)
 APPEND = Method("append", AppendFile, Appendable)
 STAT = Method("stat", PathRequest, FileStatus, any_namenode=True)
 LIST = Method("list", ListDirectory, Listing, any_namenode=True)

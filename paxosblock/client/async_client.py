@@ -16,6 +16,7 @@ from paxosblock.api.namenode import (
     AppendFile,
     BlockView,
     CreateFile,
+    FirstBlock,
     Member,
     TakeOver,
 )
@@ -116,7 +117,6 @@ class AsyncClient(AsyncNames):
             durability: "disk" (a vote means stable storage) or "memory" (of several machines).
             window: chunks that may be under way; 1 is the seed's own protocol.
             parent_must_exist: make no directory; if that of the file is deleted it is fenced.
-
             on_failure: a block that loses a DataNode ends ("seal"), or goes on ("rebuild").
             replace_on_failure, best_effort: how DataNodes that failed are replaced ("disable",
                 "never", "default", "always"), and whether to go on without enough of them.
@@ -144,13 +144,14 @@ class AsyncClient(AsyncNames):
             parent_must_exist,
             permission,
             current_user(),
+            first=FirstBlock(window, self.config.host),
         )
-        status = await self._core.namenodes.call_once(
-            CREATE, lambda once: replace(request, once=once)
-        )
+        core = self._core
+        made = await core.namenodes.call_once(CREATE, lambda once: replace(request, once=once))
         return AsyncFileWriter(
-            self._core, status, writer, chunk_size_bytes=chunk_size, window=window, handling=fails
-        )
+            core, made.status, writer,
+            chunk_size_bytes=chunk_size, window=window, first=made.first, handling=fails,
+        )  # fmt: skip
 
     async def append(
         self,

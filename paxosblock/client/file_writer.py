@@ -19,13 +19,12 @@ from msgspec.structs import replace
 from paxosblock.api.namenode import (
     CLOSE_FILE,
     NO_BLOCK,
+    BlockView,
     CloseFile,
     FileStatus,
-    FinalizeBlock,
     OpenBlock,
 )
 from paxosblock.checksum import Buffer
-from paxosblock.client.backoff import Backoff
 from paxosblock.client.block_writer import BlockFailed, BlockWriter
 from paxosblock.client.chunks import Chunk, ChunkBuffer, chunk_of
 from paxosblock.client.core import ClientCore
@@ -33,16 +32,14 @@ from paxosblock.client.durable import finalized_on_disk
 from paxosblock.client.exclusions import Exclusions
 from paxosblock.client.failures import SEALS, Failures, Handling
 from paxosblock.client.leases import Fence
-from paxosblock.client.next_block import NextBlock
+from paxosblock.client.next_block import Ending, NextBlock
 from paxosblock.client.progress import Progress, Shortfall
 from paxosblock.client.receipt import FlushReceipt, Ledger
 from paxosblock.client.tender import Tender
 from paxosblock.errors import (
     CorruptionError,
     InvalidRequestError,
-    NoSpaceError,
     PaxosBlockError,
-    UnavailableError,
     in_doubt,
 )
 from paxosblock.protocol.invariants import invariant
@@ -74,10 +71,11 @@ class AsyncFileWriter:
         window: int,
         previous: BlockId = NO_BLOCK,
         reopens: bool = False,
+        first: BlockView | None = None,
         handling: Handling = SEALS,
     ) -> None:
         """`status` is the NameNode's answer to `writer`; `previous` the file's last block, in which
-        it goes on if it `reopens` that."""
+        it goes on if it `reopens` that; `first` the block that was made with a new one."""
         self.status = status
         self._core = core
         self._writer = writer
@@ -90,8 +88,9 @@ class AsyncFileWriter:
         self._ledger = Ledger()
         self._exclusions = Exclusions(asyncio.get_running_loop().time)
         self._next = NextBlock(
-            core, status, writer, window, self._exclusions, last=previous, reopens=reopens
-        )
+            core, status, writer, window, self._exclusions,
+            last=previous, reopens=reopens, first=first,
+        )  # fmt: skip
         self._tender = Tender(self._tend, f"'{status.path}'", core.tending)
         self._rolling = NO_BLOCK  # is to be left: the next chunk begins another one
         self._shortfall = Shortfall(status.path, status.replication)
@@ -223,8 +222,7 @@ class AsyncFileWriter:
                 self._check_usable()
                 if self._buffer:
                     self._enqueue(self._buffer.take())
-                await self._settle(synced=False)
-                await self._close_file(await self._end_last())
+                await self._close_file(await self._end_whole() or await self._end_last())
             finally:
                 self._release()
 
@@ -262,14 +260,15 @@ class AsyncFileWriter:
         self._cut_bytes += len(piece)
         self._pending.append(chunk_of(piece, sync=sync))
 
-    async def _close_file(self, last: FinalizeBlock | None) -> None:
+    async def _close_file(self, last: Ending | None) -> None:
         """End the lease and the `last` block; the NameNode answers when every one is complete."""
-        request = CloseFile(self.status.file_id, self._writer, last)
+        block, ends = last or (None, None)
+        request = CloseFile(self.status.file_id, self._writer, ends)
         call = self._core.namenodes.call(CLOSE_FILE, request, retry_for_s=self._retry_for_s)
         status = self.status = await self._fence.guard(call)
-        if last is not None and self._block is not None:
-            self._block.ended()
-            self._finish(self._block)
+        if block is not None:
+            block.ended()
+            self._finish(block)
         if status.length != self.acknowledged:
             what = f"closed with {status.length} bytes, but {self.acknowledged} are acknowledged"
             raise CorruptionError(f"'{status.path}': {what}", path=status.path)
@@ -326,22 +325,10 @@ class AsyncFileWriter:
 
     async def _open_block(self) -> BlockWriter:
         """K1, W1: a new block whose members all have an empty replica."""
-        backoff = Backoff(self._retry_for_s)
-        while True:
-            self._fence.check()
-            try:
-                return await self._try_to_open_block()
-            except NoSpaceError:
-                if backoff.exhausted:
-                    raise
-                self._exclusions.end_rest()
-            except BlockFailed as failure:
-                if backoff.exhausted:
-                    path = self.status.path
-                    raise UnavailableError(f"'{path}': {failure.reason}", path=path) from failure
-            await backoff.pause()
+        return await self._next.opened(self._try_to_open_block, self._retry_for_s)
 
     async def _try_to_open_block(self) -> BlockWriter:
+        self._fence.check()
         self._wake()  # if this call does not live to open the block, the background does
         with self._next.unopened.asking():
             view = await self._fence.guard(
@@ -369,11 +356,19 @@ class AsyncFileWriter:
         self._next.begun(block)
         self._finished_bytes -= block.acknowledged_bytes
 
-    async def _end_last(self) -> FinalizeBlock | None:
+    async def _end_whole(self) -> Ending | None:
+        """W6 for a file of one chunk, in the block that was made with it; None: it goes the way of
+        all others."""
+        if len(self._pending) != 1:
+            return None
+        return await self._next.written_whole(self._pending[0], self._block_failed)
+
+    async def _end_last(self) -> Ending | None:
         """W6 for the last block, whatever happens to its members; None if it is ended already."""
+        await self._settle(synced=False)
         while self._block is not None:
             try:
-                return await self._block.end()
+                return self._block, await self._block.end()
             except BlockFailed as failure:
                 await self._recover(failure)
                 await self._settle(synced=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,13 +20,16 @@ from paxosblock.api.namenode import (
     AddBlock,
     BlockView,
     FileStatus,
+    FinalizeBlock,
     ReopenBlock,
 )
+from paxosblock.client.backoff import Backoff
 from paxosblock.client.block_writer import BlockFailed, BlockWriter
+from paxosblock.client.chunks import Chunk
 from paxosblock.client.core import ClientCore
 from paxosblock.client.exclusions import Exclusions
 from paxosblock.client.progress import Unopened
-from paxosblock.errors import PaxosBlockError
+from paxosblock.errors import NoSpaceError, PaxosBlockError, UnavailableError
 from paxosblock.protocol.types import BlockId, StorageId, WriterId
 from paxosblock.replacement import Failed
 from paxosblock.units import MIB
@@ -36,6 +39,8 @@ AHEAD_FROM_BYTES: Final = 16 * MIB
 AHEAD_WITHIN_S: Final = 30.0
 """Nor are those of a writer that took longer for the block so far: they would be about for long."""
 
+Ending = tuple[BlockWriter, FinalizeBlock]
+"""The last block of a file that is to be closed, and what says how it ends (W6)."""
 OnFailed = Callable[[tuple[StorageId, ...]], None]
 
 _log = logging.getLogger(__name__)
@@ -58,8 +63,10 @@ class NextBlock:
         *,
         last: BlockId,
         reopens: bool,
+        first: BlockView | None,
     ) -> None:
-        """`last` is the file's last block; with `reopens` the first one asked for is that."""
+        """`last` is the file's last block; with `reopens` the first one asked for is that. `first`
+        was made with the file, which has none."""
         self.unopened = Unopened()
         self.after: Failed | None = None
         """The block that was sealed before a new one, where its members are chosen by a policy."""
@@ -70,6 +77,7 @@ class NextBlock:
         self._exclusions = exclusions
         self._previous = last
         self._reopens = reopens and last != NO_BLOCK
+        self._first = first
         self._begun_s, self._begun_bytes = 0.0, 0
         self._making: asyncio.Task[BlockWriter | None] | None = None
 
@@ -79,7 +87,7 @@ class NextBlock:
         Raises:
             PaxosBlockError: there is none, or nobody could say in time.
         """
-        namenodes = self._core.namenodes
+        namenodes, self._first = self._core.namenodes, None
         if self._reopens:
             reopened = await namenodes.call_anew(
                 REOPEN_BLOCK, lambda: self._wanted_again(size_bytes), retry_for_s=retry_for_s
@@ -89,6 +97,55 @@ class NextBlock:
             _log.info("'%s': in a new block, the last: %s", self._status.path, reopened.why)
             self._reopens = False
         return await namenodes.call_anew(ADD_BLOCK, self._wanted, retry_for_s=retry_for_s)
+
+    async def opened(
+        self, attempt: Callable[[], Awaitable[BlockWriter]], retry_for_s: float
+    ) -> BlockWriter:
+        """Return the block that an `attempt` opened, the last one after `retry_for_s` seconds.
+
+        Raises:
+            NoSpaceError: too few DataNodes have room.
+            UnavailableError: those that were chosen do not take it.
+            PaxosBlockError: as the attempt says.
+        """
+        backoff, path = Backoff(retry_for_s), self._status.path
+        while True:
+            try:
+                return await attempt()
+            except NoSpaceError:
+                if backoff.exhausted:
+                    raise
+                self._exclusions.end_rest()
+            except BlockFailed as failure:
+                if backoff.exhausted:
+                    raise UnavailableError(f"'{path}': {failure.reason}", path=path) from failure
+            await backoff.pause()
+
+    async def written_whole(self, chunk: Chunk, on_failed: OnFailed) -> Ending | None:
+        """Write the only chunk of a file into the block that was made with the file.
+
+        That is the file's when it is closed: until then nobody reads the chunk, and nothing of it
+        is acknowledged. So where this fails another block takes it. `on_failed` is for a
+        `BlockWriter`.
+
+        Returns:
+            The block and what ends it (W6), once all voted; None: there is none, or it failed.
+        """
+        first, self._first = self._first, None
+        if first is None:
+            return None
+        block = self.writer_of(first, on_failed)
+        try:
+            await block.open()
+            block.send(chunk)
+            return block, await block.end()
+        except BlockFailed as failure:
+            _log.info(
+                "'%s': not in the block that was made with it: %s", self._status.path, failure
+            )
+            return None
+        finally:
+            block.release()  # who has voted says no more
 
     def begun(self, block: BlockWriter) -> None:
         """Note that the block was opened, or failed and is to be sealed like any other."""

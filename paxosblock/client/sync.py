@@ -58,7 +58,6 @@ class Client(ClientBase):
             durability: "disk" (a vote means stable storage) or "memory" (of several machines).
             window: chunks that may be under way; 1 is the seed's own protocol.
             parent_must_exist: make no directory; if that of the file is deleted it is fenced.
-
             on_failure: a block that loses a DataNode ends ("seal"), or goes on ("rebuild").
             replace_on_failure, best_effort: how DataNodes that failed are replaced ("disable",
                 "never", "default", "always"), and whether to go on without enough of them.

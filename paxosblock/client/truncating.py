@@ -24,6 +24,7 @@ from paxosblock.api.namenode import (
     CreateFile,
     DeletePath,
     FileStatus,
+    FirstBlock,
     MakeDirectories,
 )
 from paxosblock.client.core import ClientCore
@@ -160,8 +161,8 @@ async def _written(
 ) -> str:
     """Write bytes as one chunk into a hidden file, with the durability of the file `like`."""
     directory, writer = f"{STAGING}/{uuid.uuid4().hex}", WriterId(uuid.uuid4().hex)
-    made = MakeDirectories(directory, True, 0o700, current_user(), TTL_S)
-    await core.namenodes.call_once(MKDIRS, lambda once: replace(made, once=once))
+    above = MakeDirectories(directory, True, 0o700, current_user(), TTL_S)
+    await core.namenodes.call_once(MKDIRS, lambda once: replace(above, once=once))
     hidden.push_async_callback(_remove, core, directory)
     request = CreateFile(
         f"{directory}/kept",
@@ -172,10 +173,16 @@ async def _written(
         durability=like.durability,
         parent_must_exist=True,
         owner=current_user(),
+        first=FirstBlock(core.config.window, core.config.host),
     )
-    status = await core.namenodes.call_once(CREATE, lambda once: replace(request, once=once))
+    made = await core.namenodes.call_once(CREATE, lambda once: replace(request, once=once))
     async with AsyncFileWriter(
-        core, status, writer, chunk_size_bytes=len(kept), window=core.config.window
+        core,
+        made.status,
+        writer,
+        chunk_size_bytes=len(kept),
+        window=core.config.window,
+        first=made.first,
     ) as out:
         await out.write(kept)
     return request.path

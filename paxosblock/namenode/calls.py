@@ -147,9 +147,10 @@ def handled(
     by: By = By.LEADER,
     check: Callable[[Q], None] | None = None,
     log: Callable[[Q, A], Facts | None] | None = None,
+    at_once: bool = False,
 ) -> Call:
     """Return the row of a call that takes several changes or looks, or is of this process only."""
-    return Call(method, answer, by, check, log)
+    return Call(method, answer, by, check, log, at_once)
 
 
 @dataclass(slots=True)
@@ -220,19 +221,8 @@ def _handler(node: NameNode, call: Call, tally: _Tally) -> Callable[[Any], Await
 # --- decisions and views that are a line or two ---------------------------------------------------
 
 
-def _names(request: api.MakeDirectories | api.CreateFile) -> int:
+def _names(request: api.MakeDirectories) -> int:
     return len(split(request.path))
-
-
-def _create(draft: Draft, request: api.CreateFile, context: Context) -> api.FileStatus:
-    inode = namespace.create(draft, request, context)
-    return tree.file_status(request.path, inode, length=0)  # it was made without a block
-
-
-def _created(node: NameNode, request: api.CreateFile, made: api.FileStatus) -> None:
-    node.leases.open(request.writer, made.file_id, node.clock_s())
-    if request.overwrite:
-        node.housekeeper.garbage_waits()
 
 
 def _renamed(node: NameNode, request: api.Rename, _: api.FileStatus) -> None:
@@ -264,15 +254,18 @@ CALLS: Final = (
         check=checks.check_directory,
         log=lambda request, _: facts(path=request.path),
     ),
-    decided(
+    handled(
         api.CREATE,
-        in_one(_create),
-        ids=_names,
+        handlers.create,
         check=checks.check_create,
-        then=_created,
         log=lambda request, made: facts(
-            path=request.path, file=made.file_id, writer=request.writer
+            path=request.path,
+            file=made.status.file_id,
+            writer=request.writer,
+            block=made.first.record.block if made.first else None,
+            members=",".join(made.first.record.members) if made.first else None,
         ),
+        at_once=True,
     ),
     handled(
         api.APPEND,

@@ -55,6 +55,9 @@ def check_create(request: CreateFile) -> None:
     check_permission(request.permission)
     check_owner(request.owner)
     check_block_size(f"{paths.shown(request.path)}: ", request.block_size)
+    if request.first is not None:
+        _check_host("", request.first.host)
+        _check_window(request.first.window)
 
 
 def check_directory(request: MakeDirectories) -> None:

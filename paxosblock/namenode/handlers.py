@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
@@ -20,10 +21,13 @@ from paxosblock.api.namenode import (
     BlockRequest,
     BlockView,
     CloseFile,
+    CreatedFile,
+    CreateFile,
     DeleteBlock,
     Deletion,
     FileStatus,
     FinalizeBlock,
+    FirstBlock,
     Renewed,
     RenewLeases,
     ReopenBlock,
@@ -45,8 +49,10 @@ from paxosblock.errors import InvalidRequestError, LeaseError, NoSpaceError, Not
 from paxosblock.namenode import checks
 from paxosblock.namenode.blocks.placement import Candidate, Wish, place, shortfall
 from paxosblock.namenode.blocks.replacing import members_of_next
-from paxosblock.namenode.catalog import paths, transactions
+from paxosblock.namenode.catalog import creating, paths, transactions
 from paxosblock.namenode.catalog.boundaries import Boundaries
+from paxosblock.namenode.catalog.creating import Made, Placed
+from paxosblock.namenode.catalog.draft import in_one
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.namenode.node import NameNode
 from paxosblock.namenode.rolling import blocks_to_leave
@@ -55,6 +61,25 @@ from paxosblock.replacement import Failed
 from paxosblock.transaction import TransactionOutcome
 
 # --- namespace -------------------------------------------------------------------------------
+
+
+async def create(node: NameNode, request: CreateFile) -> CreatedFile:
+    """Make a file, start its writer's lease, and place the block that it begins with."""
+    placed = None if request.first is None else await _placed_first(node, request, request.first)
+    made = await node.catalog.decide(
+        Made,
+        in_one(partial(creating.create, placed=placed)),
+        request,
+        len(paths.split(request.path)),
+        once=request.once,
+    )
+    node.leases.open(request.writer, made.status.file_id, node.clock_s())
+    if request.overwrite:
+        node.housekeeper.garbage_waits()
+    if made.first is None:
+        return CreatedFile(made.status)
+    node.datanodes.note_placed(made.first.record.members)
+    return CreatedFile(made.status, node.views.block(made.first))
 
 
 async def append(node: NameNode, request: AppendFile) -> Appendable:
@@ -286,6 +311,24 @@ async def _place(node: NameNode, request: AddBlock) -> BlockView:
     return msgspec.structs.replace(
         node.views.block(entry), shortfall=shortfall(wish, candidates, entry.record.members)
     )
+
+
+async def _placed_first(node: NameNode, request: CreateFile, first: FirstBlock) -> Placed | None:
+    """Choose members for the block that a file begins with; None where there are too few of them:
+    AddBlock says why."""
+    block = await node.catalog.next_block()
+    wish = Wish(
+        replication=request.replication,
+        min_replication=request.replication,
+        block_size=request.block_size,
+        seed=block,
+        writer_host=first.host,
+    )
+    try:
+        members = place(wish, node.datanodes.candidates(request.block_size, node.clock_s()))
+    except NoSpaceError:
+        return None
+    return Placed(block, members)
 
 
 def _members(

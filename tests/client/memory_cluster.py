@@ -42,6 +42,7 @@ from paxosblock.api.namenode import (
     BlockRequest,
     BlockView,
     CloseFile,
+    CreatedFile,
     CreateFile,
     Excluded,
     FileStatus,
@@ -218,15 +219,25 @@ class MemoryCluster:
 
     # -- what clients call ----------------------------------------------------------------------
 
-    async def create(self, request: CreateFile) -> FileStatus:
+    async def create(self, request: CreateFile) -> CreatedFile:
         if request.path in self.files and not request.overwrite:
             raise ExistsError(f"'{request.path}': exists already")
         status = FileStatus(
             request.path, Kind.FILE, next(self._numbers), 0, request.replication,
             request.block_size, request.durability, True, 0, 0, "", "", request.permission,
         )  # fmt: skip
-        self.files[request.path] = _File(status, request.writer)
-        return status
+        file = self.files[request.path] = _File(status, request.writer)
+        if request.first is None:
+            return CreatedFile(status)
+        members = self._place(request.replication, ())
+        if len(members) < request.replication:
+            return CreatedFile(status)
+        block = BlockId(next(self._numbers))
+        self.records[block] = finalize.add_block(
+            block, members, request.writer, request.first.window, request.durability
+        )
+        file.ahead.append(block)
+        return CreatedFile(status, self._view(block))
 
     async def add_block(self, request: AddBlock) -> BlockView:
         blocks: list[BlockId] = []
@@ -237,6 +248,8 @@ class MemoryCluster:
             blocks = file.blocks
             if request.ahead:
                 blocks = file.ahead
+            else:
+                self._drop_ahead(file)
         if not request.ahead and blocks and blocks[-1] != request.previous:
             if self.records[blocks[-1]].finalized:
                 raise InvalidRequestError(f"block {request.previous} is not the last block")
@@ -257,6 +270,11 @@ class MemoryCluster:
         return msgspec.structs.replace(
             self._view(block), shortfall="too few DataNodes" if short else ""
         )
+
+    def _drop_ahead(self, file: _File) -> None:
+        for block in file.ahead:
+            del self.records[block]
+        file.ahead.clear()
 
     def _place(self, replication: int, excluded: tuple[Excluded, ...]) -> tuple[StorageId, ...]:
         """The first DataNodes in order, those that failed the writer only if it needs them."""
@@ -329,6 +347,9 @@ class MemoryCluster:
         if file.writer != request.writer:
             raise FencedError("somebody else writes this file")
         if request.last is not None:
+            if request.last.block in file.ahead and not file.blocks:
+                file.blocks.append(request.last.block)
+                file.ahead.clear()
             await self.finalize_block(request.last)
         return self._close(file)
 

@@ -346,6 +346,7 @@ async def test_a_vote_for_a_chunk_that_was_never_sent_ends_the_block() -> None:
         cluster.nodes[0].faults.vote_for_unsent = True
         async with await fs.create("/a") as out:
             await out.write(b"hello")
+            await out.hflush()
         assert cluster.content("/a") == b"hello"
         sealed = cluster.records[cluster.files["/a"].blocks[0]]
         assert sealed.finalized_generation == 2, "a recovery ended it, not the writer"

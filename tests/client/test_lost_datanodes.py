@@ -105,7 +105,7 @@ async def test_sealing_in_the_background_goes_on_until_a_namenode_can_do_it(
         await wait_until_async(lambda: blocks(cluster) == [(3, True)])
         assert await read(fs) == b"acknowledged"
         attempts = [line for line in caplog.messages if "trying again" in line]
-        assert attempts == ["'/a': block 2: too few members live; trying again"]
+        assert attempts == ["'/a': block 3: too few members live; trying again"]
 
 
 async def test_a_call_of_the_writer_does_not_wait_long_for_what_fails_in_the_background() -> None:

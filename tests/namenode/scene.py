@@ -241,7 +241,7 @@ class Scene:
 
     async def create(self, path: str, writer: WriterId = ANN) -> int:
         """Make a file; return its id."""
-        return (await self.service.call(CREATE, create_request(path, writer))).file_id
+        return (await self.service.call(CREATE, create_request(path, writer))).status.file_id
 
     async def add_block(
         self, file: int, previous: BlockId = NO_BLOCK, writer: WriterId = ANN

@@ -255,8 +255,8 @@ async def test_a_writer_that_renews_keeps_its_file_from_others(scene: Scene) -> 
 async def test_after_the_soft_limit_another_writer_may_replace_the_file(scene: Scene) -> None:
     file, block = await written(scene)
     scene.clock.now += CONFIG.lease_soft_limit_s
-    status = await scene.service.call(CREATE, create_request("/f", BOB, overwrite=True))
-    assert status.file_id != file
+    made = await scene.service.call(CREATE, create_request("/f", BOB, overwrite=True))
+    assert made.status.file_id != file
     await wait_until_async(lambda: not any(a.replicas for a in scene.network.reach.values()))
     with pytest.raises(NotFoundError):
         await finalize(scene, block)

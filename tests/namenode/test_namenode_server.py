@@ -102,7 +102,7 @@ class Remote:
 
     async def new_block(self, path: str, counts: tuple[int, ...] = (0, 0, 0)) -> BlockView:
         """A file with one block; its members hold this many chunks."""
-        status = await self.call(CREATE, create_request(path))
+        status = (await self.call(CREATE, create_request(path))).status
         view = await self.patient(ADD_BLOCK, AddBlock(status.file_id, ANN, NO_BLOCK, 2))
         for storage, count in zip(view.record.members, counts, strict=True):
             self.datanodes[storage].acceptor.create(view.record.block)
@@ -275,7 +275,7 @@ async def test_without_datanodes_a_block_finds_no_place(tmp_path: Path) -> None:
         RpcClient() as client,
     ):
         remote = Remote(node.address, client, {})
-        file = (await remote.call(CREATE, create_request("/f"))).file_id
+        file = (await remote.call(CREATE, create_request("/f"))).status.file_id
         with pytest.raises(NoSpaceError, match="found 0 of 3 replicas, 1 needed"):
             await remote.patient(ADD_BLOCK, AddBlock(file, ANN, NO_BLOCK, 2))
 

@@ -33,6 +33,7 @@ from paxosblock.api.namenode import (
     LIST,
     MKDIRS,
     STAT,
+    CreatedFile,
     CreateFile,
     DeletePath,
     FileStatus,
@@ -176,7 +177,7 @@ class Client:
         call = self._changes.call_once(CREATE, lambda once: replace(request, once=once))
         await self._swap(path, owner, call)
 
-    async def _swap(self, path: str, owner: str, call: Awaitable[FileStatus]) -> None:
+    async def _swap(self, path: str, owner: str, call: Awaitable[FileStatus | CreatedFile]) -> None:
         """Something that succeeds where nothing is."""
         called = time.monotonic()
         made: bool | None = True

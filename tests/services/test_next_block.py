@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.request import urlopen
 
 import pytest
 
@@ -94,3 +95,43 @@ async def test_a_datanode_that_is_killed_before_the_step_costs_no_byte_and_leave
     holder.start()
     if ahead not in blocks:
         wait_until(lambda: not replicas_of(cluster, ahead), what="the replicas to be deleted")
+
+
+def added_blocks(cluster: LocalCluster) -> float:
+    """How often the NameNode was asked for a block since it started."""
+    with urlopen(f"http://{cluster.namenode.address}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    asked = 'paxosblock_namenode_calls_total{call="add_block",outcome="done"}'
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(asked))
+
+
+async def test_a_small_file_is_written_in_the_block_that_was_made_with_it(
+    cluster: LocalCluster,
+) -> None:
+    """Also where the NameNode was killed in between."""
+    async with AsyncClient(cluster.url, CONFIG) as fs:
+        out = await fs.create("/small", overwrite=True)
+        cluster.namenode.kill()
+        cluster.namenode.start()
+        before = added_blocks(cluster)
+        await out.write(content("/small", 0, 1000))
+        await out.close()
+        assert added_blocks(cluster) == before
+        async with await fs.create("/flushed", overwrite=True) as flushed:
+            await flushed.write(content("/flushed", 0, 1000))
+            await flushed.hflush()
+        assert added_blocks(cluster) == before + 1, "readers see it before it is closed"
+    check(cluster, "/small", 1000)
+
+
+async def test_a_small_file_whose_datanode_is_killed_goes_to_others(cluster: LocalCluster) -> None:
+    async with AsyncClient(cluster.url, CONFIG) as fs:
+        out = await fs.create("/smaller", overwrite=True)
+        assert out._next._first is not None
+        chosen = {member.address for member in out._next._first.members}
+        holder = next(node for node in cluster.datanodes if node.address in chosen)
+        holder.kill()
+        await out.write(content("/smaller", 0, 1000))
+        await out.close()
+    check(cluster, "/smaller", 1000)
+    holder.start()

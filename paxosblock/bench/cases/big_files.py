@@ -135,7 +135,7 @@ async def started(bench: Bench) -> AsyncIterator[Stage]:
 async def fill(stage: Stage, count: int, path: str = PATH) -> int:
     """Make an open file of `count` finalized blocks that all members hold; return its id."""
     create = CreateFile(path, ANN, False, 3, 128 * MIB, Durability.DISK)
-    file = (await stage.service.call(CREATE, create)).file_id
+    file = (await stage.service.call(CREATE, create)).status.file_id
     previous = NO_BLOCK
     for first in range(0, count, BATCH):
         ids = [await stage.node.catalog.next_block() for _ in range(min(BATCH, count - first))]

@@ -122,7 +122,7 @@ async def fill(address: str, first: int, end: int) -> None:
                 path_of(number), writer, False, 3, 128 * MIB, Durability.DISK, owner="somebody"
             )
             file = await connection.call(CREATE, request)
-            await connection.call(CLOSE_FILE, CloseFile(file.file_id, writer))
+            await connection.call(CLOSE_FILE, CloseFile(file.status.file_id, writer))
         connection.close()
 
     await asyncio.gather(*(client() for _ in range(CLIENTS)))

@@ -299,7 +299,7 @@ def close(
     draft: Draft, number: int, writer: WriterId, now_ms: int, ends: FinalizeBlock | None = None
 ) -> Closed:
     """Close a file whose last block is decided, or is by `ends` (K6); of length zero and the
-    writer's, it leaves it.
+    writer's, it leaves it. Of a file without a block `ends` may be about the one made with it.
 
     All before it are decided: another block is added to a finalized one only (K1), and a finalized
     block stays so. A repeated close by the same writer finds the file closed and succeeds again.
@@ -307,17 +307,23 @@ def close(
     Raises:
         NotFoundError: the file was deleted.
         FencedError: somebody else took the file over, or a recovery decided another length.
-        InvalidRequestError: a block is not finalized, or `ends` is about another file's.
+        InvalidRequestError: a block is not finalized, or `ends` is not about the last one.
     """
     inode, path = file_and_path(draft, number)
     if not inode.open and inode.writer == writer:
         return Closed(inode, ended=None if ends is None else draft.block(ends.block))
-    inode = open_file(draft, number, writer)
+    if not inode.open or inode.writer != writer:
+        raise _not_held(inode, path, writer)
+    if ends is not None:
+        inode = reserving.attach_first(draft, inode, ends.block)
     ended = None if ends is None else finalize_by_writer(draft, ends)
     if ended is not None and ended.file != number:
         what = f"block {ended.record.block} is not one of its blocks"
         raise InvalidRequestError(f"{paths.shown(path)}: {what}", path=path)
     last = _last_decided(draft, number, path)
+    if ended is not None and (last is None or last.entry.record.block != ended.record.block):
+        what = f"block {ended.record.block} is not its last one"
+        raise InvalidRequestError(f"{paths.shown(path)}: {what}", path=path)
     # A block that is added meanwhile must not end up in a closed file.
     draft.expect_empty(keys.places(number, last.entry.sequence + 1 if last else 0))
     length = last.end if last else 0

@@ -1,9 +1,10 @@
 """The block after the one that is being written, made ahead so that its writer need not wait.
 
 It has a record (K1), and its writer has made the replicas (W1), but it has no place in its file:
-nobody reads it or counts it. It gets its place in the change that ends the block before it (K6).
-Until then it goes when another block is added instead, when the file is closed, by whomever, and
-with the file. Like an embedder's block that is not ended it has a key `u`.
+nobody reads it or counts it. It gets its place in the change that ends the block before it, or, as
+the first of its file, in the one that ends it and closes the file (K6). Until then it goes when
+another block is added instead, when the file is closed, by whomever, and with the file. Like an
+embedder's block that is not ended it has a key `u`.
 """
 
 from __future__ import annotations
@@ -54,8 +55,7 @@ def attach(draft: Draft, inode: FileInode, last: BlockEntry, block: BlockId) -> 
     Raises:
         InvalidRequestError: `block` was not made ahead for this file, or `last` is not its last.
     """
-    place = keys.place(inode.number, last.sequence + 1)
-    found = draft.get(place)
+    found = draft.get(keys.place(inode.number, last.sequence + 1))
     if found.exists and decode_place(found.value).block == block:
         return
     entry, before = reserved(draft, inode), tree.last_block(draft, inode.number)
@@ -65,11 +65,32 @@ def attach(draft: Draft, inode: FileInode, last: BlockEntry, block: BlockId) -> 
             f"block {block}: was not made ahead to follow block {last.record.block}", block=block
         )
     assert last.record.finalized, "only the last block may be undecided"
+    _give_place(draft, inode, replace(entry, sequence=last.sequence + 1), before.end)
+
+
+def attach_first(draft: Draft, inode: FileInode, block: BlockId) -> FileInode:
+    """Let `block` be the first of its file if it was made ahead with that; return the inode.
+
+    The caller ends it in the same change: until then nothing in it was acknowledged to anybody.
+    """
+    if inode.reserved != block or tree.last_block(draft, inode.number) is not None:
+        return inode
+    entry = reserved(draft, inode)
+    assert entry is not None, "it is named by the inode"
+    return _give_place(draft, inode, entry, offset=0)
+
+
+def _give_place(draft: Draft, inode: FileInode, entry: BlockEntry, offset: int) -> FileInode:
+    """Make the block that was made ahead one of its file, at `offset`; return the inode."""
+    block, place = entry.record.block, keys.place(inode.number, entry.sequence)
     draft.get(keys.block(block))
-    draft.put(keys.block(block), encode(replace(entry, sequence=last.sequence + 1)))
-    draft.put(place, encode(Place(block, before.end)))
+    draft.get(place)
+    draft.put(keys.block(block), encode(entry))
+    draft.put(place, encode(Place(block, offset)))
     draft.delete(keys.open_block(block))
-    draft.put_inode(msgspec.structs.replace(inode, reserved=NO_BLOCK))
+    after = msgspec.structs.replace(inode, reserved=NO_BLOCK)
+    draft.put_inode(after)
+    return after
 
 
 def drop(draft: Draft, inode: FileInode) -> tuple[BlockEntry, ...]:
