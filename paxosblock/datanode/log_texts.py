@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import enum
+import functools
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Final
 
 from paxosblock.api.datanode import Control
 from paxosblock.protocol.messages import Reply
 from paxosblock.protocol.register import Replica
+from paxosblock.protocol.types import Registers
 
 
 def log_texts(**subjects: Control | Reply | Replica | None) -> dict[str, str]:
@@ -18,14 +22,24 @@ def log_texts(**subjects: Control | Reply | Replica | None) -> dict[str, str]:
 def _text(subject: Control | Reply | Replica | None) -> str:
     if subject is None:
         return "nothing"
-    places = (subject, getattr(subject, "registers", None))
-    numbers = [
-        f"{word}={_shown(getattr(place, name))}"
+    kind = type(subject)
+    numbers = [f"{word}={_shown(get(subject))}" for word, get in _told_of(kind)]
+    return " ".join([kind.__name__, *numbers])
+
+
+@functools.cache
+def _told_of(kind: type) -> tuple[tuple[str, Callable[[object], object]], ...]:
+    """Return what is told of the messages or replicas of this type: each number's word, and a
+    function that finds it. A step would look for all of them four times."""
+    places: list[tuple[type, str]] = [(kind, "")]
+    if hasattr(kind, "registers"):
+        places.append((Registers, "registers."))
+    return tuple(
+        (word, attrgetter(prefix + name))
         for name, word in _TOLD_OF.items()
-        for place in places
+        for place, prefix in places
         if hasattr(place, name)
-    ]
-    return " ".join([type(subject).__name__, *numbers])
+    )
 
 
 _TOLD_OF: Final = {
