@@ -36,6 +36,9 @@ from paxosblock.units import MIB
 
 AHEAD_FROM_BYTES: Final = 16 * MIB
 """Smaller blocks are not made ahead: more of them would be than are filled."""
+AHEAD_BEFORE_S: Final = 0.2
+"""The next block is asked for so long before this one is full, but not before a quarter of it was
+written; at the latest when it is half full."""
 AHEAD_WITHIN_S: Final = 30.0
 """Nor are those of a writer that took longer for the block so far: they would be about for long."""
 
@@ -172,10 +175,13 @@ class NextBlock:
         `on_failed` is for a `BlockWriter`.
         """
         size, sent = self._status.block_size, block.sent_bytes
-        if self._making is not None or size < AHEAD_FROM_BYTES or 2 * sent < size:
+        written = sent - self._begun_bytes
+        if self._making is not None or size < AHEAD_FROM_BYTES or 4 * written < size:
             return
         took_s = asyncio.get_running_loop().time() - self._begun_s
-        if 4 * (sent - self._begun_bytes) >= size and took_s < AHEAD_WITHIN_S:
+        # Of a quick writer half a block is less than it takes while its data are on their way.
+        is_soon = 2 * sent >= size or took_s * (size - sent) < AHEAD_BEFORE_S * written
+        if is_soon and took_s < AHEAD_WITHIN_S:
             self._making = asyncio.create_task(self._make_ahead(on_failed))
 
     async def ahead(self) -> BlockWriter | None:

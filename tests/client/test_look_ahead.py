@@ -22,6 +22,7 @@ DATA = os.urandom(3 * BLOCK)
 @pytest.fixture(autouse=True)
 def small_blocks_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(next_block, "AHEAD_FROM_BYTES", BLOCK)
+    monkeypatch.setattr(next_block, "AHEAD_BEFORE_S", 0.0)
 
 
 async def created(fs: AsyncClient) -> AsyncFileWriter:
@@ -56,6 +57,19 @@ async def test_the_step_to_the_next_block_is_one_call() -> None:
         assert [cluster.records[block].size_bytes for block in cluster.files["/a"].blocks] == [
             BLOCK
         ] * 3
+
+
+@pytest.mark.parametrize(("seconds", "chunks"), [(60.0, 1), (0.0, 2)])
+async def test_a_quick_writer_asks_for_the_next_block_earlier(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, chunks: int
+) -> None:
+    """A quarter of the block tells how quick it is; a slow one waits for half of it."""
+    monkeypatch.setattr(next_block, "AHEAD_BEFORE_S", seconds)
+    async with memory_cluster() as (_, fs), await created(fs) as out:
+        for _ in range(chunks):
+            assert out._next._making is None
+            await out.write(DATA[:CHUNK])
+        assert out._next._making is not None
 
 
 async def test_a_block_that_is_still_being_made_is_waited_for() -> None:
