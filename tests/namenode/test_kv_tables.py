@@ -15,7 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paxosblock.disk import OsDisk, Room
-from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
+from paxosblock.errors import (
+    ConfigError,
+    CorruptionError,
+    NoSpaceError,
+    OutcomeUnknownError,
+    StorageError,
+)
 from paxosblock.namenode.kv import memory_table, rocks_table, state
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.engine import SingleMemberStore
@@ -32,6 +38,7 @@ from paxosblock.namenode.kv.interface import (
 from paxosblock.namenode.kv.memory_table import MemoryTable, open_memory
 from paxosblock.namenode.kv.rocks_table import RocksTable
 from paxosblock.namenode.kv.state import StateMachine
+from paxosblock.namenode.kv.table import SLICE_KEYS
 from paxosblock.units import KIB, MIB
 from tests.namenode.test_kv_state import next_or_result
 from tests.services.small_disk import SmallDisk, small_disk
@@ -461,4 +468,31 @@ async def test_a_disk_that_runs_full_stops_changes_and_nothing_else(
         **before,
         b"after": Versioned(b"v", written + 1),
     }
+    await again.close()
+
+
+async def test_a_database_that_takes_no_more_changes_stops_the_store_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a flush that failed. What was committed is in the journal."""
+
+    def refuse(table: RocksTable, batch: object) -> None:
+        raise StorageError(f"{tmp_path}: IO error")
+
+    many = Transaction(puts=tuple((b"%d" % number, b"v") for number in range(3 * SLICE_KEYS)))
+    store = SingleMemberStore(tmp_path, limits=Limits(flush_bytes=1))
+    await store.start()
+    await store.commit(put(b"a"))
+    with monkeypatch.context() as broken:
+        broken.setattr(RocksTable, "_write", refuse)
+        with pytest.raises(OutcomeUnknownError, match=r"IO error; whether .* after a restart"):
+            await store.commit(many)
+        with pytest.raises(StorageError, match="IO error"):
+            await store.commit(put(b"b"))
+        assert store.failure() is not None
+        await store.close()
+    again = SingleMemberStore(tmp_path)
+    await again.start()
+    assert again.view().revision == 2
+    assert {key for key, _ in again.view().scan(b"", b"")} == {b"a", *(key for key, _ in many.puts)}
     await again.close()

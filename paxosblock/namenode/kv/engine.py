@@ -268,14 +268,14 @@ class SingleMemberStore:
 
     async def _flush(self, folder: StoreFolder) -> None:
         """Make durable what is applied; then forget the journal up to there, and no further."""
-        flush = folder.begin_flush()
         try:
+            flush = folder.begin_flush()
             await asyncio.to_thread(flush.write)
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._thread, folder.forget, flush.revision)
         except (CorruptionError, NoSpaceError, StorageError) as error:
             # The journal still has everything; the next flush is another chance.
-            _log.warning("no flush of entry %d: %s", flush.revision, self._translated(error))
+            _log.warning("no flush of what is applied: %s", self._translated(error))
 
     def _translated(self, error: Exception) -> StorageError:
         return StorageError(blamed(self._folder, error))

@@ -186,12 +186,11 @@ class RocksTable:
 
     def close(self) -> None:
         # What cannot be flushed is in the log.
-        try:
-            self._settle()
-            self._db.flush()
-            self._db.close()
-        except Exception as error:
-            _log.warning("%s", _translated(self._path, error))
+        for step in (self._settle, self._db.flush, self._db.close):
+            try:
+                step()
+            except Exception as error:
+                _log.warning("%s", _translated(self._path, error))
 
     def fill(self, items: Iterable[Item], revision: int) -> None:
         """Put all `items` into the table, which is empty and in use by nobody, durably."""
