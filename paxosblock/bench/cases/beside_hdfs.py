@@ -28,6 +28,7 @@ from paxosblock.local.cluster import LocalCluster
 from paxosblock.units import GIB, KIB, MIB
 
 CLIENTS: Final = 64
+REPLICAS: Final = 3
 STREAMS: Final = (1, 4)
 SMALL_BYTES: Final = 4 * KIB
 SMALL_CLIENTS: Final = 16
@@ -127,7 +128,12 @@ async def _write_ours(bench: Bench, cluster: LocalCluster, fs: AsyncClient, at: 
     ]
     async with bench.measured(cluster) as spent:
         await asyncio.gather(*writers)
-    _emit_bytes(bench, _written(at), (total, at[-1]), spent, durability=durability)
+    located = [await fs.locations(f"/bytes/{each}") for each in range(streams)]
+    replicas = min(len(block.hosts) for blocks in located for block in blocks)
+    if replicas < REPLICAS:
+        host.progress(f"{bench.case}: a DataNode failed a writer: {replicas} replicas in a block")
+    facts = {"durability": durability, "replicas": replicas}
+    _emit_bytes(bench, _written(at), (total, at[-1]), spent, **facts)
 
 
 async def _write_hdfs(bench: Bench, hdfs: Hdfs, at: At) -> None:
@@ -162,7 +168,8 @@ def _emit_bytes(bench: Bench, what: str, at: tuple[int, int], spent: Spent, **fa
     total, number = at
     if number:
         per_gib, rate = spent.per(total / GIB), total / MIB / spent.elapsed_s
-        bench.emit(what, rate, "MiB/s", number, processor_s=per_gib, per="GiB", replicas=3, **facts)
+        facts = {"replicas": REPLICAS, **facts}
+        bench.emit(what, rate, "MiB/s", number, processor_s=per_gib, per="GiB", **facts)
 
 
 async def _pread_both(
@@ -222,7 +229,7 @@ async def _small_both(
         clients=SMALL_CLIENTS, seconds=bench.seconds, bytes=SMALL_BYTES, disk=disk,
     )  # fmt: skip
     if number:
-        facts = {"clients": SMALL_CLIENTS, "replicas": 3}
+        facts = {"clients": SMALL_CLIENTS, "replicas": REPLICAS}
         emit_acts(bench, what, number, acts, spent, durability=durability, **facts)
         called = "SYNC_BLOCK" if disk else "memory"
         emit_answer(bench, what, hdfs, number, told, durability=called, **facts)
