@@ -16,12 +16,12 @@ from collections.abc import Callable
 from typing import Final
 
 from paxosblock.bench.cases.beside_hdfs import CLIENTS, acts_on_names
+from paxosblock.bench.cases.outages import Activity, Fails, outage_s
 from paxosblock.bench.peers.beside import (
     ask,
     clients,
     emit_acts,
     emit_answer,
-    longest_wait_s,
     peer,
     peers,
 )
@@ -35,6 +35,7 @@ from paxosblock.bench.work import victim_of
 from paxosblock.client import AsyncClient
 from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.local.cluster import LocalCluster
+from paxosblock.local.node_process import Node
 from paxosblock.units import GIB, KIB, MIB
 
 ENTRY_BYTES: Final = KIB
@@ -144,6 +145,15 @@ async def failures_beside_peers(bench: Bench) -> None:
 
 
 Others = dict[type[Peer], Peer]
+Failure = Callable[[Node], Fails]
+
+
+def _kill(node: Node) -> Fails:
+    return Fails(node.kill, node.start)
+
+
+def _hang(node: Node) -> Fails:
+    return Fails(node.pause, node.resume)
 
 
 async def _killed(
@@ -151,7 +161,7 @@ async def _killed(
 ) -> None:
     """Kill a node that holds a replica of what is being written."""
     what = "a node killed to the next write"
-    waited = await _writer_waits(cluster, fs, f"/killed-{number}", signal.SIGKILL)
+    waited = await _writer_waits(cluster, fs, f"/killed-{number}", _kill)
     bench.emit(what, waited * 1e3, "ms", number, durability="memory")
     for other, nodes, called in _storing(others):
         victim = nodes[number % len(nodes)]
@@ -173,9 +183,9 @@ def _storing(others: Others) -> list[tuple[Peer, list[Server], str]]:
 
 
 async def _writer_waits(
-    cluster: LocalCluster, fs: AsyncClient, path: str, number: signal.Signals
+    cluster: LocalCluster, fs: AsyncClient, path: str, failure: Failure
 ) -> float:
-    """Return the seconds that a writer of ours waits when a DataNode of its block gets a signal."""
+    """Return the seconds that a writer of ours waits when a DataNode of its block fails."""
     piece = random.randbytes(PIECE_BYTES)
     await asyncio.to_thread(cluster.wait_registered)
     async with await fs.create(path, durability="memory") as out:
@@ -185,12 +195,11 @@ async def _writer_waits(
             await out.hflush()
 
         await flush()
-        victim = await asyncio.to_thread(victim_of, cluster, path)
-        killed = number is signal.SIGKILL
+        fault = failure(await asyncio.to_thread(victim_of, cluster, path))
         try:
-            return await longest_wait_s(flush, victim.kill if killed else victim.pause)
+            return await outage_s(Activity(flush), fault)
         finally:
-            await asyncio.to_thread(victim.start if killed else victim.resume)
+            await asyncio.to_thread(fault.heal)
 
 
 async def _outage(other: Peer, fail: Callable[[], None], **options: object) -> float:
@@ -234,8 +243,9 @@ async def _leader_killed(
     what = "the leader of three killed to the next change"
     victim = await asyncio.to_thread(cluster.wait_leader)
     made = iter(range(1 << 30))
-    waited = await longest_wait_s(lambda: fs.mkdirs(f"/led-{number}/{next(made)}"), victim.kill)
-    await asyncio.to_thread(victim.start)
+    fault = _kill(victim)
+    waited = await outage_s(Activity(lambda: fs.mkdirs(f"/led-{number}/{next(made)}")), fault)
+    await asyncio.to_thread(fault.heal)
     bench.emit(what, waited * 1e3, "ms", number)
     for other in others:
         if isinstance(other, Etcd | Nats):
@@ -249,7 +259,7 @@ async def _leader_killed(
 async def _hung(bench: Bench, cluster: LocalCluster, fs: AsyncClient, others: Others) -> None:
     """Stop a node, which stays connected and says nothing. Once: HDFS waits for over a minute."""
     what = "a node hung to the next write"
-    waited = await _writer_waits(cluster, fs, "/hung", signal.SIGSTOP)
+    waited = await _writer_waits(cluster, fs, "/hung", _hang)
     bench.emit(what, waited * 1e3, "ms", durability="memory")
     for other, nodes, called in _storing(others):
         victim = nodes[0]

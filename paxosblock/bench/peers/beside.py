@@ -110,27 +110,3 @@ def emit_acts(bench: Bench, what: str, number: int, acts: Acts, spent: Spent, **
     count = max(1, len(acts.times_s))
     bench.emit(what, count / acts.elapsed_s, "/s", number, processor_s=spent.per(count), **facts)
     bench.emit_times(what, acts.times_s, number, **facts)
-
-
-async def longest_wait_s(act: Callable[[], Awaitable[object]], fail: Callable[[], None]) -> float:
-    """Return the longest time without a success of one who acts without a pause, from a failure
-    until something succeeds that was begun after it: as the loads of peers count it."""
-    ends: list[float] = []
-    acted = asyncio.Event()
-    failed_s = float("inf")
-
-    async def go_on() -> None:
-        begun_s = 0.0
-        while begun_s <= failed_s:
-            begun_s = time.perf_counter()
-            await act()
-            ends.append(time.perf_counter())
-            acted.set()
-
-    async with asyncio.TaskGroup() as both:
-        both.create_task(go_on())
-        await acted.wait()
-        failed_s = time.perf_counter()
-        await asyncio.to_thread(fail)
-    waits = [failed_s, *(end for end in ends if end > failed_s)]
-    return max(end - start for start, end in itertools.pairwise(waits))
