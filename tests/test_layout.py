@@ -61,7 +61,7 @@ def test_the_list_of_packages_is_what_is_on_disk(repository: Path, project: dict
 def test_every_folder_with_code_is_a_package(repository: Path) -> None:
     folders = {
         module.parent
-        for top in ("paxosblock", "pyspark_paxosblock", "tests", "benchmarks", "examples")
+        for top in ("paxosblock", "pyspark_paxosblock", "tests", "examples")
         for module in (repository / top).rglob("*.py")
     }
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []

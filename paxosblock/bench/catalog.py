@@ -18,6 +18,7 @@ MODULES: Final = (
     "paxosblock.bench.cases.replicas",
     "paxosblock.bench.cases.sweep",
     "paxosblock.bench.cases.big_files",
+    "paxosblock.bench.cases.store",
     "paxosblock.bench.cases.event_loop",
     "paxosblock.bench.cases.healing",
     "paxosblock.bench.cases.outages",
