@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import shutil
 import tempfile
 import time
@@ -345,6 +346,7 @@ async def run_cases(
         StorageError: there is no room for one of the cases, before anything was run.
         OSError: `options.folder` is no folder that one can write to.
     """
+    logging.getLogger("paxosblock").setLevel(logging.ERROR)  # of nodes that are killed on purpose
     cases, failed = list(cases), list[str]()
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="paxosblock-bench-") as name:
         folder = Path(name)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
 from dataclasses import dataclass
@@ -234,10 +233,8 @@ async def measure_transactions(stage: Stage) -> None:
 
 @contextlib.contextmanager
 def as_in_a_namenode() -> Iterator[None]:
-    """Collect garbage as a NameNode does, and do not tell of members that nobody reaches."""
-    logger, thresholds = logging.getLogger("paxosblock"), gc.get_threshold()
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """Collect garbage as a NameNode does."""
+    thresholds = gc.get_threshold()
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS_MAX)
@@ -246,7 +243,6 @@ def as_in_a_namenode() -> Iterator[None]:
     finally:
         gc.set_threshold(*thresholds)
         gc.unfreeze()
-        logger.setLevel(level)
 
 
 @case("big-files", room_bytes=GIB)
