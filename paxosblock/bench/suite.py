@@ -256,6 +256,7 @@ class Bench:
             value = percentile(times_s, share) * 1e3
             goal = goals.get(name)
             self.emit(what, value, f"ms {name}", number, limit=limit, goal=goal, **facts)
+            facts.pop("processor_s", None)  # once is enough
 
 
 def _short(value: float) -> float:

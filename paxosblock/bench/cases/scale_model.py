@@ -10,8 +10,7 @@ NameNode in processor time, and a block in memory: measured first, on a NameNode
 (`measured_costs`), and emitted. A copy's cost is that of a small block of the case `healing`.
 
 It is checked where it can be: `healing` shows what the model says of the six DataNodes that were
-measured, and here the report of a storage is measured that is larger than the one from which the
-cost of a replica came.
+measured, and the curves of `reports` that a replica costs the same however many are reported.
 
 The model leaves out: racks, switches between them, disks slower than `copy_bandwidth`, foreground
 work, and what else a NameNode does.
