@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,6 +40,7 @@ from paxosblock.namenode.kv.interface import (
 )
 from paxosblock.namenode.kv.memory_table import open_memory
 from paxosblock.namenode.kv.rocks_table import open_rocks
+from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.kv.table import OpenTable
 from tests.disks.faults import HELD, SYNCS, WRITES, Fault
 from tests.disks.simulated import SimulatedDisk
@@ -47,6 +48,8 @@ from tests.waiting import wait_until_async
 
 FOLDER = Path("/kv")
 LATE_SYNCS = Fault(SYNCS, delay_s=HELD)
+LATER_SYNCS = Fault(SYNCS, delay_s=HELD + 1)
+"""In the place of the former it lets those end that are late already."""
 SMALL = Limits(segment_bytes=400, flush_bytes=1000)
 
 
@@ -125,6 +128,62 @@ async def test_nothing_is_visible_or_answered_before_it_is_durable() -> None:
         disk.mend()
         await commit
         assert (await store.barrier()).get(b"a").exists
+
+
+async def test_a_batch_is_applied_while_the_next_one_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk, apply = SimulatedDisk(), StateMachine.apply_in_slices
+
+    def patient(
+        machine: StateMachine, index: int, transaction: Transaction
+    ) -> Generator[None, None, Committed | Conflict]:
+        while index == 1 and not disk.plan.waiting:
+            yield
+        return (yield from apply(machine, index, transaction))
+
+    monkeypatch.setattr(StateMachine, "apply_in_slices", patient)
+    async with opened(FOLDER, disk) as store:
+        disk.breaks(LATE_SYNCS)
+        first = asyncio.create_task(store.commit(put(b"a")))
+        await wait_until_async(lambda: disk.plan.waiting)
+        second = asyncio.create_task(store.commit(put(b"b")))
+        await asyncio.sleep(0)
+        disk.breaks(LATER_SYNCS)
+        async with asyncio.timeout(30):
+            assert await first == Committed(1)
+        assert not second.done()
+        assert not store.view().get(b"b").exists
+        disk.mend()
+        assert await second == Committed(2)
+
+
+async def test_what_is_being_written_when_the_store_fails_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimulatedDisk()
+
+    def mistaken(*_: object) -> Generator[None, None, Committed | Conflict]:
+        while not disk.plan.waiting:
+            yield
+        disk.mend()
+        raise AssertionError("a mistake of our own")
+
+    monkeypatch.setattr(StateMachine, "apply_in_slices", mistaken)
+    async with opened(FOLDER, disk) as store:
+        disk.breaks(LATE_SYNCS)
+        commits = [asyncio.create_task(store.commit(put(b"a")))]
+        await wait_until_async(lambda: disk.plan.waiting)
+        commits.append(asyncio.create_task(store.commit(put(b"b"))))
+        await asyncio.sleep(0)
+        disk.breaks(LATER_SYNCS)
+        for commit in commits:
+            with pytest.raises(OutcomeUnknownError, match="after a restart"):
+                await asyncio.wait_for(commit, 30)
+    monkeypatch.undo()
+    async with opened(FOLDER, disk) as store:
+        assert store.view().get(b"a").exists
+        assert store.view().get(b"b").exists
 
 
 async def test_a_cancelled_caller_does_not_disturb_the_others() -> None:

@@ -74,6 +74,35 @@ async def opened_log(folder: Path, term: int = 9) -> AsyncIterator[OpenLog]:
             opened.close()
 
 
+async def test_records_are_written_while_others_hear_that_those_before_are_durable(
+    tmp_path: Path,
+) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        opened = open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
+        log, told = RaftLog(opened.tail, opened.journal, executor), list[tuple[int, int]]()
+        everything = asyncio.Event()
+
+        def on_durable() -> None:
+            told.append((log.durable_index, log.bytes_written))
+            if log.durable_index == 1:
+                log.append(entry(9, "queued later"))
+            elif log.durable_index == 3:
+                everything.set()
+
+        flushing = asyncio.create_task(log.flush(on_durable, lambda _: None))
+        before = log.bytes_written
+        log.append(entry(9, "first"))
+        await asyncio.sleep(0)
+        assert log.bytes_written > before, "it is being written"
+        first = log.bytes_written
+        log.append(entry(9, "second"))  # while the first is being written
+        await asyncio.wait_for(everything.wait(), 30)
+        assert told[0][0] == 1
+        assert told[0][1] > first, "the second was given to the disk before the first was told of"
+        flushing.cancel()
+        opened.close()
+
+
 def test_s5_term_and_vote_are_one_record_that_survives(tmp_path: Path) -> None:
     VoteFile(OsDisk(), tmp_path).write(Vote(7, "a:1"))
     assert VoteFile(OsDisk(), tmp_path).vote == Vote(7, "a:1")

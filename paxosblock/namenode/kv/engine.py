@@ -1,7 +1,8 @@
 """The engine with a single member: files, a state machine, and nobody to agree with.
 
 A commit goes: encode, queue, journal (whatever queued up during a sync goes with the next one),
-apply in order, answer. Disk work runs in threads, all else on the event loop.
+apply in order, answer. Disk work runs in threads, all else on the event loop: a batch is applied,
+and others are decided, while the next one is being written.
 """
 
 from __future__ import annotations
@@ -53,6 +54,15 @@ class _Pending:
     payload: bytes
     transaction: Transaction
     answer: asyncio.Future[Committed | Conflict]
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Entries from index `first` on that are on their way to the journal."""
+
+    first: int
+    pending: list[_Pending]
+    written: asyncio.Future[int]
 
 
 class SingleMemberStore:
@@ -177,27 +187,39 @@ class SingleMemberStore:
     async def _write(self, folder: StoreFolder) -> None:
         """Move the queue through the journal into the state machine until the store closes."""
         loop = asyncio.get_running_loop()
+        writing: _Batch | None = None
         try:
-            while self._failure is None and await self._something_queued():
-                await self._write_batch(folder, self._take())
+            while self._failure is None and (writing or await self._something_queued()):
+                writing = await self._finish(folder, writing or self._begin(folder))
                 await self._wait_room(folder)
             if self._flushing is not None:
                 await self._flushing
         finally:
             await loop.run_in_executor(self._thread, folder.close)
 
-    async def _write_batch(self, folder: StoreFolder, batch: list[_Pending]) -> None:
-        first = folder.next_index
+    def _begin(self, folder: StoreFolder) -> _Batch:
+        """Let the thread write what is queued; nothing else is being written."""
+        batch, first = self._take(), folder.next_index
         payloads = [pending.payload for pending in batch]
+        loop = asyncio.get_running_loop()
+        return _Batch(first, batch, loop.run_in_executor(self._thread, folder.append, payloads))
+
+    async def _finish(self, folder: StoreFolder, batch: _Batch) -> _Batch | None:
+        """Apply a batch once it is durable; return the next one if it is being written already."""
+        following: _Batch | None = None
         try:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._thread, folder.append, payloads)
-            await self._apply(first, batch)
+            folder.count_bytes(await batch.written)
+            if self._queue:
+                following = self._begin(folder)
+            await self._apply(batch.first, batch.pending)
             self._flush_if_due(folder)
         except NoSpaceError as error:
-            self._refuse_changes(batch, error)
+            self._refuse_changes(batch.pending, error)
         except Exception as error:  # our own mistake must not leave callers waiting, either
-            self._fail(batch, error)
+            self._fail(batch.pending + (following.pending if following else []), error)
+            if following is not None:
+                await asyncio.gather(following.written, return_exceptions=True)
+        return following
 
     async def _something_queued(self) -> bool:
         while not self._queue and not self._closing:

@@ -72,14 +72,18 @@ class StoreFolder:
     def flush_due(self) -> bool:
         return self._journal_bytes >= self._limits.flush_bytes
 
-    def append(self, entries: Sequence[bytes]) -> None:
-        """Append the entries; they are durable when it returns.
+    def append(self, entries: Sequence[bytes]) -> int:
+        """Append the entries; return how many bytes they took, once they are durable.
 
         Raises:
             NoSpaceError: nothing was appended; try again when `has_room`.
             StorageError: after it, only `close`.
         """
-        self._journal_bytes += self._journal.append(entries)
+        return self._journal.append(entries)
+
+    def count_bytes(self, written: int) -> None:
+        """Count what was appended toward the next flush; not in the thread that appends."""
+        self._journal_bytes += written
 
     @property
     def has_room(self) -> bool:

@@ -207,8 +207,8 @@ class RaftLog:
     async def flush(
         self, on_durable: Callable[[], None], on_full: Callable[[NoSpaceError | None], None]
     ) -> None:
-        """Write what is queued, for ever; call `on_durable` after each sync. Remove records that
-        nobody needs.
+        """Write what is queued, for ever; call `on_durable` after each sync, while the next batch
+        is being written. Remove records that nobody needs.
 
         `on_full` is called with why the disk has no room, and with None once what waited for room
         is durable.
@@ -217,6 +217,7 @@ class RaftLog:
             StorageError: the disk refuses. What was queued may or may not be durable; a sync is
                 never tried again.
         """
+        loop = asyncio.get_running_loop()
         while True:
             await self._arrived.wait()
             batch = self._take()
@@ -225,7 +226,7 @@ class RaftLog:
                 self._durable_position += len(batch)
                 durable = bisect_right(self._tail.positions, self._durable_position)
                 self._durable_index = self.base_index + durable
-                on_durable()
+                loop.call_soon(on_durable)
             await self._remove_superfluous()
 
     async def _write(

@@ -243,7 +243,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
 
     async def _flush(self) -> None:
         try:
-            await self.log.flush(self._on_durable, self._on_full)
+            await self.log.flush(self.guarded(self._on_durable), self._on_full)
         except Exception as error:  # whatever it is, nothing can be promised any more
             self.fail(error)
 
@@ -346,9 +346,8 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
                 waiter.set_result(None)
 
     def _on_durable(self) -> None:
-        if not self._stopped:
-            self.state.state.on_durable()
-            self._snapshot_if_due()
+        self.state.state.on_durable()
+        self._snapshot_if_due()
 
     def _on_full(self, error: NoSpaceError | None) -> None:
         if error is None:
