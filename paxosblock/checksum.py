@@ -6,9 +6,9 @@ docs/dependencies.md for what was considered instead.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
-
-import crc32c as _crc32c
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from typing import Final, Protocol, cast
 
 Buffer = bytes | bytearray | memoryview
 """Types in which bytes come in."""
@@ -18,7 +18,22 @@ class _Checksum(Protocol):
     def __call__(self, data: Buffer, value: int = 0, /) -> int: ...
 
 
-crc32c: Final[_Checksum] = _crc32c.crc32c
+def _load() -> _Checksum:
+    """Return the package's compiled function without the package's own module.
+
+    That looks up its version at each import, which takes longer than importing our client's half.
+    """
+    package = PathFinder.find_spec("crc32c")
+    places = package.submodule_search_locations if package is not None else None
+    spec = PathFinder.find_spec("crc32c._crc32c", places)
+    if spec is None or spec.loader is None:
+        raise ImportError("crc32c, which paxosblock needs, is not installed as it should be")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return cast(_Checksum, module.crc32c)
+
+
+crc32c: Final = _load()
 """CRC32C (Castagnoli) of `data`, an unsigned 32-bit integer; 0 for no bytes.
 
 `value` is the CRC of the bytes before `data`, to checksum a buffer in pieces.

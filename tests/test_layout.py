@@ -36,6 +36,17 @@ def imported_by(statement: str) -> set[str]:
     return set(run.stdout.split())
 
 
+def test_who_only_reads_imports_nothing_that_writes_and_no_version_of_anything() -> None:
+    """Together that would be a sixth of the modules that a command loads."""
+    program = "import paxosblock.client.sync, sys; print(*sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    needless = {"importlib.metadata", "paxosblock.client.block_writer"}
+    needless |= {f"paxosblock.client.{name}" for name in ("file_writer", "failures", "truncating")}
+    assert not needless & set(run.stdout.split())
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_is_found_at_the_root_by_a_link_that_nothing_needs(
     role: str, repository: Path

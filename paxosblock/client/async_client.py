@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import uuid
 from collections.abc import AsyncIterator, Iterable
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec.structs import replace
 
@@ -23,9 +23,7 @@ from paxosblock.api.namenode import (
 from paxosblock.client.block_verbs import AsyncDataNode, BlockVerbs
 from paxosblock.client.check import BlockCheck, check_block
 from paxosblock.client.core import ClientCore
-from paxosblock.client.failures import handling
 from paxosblock.client.file_reader import AsyncFileReader
-from paxosblock.client.file_writer import AsyncFileWriter
 from paxosblock.client.follow import follower, wait_longer
 from paxosblock.client.length import OPEN_PATIENCE_S, Consistency, consistency_of, readable_file
 from paxosblock.client.locations import BlockLocation, locations
@@ -38,6 +36,9 @@ from paxosblock.path import AnyPath, text_of
 from paxosblock.protocol.types import BlockId, Durability, WriterId
 from paxosblock.replacement import OnFailure, Replacement
 from paxosblock.user import current_user
+
+if TYPE_CHECKING:
+    from paxosblock.client.file_writer import AsyncFileWriter
 
 
 class AsyncClient(AsyncNames):
@@ -128,11 +129,13 @@ class AsyncClient(AsyncNames):
             LeaseError: somebody else is writing it.
             InvalidRequestError: a number or a name makes no sense.
         """
+        from paxosblock.client import failures, file_writer  # noqa: PLC0415 - readers need none of it
+
         block_size = self.config.block_size_bytes if block_size is None else block_size
         chunk_size = self.config.chunk_size_bytes if chunk_size is None else chunk_size
         window = self.config.window if window is None else window
         check_sizes(block_size, chunk_size, window)
-        fails = handling(self.config, on_failure, replace_on_failure, best_effort)
+        fails = failures.handling(self.config, on_failure, replace_on_failure, best_effort)
         writer = new_writer()
         request = CreateFile(
             text_of(path),
@@ -148,7 +151,7 @@ class AsyncClient(AsyncNames):
         )
         core = self._core
         made = await core.namenodes.call_once(CREATE, lambda once: replace(request, once=once))
-        return AsyncFileWriter(
+        return file_writer.AsyncFileWriter(
             core, made.status, writer,
             chunk_size_bytes=chunk_size, window=window, first=made.first, handling=fails,
         )  # fmt: skip
@@ -179,13 +182,15 @@ class AsyncClient(AsyncNames):
             LeaseError: somebody is writing it.
             InvalidRequestError: a number makes no sense.
         """
+        from paxosblock.client import failures, file_writer  # noqa: PLC0415 - readers need none of it
+
         chunk_size = self.config.chunk_size_bytes if chunk_size is None else chunk_size
         window = self.config.window if window is None else window
         check_sizes(self.config.block_size_bytes, chunk_size, window)
-        fails = handling(self.config, on_failure, replace_on_failure, best_effort)
+        fails = failures.handling(self.config, on_failure, replace_on_failure, best_effort)
         writer = new_writer()
         opened = await self._core.namenodes.call(APPEND, AppendFile(text_of(path), writer))
-        return AsyncFileWriter(
+        return file_writer.AsyncFileWriter(
             self._core,
             opened.status,
             writer,

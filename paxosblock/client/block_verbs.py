@@ -31,7 +31,6 @@ from paxosblock.api.namenode import (
 )
 from paxosblock.checksum import Buffer
 from paxosblock.client.block_reader import BlockReader, Extent
-from paxosblock.client.block_writer import BlockFailed, BlockWriter
 from paxosblock.client.chunks import chunk_of
 from paxosblock.client.core import ClientCore
 from paxosblock.errors import (
@@ -83,6 +82,8 @@ class BlockVerbs:
             UnavailableError: a member took no replica; the block is finalized, empty.
             OutcomeUnknownError: nobody answered in time; a block that nobody uses may be there.
         """
+        from paxosblock.client.block_writer import BlockFailed, BlockWriter  # noqa: PLC0415 - readers need none of it
+
         request = AddBlock(
             NO_FILE,
             self.writer,

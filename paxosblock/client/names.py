@@ -30,7 +30,6 @@ from paxosblock.api.namenode import (
     Rename,
     Transact,
 )
-from paxosblock.client import truncating
 from paxosblock.client.core import ClientCore
 from paxosblock.client.walk import glob, pages, walk
 from paxosblock.errors import InvalidRequestError, NotDirectoryError, NotFoundError
@@ -219,6 +218,8 @@ class AsyncNames:
             OutcomeUnknownError, DeadlineError: nobody answered for `retry_for`; it may have been
                 applied.
         """
+        from paxosblock.client import truncating  # noqa: PLC0415 - readers need none of it
+
         config, application = self._core.config, None
         if transaction is not None:
             application = ApplicationVersion(*transaction, uuid.uuid4().hex, keep_for_s)

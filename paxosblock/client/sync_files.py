@@ -16,13 +16,14 @@ from paxosblock.api.namenode import FileStatus
 from paxosblock.checksum import Buffer
 from paxosblock.client.background import OtherLoop, Running
 from paxosblock.client.file_reader import AsyncFileReader
-from paxosblock.client.file_writer import AsyncFileWriter
-from paxosblock.client.receipt import FlushReceipt
 from paxosblock.errors import InvalidRequestError, PaxosBlockError
 from paxosblock.units import MIB
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
+
+    from paxosblock.client.file_writer import AsyncFileWriter
+    from paxosblock.client.receipt import FlushReceipt
 
 _log = logging.getLogger(__name__)
 
