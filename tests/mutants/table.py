@@ -836,8 +836,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a full disk is a lost change to whoever asked",
         "kv/engine.py",
-        "            self._refuse_changes(batch, error)\n",
-        "            self._apply(first, batch)\n",
+        "            self._refuse_changes(batch.pending, error)\n",
+        "            self._apply(batch.first, batch.pending)\n",
         FULL_STORE,
     ),
     _recovery(

@@ -66,9 +66,9 @@ class Life:
     async def replace(self, opened: Opened, log: RaftLog, index: int, term: int) -> None:
         """Install a snapshot of entry `index` of `term`, which the log does not have, while a last
         entry of before is on its way to the disk."""
-        self.promised.terms = {}  # void as soon as the snapshot is there
         log.append(Entry(log.term_at(log.last_log_index) or 0, EntryKind.NOOP, b"some bytes"))
         await asyncio.sleep(0)
+        self.promised.terms = {}  # void as soon as the snapshot is there
         opened.write_snapshot(snapshot(index, term), Pace(0))
         self.promised.snapshot = index
         opened.remove_older_snapshots(index)
