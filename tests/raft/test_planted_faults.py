@@ -121,6 +121,7 @@ SEEN_BY_A_SEED: dict[Plant, int] = {
     faults.votes_go_to_older_logs: 7,
     faults.reads_ask_nobody: 35,
     faults.reads_do_not_wait_for_the_first_entry: 39,
+    faults.reads_take_an_earlier_round: 58,
     faults.followers_ask_nobody: 0,
     faults.questions_are_answered_to_those_that_come_later: 26,
     faults.snapshots_are_adopted_before_they_are_durable: 8,
