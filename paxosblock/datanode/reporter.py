@@ -58,9 +58,6 @@ REFUSES: Final = "NameNode refuses this DataNode"
 _REFUSALS: Final = (InvalidRequestError, ConfigError)
 SPREAD: Final = 0.1
 """The part of the pause between full reports that is left to chance."""
-NEWS_EVERY_S: Final = 0.02
-"""Seconds between two reports of what changed, so that a report tells of many small replicas. What
-a NameNode waits for it hears as the answer to its own question."""
 LOOKED_AT_MAX: Final = 10_000
 """Blocks that are looked at for one page: most may be at another volume."""
 
@@ -302,7 +299,7 @@ class _Link:
                 await asyncio.sleep(self._config.heartbeat_interval_s)
 
     async def _report_next(self) -> None:
-        """News first; then a page of a full report, or a pause in which more of them come."""
+        """News first, for somebody may be waiting for them; then a page of a full report."""
         now_s = asyncio.get_running_loop().time()
         await self._report_news()
         if not self._unreported and now_s >= self._next_full_s:
@@ -312,7 +309,6 @@ class _Link:
         if self._unreported:
             await self._report_page(*next(iter(self._unreported.items())))
             return
-        await asyncio.sleep(NEWS_EVERY_S)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._next_full_s):
                 await self._news.wait()

@@ -29,7 +29,6 @@ from paxosblock.api.reports import (
     ReportAnswer,
 )
 from paxosblock.config import DataNodeConfig
-from paxosblock.datanode import reporter
 from paxosblock.datanode.identity import enter_cluster, give_identity, read_identity
 from paxosblock.datanode.node import DataNode, open_volumes
 from paxosblock.datanode.reporter import REFUSES
@@ -230,30 +229,6 @@ async def test_a_change_is_reported_as_it_happens(tmp_path: Path) -> None:
         )
         (summary,) = report.replicas
         assert (report.covers, summary.hdfs_state, summary.last) == (None, "finalized", name(1))
-
-
-async def test_a_report_tells_of_all_changes_since_the_one_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else a NameNode would hear of each small file six times, from three DataNodes."""
-    every_s = 0.5
-    monkeypatch.setattr(reporter, "NEWS_EVERY_S", every_s)
-    async with namenode() as (listener, address), reporting(tmp_path, address) as node:
-        await listener.hears(BlockReport, is_full)
-        began_s = asyncio.get_running_loop().time()
-        for number in range(1, 11):
-            await create(node, BlockId(number))
-        told: set[BlockId] = set()
-        reports: list[BlockReport] = []
-
-        def all_told() -> bool:
-            reports[:] = [each for each in listener.all(BlockReport) if not is_full(each)]
-            told.update(found.state.block for each in reports for found in each.replicas)
-            return len(told) == 10
-
-        await wait_until_async(all_told)
-        took_s = asyncio.get_running_loop().time() - began_s
-        assert len(reports) <= 2 + took_s / every_s
 
 
 async def test_a_deleted_replica_is_reported_as_deleted(tmp_path: Path) -> None:
