@@ -231,7 +231,7 @@ async def _report_all_and_none(
     blocks = await fill(namenode.volumes[0], namenode.address, volume.storage, count)
     await asyncio.to_thread(namenode.start, LOADED_WITHIN_S)
     await asyncio.to_thread(cluster.wait_registered)
-    filled_bytes = resident_bytes(namenode.pid or 0)
+    filled_bytes = reported_bytes = resident_bytes(namenode.pid or 0)
     async with RpcClient() as client:
         for name, held in (("all reported", blocks), ("all missing", [])):
             config = DataNodeConfig()
