@@ -161,9 +161,9 @@ async def _look_at_all(bench: Bench, folder: Path, count: int) -> None:
     for number in range(DATANODES):
         node.datanodes.reported(StorageId(f"s{number}")).add(ALL_BLOCKS)
     used_s = await measured(bench, at, "walk over all", node.monitor.walk())
-    for pace, name in ((WALKED_PER_S_AT_FIRST, "first"), (WALKED_PER_S, "every later")):
+    for pace, name in ((WALKED_PER_S_AT_FIRST, "the first"), (WALKED_PER_S, "every later")):
         share = used_s / count * pace * 60
-        bench.emit(f"at the pace of the {name} walk", share, "s in a minute", at=at)
+        bench.emit(f"at the pace of {name} walk", share, "s in a minute", at=at)
     leaves = NodeRecord(AdminState.DECOMMISSIONED, "dn0:9864", (StorageId("s0"),))
     node.datanodes.admin.take([("dn0", leaves)], time.monotonic(), 0)
     await measured(bench, at, "look for what holds up a DataNode", node.leaving.look())
