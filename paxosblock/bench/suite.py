@@ -356,7 +356,7 @@ async def run_cases(
         StorageError: there is no room for one of the cases, before anything was run.
         OSError: `options.folder` is no folder that one can write to.
     """
-    logging.getLogger("paxosblock").setLevel(logging.ERROR)  # of nodes that are killed on purpose
+    logging.getLogger("paxosblock").setLevel(logging.CRITICAL)  # nodes are killed on purpose
     cases, failed = list(cases), list[str]()
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="paxosblock-bench-") as name:
         folder = Path(name)
