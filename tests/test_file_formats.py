@@ -173,8 +173,8 @@ class Kind:
 
 
 KINDS = [
-    Kind("VERSION", 3, make_volume, open_volume, with_line, "--rollback"),
-    Kind("previous/VERSION", 3, make_volume, open_volume, with_line, "--rollback"),
+    Kind("VERSION", 4, make_volume, open_volume, with_line, "--rollback"),
+    Kind("previous/VERSION", 4, make_volume, open_volume, with_line, "--rollback"),
     Kind("current/blk_7.meta", 2, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
     Kind("damaged", 1, make_volume, open_volume, with_line, "--rollback"),
     Kind("rbw/blk_8.meta", 2, make_volume, open_volume, with_tail_of_a_replica, "--rollback"),
@@ -228,10 +228,20 @@ def test_a_file_of_the_known_format_is_taken(kind: Kind, tmp_path: Path) -> None
     assert kind.open(rewritten) == kind.open(as_made)
 
 
-def test_a_volume_that_never_registered_is_of_the_first_format(tmp_path: Path) -> None:
-    open_volume(tmp_path)
-    assert (tmp_path / "VERSION").read_text().startswith("format=1\n")
-    open_volume(tmp_path)
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_volume_of_an_earlier_format_is_brought_over(tmp_path: Path, version: int) -> None:
+    make_volume(tmp_path)
+    file = tmp_path / "VERSION"
+    lines = re.sub("small=1\n", "", file.read_text())
+    if version < 3:
+        lines = re.sub("timeline=.*\n", "", lines)
+        (tmp_path / "previous" / "VERSION").unlink()
+    if version < 2:
+        lines = re.sub("cluster=.*\n", "", lines)
+    file.write_bytes(with_line(lines.encode(), version))
+    assert open_volume(tmp_path) == 2
+    assert file.read_text().startswith("format=4\n")
+    assert open_volume(tmp_path) == 2
 
 
 def test_a_later_format_of_one_volume_leaves_the_others_of_the_node_alone(tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ class BlockWriter:
         self._pool = pool
         self._on_failed = None if on_failed is None else WeakMethod(on_failed)
         record = view.record
+        self._durability = record.durability
         self._writer = write.open_writer(record.block, record.members, record.window)
         self._connections: dict[StorageId, DataConnection] = {}
         self._in_flight: deque[_InFlight] = deque()
@@ -178,8 +179,7 @@ class BlockWriter:
     @property
     def on_disk(self) -> int:
         """Count the members with all that was sent on stable storage, by their votes: all or 0."""
-        in_memory = self.view.record.durability is Durability.MEMORY
-        unsynced = in_memory and self.acknowledged_synced < self.sent
+        unsynced = self._durability is Durability.MEMORY and self.acknowledged_synced < self.sent
         return 0 if unsynced else len(self.members)
 
     @property
@@ -189,23 +189,24 @@ class BlockWriter:
 
     # -- W1 -------------------------------------------------------------------------------------
 
-    async def open(self) -> None:
-        """W1: connect to all members and make an empty replica at each; W5: they have theirs.
+    async def open(self, *, small: bool = False) -> None:
+        """W1: connect to all members and make an empty replica at each, a `small` one if no more
+        than one short chunk comes (D1); W5: they have theirs.
 
         Raises:
             BlockFailed: at least one of them did not; `seal` comes next.
         """
         try:
-            await self._open_everywhere()
+            await self._open_everywhere(small=small)
         except BaseException:
             self.release()  # a cancelled call forgets us, the connections would not
             raise
         self._pool.clock.look(self, self._look_at_the_clock)
 
-    async def _open_everywhere(self) -> None:
+    async def _open_everywhere(self, *, small: bool) -> None:
         addresses = {member.storage: member.address for member in self.view.members}
         answers = await asyncio.gather(
-            *(self._open_at(at, addresses.get(at, "")) for at in self.members),
+            *(self._open_at(at, addresses.get(at, ""), small=small) for at in self.members),
             return_exceptions=True,
         )
         failed: list[StorageId] = []
@@ -219,10 +220,10 @@ class BlockWriter:
             self._fail(tuple(failed), f"{', '.join(failed)} took no replica")
         self._check()
 
-    async def _open_at(self, storage: StorageId, address: str) -> None:
+    async def _open_at(self, storage: StorageId, address: str, *, small: bool) -> None:
         connection = await self._pool.get(address)
         if self._writer.state is write.WriterState.OPENING:
-            create = write.create_message(self._writer, self.view.record.durability)
+            create = write.create_message(self._writer, self._durability, small=small)
             answer = await connection.ask(Envelope(storage, create), self._pool.votes.seconds)
             if not isinstance(answer, Created):
                 raise ProtocolError(f"{address} did not create block {self.block}: {answer}")

@@ -32,7 +32,7 @@ from paxosblock.client.durable import finalized_on_disk
 from paxosblock.client.exclusions import Exclusions
 from paxosblock.client.failures import SEALS, Failures, Handling
 from paxosblock.client.leases import Fence
-from paxosblock.client.next_block import Ending, NextBlock
+from paxosblock.client.next_block import Ending, NextBlock, is_small
 from paxosblock.client.progress import Progress, Shortfall
 from paxosblock.client.receipt import FlushReceipt, Ledger
 from paxosblock.client.tender import Tender
@@ -97,7 +97,7 @@ class AsyncFileWriter:
         self._retry_for_s = core.config.retry_for_s
         self._progress = Progress(status.path)
         self._fence = Fence(status.path)
-        self._closed = False
+        self._closing = self._closed = False
         self._failures = Failures(
             core,
             status,
@@ -220,6 +220,7 @@ class AsyncFileWriter:
                 return
             try:
                 self._check_usable()
+                self._closing = True
                 if self._buffer:
                     self._enqueue(self._buffer.take())
                 await self._close_file(await self._end_whole() or await self._end_last())
@@ -336,7 +337,7 @@ class AsyncFileWriter:
             )
         block = self._next.writer_of(view, self._block_failed)
         try:
-            await block.open()
+            await block.open(small=self._closing and is_small(self._pending))
         except BlockFailed as failure:
             # Whoever does not hear that it is sealed seals it again: it may be the last block now.
             self._begin_in(block)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ from paxosblock.client.core import ClientCore
 from paxosblock.client.exclusions import Exclusions
 from paxosblock.client.progress import Unopened
 from paxosblock.errors import NoSpaceError, PaxosBlockError, UnavailableError
-from paxosblock.protocol.types import BlockId, StorageId, WriterId
+from paxosblock.protocol.types import SMALL_BYTES_MAX, BlockId, StorageId, WriterId
 from paxosblock.replacement import Failed
 from paxosblock.units import MIB
 
@@ -47,6 +47,11 @@ Ending = tuple[BlockWriter, FinalizeBlock]
 OnFailed = Callable[[tuple[StorageId, ...]], None]
 
 _log = logging.getLogger(__name__)
+
+
+def is_small(chunks: Sequence[Chunk]) -> bool:
+    """True if these, which are all that is left of a file, are one short chunk (D1)."""
+    return len(chunks) == 1 and chunks[0].size_bytes <= SMALL_BYTES_MAX
 
 
 class NextBlock:
@@ -139,7 +144,7 @@ class NextBlock:
             return None
         block = self.writer_of(first, on_failed)
         try:
-            await block.open()
+            await block.open(small=is_small([chunk]))
             block.send(chunk)
             return block, await block.end()
         except BlockFailed as failure:

@@ -228,7 +228,7 @@ class Block:
         assert len(after.log) == len(before.log) + 1
         try:
             self.volume.serve()
-            self.volume.store.append(files.file, before.log, frame)
+            self.volume.store.append(files, before.log, frame)
         except NoSpaceError as error:
             _log.warning("chunk refused", extra=facts(block=self.id, reason=error))
             return Reason.NO_SPACE
@@ -257,9 +257,8 @@ class Block:
     def _synced(self, files: Stored, generation: Generation, count: int) -> None:
         """Note what is durable in `files`: `count` chunks of the log accepted in `generation`."""
         replica, now = self.replica, self.files
-        same_file = now is not None and now.file is files.file  # not deleted and made anew
         same_log = replica is not None and replica.registers.accepted_generation == generation
-        if same_log and same_file:
+        if same_log and now is files:  # not deleted and made anew
             self.synced = max(self.synced, count)
 
     # -- the registers --------------------------------------------------------------------------

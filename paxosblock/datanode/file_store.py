@@ -11,6 +11,7 @@ that nothing was changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -25,24 +26,35 @@ from paxosblock.datanode.layout import (
     TEMPORARY,
     ReplicaFiles,
     by_block,
+    copy_of,
     data_name,
     home,
     meta_name,
 )
 from paxosblock.datanode.load import load
-from paxosblock.datanode.meta import decode_metadata, describe
+from paxosblock.datanode.meta import Metadata, decode_metadata, describe
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import checked, record_start
 from paxosblock.datanode.removals import Removals
+from paxosblock.datanode.small_replicas import SmallPlace, SmallReplicas
 from paxosblock.datanode.store import FetchedChunks, Loaded, Records, Stored
-from paxosblock.disk import Disk, FileHandle, Room, copy_file, is_gone, opened, publish
+from paxosblock.disk import (
+    Disk,
+    FileHandle,
+    Room,
+    copy_file,
+    is_gone,
+    opened,
+    publish,
+    publish_open,
+)
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.kept_room import KeptRoom
 from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.effects import AdoptLog
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
-from paxosblock.protocol.types import FIRST_GENERATION, BlockId
+from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ReplicaState
 from paxosblock.units import KIB, MIB
 
 T = TypeVar("T")
@@ -64,17 +76,24 @@ class FileStore:
         self.boot = boot
         self.removals = Removals(disk, folder / TEMPORARY)
         self.spare = KeptRoom(disk, folder / SPARE, SPARE_BYTES, SPARE_PIECE_BYTES)
+        self.small = SmallReplicas(disk, folder, boot)
 
     def load(self) -> list[Loaded]:
         """Load every replica; see `load.py`."""
         return load(self)
+
+    def tidy(self) -> None:
+        self.small.tidy()
+
+    def close(self) -> None:
+        self.small.log.close()
 
     def room(self) -> Room:
         self.spare.keep()
         return self.disk.room(self.folder)
 
     def keep_damaged(self, damaged: Mapping[BlockId, Stored]) -> None:
-        copies = {block: _ours(files).copy for block, files in damaged.items()}
+        copies = {block: copy_of(files) for block, files in damaged.items()}
         write_damaged(self.disk, self.folder, copies)
 
     def prove(self) -> None:
@@ -98,8 +117,10 @@ class FileStore:
     def draft(self, block: BlockId, first: int) -> FetchedFile:
         return FetchedFile(self.disk, self.folder / TEMPORARY, block, first)
 
-    def create(self, replica: Replica) -> ReplicaFiles:
-        """Make the files of an empty replica, durably: a new one (D1), or a promise (D3)."""
+    def create(self, replica: Replica, *, small: bool = False) -> Stored:
+        """Make an empty replica, durably: a new one (D1), or a promise (D3)."""
+        if small:
+            return self.small.create(replica)
         if replica.registers.max_generation == FIRST_GENERATION:
             return self._create(replica)
         return self.spare.retried(lambda: self._create(replica))
@@ -117,8 +138,12 @@ class FileStore:
             raise
         return ReplicaFiles(OpenFile(self.disk, handle), path.parent, path.name, 0)
 
-    def append(self, file: OpenFile, log: ChunkLog, frame: Buffer) -> None:
-        position = record_start(log, len(log))
+    def append(self, files: Stored, log: ChunkLog, frame: Buffer) -> None:
+        if isinstance(files, SmallPlace):
+            self.small.append(files.block, log, frame)
+            return
+        file, position = files.file, record_start(log, len(log))
+        assert file is not None, "a replica that takes writes has its file open"
         try:
             self.disk.write(file.handle, frame, position)
         except NoSpaceError:
@@ -129,23 +154,80 @@ class FileStore:
         if files.file is not None:
             files.file.sync()
             return
+        if isinstance(files, SmallPlace):
+            self.small.log.sync()
+            return
         with opened(self.disk, _ours(files).path) as handle:
             self.disk.sync(handle)
 
-    def store_metadata(self, files: Stored, replica: Replica) -> None:
+    def store_metadata(self, files: Stored, replica: Replica) -> ReplicaFiles:
         """Replace the metadata, durably; the spare has the room when nobody else has."""
-        self.spare.retried(lambda: self._publish(replica, _ours(files).copy))
+        if isinstance(files, SmallPlace):
+            place = files
+            return self.spare.retried(lambda: self._move_out(place, replica))
+        ours = _ours(files)
+        self.spare.retried(lambda: self._publish(replica, ours.copy))
+        return ours
+
+    def _move_out(self, place: SmallPlace, replica: Replica) -> ReplicaFiles:
+        files = self._unpacked(place, replica.log, replica)
+        try:
+            self._publish(replica, files.copy)
+        except NoSpaceError:
+            self._discard(files)
+            raise
+        self._forget(place.block)
+        if _writable(replica) or files.file is None:
+            return files
+        files.file.retire()
+        return replace(files, file=None)
+
+    def _unpacked(self, place: SmallPlace, log: ChunkLog, after: Replica) -> ReplicaFiles:
+        """Give a small replica with `log` a block file, durably, where `after` is to be.
+
+        It counts once there is metadata beside it; until then its records do (`load.py`).
+        """
+        block = place.block
+        frame = self.small.frame(block) if len(log) else b""
+        checked(block, log, range(len(log)), frame)
+        path = self._data_path(after, 0)
+        draft = self.folder / TEMPORARY / f"{path.name}.own"
+        handle = publish_open(self.disk, draft, path, [frame])
+        return ReplicaFiles(OpenFile(self.disk, handle), path.parent, path.name, 0)
+
+    def _discard(self, files: ReplicaFiles) -> None:
+        """Remove a block file that no metadata names."""
+        assert files.file is not None, "it was just made"
+        files.file.retire()
+        self.disk.remove(files.path)
+
+    def _forget(self, block: BlockId) -> None:
+        """Let a replica be no more in the log: before its files go, which count until then.
+
+        Raises:
+            StorageError: not even the spare had the room; its files are there already.
+        """
+        try:
+            self.spare.retried(lambda: self.small.forget(block))
+        except NoSpaceError as error:
+            raise StorageError(f"cannot move block {block}: {error}") from error
 
     def adopt(
         self, files: Stored | None, after: Replica, effect: AdoptLog, draft: FetchedChunks | None
-    ) -> ReplicaFiles:
+    ) -> Stored:
         assert draft is None or isinstance(draft, FetchedFile), "it is one of this store"
+        if isinstance(files, SmallPlace):
+            return self._adopt_small(files, after, effect, draft)
         if files is None or (effect.keep == 0 and effect.append):
-            return self._adopt_copy(None if files is None else _ours(files), after, draft)
+            old = None if files is None else _ours(files)
+            return self._adopt_copy(old, after, draft, 0 if old is None else old.copy + 1)
         ours = _ours(files)
         return self.spare.retried(lambda: self._adopt_in_place(ours, after, effect, draft))
 
     def drop(self, files: Stored, replica: Replica) -> None:
+        if isinstance(files, SmallPlace):
+            self.spare.retried(lambda: self.small.forget(replica.block))
+            return
         path = _ours(files).path
         # The meta file first: a block file without it is what a crash leaves, and is cleaned up.
         self._remove(self._meta_path(replica))
@@ -153,6 +235,8 @@ class FileStore:
         self.removals.take(path, self.size_bytes(replica.log))
 
     def purge(self, block: BlockId, kept: Stored | None = None) -> None:
+        if block in self.small:
+            self.spare.retried(lambda: self.small.forget(block))
         own = None if kept is None else _ours(kept).path
         copy = () if own is None else (own, own.parent / meta_name(block))
         for name in (RBW, CURRENT):
@@ -165,6 +249,8 @@ class FileStore:
                 self.disk.sync_folder(folder)
 
     def open(self, files: Stored) -> OpenFile:
+        if isinstance(files, SmallPlace):
+            return self.small.log
         return OpenFile(self.disk, self.disk.open(_ours(files).path))
 
     def open_alone(self, path: Path) -> FileHandle:
@@ -198,24 +284,41 @@ class FileStore:
         log: ChunkLog,
         chunks: range,
     ) -> Records:
-        records = how(file.handle, self.size_of(log, chunks), record_start(log, chunks.start))
+        size_bytes, start = self.size_of(log, chunks), record_start(log, chunks.start)
+        if file is self.small.log:
+            records = self.small.read(block, size_bytes, how)
+        else:
+            records = how(file.handle, size_bytes, start)
         return checked(block, log, chunks, records)
 
     def check_metadata(self, files: Stored, replica: Replica) -> None:
+        if isinstance(files, SmallPlace):
+            found = self.small.metadata(replica.block)
+        else:
+            found = self._stored_metadata(replica)
+        if found != describe(replica, found.boot, copy_of(files)):
+            what = f"metadata of block {replica.block} is not what was written"
+            raise CorruptionError(what, block=replica.block)
+
+    def _stored_metadata(self, replica: Replica) -> Metadata:
         with opened(self.disk, self._meta_path(replica)) as handle:
             data = self.disk.read_stored(handle, self.disk.size(handle), 0)
         try:
-            found = decode_metadata(data, replica.block)
+            return decode_metadata(data, replica.block)
         except ConfigError as error:  # nobody but this process writes here
             raise CorruptionError(str(error), block=replica.block) from error
-        if found != describe(replica, found.boot, _ours(files).copy):
-            what = f"metadata of block {replica.block} is not what was written"
-            raise CorruptionError(what, block=replica.block)
 
     def read_cached(
         self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview
     ) -> Records | None:
-        if not self.disk.read_cached(file.handle, into, record_start(log, chunks.start)):
+        start = record_start(log, chunks.start)
+        if file is self.small.log:
+            whole = self.small.read(
+                block, len(into), lambda handle, _, at: self.disk.read_cached(handle, into, at)
+            )
+        else:
+            whole = self.disk.read_cached(file.handle, into, start)
+        if not whole:
             return None
         return checked(block, log, chunks, into)
 
@@ -224,11 +327,34 @@ class FileStore:
 
     # -- adopting -------------------------------------------------------------------------------
 
+    def _adopt_small(
+        self, place: SmallPlace, after: Replica, effect: AdoptLog, draft: FetchedFile | None
+    ) -> Stored:
+        """A small replica stays one that is finalized as it is; any other goes to files."""
+        block, finalized = place.block, after.registers.state is ReplicaState.FINALIZED
+        if finalized and not effect.append and self.small.may_finalize(block):
+            return self.spare.retried(lambda: self.small.finalize(after))
+        if effect.keep == 0 and effect.append:
+            copied = self._adopt_copy(None, after, draft, copy_of(place) + 1)
+            self._forget(block)
+            return copied
+
+        def move_out() -> ReplicaFiles:
+            files = self._unpacked(place, after.log.truncate(effect.keep), after)
+            try:
+                return self._adopt_in_place(files, after, effect, draft)
+            except NoSpaceError:
+                self._discard(files)
+                raise
+
+        moved = self.spare.retried(move_out)
+        self._forget(block)
+        return moved
+
     def _adopt_copy(
-        self, files: ReplicaFiles | None, after: Replica, draft: FetchedFile | None
+        self, files: ReplicaFiles | None, after: Replica, draft: FetchedFile | None, copy: int
     ) -> ReplicaFiles:
         """A full copy: a new block file beside the old one, until the metadata names it."""
-        copy = 0 if files is None else files.copy + 1
         path = self._data_path(after, copy)
         # By a rename: this name may be that of a dead replica's file, which a snapshot has, too.
         handle = (draft or self.draft(after.block, 0)).become(path)

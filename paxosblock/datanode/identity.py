@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Final
 
 from paxosblock.checksum import crc32c
+from paxosblock.datanode.layout import SMALL
 from paxosblock.disk import Disk, publish, read_file
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.formats import FROM_A_SNAPSHOT, refuse_later
 from paxosblock.protocol.types import StorageId
 
-FORMAT: Final = 3
+FORMAT: Final = 4
+WITHOUT_SMALL: Final = 3
+"""The format of a volume without a log of small replicas, which an earlier version left."""
 WITHOUT_TIMELINE: Final = 2
 """The format of a volume that never had a snapshot."""
 WITHOUT_CLUSTER: Final = 1
@@ -29,7 +32,7 @@ _ANY_FORMAT = re.compile(rb"format=(\d{1,9})\n(?:.*\n)*crc=([0-9a-f]{8})\n")
 _LINES = re.compile(
     r"format=(\d{1,9})\nstorage=(\S{1,200})\nnode=(\S{1,200})\n"
     r"(?:cluster=(\S{1,200})\n)?(?:timeline=(\S{0,200})\n)?(?:before=(\S{0,2000})\n)?"
-    r"crc=[0-9a-f]{8}\n"
+    r"(?:small=(1)\n)?crc=[0-9a-f]{8}\n"
 )
 
 
@@ -47,6 +50,8 @@ class Identity:
     cluster: str = ""
     timeline: str = ""
     before: tuple[str, ...] = ()
+    small: bool = False
+    """The log of small replicas (FORMAT.md 8) counts."""
 
     def encode(self) -> bytes:
         """The bytes of the file."""
@@ -57,12 +62,16 @@ class Identity:
             body += f"timeline={self.timeline}\n"
         if self.before:
             body += f"before={','.join(self.before)}\n"
+        if self.small:
+            body += "small=1\n"
         return f"{body}crc={crc32c(body.encode()):08x}\n".encode()
 
     @property
     def _format(self) -> int:
-        if self.timeline or self.before:
+        if self.small:
             return FORMAT
+        if self.timeline or self.before:
+            return WITHOUT_SMALL
         return WITHOUT_TIMELINE if self.cluster else WITHOUT_CLUSTER
 
     @property
@@ -90,6 +99,7 @@ def decode_identity(data: bytes, path: Path) -> Identity:
         cluster=found[4] or "",
         timeline=found[5] or "",
         before=() if found[6] is None else tuple(found[6].split(",")),
+        small=found[7] is not None,
     )
     if not identity or int(lines[1]) != identity._format:
         raise CorruptionError(f"{path} is not what format {int(lines[1])} is; it is damaged")
@@ -136,6 +146,19 @@ def return_to(disk: Disk, folder: Path, earlier: Identity) -> Identity:
     it in a later timeline.
     """
     return _replaced(disk, folder, replace(earlier, before=earlier.known_in))
+
+
+def begin_small(disk: Disk, folder: Path, identity: Identity) -> Identity:
+    """Make the log of small replicas of the volume at `folder` count, durably.
+
+    An earlier version that came back by a rollback leaves a log that it does not know.
+    """
+    if identity.small:
+        return identity
+    for name in disk.names(folder / SMALL):
+        disk.remove(folder / SMALL / name)
+    disk.sync_folder(folder / SMALL)
+    return _replaced(disk, folder, replace(identity, small=True))
 
 
 def take_in(disk: Disk, folder: Path, identity: Identity) -> Identity:

@@ -16,7 +16,8 @@ CURRENT: Final = "current"
 TEMPORARY: Final = "tmp"
 SPARE: Final = "spare"
 LOCK: Final = "lock"
-FOLDERS: Final = (CURRENT, RBW, TEMPORARY)
+SMALL: Final = "small"
+FOLDERS: Final = (CURRENT, RBW, SMALL, TEMPORARY)
 
 _NAME = re.compile(
     r"blk_(0|[1-9][0-9]{0,19})(?:(\.meta)|(?:_([1-9][0-9]{0,18}))?(?:\.([1-9][0-9]{0,8}))?)"
@@ -55,6 +56,11 @@ class ReplicaFiles(Stored):
     def path(self) -> Path:
         """Made when it is asked for: there may be very many replicas, and a path is large."""
         return self.folder / self.name
+
+
+def copy_of(files: Stored) -> int:
+    """Return the number by which `damaged` knows what is there of a block."""
+    return files.copy if isinstance(files, ReplicaFiles) else 0
 
 
 class FoundFile(NamedTuple):

@@ -22,19 +22,21 @@ from paxosblock.datanode.layout import (
     FoundFile,
     ReplicaFiles,
     by_block,
+    copy_of,
     data_name,
     home,
 )
 from paxosblock.datanode.meta import Metadata, decode_metadata
 from paxosblock.datanode.records import record_start, scan
-from paxosblock.datanode.store import Loaded
+from paxosblock.datanode.small_replicas import SmallLoaded, SmallPlace
+from paxosblock.datanode.store import Loaded, Stored
 from paxosblock.disk import Disk, opened, read_file
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
 from paxosblock.logs import facts
 from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica, restarted
-from paxosblock.protocol.types import BlockId, Generation, ReplicaState
+from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Generation, ReplicaState
 
 if TYPE_CHECKING:
     from paxosblock.datanode.file_store import FileStore
@@ -56,15 +58,50 @@ def load(store: FileStore) -> list[Loaded]:
     found = by_block(disk, folder / RBW, folder / CURRENT)
     # All of it is read before anything is changed: a later format is nothing to be mended.
     ruling = {block: _ruling(store, found[block]) for block in sorted(found)}
+    small = store.small.load()
     damaged = read_damaged(disk, folder)
     store.spare.give_back()
     for name in disk.names(folder / TEMPORARY):
         if not store.removals.find(name):
             disk.remove(folder / TEMPORARY / name)
     loaded = [_load_block(store, found[block], ruling.pop(block)) for block in sorted(found)]
+    loaded += [
+        _load_small(store, each) for each in small if not _has_files(store, found, each.block)
+    ]
     found_again = [_doubted(replica, damaged) for replica in loaded if replica is not None]
     _forget_replaced(store, damaged, found_again)
     return found_again
+
+
+def _has_files(store: FileStore, found: Mapping[BlockId, BlockFiles], block: BlockId) -> bool:
+    """True if a small replica was moved to files of its own, which count: it never comes back."""
+    if block not in found or not found[block].metas:
+        return False
+    store.small.forget(block)
+    return True
+
+
+def _load_small(store: FileStore, found: SmallLoaded) -> Loaded:
+    """A replica that was being written goes to files: whatever comes next, it is a recovery."""
+    block, metadata, place = found.block, found.metadata, SmallPlace(None, found.block)
+    if metadata is None:
+        return replace(_dead(block, None, None, found.corrupt), epoch=FIRST_GENERATION)
+    if found.corrupt:
+        return _dead(block, metadata.replica(ChunkLog()), place, found.corrupt)
+    if not found.finalized:
+        replica = metadata.replica(store.small.log_of(block))
+        replica = restarted(replica, same_boot=metadata.boot == store.boot)
+        files = store.store_metadata(place, replica)
+        if files.file is not None:
+            files.file.retire()
+        return Loaded(block, replica, replace(files, file=None))
+    try:
+        replica = metadata.replica(ChunkLog.from_bytes(metadata.chunks))
+    except ValueError as error:
+        return _dead(block, metadata.replica(ChunkLog()), place, str(error))
+    if corrupt := _contradiction(replica):
+        return _dead(block, replica, place, corrupt)
+    return Loaded(block, replica, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +135,9 @@ def _load_block(store: FileStore, found: BlockFiles, ruling: _Ruling | str) -> L
 def _doubted(loaded: Loaded, damaged: Mapping[BlockId, int]) -> Loaded:
     """The replica, dead if it was found damaged before, and was not replaced since."""
     files = loaded.files
-    if loaded.corrupt or not isinstance(files, ReplicaFiles):
+    if loaded.corrupt or files is None:
         return loaded
-    if damaged.get(loaded.block) != files.copy:
+    if damaged.get(loaded.block) != copy_of(files):
         return loaded
     return _dead(loaded.block, loaded.replica, files, "it was found damaged before this start")
 
@@ -223,7 +260,7 @@ def _settled(store: FileStore, metadata: Metadata, replica: Replica, files: Repl
     return Loaded(replica.block, replica, files)
 
 
-def _dead(block: BlockId, replica: Replica | None, files: ReplicaFiles | None, why: str) -> Loaded:
+def _dead(block: BlockId, replica: Replica | None, files: Stored | None, why: str) -> Loaded:
     _log.error("replica is dead", extra=facts(block=block, reason=why))
     return Loaded(block, replica, files, why)
 

@@ -27,8 +27,9 @@ from paxosblock.datanode.identity import (
     decode_identity,
     return_to,
 )
-from paxosblock.datanode.layout import CURRENT, RBW, by_block
+from paxosblock.datanode.layout import CURRENT, RBW, SMALL, by_block
 from paxosblock.datanode.layout import LOCK as VOLUME_LOCK
+from paxosblock.datanode.small_log import segment_name, segment_numbers
 from paxosblock.disk import Disk, copy_file, is_gone, opened, publish, read_file
 from paxosblock.errors import ConfigError, NoSpaceError, StorageError
 from paxosblock.logs import facts
@@ -38,7 +39,7 @@ ROLLBACK: Final = "ROLLBACK"
 LOCK: Final = "previous.lock"
 """Whoever makes or removes a snapshot holds it; a running node does not, so that its snapshot can
 be removed meanwhile."""
-_PARTS: Final = (CURRENT, RBW)
+_PARTS: Final = (CURRENT, RBW, SMALL)
 
 _log = logging.getLogger(__name__)
 
@@ -107,14 +108,16 @@ def settle(disk: Disk, folder: Path, identity: Identity, *, upgrade: bool) -> Id
 def _take(disk: Disk, folder: Path) -> None:
     previous = folder / PREVIOUS
     try:
-        for part in _PARTS:
+        parts = _parts(disk, folder)
+        for part in parts:
             disk.make_folder(previous / part)
-        for path in _replica_files(disk, folder / CURRENT):
-            disk.link(path, previous / CURRENT / path.name)
+        for part in (CURRENT, SMALL):  # no segment of the log is changed by a later process
+            for path in _replica_files(disk, folder / part):
+                disk.link(path, previous / part / path.name)
         for path in _replica_files(disk, folder / RBW):
             with opened(disk, path) as source:
                 disk.close(copy_file(disk, source, previous / RBW / path.name))
-        for part in _PARTS:
+        for part in parts:
             disk.sync_folder(previous / part)
         whole = [read_file(disk, folder / VERSION)]
         publish(disk, previous / f"{VERSION}.new", previous / VERSION, whole)
@@ -192,10 +195,11 @@ def roll_back(disk: Disk, folders: Sequence[Path]) -> None:
 def _put_back(disk: Disk, folder: Path, saved: Identity) -> None:
     """By second names again, so that the snapshot is whole until the end."""
     previous = folder / PREVIOUS
-    for part in _PARTS:
+    parts = _parts(disk, folder)
+    for part in parts:
         for path in _replica_files(disk, folder / part):
             disk.remove(path)
-    for part in _PARTS:
+    for part in parts:
         for path in _replica_files(disk, previous / part):
             disk.link(path, folder / part / path.name)
         disk.sync_folder(folder / part)
@@ -246,9 +250,19 @@ def _names(disk: Disk, folder: Path) -> list[str]:
         raise
 
 
+def _parts(disk: Disk, folder: Path) -> tuple[str, ...]:
+    """Return the folders with replicas: an earlier version knows nothing of a log, in a snapshot
+    neither."""
+    kept = SMALL in _names(disk, folder / PREVIOUS)
+    small = kept or _replica_files(disk, folder / SMALL)
+    return _PARTS if small else (CURRENT, RBW)
+
+
 def _replica_files(disk: Disk, folder: Path) -> list[Path]:
-    if folder.name not in disk.names(folder.parent):
+    if not _names(disk, folder):
         return []
+    if folder.name == SMALL:
+        return [folder / segment_name(each) for each in segment_numbers(_names(disk, folder))]
     return [path for each in by_block(disk, folder).values() for path in each.paths]
 
 

@@ -119,17 +119,17 @@ class ReplicaStore(Protocol):
     def size_bytes(self, log: ChunkLog) -> int:
         """Return how much the records of the log take."""
 
-    def create(self, replica: Replica) -> Stored:
-        """Make a replica without chunks, durably (D1, D3)."""
+    def create(self, replica: Replica, *, small: bool = False) -> Stored:
+        """Make a replica without chunks, durably (D1, D3); a `small` one takes one short chunk."""
 
-    def append(self, file: OpenFile, log: ChunkLog, frame: Buffer) -> None:
+    def append(self, files: Stored, log: ChunkLog, frame: Buffer) -> None:
         """Hand the record of the chunk after `log` to the operating system (D2). Does not sync."""
 
     def sync(self, files: Stored) -> None:
         """Bring every chunk to stable storage."""
 
-    def store_metadata(self, files: Stored, replica: Replica) -> None:
-        """Replace what is kept beside the chunks, durably."""
+    def store_metadata(self, files: Stored, replica: Replica) -> Stored:
+        """Replace what is kept beside the chunks, durably; return where they are then."""
 
     def draft(self, block: BlockId, first: int) -> FetchedChunks:
         """Return a place for chunks of `block` from `first` on."""
@@ -155,6 +155,16 @@ class ReplicaStore(Protocol):
 
     def open(self, files: Stored) -> OpenFile:
         """Open a replica that takes no writes, for readers."""
+
+    def tidy(self) -> None:
+        """Win back some room that deleted replicas left. Nobody waits for it.
+
+        Raises:
+            NoSpaceError: there is no room to do it in.
+        """
+
+    def close(self) -> None:
+        """Close what the replicas share; nobody uses one any more."""
 
     def read(self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range) -> Records:
         """Return the records of `chunks`, each checked.
@@ -193,10 +203,9 @@ def carry_out(
     effect, after = step.effect, step.replica
     match effect:
         case StoreMetadata() if after is not None and files is None:
-            return store.create(after)
+            return store.create(after, small=effect.small)
         case StoreMetadata() if after is not None and files is not None:
-            store.store_metadata(files, after)
-            return files
+            return store.store_metadata(files, after)
         case AdoptLog() if after is not None:
             return store.adopt(files, after, effect, draft)
         case DropReplica() if before is not None and files is not None:

@@ -24,6 +24,7 @@ from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.identity import (
     VERSION,
     Identity,
+    begin_small,
     check_node_id,
     enter_cluster,
     give_identity,
@@ -44,6 +45,8 @@ from paxosblock.protocol.types import BlockId, StorageId
 P = ParamSpec("P")
 T = TypeVar("T")
 
+STEP_THREADS: Final = 16
+"""As many control steps of small replicas share one sync of their log."""
 QUIET_S: Final = 0.05
 """Seconds after which a volume that nobody used is at rest."""
 SERVED_S: Final = 1.0
@@ -110,7 +113,8 @@ class Volume:
         self._touched_s = -QUIET_S
         self._served_s = -SERVED_S
         # Besides the syncs there must be threads for control steps, reads, the scrubber, write-out.
-        self._threads = ThreadPoolExecutor(sync_threads + 4, thread_name_prefix=folder.name)
+        threads = sync_threads + STEP_THREADS
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=folder.name)
         self._kernel = disk.kernel_syncs()
         self.commit = GroupCommit(self._threads, sync_threads, self._kernel)
         self.write_out = WriteOut(GroupCommit(self._threads, 1, step=OpenFile.write_out), self.fail)
@@ -291,6 +295,8 @@ class Volume:
             self.doubted = False
             with contextlib.suppress(NoSpaceError):  # a full disk works
                 self.store.prove()
+        with contextlib.suppress(NoSpaceError):
+            self.store.tidy()
         return self.store.room()
 
     def check_room(self, reserved_bytes: int, needed_bytes: int = 0) -> None:
@@ -316,6 +322,8 @@ class Volume:
         if self._kernel is not None:
             self._loop.call_soon_threadsafe(self._kernel.close)
         self._threads.shutdown()
+        with contextlib.suppress(StorageError):
+            self.store.close()
         with contextlib.suppress(StorageError):
             self.disk.close(self._lock)
 
@@ -405,6 +413,7 @@ def open_volume(
         identity = _identify(disk, folder, node)
         make_folders(disk, folder)
         identity = settle(disk, folder, identity, upgrade=upgrade)
+        identity = begin_small(disk, folder, identity)
     except (StorageError, ConfigError, CorruptionError, NoSpaceError):
         disk.close(lock)
         raise

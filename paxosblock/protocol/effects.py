@@ -19,7 +19,10 @@ class SyncChunks(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoreMetadata(msgspec.Struct, frozen=True, gc=False):
-    """Replace the metadata atomically and durably (creating the replica if it is not there)."""
+    """Replace the metadata atomically and durably (creating the replica if it is not there: a
+    `small` one if its writer said so)."""
+
+    small: bool = False
 
 
 class AdoptLog(msgspec.Struct, frozen=True, gc=False):

@@ -22,11 +22,15 @@ from paxosblock.protocol.types import (
 
 
 class Create(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Writer -> DataNode: make an empty replica of the first config (D1)."""
+    """Writer -> DataNode: make an empty replica of the first config (D1).
+
+    `small` promises that the writer sends one chunk of at most `SMALL_BYTES_MAX` bytes, and ends.
+    """
 
     block: BlockId
     window: int
     durability: Durability
+    small: bool = False
 
 
 class Created(msgspec.Struct, frozen=True, tag=True, gc=False):

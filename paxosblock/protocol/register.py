@@ -248,7 +248,7 @@ def _create(storage: StorageId, replica: Replica | None, request: Create) -> Ste
     """D1. A repeated Create is answered again as long as nothing else was promised."""
     if replica is None:
         empty = _empty(request.block, FIRST_GENERATION, request.window, request.durability)
-        return Step(empty, Created(request.block, storage), StoreMetadata())
+        return Step(empty, Created(request.block, storage), StoreMetadata(small=request.small))
     registers = replica.registers
     if registers.max_generation == registers.accepted_generation == FIRST_GENERATION:
         return Step(replica, Created(request.block, storage))

@@ -22,6 +22,8 @@ FIRST_GENERATION = Generation(0)
 """The first writer's. Every later generation is allocated by a compare-and-set in the KV."""
 NO_GENERATION = Generation(-1)
 """Before the first: "was never finalized"."""
+SMALL_BYTES_MAX = 64 * 1024
+"""User bytes that a block holds at most whose writer calls it small (D1)."""
 
 
 class Durability(enum.Enum):

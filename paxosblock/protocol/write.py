@@ -95,9 +95,9 @@ def open_writer(block: BlockId, members: tuple[StorageId, ...], window: int) -> 
     )
 
 
-def create_message(writer: Writer, durability: Durability) -> Create:
-    """Return what W1 sends to every member."""
-    return Create(writer.block, writer.window, durability)
+def create_message(writer: Writer, durability: Durability, *, small: bool = False) -> Create:
+    """Return what W1 sends to every member; `small` is as in `Create`."""
+    return Create(writer.block, writer.window, durability, small)
 
 
 def on_created(writer: Writer, message: Created) -> Writer:

@@ -170,6 +170,7 @@ def test_fsck_asks_before_it_deletes_and_takes_no_for_an_answer(
     path = f"{folder}/corrupt"
     with client.create(path, replication=1) as out:
         out.write(MARK)
+        out.hflush()  # so that it has a file of its own
     damage(client, cluster, path)
     wait_until(lambda: "CORRUPT block" in paxosblock("fsck", path).out, what="it to be known")
     for answer, code in (("n", 1), ("", 1), ("y", 1)):

@@ -153,9 +153,11 @@ class Node:
         block: BlockId = BLOCK,
         durability: Durability = Durability.DISK,
         storage: StorageId | None = None,
+        *,
+        small: bool = False,
     ) -> Reply:
         """D1."""
-        return await self.ask(Create(block, WINDOW, durability), storage)
+        return await self.ask(Create(block, WINDOW, durability, small), storage)
 
     async def next_gs(self, generation: int, base: int = 0, block: BlockId = BLOCK) -> Reply:
         """D3."""

@@ -8,18 +8,21 @@ compared with what had been promised and voted at that point (PROTOCOL.md 5).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from paxosblock.datanode import small_log, small_replicas
 from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.identity import enter_cluster, give_identity, read_identity
 from paxosblock.datanode.layout import ReplicaFiles
 from paxosblock.datanode.load import load
+from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import check_records, record_start
-from paxosblock.datanode.store import Loaded
+from paxosblock.datanode.store import Loaded, Stored
 from paxosblock.protocol.messages import Delete, Nack, Short
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import (
@@ -243,6 +246,109 @@ async def leave_and_come_back_by_a_copy(scenario: Scenario) -> None:
     scenario.claim()
 
 
+# -- replicas of one short chunk, in the log that they share ---------------------------------------
+
+
+async def small_disk_votes(scenario: Scenario) -> None:
+    await scenario.does(scenario.node.create(small=True))
+    await scenario.write(range(1))
+    await scenario.does(scenario.node.finalize(1, [name(0)]))
+
+
+async def small_memory_votes(scenario: Scenario) -> None:
+    await scenario.does(scenario.node.create(durability=Durability.MEMORY, small=True))
+    await scenario.write(range(1))
+    await scenario.does(scenario.node.finalize(1, [name(0)]))
+
+
+async def small_and_empty(scenario: Scenario) -> None:
+    await scenario.does(scenario.node.create(small=True))
+    await scenario.does(scenario.node.finalize(1, []))
+
+
+async def small_and_recovered(scenario: Scenario) -> None:
+    """A promise takes it to files of its own, where it stays."""
+    await scenario.does(scenario.node.create(small=True))
+    await scenario.write(range(1))
+    await scenario.does(scenario.node.next_gs(1))
+    await scenario.does(scenario.node.recover(1, [name(0)]))
+    await scenario.does(scenario.node.finalize(2, [name(0)]))
+
+
+async def small_and_opened_again(scenario: Scenario) -> None:
+    """It grows beyond what is small."""
+    node = scenario.node
+    await scenario.does(node.create(small=True))
+    await scenario.write(range(1))
+    await scenario.does(node.finalize(1, [name(0)]))
+    await scenario.does(node.reopen(2, [name(0)], finalized=1))
+    await scenario.write(range(1, 3), generation=2)
+    await scenario.does(node.finalize(3, [name(i) for i in range(3)], epoch=2))
+
+
+async def small_and_finalized_again(scenario: Scenario) -> None:
+    await scenario.does(scenario.node.create(small=True))
+    await scenario.write(range(1))
+    for generation in (1, 2):
+        await scenario.does(scenario.node.finalize(generation, [name(0)]))
+
+
+async def small_deleted_and_back(scenario: Scenario) -> None:
+    node = scenario.node
+    for _ in range(2):
+        await scenario.does(node.create(small=True))
+        await scenario.write(range(1))
+        await scenario.does(node.finalize(1, [name(0)]))
+        scenario.claim_nothing()
+        await scenario.does(node.ask(Delete(BLOCK, Generation(1))))
+        scenario.claim_nothing()
+    await scenario.does(node.create())
+    await scenario.write(range(2))
+
+
+async def small_and_damaged(scenario: Scenario) -> None:
+    """D9: a full copy in files takes the place of one that was found to be dead."""
+    node = scenario.node
+    node.holder.payloads = [chunk(0)]
+    await scenario.does(node.create(small=True))
+    await scenario.write(range(1))
+    await scenario.does(node.finalize(1, [name(0)]))
+    block = node.acceptor.find(BLOCK, node.storage)
+    assert block is not None
+    scenario.claim(dead=True)
+    block.mark_corrupt("a bit has flipped")
+    await scenario.does(node.finalize(1, [name(0)]))
+
+
+async def small_in_many_segments(scenario: Scenario) -> None:
+    """Room is won back with every step: records are copied, segments go."""
+    node, store = scenario.node, scenario.node.volumes[0].store
+    for durability in (Durability.MEMORY, Durability.DISK):
+        await scenario.does(node.create(durability=durability, small=True))
+        await scenario.does(node.volumes[0].run(store.tidy))
+        await scenario.write(range(1))
+        await scenario.does(node.volumes[0].run(store.tidy))
+        await scenario.does(node.finalize(1, [name(0)]))
+        for _ in range(6):
+            await scenario.does(node.volumes[0].run(store.tidy))
+        scenario.claim_nothing()
+        await scenario.does(node.ask(Delete(BLOCK, Generation(1))))
+        scenario.claim_nothing()
+        await node.volumes[0].run(store.tidy)
+
+
+SMALL_SCENARIOS = [
+    small_disk_votes,
+    small_memory_votes,
+    small_and_empty,
+    small_and_recovered,
+    small_and_opened_again,
+    small_and_finalized_again,
+    small_deleted_and_back,
+    small_and_damaged,
+    small_in_many_segments,
+]
+
 SCENARIOS = [
     disk_votes,
     memory_votes,
@@ -258,6 +364,7 @@ SCENARIOS = [
     delete_and_come_back,
     members_that_leave,
     leave_and_come_back_by_a_copy,
+    *SMALL_SCENARIOS,
 ]
 
 
@@ -271,13 +378,14 @@ class Truth:
     def check(self, files: Files, boot: str = "boot-2") -> SimulatedDisk:
         """Load `files` as after a crash of the machine; returns the disk as it was left."""
         disk = SimulatedDisk(files, records=True)
-        loaded = load(FileStore(disk, FOLDER, boot))
-        self._check_loaded(loaded, disk)
+        store = FileStore(disk, FOLDER, boot)
+        loaded = load(store)
+        self._check_loaded(loaded, store)
         again = load(FileStore(SimulatedDisk(disk.files()), FOLDER, "boot-4"))
         assert [_told(one) for one in again] == [_told(one) for one in loaded]
         return disk
 
-    def _check_loaded(self, loaded: list[Loaded], disk: SimulatedDisk) -> None:
+    def _check_loaded(self, loaded: list[Loaded], store: FileStore) -> None:
         promised = self.claim.replica
         if promised is None:
             assert not (self.claim.gone and loaded), "a deleted replica came back"
@@ -287,7 +395,7 @@ class Truth:
             assert one.corrupt == "" or self.claim.dead
             assert one.replica is not None
             self._check_replica(one.replica)
-            self._check_bytes(one, disk)
+            self._check_bytes(one, store)
 
     def _check_replica(self, found: Replica) -> None:
         assert set(found.log) <= {one.name for one in self.issued}, "nobody wrote this chunk"
@@ -310,13 +418,26 @@ class Truth:
         if before.state is ReplicaState.FINALIZED:
             assert found.log.starts_with(told.log), "a decided chunk was forgotten"
 
-    def _check_bytes(self, one: Loaded, disk: SimulatedDisk) -> None:
-        assert isinstance(one.files, ReplicaFiles)
+    def _check_bytes(self, one: Loaded, store: FileStore) -> None:
+        assert one.files is not None
         assert one.replica is not None
         log = one.replica.log
-        data = disk.files()[one.files.path]
-        assert len(data) == record_start(log, len(log))
-        check_records(BLOCK, log.slice(0, len(log)), data)
+        with closing_reader(store, one.files) as file:
+            if len(log):
+                data = store.read_stored(file, BLOCK, log, range(len(log))).whole
+                check_records(BLOCK, log.slice(0, len(log)), data)
+        if isinstance(one.files, ReplicaFiles):
+            assert store.disk.size_of(one.files.path) == record_start(log, len(log))
+        store.check_metadata(one.files, one.replica)
+
+
+@contextmanager
+def closing_reader(store: FileStore, files: Stored) -> Iterator[OpenFile]:
+    file = store.open(files)
+    try:
+        yield file
+    finally:
+        file.retire()
 
 
 def _told(one: Loaded) -> object:
@@ -333,6 +454,14 @@ def _truths(disk: SimulatedDisk) -> Iterator[tuple[Moment, Truth]]:
         elif isinstance(moment.note, Issued):
             issued |= {moment.note}
         yield moment, Truth(claim, issued)
+
+
+@pytest.fixture(autouse=True)
+def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each control step begins another segment of the log of small replicas, and what does not
+    count in one is room worth to be won back."""
+    monkeypatch.setattr(small_log, "SEGMENT_BYTES", 200)
+    monkeypatch.setattr(small_replicas, "WORTH_BYTES", 1)
 
 
 async def _record(scenario: Callable[[Scenario], Awaitable[None]]) -> SimulatedDisk:

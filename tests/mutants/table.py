@@ -330,7 +330,7 @@ SOURCE: tuple[Mutant, ...] = (
     _store(
         "what was found damaged is taken for sound after a restart",
         "datanode/load.py",
-        "    if damaged.get(loaded.block) != files.copy:\n",
+        "    if damaged.get(loaded.block) != copy_of(files):\n",
         "    if loaded.replica is not None:\n",
         "tests/datanode/test_restart.py",
         "tests/format/test_healing.py",

@@ -75,13 +75,28 @@ def test_a_node_that_needs_a_restart_and_a_block_without_all_members_are_noticed
     checks.check_new_file(fs, "/probe")
 
 
-def test_a_damaged_replica_is_noticed_and_comes_back(cluster: LocalCluster, fs: Client) -> None:
-    with fs.create("/damaged") as out:
-        out.write(content("/damaged", 0, 1000))
-    (block,) = checks.blocks_of(fs, "/damaged")
+@pytest.mark.parametrize("small", [False, True])
+def test_a_damaged_replica_is_noticed_and_comes_back(
+    cluster: LocalCluster, fs: Client, *, small: bool
+) -> None:
+    path = f"/damaged-{small}"
+    data = content(path, 0, 1000)
+    with fs.create(path) as out:
+        out.write(data)
+        if not small:
+            out.hflush()
+    (block,) = checks.blocks_of(fs, path)
     checks.check_replicas(fs, [block])
-    (file,) = cluster.datanodes[1].volumes[0].glob(f"current/blk_{block}")
-    flip_bit(file)
+    volume = cluster.datanodes[1].volumes[0]
+    if small:
+        assert not list(volume.glob(f"*/blk_{block}*"))
+        (log,) = (log for log in volume.glob("small/log_*") if data in log.read_bytes())
+        with log.open("r+b") as opened:
+            opened.seek(log.read_bytes().index(data))
+            opened.write(bytes([data[0] ^ 1]))
+    else:
+        (file,) = volume.glob(f"current/blk_{block}")
+        flip_bit(file)
     assert fs.check_block(block).sound_count == 2
     assert checks.wait_replicas(fs) > 0
     assert fs.check_block(block).sound_count == 3

@@ -23,6 +23,7 @@ def cluster() -> Iterator[LocalCluster]:
             for number in range(FILES):
                 with fs.create(f"/{number}", replication=2) as out:
                     out.write(b"%d" % number)
+                    out.hflush()  # so that it has files of its own
         yield cluster
 
 

@@ -1,14 +1,15 @@
 """How long does a DataNode with very many replicas take until it serves, and what do they take?
 
-A volume of finalized replicas of 4 KiB, and a DataNode as a process, whose NameNode nobody runs.
-Shown are the time from its start to its first answer, the processor time until then, and the memory
-for a replica, each without what a DataNode with an empty volume takes. The files were read before:
-what a cold disk adds is not in it.
+A volume of finalized replicas of 4 KiB, with files of their own or in the log of small ones, and a
+DataNode as a process, whose NameNode nobody runs. Shown are the time from its start to its first
+answer, the processor time until then, and the memory for a replica, each without what a DataNode
+with an empty volume takes. The files were read before: what a cold disk adds is not in it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import shutil
 import subprocess
 import sys
@@ -19,22 +20,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from paxosblock.bench.host import processor_s, resident_bytes
 from paxosblock.bench.suite import DATANODE, Bench, case
 from paxosblock.checksum import crc32c
-from paxosblock.datanode.file_store import make_folders
-from paxosblock.datanode.identity import give_identity
+from paxosblock.datanode.file_store import FileStore, make_folders
+from paxosblock.datanode.identity import begin_small, give_identity
 from paxosblock.datanode.layout import CURRENT, data_name, meta_name
 from paxosblock.datanode.meta import describe
-from paxosblock.disk import OsDisk
+from paxosblock.disk import FileHandle, OsDisk
 from paxosblock.errors import UnavailableError
 from paxosblock.net import control
 from paxosblock.net.wire import FrameKind, Header
 from paxosblock.process import boot_id
+from paxosblock.protocol.effects import AdoptLog
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import (
     FIRST_GENERATION,
+    NO_GENERATION,
     BlockId,
     ChunkIndex,
     ChunkName,
@@ -78,6 +83,39 @@ def fill(volume: Path, count: int) -> None:
         (volume / CURRENT / meta_name(block)).write_bytes(metadata.encode())
 
 
+class NeverSynced(OsDisk):
+    """A disk that is not waited for: nothing here must survive a power cut."""
+
+    def sync(self, file: FileHandle) -> None:
+        """Do nothing."""
+
+    def sync_folder(self, folder: Path) -> None:
+        """Do nothing."""
+
+
+def fill_log(volume: Path, count: int) -> None:
+    """Make a volume with so many small replicas."""
+    fill(volume, 0)
+    disk = NeverSynced()
+    begin_small(disk, volume, give_identity(disk, volume, NODE))
+    store = FileStore(disk, volume, boot_id())
+    empty = replace(
+        REGISTERS,
+        max_generation=FIRST_GENERATION,
+        accepted_generation=FIRST_GENERATION,
+        base_length=0,
+        state=ReplicaState.RBW,
+        finalized_generation=NO_GENERATION,
+        finalized_length=0,
+    )
+    for block in map(BlockId, range(FIRST, FIRST + count)):
+        header = Header.of(FrameKind.CHUNK, PAYLOAD, block=block, index=ChunkIndex(0))
+        place = store.create(Replica(block, empty, ChunkLog()), small=True)
+        store.append(place, ChunkLog(), header.pack() + PAYLOAD)
+        store.adopt(place, Replica(block, REGISTERS, LOG), AdoptLog(1, ()), None)
+    store.close()
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """The costs of a DataNode until it served."""
@@ -116,6 +154,7 @@ def measure(volume: Path) -> Start:
 
 COUNTS: Final = (10**4, 3 * 10**4, 10**5, 3 * 10**5, 10**6)
 USUAL: Final = 3 * 10**4
+KINDS: Final = {"": fill, ", in the log": fill_log}
 
 
 @case("datanode-growth", room_bytes=9 * GIB)
@@ -124,15 +163,15 @@ async def growth(bench: Bench) -> None:
     counts = bench.sizes(COUNTS, USUAL, 100)
     empty = bench.folder / "replicas-0"
     await asyncio.to_thread(fill, empty, 0)
-    for count in counts:
+    for count, (what, make) in itertools.product(counts, KINDS.items()):
         volume, at = bench.folder / f"replicas-{count}", (float(count), "replicas")
-        await asyncio.to_thread(fill, volume, count)
+        await asyncio.to_thread(make, volume, count)
         for number in bench.rounds:
             none = await bench.bare(measure, empty)
             many = await bench.bare(measure, volume)
             used_s = many.processor_s - none.processor_s
             bench.emit(
-                "start to the first answer",
+                f"start to the first answer{what}",
                 many.elapsed_s,
                 "s",
                 number,
@@ -143,5 +182,5 @@ async def growth(bench: Bench) -> None:
                 per="replica",
             )
             grown = max(0, many.memory_bytes - none.memory_bytes)
-            bench.emit("memory of a replica", grown / count, "bytes", number, at=at)
+            bench.emit(f"memory of a replica{what}", grown / count, "bytes", number, at=at)
         await asyncio.to_thread(shutil.rmtree, volume)

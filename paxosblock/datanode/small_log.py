@@ -1,0 +1,335 @@
+"""The log of a volume's small replicas: segments are appended to, synced and read (FORMAT.md 8).
+
+One sync covers every record that any replica's step or vote has appended until then. A record gets
+to its place on whichever thread, the event loop's as well: that is a `pwrite` under a mutex, which
+nobody holds while the disk syncs or a segment begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from paxosblock.checksum import Buffer, crc32c
+from paxosblock.datanode.open_file import OpenFile
+from paxosblock.datanode.small_segment import (
+    HEADER_BYTES,
+    RECORD_BYTES,
+    SALT_BYTES,
+    Kind,
+    Record,
+    SegmentHeader,
+    damaged,
+    decode_header,
+    encode_record,
+    read_records,
+    record_size,
+)
+from paxosblock.disk import Disk, FileHandle, publish_open
+from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
+from paxosblock.kernel_syncs import KernelSyncs
+from paxosblock.protocol.types import BlockId
+from paxosblock.units import MIB
+
+SEGMENT_BYTES: Final = 64 * MIB
+"""A control step begins a new segment behind so many bytes."""
+NO_BLOCK: Final = BlockId(0)
+_NAME: Final = re.compile(r"log_([1-9][0-9]{0,17})")
+_END: Final = struct.Struct("<Q")
+_PREVIOUS_END: Final = HEADER_BYTES + RECORD_BYTES + _END.size
+
+T = TypeVar("T")
+
+
+class Position(NamedTuple):
+    """The place of a record."""
+
+    segment: int
+    offset: int
+
+
+class SegmentRemoved(Exception):
+    """The record is not at this place any more, but at a later one."""
+
+
+class Segment:
+    """A file of the log. It is closed when it was removed and nobody reads it any more."""
+
+    __slots__ = ("end", "handle", "readers", "removed", "salt", "synced")
+
+    def __init__(self, handle: FileHandle, salt: bytes, end: int) -> None:
+        self.handle = handle
+        self.salt = salt
+        self.end = end
+        self.synced = end
+        """So many bytes are on stable storage."""
+        self.readers = 0
+        self.removed = False
+
+
+def segment_name(number: int) -> str:
+    """Return the name of the file of a segment."""
+    return f"log_{number}"
+
+
+def segment_numbers(names: list[str]) -> list[int]:
+    """The numbers of the segments among the names of files, in order."""
+    return sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name)))
+
+
+class SmallLog(OpenFile):
+    """The log, which is the open file of each replica in it: for votes, which wait for a sync."""
+
+    __slots__ = ("_boot", "_folder", "_last", "_marked", "_mutex", "_ours", "_rolling", "_segments")
+
+    def __init__(self, disk: Disk, folder: Path, boot: str) -> None:
+        """`records` comes first. All methods but `append` and `retire` block."""
+        super().__init__(disk, FileHandle(-1))
+        self._folder = folder
+        self._boot = boot
+        self._mutex = threading.Lock()
+        self._rolling = threading.Lock()
+        self._segments: dict[int, Segment] = {}
+        self._last = 0
+        """The number of the last segment; 0: there is none."""
+        self._ours = 0
+        """The same, once this process has begun one: what another one wrote is never changed."""
+        self._marked = Position(0, 0)
+
+    # -- the start ------------------------------------------------------------------------------
+
+    def records(self) -> Iterator[tuple[int, Record]]:
+        """Yield every record with the number of its segment, in order; all of them are durable.
+
+        Raises:
+            ConfigError: a later version wrote a segment; nothing was changed.
+            StorageError: it is damaged, and nobody knows of which block; or as the disk says.
+        """
+        numbers = segment_numbers(self._disk.names(self._folder))
+        for number in numbers:
+            self._open(number)
+        for number, following in pairwise(numbers):
+            if following != number + 1:
+                raise StorageError(f"{self._path(number + 1)} is missing")
+        if len(numbers) > 1 and self._end_before(numbers[-1], last=True) is None:
+            # It was begun, and no more: the next one takes its place.
+            self._disk.close(self._segments.pop(numbers.pop()).handle)
+            self._last = numbers[-1]
+        for number in numbers:
+            end = None if number == numbers[-1] else self._end_before(number + 1)
+            yield from self._read_segment(number, end)
+
+    def _open(self, number: int) -> None:
+        path = self._path(number)
+        handle = self._disk.open(path)
+        header = decode_header(str(path), self._disk.read(handle, HEADER_BYTES, 0))
+        self._segments[number] = Segment(handle, header.salt, HEADER_BYTES)
+        self._last = number
+
+    def _end_before(self, number: int, *, last: bool = False) -> int | None:
+        """Return where the segment before this one ended. None: this one, the `last`, does not
+        say, for nothing was appended to it."""
+        segment, name = self._segments[number], str(self._path(number))
+        size = self._disk.size(segment.handle) if last else _PREVIOUS_END
+        data = self._disk.read(segment.handle, size, 0)
+        boot = decode_header(name, data).boot
+        found = read_records(name, data, end=None, same_boot=last and boot == self._boot)
+        first = next(found, None)
+        if first is None and last:
+            return None
+        if first is None or first.payload is None or first.kind is not Kind.PREVIOUS:
+            raise damaged(name, HEADER_BYTES)
+        end: int = _END.unpack(first.payload)[0]
+        return end
+
+    def _read_segment(self, number: int, end: int | None) -> Iterator[tuple[int, Record]]:
+        segment, name = self._segments[number], str(self._path(number))
+        if end is None:
+            self._disk.sync(segment.handle)  # its process may have died before it did
+        data = self._disk.read(segment.handle, self._disk.size(segment.handle), 0)
+        if end is not None and len(data) < end:
+            raise damaged(name, len(data))
+        same_boot = decode_header(name, data).boot == self._boot
+        for record in read_records(name, data, end=end, same_boot=same_boot):
+            segment.end = record.end
+            yield number, record
+        segment.synced = segment.end
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def begin_segment(self) -> None:
+        """Make sure that the last segment is one of this process, with room for a record.
+
+        Raises:
+            NoSpaceError: there is no room.
+            StorageError: as the disk says.
+        """
+        with self._rolling:
+            last = self._segments.get(self._last)
+            if last is not None and self._ours == self._last and last.end < SEGMENT_BYTES:
+                return
+            number, salt = self._last + 1, os.urandom(SALT_BYTES)
+            path = self._path(number)
+            header = SegmentHeader(salt, self._boot).encode()
+            draft = path.with_name(f"{path.name}.new")
+            segment = Segment(publish_open(self._disk, draft, path, [header]), salt, HEADER_BYTES)
+            if last is not None:
+                self.sync()
+            with self._mutex:
+                if last is not None:
+                    if last.synced < last.end:  # a vote came meanwhile
+                        self._disk.sync(last.handle)
+                        last.synced = last.end
+                    self._write(segment, Kind.PREVIOUS, NO_BLOCK, _END.pack(last.end))
+                self._segments[number] = segment
+                self._last = self._ours = number
+
+    def append(self, kind: Kind, block: BlockId, payload: Buffer = b"") -> Position:
+        """Hand a record to the operating system; does not sync.
+
+        Raises:
+            NoSpaceError: nothing was appended.
+            StorageError: as the disk says.
+        """
+        with self._mutex:
+            assert self._ours, "a control step has begun a segment"
+            segment = self._segments[self._last]
+            return Position(self._last, self._write(segment, kind, block, payload))
+
+    def _write(self, segment: Segment, kind: Kind, block: BlockId, payload: Buffer) -> int:
+        offset = segment.end
+        record = encode_record(segment.salt, kind, block, payload, segment.synced)
+        try:
+            self._disk.write(segment.handle, record, offset)
+        except NoSpaceError:
+            self._disk.truncate(segment.handle, offset)
+            raise
+        segment.end += len(record)
+        return offset
+
+    def sync(self) -> None:
+        """Bring every record that was appended until now to stable storage.
+
+        Whoever waits here while another one syncs most often finds that its record was covered.
+
+        Raises:
+            StorageError: this sync or an earlier one failed.
+        """
+        with self._mutex:
+            number = self._last
+            wanted = self._segments[number].end if number else 0
+        with self._syncing:
+            if self._failure is not None:
+                raise self._failure
+            with self._mutex:
+                segment = self._segments.get(number)
+                if segment is None or segment.synced >= wanted:
+                    return
+                wanted = segment.end
+            try:  # the segments before were synced when this one was begun
+                self._disk.sync(segment.handle)
+            except PaxosBlockError as error:
+                self._failure = error
+                raise
+            segment.synced = max(segment.synced, wanted)
+
+    def begin_sync(
+        self, kernel: KernelSyncs, done: Callable[[PaxosBlockError | None], None]
+    ) -> bool:
+        """False: a thread does it, which finds most often that its record was covered."""
+        return False
+
+    def mark(self) -> None:
+        """Append what tells that all until now is durable, unless a record does; does not sync."""
+        with self._mutex, contextlib.suppress(NoSpaceError):
+            if not self._ours:
+                return
+            segment = self._segments[self._last]
+            if segment.synced == segment.end and self._marked != (self._last, segment.end):
+                self._write(segment, Kind.MARK, NO_BLOCK, b"")
+                self._marked = Position(self._last, segment.end)
+
+    def retire(self) -> None:
+        """Nothing: it is not the file of one replica."""
+
+    def close(self) -> None:
+        """Close every segment; nobody uses one any more."""
+        for segment in self._segments.values():
+            self._disk.close(segment.handle)
+        self._segments.clear()
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def read(self, at: Position, size_bytes: int, how: Callable[[FileHandle, int, int], T]) -> T:
+        """Return what `how`, a method of the disk, reads of the payload of the record there.
+
+        Raises:
+            SegmentRemoved: its records were copied.
+            StorageError: as the disk says.
+        """
+        with self._mutex:
+            segment = self._segments.get(at.segment)
+            if segment is None:
+                raise SegmentRemoved
+            segment.readers += 1
+        try:
+            return how(segment.handle, size_bytes, at.offset + RECORD_BYTES)
+        finally:
+            with self._mutex:
+                segment.readers -= 1
+                if segment.removed and not segment.readers:
+                    self._disk.close(segment.handle)
+
+    def payload(self, at: Position, how: Callable[[FileHandle, int, int], bytes]) -> bytes:
+        """Return the payload of the record there; raise as `read`, and CorruptionError."""
+        header = Position(at.segment, at.offset - RECORD_BYTES)
+        with self._mutex:
+            segment = self._segments.get(at.segment)
+            salt = b"" if segment is None else segment.salt
+        size_bytes, crc = record_size(self.read(header, RECORD_BYTES, how), salt)
+        payload = self.read(at, size_bytes, how)
+        if crc32c(payload) != crc:
+            where = f"{self._path(at.segment)} is damaged at offset {at.offset}"
+            raise CorruptionError(where)
+        return payload
+
+    # -- segments -------------------------------------------------------------------------------
+
+    @property
+    def size_bytes(self) -> int:
+        """Return how long all segments are."""
+        with self._mutex:
+            return sum(segment.end for segment in self._segments.values())
+
+    @property
+    def oldest(self) -> int | None:
+        """Return the number of the oldest segment if it takes no more records; else None."""
+        with self._mutex:
+            first = min(self._segments, default=self._last)
+            return first if first < self._last else None
+
+    def records_of(self, number: int) -> Iterator[Record]:
+        """Yield the records of a segment that takes no more."""
+        segment, name = self._segments[number], str(self._path(number))
+        data = self._disk.read(segment.handle, segment.end, 0)
+        yield from read_records(name, data, end=segment.end, same_boot=True)
+
+    def remove(self, number: int) -> None:
+        """Remove the oldest segment, durably: nothing in it counts any more."""
+        self._disk.remove(self._path(number))
+        self._disk.sync_folder(self._folder)
+        with self._mutex:
+            segment = self._segments.pop(number)
+            segment.removed = True
+            if not segment.readers:
+                self._disk.close(segment.handle)
+
+    def _path(self, number: int) -> Path:
+        return self._folder / segment_name(number)

@@ -1,0 +1,268 @@
+"""The log of small replicas: damage, torn tails, room that is won back, snapshots (FORMAT.md 8)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paxosblock.checksum import crc32c
+from paxosblock.datanode import small_log, small_replicas
+from paxosblock.datanode.file_store import FileStore
+from paxosblock.datanode.identity import read_identity
+from paxosblock.datanode.load import load
+from paxosblock.datanode.small_replicas import SmallPlace
+from paxosblock.datanode.small_segment import HEADER_BYTES
+from paxosblock.datanode.snapshot import roll_back
+from paxosblock.errors import ConfigError, CorruptionError, StorageError
+from paxosblock.net.wire import HEADER_BYTES as FRAME_HEADER_BYTES
+from paxosblock.protocol.messages import Created, Delete, Deleted, Finalized, Nack, Vote
+from paxosblock.protocol.types import SMALL_BYTES_MAX, BlockId, Durability, Generation, Reason
+from tests.datanode.node import Node, chunk, frame, name, refusal, running
+from tests.disks.faults import Fault
+from tests.disks.power_cut import Files
+from tests.disks.simulated import SimulatedDisk
+
+FOLDER = Path("/volume")
+SEGMENT = FOLDER / "small" / "log_1"
+BLOCKS = tuple(BlockId(number) for number in (11, 12, 13))
+
+
+async def put(node: Node, block: BlockId, *, finalized: bool = True) -> None:
+    """Write a small replica of one chunk, which tells its block."""
+    assert isinstance(await node.create(block, small=True), Created)
+    vote = await node.send(frame(0, chunk(0, salt=int(block)), block=block))
+    assert isinstance(vote, Vote)
+    if finalized:
+        named = name(0, salt=int(block))
+        assert isinstance(await node.finalize(1, [named], block=block), Finalized)
+
+
+async def written(*blocks: BlockId, marked: bool = False) -> Files:
+    """The files of a volume with these small replicas."""
+    disk = SimulatedDisk()
+    async with running(FOLDER, disk=disk) as node:
+        for block in blocks:
+            await put(node, block)
+        if marked:
+            await node.volumes[0].run(node.volumes[0].store.tidy)
+    return disk.files()
+
+
+def found(files: Files, boot: str) -> dict[BlockId, bytes | None]:
+    """The user data of each replica that is there; None: it is dead, or its bytes are damaged."""
+    store = FileStore(SimulatedDisk(files), FOLDER, boot)
+    result: dict[BlockId, bytes | None] = {}
+    for one in load(store):
+        result[one.block] = None
+        if not one.corrupt and one.files is not None and one.replica is not None:
+            log = one.replica.log
+            try:
+                records = store.read(store.open(one.files), one.block, log, range(len(log)))
+            except CorruptionError:
+                continue
+            result[one.block] = b"".join(records.payloads)
+    return result
+
+
+WRITTEN = asyncio.run(written(*BLOCKS, marked=True))
+WHOLE = {block: chunk(0, salt=int(block)) for block in BLOCKS}
+
+
+def test_small_replicas_have_no_files_and_are_found_again() -> None:
+    assert not [path for path in WRITTEN if "blk_" in path.name]
+    assert found(WRITTEN, "boot-1") == found(WRITTEN, "boot-2") == WHOLE
+
+
+@given(st.integers(0, len(WRITTEN[SEGMENT]) * 8 - 1), st.sampled_from(["boot-1", "boot-2"]))
+@settings(max_examples=300, deadline=None)
+def test_a_flipped_bit_is_told_and_nothing_wrong_is_served(bit: int, boot: str) -> None:
+    data = bytearray(WRITTEN[SEGMENT])
+    data[bit // 8] ^= 1 << bit % 8
+    try:
+        there = found(WRITTEN | {SEGMENT: bytes(data)}, boot)
+    except StorageError:  # nobody knows what is damaged
+        return
+    assert there.keys() == WHOLE.keys(), "none is forgotten"
+    assert all(read in (None, WHOLE[block]) for block, read in there.items())
+
+
+@given(st.integers(HEADER_BYTES, len(WRITTEN[SEGMENT])), st.binary(max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_a_torn_tail_takes_only_what_nobody_was_told_of(size: int, garbage: bytes) -> None:
+    """No mark is behind the cut, as when the machine crashes in the middle of a write."""
+    there = found(WRITTEN | {SEGMENT: WRITTEN[SEGMENT][:size] + garbage}, "boot-2")
+    assert all(read in (b"", WHOLE[block]) for block, read in there.items())
+    assert list(there) == list(BLOCKS)[: len(there)]
+
+
+def test_the_end_of_a_process_in_a_write_is_no_damage() -> None:
+    cut = WRITTEN[SEGMENT][:-5]
+    assert found(WRITTEN | {SEGMENT: cut}, "boot-1") == WHOLE
+
+
+def test_a_segment_of_a_later_format_is_refused_and_nothing_is_changed() -> None:
+    data = bytearray(WRITTEN[SEGMENT])
+    data[3] += 1
+    end = HEADER_BYTES - 4
+    data[end:HEADER_BYTES] = crc32c(bytes(data[:end])).to_bytes(4, "little")
+    disk = SimulatedDisk(WRITTEN | {SEGMENT: bytes(data)})
+    with pytest.raises(ConfigError, match="log_1 is of format 2"):
+        load(FileStore(disk, FOLDER, "boot-2"))
+    assert disk.operations == 0
+
+
+async def test_a_segment_that_is_missing_fails_the_volume(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_log, "SEGMENT_BYTES", 200)
+    files = await written(*BLOCKS)
+    del files[SEGMENT.with_name("log_2")]
+    with pytest.raises(StorageError, match="log_2 is missing"):
+        load(FileStore(SimulatedDisk(files), FOLDER, "boot-2"))
+
+
+# -- what a writer may not do, and what a disk may ------------------------------------------------
+
+
+async def test_a_writer_that_sends_more_than_it_announced_is_refused() -> None:
+    async with running(FOLDER, disk=SimulatedDisk()) as node:
+        assert isinstance(await node.create(BLOCKS[0], small=True), Created)
+        large = frame(0, bytes(SMALL_BYTES_MAX + 1), block=BLOCKS[0])
+        assert refusal(await node.send(large)) is Reason.NO_SPACE
+        assert isinstance(await node.send(frame(0, block=BLOCKS[0])), Vote)
+        second = await node.send(frame(1, block=BLOCKS[0]))
+        assert refusal(second) is Reason.NO_SPACE
+
+
+async def test_a_full_disk_refuses_a_small_replica_and_goes_on() -> None:
+    disk = SimulatedDisk()
+    async with running(FOLDER, disk=disk) as node:
+        await put(node, BLOCKS[0])
+        await node.create(BLOCKS[1], small=True)
+        disk.full = True
+        vote = await node.send(frame(0, chunk(0, salt=12), block=BLOCKS[1]))
+        assert refusal(vote) is Reason.NO_SPACE
+        disk.full = False
+        assert isinstance(await node.send(frame(0, chunk(0, salt=12), block=BLOCKS[1])), Vote)
+        assert isinstance(await node.finalize(1, [name(0, salt=12)], block=BLOCKS[1]), Finalized)
+    there = found(disk.files(), "boot-1")
+    assert there == {block: WHOLE[block] for block in BLOCKS[:2]}
+
+
+async def test_a_sync_that_fails_fails_the_volume_and_no_vote_leaves() -> None:
+    disk = SimulatedDisk()
+    async with running(FOLDER, disk=disk) as node:
+        await node.create(BLOCKS[0], small=True)
+        disk.breaks(Fault(("sync",), "log_1", "EIO"))
+        assert isinstance(await node.send(frame(0, block=BLOCKS[0])), Nack)
+        assert node.volumes[0].failed
+
+
+# -- room -----------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def short(monkeypatch: pytest.MonkeyPatch, disk: SimulatedDisk) -> AsyncIterator[Node]:
+    monkeypatch.setattr(small_log, "SEGMENT_BYTES", 2000)
+    monkeypatch.setattr(small_replicas, "WORTH_BYTES", 1)
+    monkeypatch.setattr(small_replicas, "MOVED_BYTES", 500)
+    async with running(FOLDER, disk=disk) as node:
+        yield node
+
+
+async def test_room_of_deleted_replicas_is_won_back_and_what_lives_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimulatedDisk()
+    kept = {BlockId(number): chunk(0, salt=number) for number in range(0, 60, 10)}
+    async with short(monkeypatch, disk) as node:
+        volume = node.volumes[0]
+        for number in range(60):
+            await put(node, BlockId(number))
+        for number in range(60):
+            if number % 10:
+                answer = await node.ask(Delete(BlockId(number), Generation(1)))
+                assert isinstance(answer, Deleted)
+        before = disk.used_bytes()
+        for _ in range(200):
+            await volume.run(volume.store.tidy)
+        assert disk.used_bytes() < before / 3
+        for block, data in kept.items():
+            owner = node.acceptor.find(block, node.storage)
+            assert owner is not None
+            assert owner.replica is not None
+            assert isinstance(owner.files, SmallPlace)
+            log = owner.replica.log
+            records = volume.store.read(volume.store.open(owner.files), block, log, range(1))
+            assert bytes(records.payloads[0]) == data
+    assert found(disk.files(), "boot-1") == found(disk.files(), "boot-2") == kept
+
+
+async def test_damage_met_while_room_is_won_back_is_not_copied_as_sound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimulatedDisk()
+    async with short(monkeypatch, disk) as node:
+        volume = node.volumes[0]
+        for number in range(40):
+            await put(node, BlockId(number))
+        where = disk.files()[SEGMENT].index(chunk(0, salt=1))
+        disk.names_now[SEGMENT].data[where] ^= 1
+        for number in range(2, 30):
+            await node.ask(Delete(BlockId(number), Generation(1)))
+        for _ in range(100):
+            await volume.run(volume.store.tidy)
+        there = found(disk.files(), "boot-1")
+        assert there[BlockId(1)] is None
+        assert there[BlockId(0)] == chunk(0, salt=0)
+        assert not volume.failed
+
+
+# -- snapshots and other versions -----------------------------------------------------------------
+
+
+async def test_a_rollback_brings_small_replicas_back_as_they_were() -> None:
+    disk = SimulatedDisk()
+    async with running(FOLDER, disk=disk) as node:
+        await put(node, BLOCKS[0])
+    async with running(FOLDER, disk=disk.next_process(), upgrade=True) as node:
+        await node.volumes[0].be_taken_in()
+        await node.ask(Delete(BLOCKS[0], Generation(1)))
+        await put(node, BLOCKS[1])
+    roll_back(disk.next_process(), [FOLDER])
+    assert found(disk.files(), "boot-1") == {BLOCKS[0]: WHOLE[BLOCKS[0]]}
+
+
+async def test_a_log_that_an_earlier_version_left_is_not_believed() -> None:
+    """It was rolled back by a program that knows of no log: what is in it was never promised."""
+    files = dict(WRITTEN)
+    lines = files[FOLDER / "VERSION"].replace(b"format=4", b"format=1").replace(b"small=1\n", b"")
+    body = lines[: lines.rindex(b"crc=")]
+    files[FOLDER / "VERSION"] = body + f"crc={crc32c(body):08x}\n".encode()
+    disk = SimulatedDisk(files)
+    identity = read_identity(disk, FOLDER)
+    assert identity is not None
+    assert not identity.small
+    async with running(FOLDER, disk=disk) as node:
+        assert node.acceptor.count == 0
+    assert not [path for path in disk.files() if path.parent == SEGMENT.parent]
+
+
+async def test_a_replica_that_was_being_written_goes_to_files_at_a_start() -> None:
+    disk = SimulatedDisk()
+    async with running(FOLDER, disk=disk) as node:
+        assert isinstance(
+            await node.create(BLOCKS[0], durability=Durability.MEMORY, small=True), Created
+        )
+        assert isinstance(await node.send(frame(0, block=BLOCKS[0])), Vote)
+    async with running(FOLDER, disk=disk.next_process()) as node:
+        block = node.acceptor.find(BLOCKS[0], node.storage)
+        assert block is not None
+        assert block.replica is not None
+        assert (block.replica.length, block.replica.registers.weak) == (1, False)
+    data = disk.files()[FOLDER / "rbw" / f"blk_{BLOCKS[0]}"]
+    assert data[FRAME_HEADER_BYTES:] == chunk(0)
