@@ -36,7 +36,9 @@ MOVED_BYTES: Final = 8 * MIB
 LOOKED_AT_BYTES: Final = 256
 """To look at a record that does not count costs as much as to copy so many bytes."""
 WORTH_BYTES: Final = 64 * MIB
-"""Less than so much room is not worth to be won back."""
+"""Less than so much room is not worth to be won back,"""
+WORTH_TIMES: Final = 1
+"""nor less than so many times what counts."""
 _log = logging.getLogger(__name__)
 _PLACE: Final = struct.Struct("<QQ")
 _NOWHERE: Final = Position(0, 0)
@@ -279,7 +281,7 @@ class SmallReplicas:
             return
         if self._moving is None:
             oldest, lost_bytes = self.log.oldest, self.log.size_bytes - self._live_bytes
-            if oldest is None or lost_bytes < max(WORTH_BYTES, self._live_bytes):
+            if oldest is None or lost_bytes < max(WORTH_BYTES, WORTH_TIMES * self._live_bytes):
                 return
             self._moving = oldest, self.log.records_of(oldest)
         number, records = self._moving
@@ -305,22 +307,33 @@ class SmallReplicas:
             self.log.remove(number)
 
     def _move(self, at: Position, record: Record) -> int:
-        """Copy a record to the end if it counts; return how many bytes that took."""
+        """Copy a replica's records to the end if this one of them counts; return how many bytes
+        that took.
+
+        All that must be read in one order is copied together: a chunk counts only behind what says
+        that its replica was created.
+        """
         while True:
             entry = self._entries.get(record.block)
             if entry is None or at not in (entry.said, entry.chunk):
                 return 0
-            said, data = entry.said, self.log.payload(entry.said, self._disk.read)
+            said, chunk, finalized = entry.said, entry.chunk, entry.finalized
+            data, frame = self.log.payload(said, self._disk.read), b""
+            if at == chunk:
+                assert record.payload is not None, "a chunk of an old segment is not checked"
+                frame = bytes(record.payload)
+            elif not finalized and chunk != _NOWHERE:
+                frame = self.log.payload(chunk, self._disk.read)
             with self._lock:
                 now = self._entries.get(record.block)
-                if now is not entry or entry.said != said:
-                    continue  # a step came meanwhile
-                if entry.chunk == at:
-                    assert record.payload is not None, "a chunk of an old segment is not checked"
-                    entry.chunk = self.log.append(Kind.CHUNK, record.block, record.payload)
-                if entry.finalized:
-                    data = _PLACE.pack(*entry.chunk) + data[_PLACE.size :]
-                    entry.said = self.log.append(Kind.FINALIZED, record.block, data)
-                elif said == at:
-                    entry.said = self.log.append(Kind.CREATED, record.block, data)
-            return record.size + len(data)
+                if now is not entry or (entry.said, entry.chunk) != (said, chunk):
+                    continue  # a step or a vote came meanwhile
+                if not finalized:
+                    said = self.log.append(Kind.CREATED, record.block, data)
+                if frame:
+                    chunk = self.log.append(Kind.CHUNK, record.block, frame)
+                if finalized:
+                    data = _PLACE.pack(*chunk) + data[_PLACE.size :]
+                    said = self.log.append(Kind.FINALIZED, record.block, data)
+                entry.said, entry.chunk = said, chunk  # only now: there may be no room for all
+            return len(frame) + len(data)
