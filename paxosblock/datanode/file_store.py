@@ -235,9 +235,9 @@ class FileStore:
         self.removals.take(path, self.size_bytes(replica.log))
 
     def purge(self, block: BlockId, kept: Stored | None = None) -> None:
-        if block in self.small:
+        if block in self.small and not isinstance(kept, SmallPlace):
             self.spare.retried(lambda: self.small.forget(block))
-        own = None if kept is None else _ours(kept).path
+        own = kept.path if isinstance(kept, ReplicaFiles) else None
         copy = () if own is None else (own, own.parent / meta_name(block))
         for name in (RBW, CURRENT):
             folder = self.folder / name

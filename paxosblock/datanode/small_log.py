@@ -240,6 +240,10 @@ class SmallLog(OpenFile):
                 raise
             segment.synced = max(segment.synced, wanted)
 
+    def _bring(self, step: Callable[[FileHandle], None]) -> None:
+        """As `sync`, also for whoever only wants the disk to begin."""
+        self.sync()
+
     def begin_sync(
         self, kernel: KernelSyncs, done: Callable[[PaxosBlockError | None], None]
     ) -> bool:

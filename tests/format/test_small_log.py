@@ -62,6 +62,9 @@ def found(files: Files, boot: str) -> dict[BlockId, bytes | None]:
         result[one.block] = None
         if not one.corrupt and one.files is not None and one.replica is not None:
             log = one.replica.log
+            if not len(log):
+                result[one.block] = b""
+                continue
             try:
                 records = store.read(store.open(one.files), one.block, log, range(len(log)))
             except CorruptionError:
@@ -151,6 +154,19 @@ async def test_a_full_disk_refuses_a_small_replica_and_goes_on() -> None:
         assert isinstance(await node.finalize(1, [name(0, salt=12)], block=BLOCKS[1]), Finalized)
     there = found(disk.files(), "boot-1")
     assert there == {block: WHOLE[block] for block in BLOCKS[:2]}
+
+
+async def test_a_dead_replica_that_is_decided_to_be_empty_is_alive_again() -> None:
+    """D9: nothing of it is to be copied, and nothing of it is thrown away afterwards."""
+    disk = SimulatedDisk()
+    async with running(FOLDER, disk=disk) as node:
+        await put(node, BLOCKS[0], finalized=False)
+        block = node.acceptor.find(BLOCKS[0], node.storage)
+        assert block is not None
+        block.mark_corrupt("a bit has flipped")
+        assert isinstance(await node.finalize(1, [], block=BLOCKS[0]), Finalized)
+        assert block.corrupt == ""
+    assert found(disk.files(), "boot-2") == {BLOCKS[0]: b""}
 
 
 async def test_a_sync_that_fails_fails_the_volume_and_no_vote_leaves() -> None:
