@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paxosblock.checksum import crc32c
-from paxosblock.datanode import small_log, small_replicas
+from paxosblock.datanode import small_log, small_replicas, write_out
 from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.identity import read_identity
 from paxosblock.datanode.load import load
@@ -27,6 +27,7 @@ from tests.datanode.node import Node, chunk, frame, name, refusal, running
 from tests.disks.faults import Fault
 from tests.disks.power_cut import Files
 from tests.disks.simulated import SimulatedDisk
+from tests.waiting import wait_until_async
 
 FOLDER = Path("/volume")
 SEGMENT = FOLDER / "small" / "log_1"
@@ -176,6 +177,23 @@ async def test_a_sync_that_fails_fails_the_volume_and_no_vote_leaves() -> None:
         disk.breaks(Fault(("sync",), "log_1", "EIO"))
         assert isinstance(await node.send(frame(0, block=BLOCKS[0])), Nack)
         assert node.volumes[0].failed
+
+
+async def test_votes_that_wait_for_no_disk_are_written_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(write_out, "PIECE_BYTES", 1)
+    disk = SimulatedDisk()
+    async with running(FOLDER, disk=disk) as node:
+        volume = node.volumes[0]
+        await node.create(BLOCKS[0], durability=Durability.MEMORY, small=True)
+        before = disk.synced.count(SEGMENT)
+        assert isinstance(await node.send(frame(0, block=BLOCKS[0])), Vote)
+        await wait_until_async(
+            lambda: not volume.write_out.unwritten_bytes, what="the log to be synced"
+        )
+        assert disk.synced.count(SEGMENT) == before + 1
+        assert not volume.failed
 
 
 # -- room -----------------------------------------------------------------------------------------
