@@ -131,10 +131,7 @@ class AsyncClient(AsyncNames):
         """
         from paxosblock.client import failures, file_writer  # noqa: PLC0415 - readers need none of it
 
-        block_size = self.config.block_size_bytes if block_size is None else block_size
-        chunk_size = self.config.chunk_size_bytes if chunk_size is None else chunk_size
-        window = self.config.window if window is None else window
-        check_sizes(block_size, chunk_size, window)
+        block_size, chunk_size, window = self._sizes(block_size, chunk_size, window)
         fails = failures.handling(self.config, on_failure, replace_on_failure, best_effort)
         writer = new_writer()
         request = CreateFile(
@@ -184,9 +181,7 @@ class AsyncClient(AsyncNames):
         """
         from paxosblock.client import failures, file_writer  # noqa: PLC0415 - readers need none of it
 
-        chunk_size = self.config.chunk_size_bytes if chunk_size is None else chunk_size
-        window = self.config.window if window is None else window
-        check_sizes(self.config.block_size_bytes, chunk_size, window)
+        _, chunk_size, window = self._sizes(None, chunk_size, window)
         fails = failures.handling(self.config, on_failure, replace_on_failure, best_effort)
         writer = new_writer()
         opened = await self._core.namenodes.call(APPEND, AppendFile(text_of(path), writer))
@@ -333,6 +328,16 @@ class AsyncClient(AsyncNames):
     def datanode(self, member: Member) -> AsyncDataNode:
         """`write`, `read` and `next_gs` on the DataNode of one member of a block's view."""
         return self._blocks.datanode(member)
+
+    def _sizes(
+        self, block_size: int | None, chunk_size: int | None, window: int | None
+    ) -> tuple[int, int, int]:
+        """Return the three, as configured where they are None, once they are checked."""
+        block_size = self.config.block_size_bytes if block_size is None else block_size
+        chunk_size = self.config.chunk_size_bytes if chunk_size is None else chunk_size
+        window = self.config.window if window is None else window
+        check_sizes(block_size, chunk_size, window)
+        return block_size, chunk_size, window
 
 
 def new_writer() -> WriterId:

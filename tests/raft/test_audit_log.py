@@ -470,7 +470,7 @@ def test_a_follower_that_gets_a_snapshot_lets_go_of_its_state_a_little_in_each_t
     data = b"".join(snapshot_file.encode(made.snapshot_after(1)))
     with rig() as member:
         member.append([Entry(1, EntryKind.TRANSACTION, encode_transaction(large))], commit=1)
-        before = member.node.machine._table._items
+        before = member.node.machine._memory._items
         leaves = [len(before._leaves)]
         assert leaves[0] > 20
 

@@ -35,8 +35,12 @@ class ReplicatedMachine(StateMachine):
 
     def __init__(self, snapshot: Snapshot = NOTHING) -> None:
         """Start empty, or from a `snapshot`."""
-        super().__init__()
-        self._table: MemoryTable = MemoryTable(snapshot)
+        super().__init__(MemoryTable(snapshot))
+
+    @property
+    def _memory(self) -> MemoryTable:
+        assert isinstance(self._table, MemoryTable), "a member keeps the whole map in memory"
+        return self._table
 
     def apply_entry(
         self, index: int, entry: Entry, known: Transaction | None = None
@@ -52,7 +56,7 @@ class ReplicatedMachine(StateMachine):
 
     def snapshot_after(self, term: int) -> MachineSnapshot:
         """Return the map as it is now; `term` is that of the entry applied last."""
-        return MachineSnapshot(term, self._table.snapshot())
+        return MachineSnapshot(term, self._memory.snapshot())
 
     def adopt(self, other: ReplicatedMachine) -> None:
         """Change places with `other`, the later state."""
@@ -61,4 +65,4 @@ class ReplicatedMachine(StateMachine):
 
     def dissolve(self) -> Iterator[None]:
         """Let go of the map, a little with each step; nobody uses this machine any more."""
-        return self._table.dissolve()
+        return self._memory.dissolve()
