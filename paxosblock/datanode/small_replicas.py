@@ -257,12 +257,15 @@ class SmallReplicas:
         self, block: BlockId, read: Callable[[_Entry], T], *, chunk: bool = False
     ) -> T:
         """Return what is read of its records, which may be copied to another place meanwhile."""
+        before = _NOWHERE
         while True:
             entry = self._entries.get(block)
-            if entry is None or (chunk and entry.chunk == _NOWHERE):
-                raise CorruptionError(f"the chunk of block {block} is gone", block=block)
+            place = _NOWHERE if entry is None else entry.chunk if chunk else entry.said
+            if entry is None or place in (_NOWHERE, before):
+                raise CorruptionError(f"block {block} is not where the log has it", block=block)
             with contextlib.suppress(SegmentRemoved):
                 return read(entry)
+            before = place
 
     # -- room -----------------------------------------------------------------------------------
 

@@ -129,6 +129,13 @@ async def test_a_segment_that_is_missing_fails_the_volume(monkeypatch: pytest.Mo
         load(FileStore(SimulatedDisk(files), FOLDER, "boot-2"))
 
 
+async def test_a_chunk_whose_segment_is_gone_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_log, "SEGMENT_BYTES", 300)  # CREATED and CHUNK, then FINALIZED
+    files = await written(BLOCKS[0])
+    del files[SEGMENT]
+    assert found(files, "boot-2") == {BLOCKS[0]: None}
+
+
 # -- what a writer may not do, and what a disk may ------------------------------------------------
 
 
