@@ -9,7 +9,16 @@ import logging
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -356,9 +365,11 @@ async def run_cases(
         StorageError: there is no room for one of the cases, before anything was run.
         OSError: `options.folder` is no folder that one can write to.
     """
-    logging.getLogger("paxosblock").setLevel(logging.CRITICAL)  # nodes are killed on purpose
     cases, failed = list(cases), list[str]()
-    with tempfile.TemporaryDirectory(dir=options.folder, prefix="paxosblock-bench-") as name:
+    with (
+        _without_logs(),
+        tempfile.TemporaryDirectory(dir=options.folder, prefix="paxosblock-bench-") as name,
+    ):
         folder = Path(name)
         check_room(cases, options, folder)
         machine = await asyncio.to_thread(host.describe, folder)
@@ -373,6 +384,18 @@ async def run_cases(
         finally:
             clusters.drop()
     return failed
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """Say nothing of nodes that fail meanwhile: they are killed on purpose."""
+    log = logging.getLogger("paxosblock")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 async def _run_one(case: Case, bench: Bench) -> bool:
