@@ -62,7 +62,7 @@ class Workload:
             payloads.append(encode_transaction(Transaction(puts=((key, value),))))
             index = len(self.models)
             self.models.append({**self.models[-1], key: Versioned(value, index)})
-        storage.append(payloads)
+        storage.count_bytes(storage.append(payloads))
         self.acknowledged = len(self.models) - 1
         self._adopt(storage)
 
