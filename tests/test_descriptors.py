@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import resource
 import threading
@@ -41,6 +42,7 @@ class Descriptors:
 @pytest.fixture
 def descriptors() -> Iterator[Descriptors]:
     """A soft limit that is used up fast; no reserve before and after."""
+    gc.collect()  # what earlier tests left must not give descriptors back in the middle of one
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = Descriptors()
     resource.setrlimit(resource.RLIMIT_NOFILE, (LIMIT, hard))
