@@ -244,6 +244,16 @@ def _sleeps(call: ast.Call) -> bool:
     return called(call) in {"time.sleep", "asyncio.sleep", "sleep"} and not one_turn
 
 
+def test_decoders_are_built_in_one_place_as_two_threads_must_not_build_the_same() -> None:
+    building = ("msgpack.Decoder", "json.Decoder", "msgpack.decode", "json.decode", "convert")
+    assert [
+        source.at(node)
+        for source in sources("paxosblock")
+        for node in source.nodes
+        if isinstance(node, ast.Call) and called(node) in {f"msgspec.{each}" for each in building}
+    ] == []
+
+
 def test_a_silenced_warning_says_why() -> None:
     silence = re.compile(r"#\s*(?:type:\s*ignore|noqa)\b")
     reasoned = re.compile(r"#\s*(?:type:\s*ignore\[[\w, -]+\]|noqa:\s*[A-Z0-9, ]+?)\s*[-#]\s*\w")

@@ -10,11 +10,12 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from paxosblock.api.methods import Method
+from paxosblock.decoders import msgpack_decoder
 from paxosblock.net.call_link import CallLink, Question, open_link
 
 Q = TypeVar("Q")
@@ -33,22 +34,15 @@ class Connection:
     async def call(self, method: Method[Q, A], request: Q) -> A:
         """The answer. Raises what the node reported, or that the connection is lost."""
         body = msgspec.msgpack.encode(request)
-        question = Question(method.name, "benchmark", body, _decoder(method), TIMEOUT_S)
+        question = Question(
+            method.name, "benchmark", body, msgpack_decoder(method.answer), TIMEOUT_S
+        )
         answer: A = await self._link.send(question)
         return answer
 
     def close(self) -> None:
         """Hang up."""
         self._link.close()
-
-
-_decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {}
-
-
-def _decoder(method: Method[Any, Any]) -> msgspec.msgpack.Decoder[Any]:
-    if method.name not in _decoders:
-        _decoders[method.name] = msgspec.msgpack.Decoder(method.answer)
-    return _decoders[method.name]
 
 
 async def connect(address: str) -> Connection:

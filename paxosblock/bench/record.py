@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from paxosblock.decoders import json_decoder
 from paxosblock.errors import ConfigError
 
 OURS: Final = "paxosblock"
@@ -102,7 +103,7 @@ def read_records(paths: Iterable[Path]) -> list[Record]:
 
 
 def _read(path: Path) -> Iterator[Record]:
-    decoder = msgspec.json.Decoder(Record)
+    decoder = json_decoder(Record)
     found = False
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         if not line.strip():

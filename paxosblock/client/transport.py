@@ -18,6 +18,7 @@ from paxosblock.api.datanode import (
     Watch,
 )
 from paxosblock.checksum import Buffer
+from paxosblock.decoders import msgpack_decoder
 from paxosblock.errors import PaxosBlockError, ProtocolError, UnavailableError
 from paxosblock.net.calls import CallChannel, ChunkSink
 from paxosblock.net.connection import FrameConnection
@@ -31,7 +32,7 @@ SUSPECT_FOR_S: Final = 10.0
 
 _CALLS = MessageTable(STREAM_CALLS)
 _REPLIES = MessageTable(STREAM_REPLIES)
-_NACK = msgspec.msgpack.Decoder(Nack)
+_NACK = msgpack_decoder(Nack)
 
 
 class VoteListener(Protocol):

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from paxosblock.checksum import crc32c
+from paxosblock.decoders import msgpack_decoder
 from paxosblock.errors import CorruptionError
 from paxosblock.formats import FROM_A_SNAPSHOT, refuse_later_magic
 from paxosblock.protocol.log import ChunkLog
@@ -67,8 +68,8 @@ class _Beside(msgspec.Struct, frozen=True, gc=False):
     chunks: bytes
 
 
-_REGISTERS: Final = msgspec.msgpack.Decoder(Registers)
-_BESIDE: Final = msgspec.msgpack.Decoder(_Beside)
+_REGISTERS: Final = msgpack_decoder(Registers)
+_BESIDE: Final = msgpack_decoder(_Beside)
 
 
 def describe(replica: Replica, boot: str, copy: int) -> Metadata:

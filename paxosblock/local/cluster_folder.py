@@ -25,6 +25,7 @@ from typing import Final
 
 import msgspec
 
+from paxosblock.decoders import json_decoder
 from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, StorageError
 from paxosblock.formats import FROM_A_COPY, refuse_later
@@ -202,9 +203,9 @@ class ClusterFolder:
         try:
             data = file.read_bytes()
             refuse_later(
-                file, msgspec.json.decode(data, type=_Versioned).version, KNOWN_VERSION, FROM_A_COPY
+                file, json_decoder(_Versioned).decode(data).version, KNOWN_VERSION, FROM_A_COPY
             )
-            return msgspec.json.decode(data, type=Membership)
+            return json_decoder(Membership).decode(data)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:
@@ -218,7 +219,7 @@ class ClusterFolder:
     def read_process(self, name: str) -> ProcessId | None:
         """Return the process that the node `name` runs as; None when it has ended since."""
         try:
-            process = msgspec.json.decode(self._process_file(name).read_bytes(), type=ProcessId)
+            process = json_decoder(ProcessId).decode(self._process_file(name).read_bytes())
         except (FileNotFoundError, msgspec.DecodeError):
             return None
         return process if process.alive else None

@@ -18,6 +18,7 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from paxosblock.api.methods import Method, Once, encode
+from paxosblock.decoders import msgpack_decoder
 from paxosblock.errors import (
     DeadlineError,
     Outcome,
@@ -114,7 +115,7 @@ class Line:
         if answer.kind is not CallFrameKind.ANSWER:
             raise self._reported(answer)
         try:
-            return msgspec.msgpack.decode(answer.payload, type=method.answer)
+            return msgpack_decoder(method.answer).decode(answer.payload)
         except msgspec.DecodeError as error:
             raise _strange(address, error) from error
 

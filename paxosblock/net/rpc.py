@@ -8,16 +8,16 @@ it is told in the logs of both sides; calls made while a call is answered keep i
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
 from paxosblock.api.methods import encode
+from paxosblock.decoders import msgpack_decoder
 from paxosblock.errors import (
     InvalidRequestError,
     Outcome,
@@ -73,7 +73,7 @@ class RpcRouter:
         what it may not do then).
         """
         assert method not in self._methods
-        decoder = msgspec.msgpack.Decoder(request_type)
+        decoder = msgpack_decoder(request_type)
         self._methods[method] = Registered(method, decoder, handler, at_once)
 
     def find(self, method: str) -> Registered:
@@ -163,7 +163,7 @@ class RpcClient:
         """
         body = encode(request)
         name = REQUEST_ID.get(None) or new_name()
-        question = Question(method, name, body, _decoder(cast(Hashable, response_type)), timeout_s)
+        question = Question(method, name, body, msgpack_decoder(response_type), timeout_s)
         link = self._links.get(address)
         if link is not None and link.takes_calls(IDLE_S):
             return link.send(question)
@@ -206,8 +206,3 @@ class RpcClient:
         link = await open_link(address, timeout_s, self._open.discard)
         self._open.add(link)
         return link
-
-
-@functools.lru_cache(256)
-def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(kind)

@@ -36,6 +36,7 @@ import msgspec
 
 from paxosblock.api.methods import encode
 from paxosblock.checksum import Buffer, crc32c
+from paxosblock.decoders import msgpack_decoder
 from paxosblock.errors import CorruptionError, PaxosBlockError, ProtocolError, from_wire
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkIndex, Generation
 from paxosblock.units import MIB
@@ -214,7 +215,7 @@ class ErrorBody:
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_ERROR_DECODER = msgspec.msgpack.Decoder(ErrorBody)
+_ERROR_DECODER = msgpack_decoder(ErrorBody)
 
 
 def encode_error(error: PaxosBlockError) -> bytes:
@@ -243,9 +244,7 @@ class MessageTable:
         """`types` are structs with tags that are all different."""
         assert all(kind.__struct_config__.tag for kind in types)
         self._types = types
-        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
-            functools.reduce(operator.or_, types)
-        )
+        self._decoder = msgpack_decoder(functools.reduce(operator.or_, types))
 
     def encode(self, message: object) -> bytes:
         """The payload for `message`.

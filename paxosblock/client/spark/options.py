@@ -17,6 +17,7 @@ import msgspec
 from paxosblock.client.own_hosts import same_hosts
 from paxosblock.client.url import SCHEME, cluster_addresses, parse_url
 from paxosblock.config import ClientConfig, load_config
+from paxosblock.decoders import json_decoder
 from paxosblock.errors import ConfigError
 from paxosblock.protocol.types import Durability
 from paxosblock.replacement import OnFailure, Replacement
@@ -168,7 +169,7 @@ def _flag(text: str) -> bool:
 def _list(text: str) -> tuple[str, ...]:
     """Parse a JSON list, which is what Spark makes of `load` with a list."""
     try:
-        paths = msgspec.json.decode(text, type=tuple[str, ...])
+        paths = json_decoder(tuple[str, ...]).decode(text)
     except msgspec.DecodeError as error:
         raise ConfigError('expected a JSON list of paths, such as ["/a", "/b"]') from error
     if not paths:

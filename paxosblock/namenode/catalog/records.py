@@ -10,6 +10,7 @@ import msgspec
 
 from paxosblock.api.care import AdminState
 from paxosblock.api.namenode import NO_BLOCK, NO_FILE
+from paxosblock.decoders import msgpack_decoder
 from paxosblock.errors import CorruptionError
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import NO_WRITER, BlockId, Durability, StorageId, WriterId
@@ -150,7 +151,7 @@ def encode(value: Record) -> bytes:
 
 def _decoder(record: Any, kind: str) -> Callable[[bytes], Any]:
     """Return what decodes a value as a `record`; a CorruptionError of it names the `kind`."""
-    decode = msgspec.msgpack.Decoder(record).decode
+    decode = msgpack_decoder(record).decode
 
     def checked(value: bytes) -> Any:
         try:

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from paxosblock.api.methods import Once
+from paxosblock.decoders import msgpack_decoder
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.draft import Draft, Reads, Slices
@@ -69,7 +70,7 @@ def _answer(before: Answered, once: Once, kind: type[T]) -> T:
             f"request {once.sequence} comes late: session {once.session} has made "
             f"request {before.sequence} since"
         )
-    return msgspec.msgpack.decode(before.answer, type=kind)
+    return msgpack_decoder(kind).decode(before.answer)
 
 
 def _remember(

@@ -6,6 +6,7 @@ import asyncio
 
 import msgspec
 
+from paxosblock.decoders import msgpack_decoder
 from paxosblock.errors import CorruptionError, InvalidRequestError
 from paxosblock.namenode.kv.interface import TRANSACTION_BYTES_MAX, Transaction, Versioned
 from paxosblock.units import KIB
@@ -16,8 +17,8 @@ LONG_BYTES = 512 * KIB
 Items = list[tuple[bytes, Versioned]]
 
 _ENCODER = msgspec.msgpack.Encoder()
-_TRANSACTION = msgspec.msgpack.Decoder(Transaction)
-_ITEMS = msgspec.msgpack.Decoder(Items)
+_TRANSACTION = msgpack_decoder(Transaction)
+_ITEMS = msgpack_decoder(Items)
 
 
 def encode_transaction(transaction: Transaction) -> bytes:

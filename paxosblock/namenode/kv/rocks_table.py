@@ -34,6 +34,7 @@ from rocksdict import (
     WriteOptions,
 )
 
+from paxosblock.decoders import msgpack_decoder
 from paxosblock.disk import Disk
 from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.formats import FROM_A_COPY, refuse_later
@@ -80,7 +81,7 @@ class Meta(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_META_DECODER = msgspec.msgpack.Decoder(Meta)
+_META_DECODER = msgpack_decoder(Meta)
 
 
 class RocksTable:

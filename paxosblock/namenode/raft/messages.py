@@ -13,6 +13,7 @@ from typing import Any, NotRequired, Protocol, TypedDict
 
 import msgspec
 
+from paxosblock.decoders import msgpack_decoder
 from paxosblock.errors import ProtocolError
 from paxosblock.namenode.raft.entry import Entry
 
@@ -149,7 +150,7 @@ FIELDS: Mapping[str, Any] = {
 _TYPES = tuple(FIELDS)
 _CODES = {name: bytes((code,)) for code, name in enumerate(_TYPES)}
 _DECODERS: list[msgspec.msgpack.Decoder[Message]] = [
-    msgspec.msgpack.Decoder(FIELDS[name]) for name in _TYPES
+    msgpack_decoder(FIELDS[name]) for name in _TYPES
 ]
 _ENCODER = msgspec.msgpack.Encoder()
 

@@ -1,0 +1,38 @@
+"""Decoders of structs, safe to be used for the first time by several threads at once."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+_BUILDING: Final = Lock()
+"""msgspec looks at a struct when it first decodes one, and runs Python code in the midst of it. A
+second thread that decodes the same struct then finds it half described, and the process ends with
+a segmentation fault (seen with msgspec 0.22). So all decoders are built here, one at a time."""
+
+_msgpack: dict[Any, Any] = {}
+_json: dict[Any, Any] = {}
+
+
+def msgpack_decoder(kind: type[T]) -> msgspec.msgpack.Decoder[T]:
+    """The decoder of the msgpack of a `kind`."""
+    found: msgspec.msgpack.Decoder[T] = _built(_msgpack, msgspec.msgpack.Decoder, kind)
+    return found
+
+
+def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """The decoder of the JSON of a `kind`."""
+    found: msgspec.json.Decoder[T] = _built(_json, msgspec.json.Decoder, kind)
+    return found
+
+
+def _built(decoders: dict[Any, Any], build: Any, kind: Any) -> Any:
+    decoder = decoders.get(kind)
+    if decoder is None:
+        with _BUILDING:
+            decoder = decoders[kind] = build(kind)
+    return decoder
