@@ -304,6 +304,20 @@ def test_a_folder_of_the_version_before_is_brought_over_and_again_when_that_was_
     assert steps > 5
 
 
+def test_a_snapshot_of_many_keys_is_brought_over_as_a_whole(tmp_path: Path) -> None:
+    keys = 2 * SLICE_KEYS + 1
+    with closing(open_store(OsDisk(), tmp_path, Limits(), open_memory)) as store:
+        many = Transaction(puts=tuple((b"%05d" % number, b"v") for number in range(keys)))
+        store.append([encode_transaction(many)])
+        store.machine.apply(1, many)
+        store.begin_flush().write()
+        expected = everything(store.machine)
+    for _ in range(2):
+        with closing(open_store(OsDisk(), tmp_path, Limits())) as store:
+            assert everything(store.machine) == expected
+            assert len(store.machine) == keys
+
+
 @pytest.mark.parametrize("lost", ["CURRENT", "MANIFEST-*", "*.sst"])
 def test_a_database_that_lacks_a_file_is_refused_in_one_line_and_left_as_it_is(
     tmp_path: Path, lost: str

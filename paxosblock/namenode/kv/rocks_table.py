@@ -214,7 +214,7 @@ class RocksTable:
 
     def _settle(self) -> None:
         """Write what entries have changed, so that scans and flushes have it."""
-        if self._revision > self._settled:
+        if self._pending or self._revision > self._settled:
             batch = WriteBatch(raw_mode=True)
             for key, found in self._pending.items():
                 _add(batch, key, found)
