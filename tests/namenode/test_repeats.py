@@ -22,10 +22,13 @@ from paxosblock.api.namenode import (
     Transact,
 )
 from paxosblock.errors import ExistsError, InvalidRequestError, NotFoundError, OutcomeUnknownError
+from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.catalog import wall_clock_ms
 from paxosblock.namenode.catalog.deadlines import Ended
+from paxosblock.namenode.catalog.records import Answered, decode_answered, encode
 from paxosblock.namenode.catalog.repeats import REMEMBERED_MS, SESSION_CHARS_MAX
 from paxosblock.namenode.housekeeper import FORGET_AFTER_S
+from paxosblock.namenode.kv.interface import Transaction
 from paxosblock.protocol.types import Durability
 from paxosblock.transaction import MakeDirectory
 from tests.namenode.memory_store import MemoryStore
@@ -130,6 +133,19 @@ async def test_a_copy_after_a_lost_answer_is_answered(timed: Timed, change: Chan
     with pytest.raises(OutcomeUnknownError):
         await change(timed.catalog, FIRST)
     assert await change(timed.other, FIRST) == await change(timed.other, FIRST)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_copy_gets_an_answer_that_an_earlier_version_wrote_down(
+    timed: Timed, change: Change
+) -> None:
+    """Its records held the msgpack of the answer as a binary."""
+    first = await change(timed.catalog, FIRST)
+    key = keys.session(FIRST.session)
+    kept = decode_answered(timed.store.machine.get(key).value)
+    earlier = Answered[object](kept.sequence, kept.expires_ms, bytes(kept.answer))
+    await timed.store.commit(Transaction(puts=((key, encode(earlier)),)))
+    assert await change(timed.other, FIRST) == first
 
 
 @pytest.mark.parametrize("change", CHANGES)

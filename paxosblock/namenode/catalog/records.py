@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from paxosblock.protocol.types import NO_WRITER, BlockId, Durability, StorageId,
 
 ROOT_ID = 1
 """The root directory's id. `NO_FILE` (0) is nobody's."""
+
+A = TypeVar("A")
 
 RECOVERY_WRITER = WriterId("namenode")
 """The holder of a file whose writer was fenced: any NameNode may seal its blocks and close it."""
@@ -41,10 +43,11 @@ class DirectoryInode(msgspec.Struct, frozen=True, tag="d", gc=False):
 class FileInode(msgspec.Struct, frozen=True, tag="f", gc=False):
     """A file. Its blocks are keys of their own.
 
-    `writer` may add blocks while `open`; of a closed file it is the one who closed it, so that a
-    repeated close is recognised. `length` (bytes) is that of the file when it was closed last; what
-    `writer` has added since, or goes on in, is at the places from `appended_from` on. `truncations`
-    is how often bytes were cut off. `reserved` is the block that was made ahead (`reserving.py`).
+    `writer` may add blocks while `open`; in a closed file it is the one who closed it, so that a
+    repeated close is recognised. `length` (bytes) is that of the file when it was last closed; the
+    blocks that `writer` has added since, or goes on in, are at the places from `appended_from` on.
+    `truncations` is how often bytes were cut off. `reserved` is the block that was made ahead
+    (`reserving.py`).
     """
 
     number: int
@@ -85,8 +88,8 @@ class BlockEntry:
 class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The block at a place of a file, and the byte of the file at which it begins.
 
-    That is known when the block is added, as all before it are finalized by then (K1); nothing
-    changes it but a concat, which moves the block to another place.
+    The byte is known when the block is added, as all blocks before it are finalized by then (K1);
+    only a concat changes it, by moving the block to another place.
     """
 
     block: BlockId
@@ -97,7 +100,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class ClusterRecord:
     """`block_tag` is the upper part of every block id of this cluster (see `ids.py`).
 
-    `id` names the cluster to its DataNodes; "" in a record of before there were ids.
+    `id` names the cluster to its DataNodes; "" in a record from before there were ids.
     """
 
     block_tag: int
@@ -119,10 +122,10 @@ class Application:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A DataNode that is not simply in service, as it was known when an operator said so.
+    """A DataNode that is not simply in service, as it was known when an operator changed its state.
 
-    `expires_ms` is when a maintenance is over and this is forgotten; 0: never. `storages` tell
-    whose replicas those are while the node does not register.
+    `expires_ms` is when a maintenance is over and this is forgotten; 0: never. `storages` say which
+    replicas are its own while the node does not register.
     """
 
     admin: AdminState
@@ -131,17 +134,20 @@ class NodeRecord:
     expires_ms: int = 0
 
 
-class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The latest request of a session: the answer it got, and when this is forgotten."""
+class Answered(msgspec.Struct, Generic[A], frozen=True, array_like=True, gc=False):
+    """The latest request of a session: the answer it got, and when this is forgotten.
+
+    As it is read the `answer` is still msgpack: only a copy of that request needs it.
+    """
 
     sequence: int
     expires_ms: int
-    answer: bytes
+    answer: A
 
 
 _encode = msgspec.msgpack.Encoder().encode
 
-Record = Inode | BlockEntry | Place | ClusterRecord | Application | Answered | NodeRecord
+Record = Inode | BlockEntry | Place | ClusterRecord | Application | Answered[object] | NodeRecord
 
 
 def encode(value: Record) -> bytes:
@@ -172,7 +178,9 @@ decode_cluster: Callable[[bytes], ClusterRecord] = _decoder(ClusterRecord, "clus
 """Decode the cluster's record."""
 decode_application: Callable[[bytes], Application] = _decoder(Application, "application")
 """Decode what is known of an application."""
-decode_answered: Callable[[bytes], Answered] = _decoder(Answered, "session")
+decode_answered: Callable[[bytes], Answered[msgspec.Raw]] = _decoder(
+    Answered[msgspec.Raw], "session"
+)
 """Decode what is known of a session."""
 decode_node: Callable[[bytes], NodeRecord] = _decoder(NodeRecord, "DataNode")
 """Decode what an operator said of a DataNode."""
@@ -181,7 +189,7 @@ _decode_place: Callable[[bytes], Place] = _decoder(Place, "place")
 
 def decode_place(value: bytes) -> Place:
     """Decode a place of a file."""
-    if value.startswith(b"\0"):  # of the 52 bits of a block's number, alone in 64
+    if value.startswith(b"\0"):  # a block's number has 52 bits, and stands alone in 64
         raise CorruptionError(
             "the catalog is of an earlier version, which did not keep where the blocks of a file "
             "begin: copy its files with that version into a new cluster"

@@ -2,7 +2,7 @@
 
 The transaction that a request becomes also writes down, under the name of the client's session,
 which request it was and what was answered, on the precondition that nobody else has. So a copy that
-comes later, be it to another leader after a fail-over, finds that and changes nothing. A request
+comes later, even to another leader after a fail-over, finds that and changes nothing. A request
 that was refused, or had nothing to do, is not remembered: its copy is decided again.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-import msgspec
+from msgspec import Raw
 
 from paxosblock.api.methods import Once
 from paxosblock.decoders import msgpack_decoder
@@ -23,9 +23,12 @@ from paxosblock.namenode.catalog.records import Answered, decode_answered, encod
 SESSION_CHARS_MAX: Final = 64
 SEQUENCE_MAX: Final = (1 << 63) - 1
 REMEMBERED_MS: Final = 10 * 60_000
-"""A session is forgotten so long after its deadline was set, which is moved at half of it."""
+"""A session is forgotten this long after its deadline was set; the deadline is moved at half of it.
+"""
 
-_encode = msgspec.msgpack.Encoder().encode
+BINARY: Final = b"\xc4\xc5\xc6"
+"""First bytes of an answer in a record of an earlier version, which kept its msgpack as a binary.
+No answer is one."""
 
 T = TypeVar("T")
 
@@ -44,7 +47,7 @@ def decide_once(
         return _answer(before, once, kind)
     result = yield from decide(draft)
     if draft.changes:
-        _remember(draft, once, before, _encode(result), now_ms)
+        _remember(draft, once, before, result, now_ms)
     return result
 
 
@@ -56,7 +59,7 @@ def answered(reads: Reads, once: Once, kind: type[T]) -> T | None:
     return _answer(before, once, kind)
 
 
-def _latest(reads: Reads, once: Once) -> Answered | None:
+def _latest(reads: Reads, once: Once) -> Answered[Raw] | None:
     named = 0 < len(once.session) <= SESSION_CHARS_MAX and once.session.isascii()
     if not named or not 0 <= once.sequence <= SEQUENCE_MAX:
         raise InvalidRequestError(f"not the name of a request: {once}")
@@ -64,17 +67,20 @@ def _latest(reads: Reads, once: Once) -> Answered | None:
     return decode_answered(found.value) if found.exists else None
 
 
-def _answer(before: Answered, once: Once, kind: type[T]) -> T:
+def _answer(before: Answered[Raw], once: Once, kind: type[T]) -> T:
     if once.sequence < before.sequence:
         raise InvalidRequestError(
             f"request {once.sequence} comes late: session {once.session} has made "
             f"request {before.sequence} since"
         )
-    return msgpack_decoder(kind).decode(before.answer)
+    answer: bytes = before.answer
+    if memoryview(answer)[0] in BINARY:
+        answer = msgpack_decoder(bytes).decode(answer)
+    return msgpack_decoder(kind).decode(answer)
 
 
 def _remember(
-    draft: Draft, once: Once, before: Answered | None, answer: bytes, now_ms: int
+    draft: Draft, once: Once, before: Answered[Raw] | None, answer: object, now_ms: int
 ) -> None:
     """The deadline is moved seldom: it would double what each request writes."""
     key = keys.session(once.session)
