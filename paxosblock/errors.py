@@ -24,11 +24,11 @@
     ├── ProtocolError                             a peer said something that is not in the protocol
     └── ConfigError (ValueError)                  a setting is wrong
 
-`outcome` is UNKNOWN unless it is known that no reader will ever see an effect of the request. That
-is known of the classes that a node raises before it does anything, and of what is raised or sent
-with `with_outcome(Outcome.NEVER)`. `retriable` says whether the same request may succeed later.
-Both travel between processes, with `code` and `details`; `http_status` is that of a control call.
-docs/errors.md has all of it in one table.
+`outcome` is UNKNOWN unless it is certain that no reader will ever see an effect of the request. It
+is certain for the classes that a node raises before it does anything, and for what is raised or
+sent with `with_outcome(Outcome.NEVER)`. `retriable` says whether the same request may succeed
+later. Both travel between processes, with `code` and `details`; `http_status` is that of a control
+call. docs/errors.md has all of it in one table.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class PaxosBlockError(Exception):
     retriable: bool = False
     http_status: ClassVar[int] = 500
     _number: ClassVar[int] = 0
-    """`errno` of those that are an OSError."""
+    """`errno` of the classes that are an OSError."""
 
     def __init__(self, message: str, /, **details: str | int | bool) -> None:
         super().__init__(message)
@@ -80,7 +80,7 @@ class PaxosBlockError(Exception):
         return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined] # typeshed leaves it out
 
     def with_outcome(self, outcome: Outcome) -> Self:
-        """Return this error, whose raiser knows more of the outcome than its class tells."""
+        """Return this error, whose raiser knows more about the outcome than its class says."""
         self.outcome = outcome
         return self
 
@@ -153,8 +153,8 @@ class LeaseError(PaxosBlockError):
 
 
 class TruncatedError(PaxosBlockError, OSError):
-    """The file was truncated after it was opened: what was read of it is no longer all true, so
-    nothing more is read. Open it again.
+    """The file was truncated after it was opened, or a recovery by force took back bytes that were
+    read: what was read of it is no longer all true, so nothing more is read. Open it again.
     """
 
     outcome = Outcome.NEVER
@@ -214,7 +214,7 @@ class NotLeaderError(PaxosBlockError):
     """Another NameNode leads; nothing was done. `details["leader"]` is its host:port, "" while
     there is none.
 
-    421 (misdirected request), not 503: this node is well, and what is in front of it must not take
+    421 (misdirected request), not 503: this node is well, and a proxy in front of it must not take
     it out of service.
     """
 
@@ -249,7 +249,7 @@ class CorruptionError(PaxosBlockError):
 class StorageError(PaxosBlockError, OSError):
     """A volume refused a read or a write (the cause is the operating system's error).
 
-    What a refused write left on the disk is open.
+    It is unknown what a refused write left on the disk.
     """
 
     http_status = 507
@@ -257,7 +257,7 @@ class StorageError(PaxosBlockError, OSError):
 
     @classmethod
     def of(cls, what: object, error: OSError) -> Self:
-        """Return what to say of a system call that failed: `what` was to be done, or its file."""
+        """Return the error for a system call that failed: `what` was to be done, or the file."""
         made = cls(f"{what}: {error.strerror or error}")
         _describe(made, error.errno or errno.EIO, error.filename)
         return made
@@ -277,7 +277,7 @@ class ConfigError(PaxosBlockError, ValueError):
 
 
 def _describe(error: OSError, number: int, filename: object) -> None:
-    """Let `error` tell what Python's own tell."""
+    """Give `error` the attributes of Python's own errors."""
     error.errno, error.strerror, error.filename = number, os.strerror(number), filename
 
 
@@ -290,7 +290,7 @@ _BY_CODE: Final = {
 
 @contextlib.contextmanager
 def in_doubt() -> Iterator[None]:
-    """Let whatever fails within say UNKNOWN: what came before it has begun something."""
+    """Make every error within say UNKNOWN: something had already begun before."""
     try:
         yield
     except PaxosBlockError as error:
@@ -307,7 +307,8 @@ def from_wire(
 ) -> PaxosBlockError:
     """Build the error a peer reported; an unknown code becomes a plain `PaxosBlockError`.
 
-    `outcome` and `retriable` are the peer's own, None of one too old to say: then its class tells.
+    `outcome` and `retriable` are the peer's own; None from a peer too old to say, then the class
+    decides.
     """
     error = _BY_CODE.get(code, PaxosBlockError)(message, **details)
     if outcome is not None:

@@ -57,8 +57,9 @@ class AssertAbsent(_Operation, frozen=True, tag=True):
 
 
 class AssertFile(_Operation, frozen=True, tag=True):
-    """A closed file is there; with this id, this length in bytes, and truncated so often (see
-    `FileStatus`), where they are given."""
+    """A closed file is there; with this id, this length in bytes, and truncated this many times
+    (see `FileStatus`), where they are given.
+    """
 
     path: str
     file_id: int | None = None
@@ -77,7 +78,7 @@ class AssertFile(_Operation, frozen=True, tag=True):
 
 
 class MakeDirectory(_Operation, frozen=True, tag=True):
-    """Make a directory and those above it; one that is there is fine."""
+    """Make a directory and those above it; an existing one is fine."""
 
     path: str
 
@@ -106,7 +107,7 @@ class Rename(_Operation, frozen=True, tag=True):
 class Concat(_Operation, frozen=True, tag=True):
     """Move the blocks of the closed files `sources`, in order, to the end of the closed `target`.
 
-    No byte is copied. The sources are gone afterwards; who reads one goes on reading.
+    No byte is copied. The sources are gone afterwards; readers of a source go on reading.
     """
 
     target: str
@@ -122,9 +123,9 @@ class Concat(_Operation, frozen=True, tag=True):
 
 
 class Truncate(_Operation, frozen=True, tag=True):
-    """Cut a closed file to its first `length` bytes; its own length changes nothing.
+    """Cut a closed file to its first `length` bytes; its present length changes nothing.
 
-    Whoever has the file open reads no further: TruncatedError.
+    Whoever has the file open gets a TruncatedError and reads no further.
     """
 
     path: str
@@ -138,8 +139,8 @@ class Truncate(_Operation, frozen=True, tag=True):
 class Delete(_Operation, frozen=True, tag=True):
     """Delete a file, or a directory (with what is in it when `recursive`).
 
-    With `file_id` the file with this id, even while it is being written, and no other: when it is
-    not there the operation is refused.
+    With `file_id`, delete the file with this id, even while it is being written, and no other: if
+    it is not there the operation is refused.
     """
 
     path: str

@@ -229,7 +229,8 @@ class AsyncClient(AsyncNames):
 
         Raises:
             NotFoundError: there is no such file, or it was deleted or replaced meanwhile.
-            TruncatedError: it was truncated meanwhile.
+            TruncatedError: it was truncated meanwhile, or a recovery by force took back bytes that
+                were delivered.
             InvalidRequestError: a negative offset.
         """
         return follower(self._core, text_of(path), offset, past_close=past_close).run()

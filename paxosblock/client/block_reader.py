@@ -104,6 +104,15 @@ def check_same(before: FileStatus, now: FileStatus) -> None:
         raise _truncated(before)
 
 
+def taken_back(path: str, size_bytes: int) -> TruncatedError:
+    """Return the error for who read `size_bytes` of a file that, uncut, has fewer now (I10)."""
+    return TruncatedError(
+        f"'{path}': no longer has the {size_bytes} bytes that were read: a recovery by force gave "
+        "some of them up",
+        path=path,
+    )
+
+
 def _truncated(file: FileStatus) -> TruncatedError:
     return TruncatedError(f"'{file.path}': was truncated after it was opened", path=file.path)
 

@@ -11,7 +11,7 @@ from typing import Self
 
 from paxosblock.api.namenode import FileStatus
 from paxosblock.checksum import Buffer
-from paxosblock.client.block_reader import check_same
+from paxosblock.client.block_reader import check_same, taken_back
 from paxosblock.client.blocks import Blocks
 from paxosblock.client.core import ClientCore
 from paxosblock.client.length import Consistency, ReadableFile, length_undecided, readable_file
@@ -239,6 +239,8 @@ class AsyncFileReader:
         if found.status.file_id != self.status.file_id:
             raise NotFoundError(f"'{self.path}': was replaced by another file", path=self.path)
         check_same(self.status, found.status)
+        if found.decided_bytes < self.decided_size:
+            raise taken_back(self.path, self.decided_size)
         self._undecided = found.undecided
         self._blocks = self._blocks_of(found)
 

@@ -14,16 +14,22 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paxosblock.api.files import GET_FILE, FileView, GetFile
-from paxosblock.api.namenode import BlockView, FileStatus
+from paxosblock.api.namenode import NO_BLOCK, BlockView, FileStatus
 from paxosblock.client.backoff import Backoff
-from paxosblock.client.block_reader import Extent, check_same, unfinalized_extent
+from paxosblock.client.block_reader import (
+    Extent,
+    check_same,
+    finalized_extent,
+    taken_back,
+    unfinalized_extent,
+)
 from paxosblock.client.blocks import Blocks, decided
 from paxosblock.client.core import ClientCore
 from paxosblock.client.length import quorum_length
 from paxosblock.client.prefetch import Prefetcher
 from paxosblock.errors import InvalidRequestError, NotFoundError
 from paxosblock.protocol.read import Progress
-from paxosblock.protocol.types import BlockState
+from paxosblock.protocol.types import BlockId, BlockState
 
 WAIT_MS: Final = 10_000
 """Milliseconds that members may wait for more before they answer that there is none."""
@@ -46,13 +52,15 @@ class Follower:
     past_close: bool = False
     _file: FileStatus | None = field(default=None, init=False)
     """As it was looked at first."""
+    _block: BlockId = field(default=NO_BLOCK, init=False)
+    """The block up to whose end, as it was then, bytes were delivered last."""
 
     async def run(self) -> AsyncGenerator[bytes]:
         """Yield all bytes from `position` on, until the file is closed; or, `past_close`, for ever.
 
         Raises:
             NotFoundError: the file does not exist, or was deleted or replaced meanwhile.
-            TruncatedError: it was truncated meanwhile.
+            TruncatedError: it was truncated meanwhile, or lost bytes to a recovery by force.
             UnavailableError: blocks could not be read for the client's `retry_for`.
         """
         backoff, paused_s = _backoff(LONGEST_PAUSE_S), LONGEST_PAUSE_S
@@ -81,7 +89,16 @@ class Follower:
         if before.file_id != view.status.file_id:
             raise NotFoundError(f"'{self.path}': was replaced by another file", path=self.path)
         check_same(before, view.status)
+        if self._block != NO_BLOCK and not (view.blocks and self._is_kept(view.blocks[0])):
+            raise taken_back(self.path, self.position)
         return view
+
+    def _is_kept(self, block: BlockView) -> bool:
+        """I10: True if this block, at our place, is behind what was delivered or still has it."""
+        if block.offset >= self.position:
+            return True
+        held = not block.record.finalized or finalized_extent(block).end >= self.position
+        return held and block.record.block == self._block
 
     async def _watch(self, file: FileStatus, block: BlockView) -> AsyncGenerator[bytes]:
         """Deliver what is added to a block under construction, until its record changes."""
@@ -90,14 +107,17 @@ class Follower:
             read = await quorum_length(self.core, block, known=known, wait_ms=WAIT_MS)
             if read.progress is not Progress.DONE or read.goal <= known:
                 return
-            known = read.goal
-            async for data in self._deliver(file, [unfinalized_extent(block, read)]):
+            known, extent = read.goal, unfinalized_extent(block, read)
+            if extent.block == self._block and extent.end < self.position:
+                raise taken_back(self.path, self.position)
+            async for data in self._deliver(file, [extent]):
                 yield data
 
     async def _deliver(self, file: FileStatus, extents: list[Extent]) -> AsyncGenerator[bytes]:
         blocks = Blocks(self.core, file, extents, extents[-1].end if extents else 0)
         if self.position >= blocks.size_bytes:
             return
+        self._block = extents[-1].block
         ahead_bytes = self.core.config.prefetch_bytes
         ahead = Prefetcher(blocks, self.position, blocks.size_bytes, ahead_bytes)
         try:

@@ -154,7 +154,8 @@ class Client(ClientBase):
 
         Raises:
             NotFoundError: there is no such file, or it was deleted or replaced meanwhile.
-            TruncatedError: it was truncated meanwhile.
+            TruncatedError: it was truncated meanwhile, or a recovery by force took back bytes that
+                were delivered.
             InvalidRequestError: a negative offset.
         """
         return self._iterate(self._fs.follow(path, offset, past_close=past_close))

@@ -135,6 +135,14 @@ class MemoryDataNode:
             left = replace(replica, log=replica.log.truncate(kept))
             self.replicas[block] = restarted(left, same_boot=not power_cut)
 
+    def lose_chunks(self, block: BlockId, kept: int) -> None:
+        """Have only `kept` chunks of a block from now on, and never have had others."""
+        replica = self.replicas[block]
+        del self.frames[block][kept:]
+        self.replicas[block] = replace(
+            replica, log=replica.log.truncate(kept), acknowledged_count=0
+        )
+
     def cut(self) -> None:
         """Cut every connection."""
         for connection in tuple(self._connections):

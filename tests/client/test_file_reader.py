@@ -23,6 +23,7 @@ from paxosblock.errors import (
     InvalidRequestError,
     NotFoundError,
     ProtocolError,
+    TruncatedError,
     UnavailableError,
 )
 from paxosblock.net.wire import FrameKind, Header
@@ -544,6 +545,16 @@ async def test_a_reader_goes_on_when_the_length_is_decided() -> None:
         assert (file.size, file.undecided, await file.decide()) == (135, "", 135)
         assert await file.read(1) == b""
         assert await file.pread(115, 100) == DATA[115:135]
+
+
+async def test_a_reader_does_not_go_on_in_a_file_that_lost_what_was_decided() -> None:
+    """I10."""
+    async with undecided() as (cluster, fs, _), await fs.open("/a") as file:
+        blocks = cluster.files["/a"].blocks
+        cluster.end_recovery(blocks[-1])
+        del blocks[1]
+        with pytest.raises(TruncatedError, match="no longer has the 120 bytes that were read"):
+            await file.decide()
 
 
 async def test_a_reader_does_not_go_on_in_another_file_of_that_name() -> None:

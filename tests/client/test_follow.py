@@ -9,7 +9,7 @@ import pytest
 
 from paxosblock.api.namenode import BlockRequest
 from paxosblock.client.async_client import AsyncClient
-from paxosblock.errors import InvalidRequestError, NotFoundError
+from paxosblock.errors import InvalidRequestError, NotFoundError, TruncatedError
 from tests.client.memory_cluster import memory_cluster
 from tests.waiting import wait_until_async
 
@@ -127,6 +127,32 @@ async def test_a_follower_of_a_replaced_file_does_not_mix_the_two() -> None:
             await asyncio.wait_for(tail.task, 10)
         assert tail.heard == b"old"
         await old.abort()
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+async def test_a_follower_is_told_that_a_recovery_took_back_what_was_delivered(
+    goes_on: bool,
+) -> None:
+    """I10: as after a force that gave up all who had the last chunks, whatever comes in their place
+    later."""
+    async with memory_cluster() as (cluster, fs):
+        out = await fs.create("/a", chunk_size=4)
+        await out.write(b"0123456789ab")
+        await out.hflush()
+        following = aiter(fs.follow("/a"))
+        heard = b""
+        while len(heard) < 12:
+            heard += await anext(following)
+        (block,) = cluster.files["/a"].blocks
+        for node in cluster.nodes:
+            node.lose_chunks(block, 1)
+        assert await fs.take_over("/a") == 4
+        if goes_on:
+            async with await fs.append("/a", new_block=True) as more:
+                await more.write(b"others and more of them")
+        with pytest.raises(TruncatedError, match="'/a': no longer has the 12 bytes that were read"):
+            await anext(following)
+        await out.abort()
 
 
 async def test_waiting_for_more_ends_with_the_first_byte_that_is_flushed() -> None:
