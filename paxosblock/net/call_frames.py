@@ -100,14 +100,6 @@ class CallFrames:
         """Bytes that came and of which no frame was taken yet."""
         return len(self._data) - self._start
 
-    @property
-    def wanted_bytes(self) -> int:
-        """Bytes of the frame that comes next, header and all; 0 while its header is not there."""
-        if self.held_bytes < HEADER_BYTES:
-            return 0
-        length, _ = _OUTER.unpack_from(self._data, self._start)
-        return _OUTER.size + int(length)
-
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the stream."""
         if self._start == len(self._data):

@@ -1,8 +1,8 @@
 """Step 5 of a chunk's way: quorum reads of an unfinalized block, and reads of a finalized one.
 
-R2 is the default: linearizable and available with a majority. R1 is the seed's read (all members),
-R3 is relaxed: never lost later, but not linearizable. A read first gets the block's record,
-after it was invoked (K10).
+R2 is the default: linearizable and available with a majority. R1 is the seed's read (all members).
+Nobody here asks for R3, the relaxed one. A read first gets the block's record, after it was invoked
+(K10).
 """
 
 from __future__ import annotations
@@ -144,17 +144,6 @@ def to_ask(read: QuorumRead) -> tuple[StorageId, ...]:
     return tuple(member for member in short if member not in (*read.bad, *read.restarted))
 
 
-def relaxed_length(record: BlockRecord, reply: ReadReply, seen: int = 0) -> int | None:
-    """R3: chunks that will never be lost, from one strong member; None when it may not say.
-
-    `seen` is the largest result of this session so far, which makes the session monotonic (I10).
-    """
-    strong = not reply.registers.weak and reply.storage in record.members
-    if not strong or reply.registers.epoch < record.writer_generation:
-        return None
-    return max(seen, reply.acknowledged_count)
-
-
 class Version(msgspec.Struct, frozen=True, gc=False):
     """The part of a block that a reader may fetch: chunks [0, length) of a writer epoch.
 
@@ -167,7 +156,7 @@ class Version(msgspec.Struct, frozen=True, gc=False):
 
 
 def finalized_version(record: BlockRecord) -> Version:
-    """The version that a record decided last: one that is open again extends it."""
+    """The version that a record decided last; a block that is open again extends it."""
     return Version(record.writer_generation, record.finalized_generation, record.length)
 
 
@@ -180,8 +169,8 @@ def version_now(version: Version, record: BlockRecord) -> Version | None:
     """Return under what the chunks of `version` are held now; None if the block was cut since (K8).
 
     An APPEND and a REBUILD begin another epoch with the chunks there are. But an APPEND behind a
-    cut makes others of the same number, so the length alone does not tell. Of a block that is open
-    again the epoch is asked for: what a REBUILD wrote does not say what the APPEND extended.
+    cut makes others of the same number, so the length alone does not suffice. For a block that is
+    open again the epoch is needed: what a REBUILD wrote does not say what the APPEND extended.
     """
     if record.cut_generation > max(version.epoch, version.finalized_generation):
         return None
@@ -211,9 +200,3 @@ def holds(version: Version, reply: ReadReply) -> bool:
     told_nothing = version.epoch <= now.accepted_generation <= decided
     in_line = strong_in_epoch and (told_nothing or decided_since)
     return in_line and reply.length >= version.length
-
-
-def serves_finalized(record: BlockRecord, reply: ReadReply) -> bool:
-    """R-fin: whether this storage is a member of the FINALIZED record and holds its version."""
-    member = record.finalized and reply.storage in record.members
-    return member and holds(finalized_version(record), reply)

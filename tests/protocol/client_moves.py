@@ -250,12 +250,20 @@ def _concluded(
     return Move(reader.mode, words, after._replace(history=model.cell(history)))
 
 
+def relaxed_length(record: BlockRecord, reply: ReadReply) -> int | None:
+    """R3: chunks that will never be lost, from one strong member; None when it may not say."""
+    strong = not reply.registers.weak and reply.storage in record.members
+    if not strong or reply.registers.epoch < record.writer_generation:
+        return None
+    return reply.acknowledged_count
+
+
 def _read_relaxed(model: Model, world: World, place: int, record: BlockRecord) -> Iterator[Move]:
     """R3: one strong member, as far as everybody is known to have voted."""
     for storage in record.members:
         at = model.index(storage)
         asked, reply = _asked(model, world, at)
-        length = None if reply is None else reading.relaxed_length(record, reply)
+        length = None if reply is None else relaxed_length(record, reply)
         replica = asked.disks[at].value.replica
         if length is None or replica is None:
             continue

@@ -145,7 +145,7 @@ def _read_goes_on(
         if now.state is ReplicaState.FINALIZED and content(replica.log) == expected:
             reply = register.answer(member, replica, Read(BLOCK)).reply
             assert isinstance(reply, ReadReply)
-            serves = reading.serves_finalized(opened, reply)
+            serves = reading.holds(reading.finalized_version(opened), reply)
             demand(serves, "stuck: a member refuses who opened the block before", member, now)
 
 

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Final
 
 from paxosblock.api.namenode import NO_BLOCK
-from paxosblock.api.reports import LAST_BLOCK, BlockRange
+from paxosblock.api.reports import ALL_BLOCKS, LAST_BLOCK, BlockRange
 from paxosblock.api.status import ReplicationStatus
 from paxosblock.errors import PaxosBlockError
 from paxosblock.namenode.alarms import Alarms
@@ -219,7 +219,7 @@ class Monitor:
         return (_worth(before) if before else _COUNTS) != _worth(place)
 
     async def _look_at_storage(self, storage: StorageId) -> None:
-        left = BlockRange(NO_BLOCK, LAST_BLOCK)
+        left = ALL_BLOCKS
         while blocks := self._replicas.held(storage, left, SLICE):
             await self._look_at_all(blocks)
             left = BlockRange(blocks[-1], LAST_BLOCK)
