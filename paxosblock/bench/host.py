@@ -52,11 +52,18 @@ def describe(folder: Path) -> Host:
 
 
 def _own_version() -> str:
-    """Return the version, in a checkout with the revision, and a `+` when it was changed since."""
+    """Return the version, in a checkout with the revision, and a `+` when it was changed since.
+
+    Without git it is the version alone, and a line on standard error says so.
+    """
     if not (REPOSITORY / ".git").exists():
         return __version__
     describe = ("git", "describe", "--always", "--dirty=+", "--exclude=*")
-    told = subprocess.run(describe, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    try:
+        told = subprocess.run(describe, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        progress("git is not installed: the records do not tell the revision of this checkout")
+        return __version__
     return f"{__version__} {told.stdout.strip()}".strip()
 
 

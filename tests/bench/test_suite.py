@@ -12,6 +12,7 @@ import pytest
 from paxosblock import loop
 from paxosblock.bench import catalog, host, report, suite
 from paxosblock.bench.record import Record, encode, read_records
+from paxosblock.version import __version__
 
 catalog.load()
 
@@ -54,6 +55,18 @@ def test_a_record_tells_the_machine_and_the_versions(tmp_path: Path) -> None:
     told = host.describe(tmp_path)
     assert all((told.machine, told.cores, told.kernel, told.mount_options, told.file_system))
     assert {"paxosblock", "python", "uvloop"} <= set(told.versions)
+
+
+def test_a_checkout_without_git_is_measured_and_says_that_its_revision_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setattr(host, "REPOSITORY", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert host.describe(tmp_path).versions["paxosblock"] == __version__
+    assert capsys.readouterr().err == (
+        "  git is not installed: the records do not tell the revision of this checkout\n"
+    )
 
 
 def made(**changes: object) -> Record:
