@@ -21,7 +21,8 @@ class _Checksum(Protocol):
 def _load() -> _Checksum:
     """Return the package's compiled function without the package's own module.
 
-    That looks up its version at each import, which takes longer than importing our client's half.
+    The module looks up its version at each import, which takes longer than importing half of our
+    client.
     """
     package = PathFinder.find_spec("crc32c")
     places = package.submodule_search_locations if package is not None else None

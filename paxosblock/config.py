@@ -1,6 +1,6 @@
 """Settings of a NameNode, a DataNode and a client.
 
-Read from a TOML file, then the environment, then flags; what comes later wins::
+They are read from a TOML file, then the environment, then flags; later ones win::
 
     [namenode]
     lease_soft_limit = "60s"            # or PAXOSBLOCK_NAMENODE_LEASE_SOFT_LIMIT=60s
@@ -46,13 +46,14 @@ from paxosblock.units import KIB, MIB, format_duration, format_size
 ENVIRONMENT_PREFIX: Final = "PAXOSBLOCK"
 
 HEARTBEATS_PER_ELECTION: Final = 3
-"""A NameNode waits at least for so many heartbeats of the leader before it calls it lost."""
+"""A NameNode waits for at least this many heartbeats of the leader before it calls the leader lost.
+"""
 
 
 BEATS_PER_SILENCE: Final = 4
-"""Beats of a DataNode that are due in the shortest silence after which it counts as hung."""
+"""Beats of a DataNode that fall into the shortest silence after which it counts as hung."""
 SHORTEST_BEAT_S: Final = 0.01
-"""A DataNode beats no faster than this, whatever it is asked for."""
+"""A DataNode beats no faster than this, whatever a client asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class NodeConfig(Config):
     max_connections: Count = 8192
     """Connections at a time, as far as the process has descriptors (see `ulimit -n`): a NameNode
     gives them three quarters, a DataNode, which keeps a file open for each block that is written,
-    half. When more come, those that are idle are closed, the longest first."""
+    half. When more come, idle ones are closed, the longest idle first."""
     max_connections_per_address: Count = 4096
     """The same for those from one address, and never more than three quarters of all."""
     request_head_timeout_s: Seconds = 10.0
@@ -91,7 +92,8 @@ class NodeConfig(Config):
     stream no first frame, or nothing of a frame's rest (it is closed within twice that).
     """
     request_memory_bytes: Bytes = 128 * MIB
-    """Bytes of long requests (above 16 KiB) that may be under way; one more is told to try again.
+    """Bytes of long requests (above 16 KiB) that may be under way; a further one gets the answer to
+    try again.
     """
 
     def check(self) -> None:
@@ -110,16 +112,16 @@ class NameNodeConfig(NodeConfig):
     section = "namenode"
 
     heartbeat_interval_s: Seconds = 1.0
-    """Seconds between reports of DataNodes that they live, as they are asked for."""
+    """Seconds between the heartbeats that DataNodes are asked to send."""
     datanode_stale_after_s: Seconds = 3.0
     """Silence after which a DataNode is chosen last for new replicas and reads."""
     datanode_dead_after_s: Seconds = 15.0
     """Silence after which a DataNode's replicas count as lost."""
     replicate_after_s: SecondsOrZero = 30.0
     """Seconds for which a DataNode is dead before its replicas are made again elsewhere: one that
-    is back by then costs no copy. A volume that failed is not waited for."""
+    is back by then costs no copy. For a failed volume there is no such wait."""
     copies_per_source: Count = 4
-    """Replicas that one DataNode sends at a time for others to be made."""
+    """Replicas that one DataNode sends at a time so that others can be made from them."""
     copies_per_target: Count = 4
     """Replicas that are made at one DataNode at a time."""
     lease_soft_limit_s: Seconds = 60.0
@@ -127,7 +129,7 @@ class NameNodeConfig(NodeConfig):
     lease_hard_limit_s: Seconds = 20 * 60.0
     """Silence of a writer after which the NameNode itself closes its file."""
     balance_bandwidth_bytes_per_s: BytesPerSecond = 64 * MIB
-    """Bytes per second that the balancer moves in the whole cluster, where it is not told."""
+    """Bytes per second that the balancer moves in the whole cluster unless told otherwise."""
     racks: Racks = ()
     """The rack of a DataNode by its name, or else by its machine's: it wins over what a DataNode
     says itself, and tells where clients on machines without a DataNode are."""
@@ -150,18 +152,18 @@ class NameNodeConfig(NodeConfig):
     """Share of the finalized blocks, from 0 to 1, that DataNodes must have reported after a start
     or a fail-over before replicas are copied or taken away."""
     safe_mode_extension_s: SecondsOrZero = 30.0
-    """Seconds that this share must have been reached for: the rest may be on its way."""
+    """Seconds for which this share must have been reached: the rest may be on its way."""
     leader_heartbeat_s: Seconds = 0.1
     """Seconds after which the NameNode that leads tells the others so again."""
     election_min_s: Seconds = 0.4
     """Silence of the leader after which another one may be elected, and the leader of a minority
     gives up."""
     election_max_s: Seconds = 0.8
-    """Silence after which each NameNode stands; between the two it is drawn at random."""
+    """Silence after which a NameNode stands for election; drawn at random between the two."""
     snapshot_growth_bytes: Bytes = 64 * MIB
-    """Growth of the log after which what it says is flushed to the catalog's database, and the log
-    before that dropped. Several NameNodes write the catalog as a whole instead, and not before the
-    log has grown by the last snapshot's size."""
+    """Growth of the log after which its content is flushed to the catalog's database and the log up
+    to there dropped. Several NameNodes write the whole catalog instead, and not before the log has
+    grown by the last snapshot's size."""
 
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""
@@ -174,7 +176,7 @@ class NameNodeConfig(NodeConfig):
         _check_chunk_size(self)
 
     def _check_heartbeat(self) -> None:
-        """Two heartbeats that are lost must not cost the leader its place."""
+        """Losing two heartbeats must not cost the leader its place."""
         longest_s = self.election_min_s / HEARTBEATS_PER_ELECTION
         if self.leader_heartbeat_s > longest_s:
             raise ConfigError(
@@ -190,7 +192,7 @@ class DataNodeConfig(NodeConfig):
     section = "datanode"
 
     heartbeat_interval_s: Seconds = 1.0
-    """Seconds after which the NameNodes hear again that this node lives."""
+    """Seconds between the heartbeats of this node to the NameNodes."""
     block_report_interval_s: Seconds = 10 * 60.0
     """Seconds after which the NameNodes get the whole list of replicas again; longer where the
     cluster has more than ten thousand replicas for each of them."""
@@ -209,20 +211,21 @@ class DataNodeConfig(NodeConfig):
     """The place of this node, a path such as `/dc1/r7`: replicas of a block are in two racks
     whenever there are two."""
     host: Host = field(default_factory=socket.gethostname)
-    """This machine's name: what a client with the same one writes has its first replica here."""
+    """This machine's name: the first replica of what a client with the same name writes is made
+    here."""
     copy_bandwidth_bytes_per_s: BytesPerSecond = 64 * MIB
-    """Bytes per second that whole replicas for other nodes may bring here, and as many take away;
-    a quarter of it while clients write or read here. Recoveries are not counted."""
+    """Bytes per second that copies of whole replicas may bring here, and as many that they may take
+    away; a quarter of it while clients write or read here. Recoveries do not count."""
     delete_bandwidth_bytes_per_s: BytesPerSecond = 256 * MIB
     """Bytes per second of deleted replicas that are given back to the file system of each volume;
-    as many as there are while less than a tenth of it is free."""
+    without limit while less than a tenth of it is free."""
     scrub_period_s: SecondsOrZero = 3 * 7 * 24 * 3600.0
     """Seconds within which every replica is read and compared with its checksums; 0 never does."""
     scrub_bandwidth_bytes_per_s: BytesPerSecond = 16 * MIB
-    """Most bytes per second that are read of each volume for that."""
+    """Most bytes per second that are read from each volume for that."""
 
     def check(self) -> None:
-        """Raise ConfigError when a copy could not be made in time."""
+        """Raise ConfigError when a copy could not be finished in time."""
         NodeConfig.check(self)
         if self.copy_bandwidth_bytes_per_s < MIB:
             raise ConfigError(
@@ -253,10 +256,11 @@ class ClientConfig(Config):
     """The fate of a block when one of its DataNodes fails while it is written: it ends, and the
     file goes on in another one, or it is rebuilt and goes on with other members."""
     replace_on_failure: Annotated[Replacement | None, choice(Replacement, none="")] = None
-    """HDFS's policy by which a DataNode that failed is replaced. Where none is named the block
-    after one that ended is placed like any other, and a block is rebuilt by "default"."""
+    """HDFS's policy for replacing a DataNode that failed. If none is named, the block after one
+    that ended is placed like any other, and a block is rebuilt by "default"."""
     replace_best_effort: Flag = False
-    """True: a writer goes on when there are too few DataNodes for that policy; else it waits."""
+    """True: a writer goes on when there are too few DataNodes for that policy; otherwise it waits.
+    """
     connect_timeout_s: Seconds = 2.0
     """Seconds that connecting to a node may take."""
     hung_after_s: Seconds = 0.6

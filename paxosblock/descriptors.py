@@ -1,8 +1,8 @@
 """File descriptors of a node: as many as the system allows, some kept for what must not fail.
 
 Connections may come by the thousand, and a vote that cannot be written for lack of a descriptor
-would stop a NameNode. So a node keeps some descriptors open on nothing; who must open a file and
-cannot is given one of those (`opening`), and what was given is taken back later.
+would stop a NameNode. So a node keeps some descriptors open on nothing; code that must open a file
+and cannot gets one of those (`opening`), and the reserve is filled up again later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 RESERVE_COUNT: Final = 32
-"""A vote takes two at a time, and so does a new piece of a log; some threads do such things."""
+"""A vote takes two at a time, and so does a new piece of a log; several threads do such things."""
 PATIENCE_S: Final = 5.0
 """Seconds a thread waits for a descriptor when those in reserve are used up."""
 
@@ -29,7 +29,7 @@ _LOOK_AGAIN_S: Final = 0.01
 
 
 def raise_limit() -> int:
-    """Let this process have as many descriptors as the system grants it; return how many."""
+    """Raise the limit of descriptors as far as the system allows; return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -37,7 +37,7 @@ def raise_limit() -> int:
 
 
 def scarce() -> bool:
-    """True if less than an eighth of what this process may have is left: nothing new should begin.
+    """True if less than an eighth of the limit of this process is left: nothing new should begin.
 
     The system gives the lowest number that is free, so that many are in use below a high one.
     """
@@ -53,7 +53,7 @@ def scarce() -> bool:
 
 
 def is_shortage(error: OSError) -> bool:
-    """True if nothing is wrong but that no descriptor was left: it may succeed later."""
+    """True if the only trouble was that no descriptor was left: it may succeed later."""
     return error.errno in _NONE_LEFT
 
 
@@ -72,12 +72,12 @@ class Reserve:
         return len(self._held)
 
     def keep(self, count: int) -> None:
-        """Hold `count` from now on, as far as there are so many."""
+        """Hold `count` from now on, or as many as there are."""
         self._wanted = count
         self.refill()
 
     def refill(self) -> None:
-        """Take back what was given, as far as there are so many."""
+        """Fill the reserve up again, as far as there are descriptors."""
         if len(self._held) >= self._wanted:
             return
         with self._lock:
@@ -108,10 +108,10 @@ RESERVE: Final = Reserve()
 
 
 def opening(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what `call` returns, which opens a file or a folder and changes nothing if it cannot.
+    """Return the result of `call`, which opens a file or a folder and changes nothing if it cannot.
 
-    When no descriptor is left it gets one of the reserve. When that is used up, too, a thread waits
-    for one; the event loop must not.
+    When no descriptor is left it gets one from the reserve. When that is used up, too, a thread
+    waits for one; the event loop must not wait.
 
     Raises: what `call` raises; OSError for the lack of a descriptor only when it lasted.
     """
@@ -136,6 +136,6 @@ def opening(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def close(file: int) -> None:
-    """Close the file; the reserve takes what it lacks."""
+    """Close the file; the reserve takes back what it lacks."""
     os.close(file)
     RESERVE.refill()

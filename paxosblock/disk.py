@@ -1,7 +1,7 @@
 """The operating system's files as every node uses them: the seam at which tests cut the power.
 
-All that a node must find again uses `Disk`, the one place that sees the system's own errors.
-Methods block: all but `write` and `read_cached` run in threads.
+Everything that a node must find again goes through `Disk`, the one place that sees the system's own
+errors. Methods block: all but `write` and `read_cached` run in threads.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ FileHandle = NewType("FileHandle", int)
 
 OF_A_NAMENODE: Final = ("kv", "raft")
 OF_A_VOLUME: Final = ("VERSION", "current", "rbw")
-"""Names that tell whose a folder is: the other role must not write into it."""
+"""Names that tell which role a folder belongs to: the other role must not write into it."""
 
 COPIED_BYTES: Final = 4 * MIB
 """Bytes of a file that are copied at a time."""
 
 _BROKEN = (errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.EUCLEAN, errno.ESTALE)
-"""Answers of a disk that is dead, gone, damaged, or set read-only by the system for that."""
+"""Answers of a disk that is dead, gone, damaged, or that the system made read-only for that."""
 _NO_WAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)  # Linux has it
 
 
@@ -49,8 +49,8 @@ class Room:
 class Disk(Protocol):
     """Files and folders. Every method raises StorageError when the system refuses.
 
-    Only `create` and `write` raise NoSpaceError: what else fails for lack of room leaves it open
-    what is on the disk, and counts as a failure of the disk.
+    Only `create` and `write` raise NoSpaceError: any other failure for lack of room leaves the
+    state of the disk open, and counts as a failure of the disk.
     """
 
     def make_folder(self, folder: Path) -> None:
@@ -87,14 +87,15 @@ class Disk(Protocol):
         """Return up to `size_bytes` from `offset` on, fewer only at the end of the file."""
 
     def read_cached(self, file: FileHandle, into: memoryview, offset: int) -> bool:
-        """Fill `into` from `offset` on if the system has all of it in memory; does not block.
+        """Fill `into` from `offset` on if the system has all of it in memory; this does not block.
 
         False says that `read` must do it, and that `into` holds anything.
         """
 
     def read_stored(self, file: FileHandle, size_bytes: int, offset: int) -> bytes:
-        """As `read`, from the disk itself where the system can: not what it has in memory, and
-        nothing of it is in memory afterwards for it."""
+        """As `read`, but from the disk itself where the system can: not from memory, and without
+        keeping it in memory afterwards.
+        """
 
     def truncate(self, file: FileHandle, size_bytes: int) -> None:
         """Cut the file; does not sync."""
@@ -103,11 +104,12 @@ class Disk(Protocol):
         """Return once the file's bytes and its length are on stable storage."""
 
     def write_out(self, file: FileHandle) -> None:
-        """Return once the disk has the file's bytes, which a power cut may take nevertheless."""
+        """Return once the disk has the file's bytes, which a power cut may still take."""
 
     def kernel_syncs(self) -> KernelSyncs | None:
-        """Return what syncs its files without a thread, on the running event loop; None: nothing
-        does."""
+        """Return what syncs the disk's files without a thread, on the running event loop; None:
+        nothing does.
+        """
 
     def rename(self, source: Path, target: Path) -> None:
         """Give the file another name at once, replacing the file that had it."""
@@ -116,7 +118,7 @@ class Disk(Protocol):
         """Remove the name."""
 
     def link(self, source: Path, target: Path) -> None:
-        """Give the file a second name, which nothing has yet."""
+        """Give the file a second name, which must be free."""
 
     def link_count(self, file: FileHandle) -> int:
         """Return how many names the file has."""
@@ -289,16 +291,18 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _refused(what: str, error: OSError) -> PaxosBlockError:
-    """The error for what changed nothing if there was no room for it: on the disk, in a quota, or
-    for one more open file. Nothing is wrong with the disk then."""
+    """Return the error for a step that changes nothing without room: on the disk, in a quota, or
+    for one more open file. Nothing is wrong with the disk then.
+    """
     if error.errno in (errno.ENOSPC, errno.EDQUOT) or descriptors.is_shortage(error):
         return NoSpaceError(f"{what}: {error.strerror}")
     return StorageError.of(what, error)
 
 
 class _translated:
-    """StorageError instead of what the system says of `what`, which is put together only then: a
-    start looks at very many files."""
+    """Raise StorageError instead of the system's error about `what`, whose text is made only then:
+    a start looks at very many files.
+    """
 
     __slots__ = ("_what",)
 
@@ -317,7 +321,7 @@ class _translated:
 
 
 def is_broken(error: StorageError) -> bool:
-    """True if the disk itself failed, and nobody's mistake, such as a wrong path, is the cause."""
+    """True if the disk itself failed, and the cause is not a mistake such as a wrong path."""
     cause = error.__cause__
     return isinstance(cause, OSError) and cause.errno in _BROKEN
 
@@ -401,7 +405,7 @@ def publish(disk: Disk, draft: Path, path: Path, pieces: Iterable[Buffer]) -> in
 
     Raises:
         NoSpaceError: nothing was changed.
-        StorageError: it is open which of the two files is there after a crash.
+        StorageError: either of the two files may be there after a crash.
     """
     file = publish_open(disk, draft, path, pieces)
     try:
@@ -411,7 +415,7 @@ def publish(disk: Disk, draft: Path, path: Path, pieces: Iterable[Buffer]) -> in
 
 
 def publish_open(disk: Disk, draft: Path, path: Path, pieces: Iterable[Buffer]) -> FileHandle:
-    """As `publish`; return the open file, for what is to follow the pieces."""
+    """As `publish`; return the open file, for what will follow the pieces."""
     file = disk.create(draft)
     try:
         size = 0

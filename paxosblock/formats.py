@@ -1,8 +1,9 @@
-"""The format that every file says it is of, and what becomes of one that a later program wrote.
+"""The format that every file states, and what happens with a file that a later program wrote.
 
 A file of records begins with a magic whose last byte counts its formats, from "1" on; a text has a
-line `format=`. Whatever changes in a later format, magic, checksum and where the two stand do not:
-so a format is believed only where the checksum is right, and a flipped bit is never taken for one.
+line `format=`. Whatever changes in a later format, the magic, the checksum and their places do not:
+so a format is believed only where the checksum is right, and a flipped bit is never taken for a
+later format.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FROM_A_COPY: Final = "put back the copy that was made before the upgrade"
 def refuse_later(name: Path | str, found: int, known: int, way_back: str) -> None:
     """Raise ConfigError if the file `name` is of a later format than the one `known` here.
 
-    `way_back` tells what else can be done than to start the program that wrote it.
+    `way_back` says what can be done other than starting the program that wrote it.
     """
     if found > known:
         raise ConfigError(

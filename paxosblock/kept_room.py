@@ -1,9 +1,9 @@
 """Room that a node keeps for itself, so that a full disk can still make promises.
 
 A step that ends a block at a DataNode (a promise, a recovered log, a finalization) writes a little,
-and a vote of a NameNode does too. If a full disk refused that, nobody could read chunks that
+and so does a vote of a NameNode. If a full disk refused that, nobody could read chunks that
 everybody acknowledged until somebody made room; and a member of the cluster would stay in its old
-term: it could not follow the leader that the others elect, nor help to elect one.
+term: it could neither follow the leader that the others elect, nor help to elect one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from paxosblock.errors import NoSpaceError, StorageError
 T = TypeVar("T")
 
 SMALLEST_PART: Final = 32
-"""A small disk gives at most one part in so many."""
+"""A small disk gives at most one part in this many."""
 
 
 class KeptRoom:
@@ -30,7 +30,7 @@ class KeptRoom:
     def __init__(
         self, disk: Disk, path: Path, size_bytes: int, piece_bytes: int, *, synced: bool = False
     ) -> None:
-        """Nothing is taken before `keep`.
+        """Take nothing before `keep`.
 
         Args:
             disk: where the file is.
@@ -49,18 +49,18 @@ class KeptRoom:
         self._size_bytes = 0
 
     def keep(self) -> None:
-        """Take what is missing of the room, as far as there is any. Raises StorageError."""
+        """Take what is missing of the room, as far as the disk has it. Raises StorageError."""
         with self._lock:
             self._take()
 
     def give_back(self) -> None:
-        """Give up what an earlier process took; who starts on a full disk needs some room too."""
+        """Give up what an earlier process took: starting on a full disk needs some room, too."""
         with self._lock:
             if self._path.name in self._disk.names(self._path.parent):
                 self._disk.close(self._emptied())
 
     def give(self) -> bool:
-        """Free a piece of it; False when nothing is left, or no descriptor to do it with."""
+        """Free a piece of it; False if nothing is left, or there is no descriptor to do it with."""
         with self._lock:
             if not self._size_bytes:
                 return False

@@ -1,9 +1,9 @@
 """`fdatasync` by the kernel itself, beside the event loop: no thread of ours waits for the disk.
 
-A thread that waits costs two changes of threads for each sync, and the interpreter's lock; one more
-of them for each sync that is to run beside others. Linux takes the request (`io_submit` with
+A waiting thread costs two thread switches and the interpreter's lock for each sync, and each sync
+that runs beside others needs a thread of its own. Linux takes the request (`io_submit` with
 IOCB_CMD_FDSYNC, since 4.18), lets a thread of its own wait, and wakes the loop by an eventfd. So a
-disk that is slow, or hangs, holds up nobody but those who wait for it. See `man 2 io_submit`.
+disk that is slow, or hangs, holds up only those who wait for it. See `man 2 io_submit`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from itertools import count
 from typing import Final
 
 SYNCS_AT_ONCE: Final = 16
-"""Syncs of one disk under way: the journal of its file system makes one step of many."""
+"""Syncs of one disk under way at a time: the journal of its file system makes many of them one
+step."""
 
 Done = Callable[[OSError | None], None]
 """Called once the file is on stable storage, or with why it may not be."""
@@ -68,8 +69,8 @@ class KernelSyncs:
         """Begin with none.
 
         Raises:
-            OSError: this system does not do that: another one than Linux, another machine, a
-                sandbox that forbids it, or too many processes that do the same.
+            OSError: this system cannot do that: it is not Linux, or another kind of machine, a
+                sandbox forbids it, or too many processes do the same.
         """
         numbers = _NUMBERS.get(platform.machine()) if sys.maxsize > 1 << 32 else None
         if sys.platform != "linux" or numbers is None:
@@ -84,7 +85,7 @@ class KernelSyncs:
         self._event_file = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._request = _Request(
             opcode=_FDSYNC, flags=_BY_EVENTFD, event_file=self._event_file
-        )  # copied by the kernel with each submission
+        )  # the kernel copies it with each submission
         self._requests = (ctypes.c_void_p * 1)(ctypes.addressof(self._request))
         self._events = (_Event * SYNCS_AT_ONCE)()
         self._under_way: dict[int, Done] = {}
@@ -121,7 +122,7 @@ class KernelSyncs:
 
     def _wake(self) -> None:
         for done, error in self._ended():
-            self._loop.call_soon(done, error)  # each by itself, should one of them fail
+            self._loop.call_soon(done, error)  # each by itself, in case one of them fails
         self._leave()
 
     def _ended(self) -> list[tuple[Done, OSError | None]]:

@@ -20,7 +20,7 @@ from paxosblock.errors import ConfigError
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 GATHER_S: Final = 0.02
-"""Lines of so long a time are written together."""
+"""Lines of this many seconds are written together."""
 LINES_MAX: Final = 100_000
 """Lines that wait to be written."""
 
@@ -42,18 +42,19 @@ def set_up_logs(node: str, level: str = "info", stream: TextIO | None = None) ->
     handler = BatchHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter(node))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # A NameNode logs every change of a name; what no line shows need not be found out for each:
-    # thread, process, and (the documented way to leave it out) the caller's place in the source.
+    # A NameNode logs every change of a name; facts that no line shows need not be found out each
+    # time: thread, process, and (the documented way to leave it out) the caller's place in the
+    # source.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None
 
 
 class BatchHandler(logging.Handler):
     """Writes lines in batches, in a thread of its own: a busy node logs thousands in a second, and
-    its event loop waits for none.
+    its event loop does not wait for them.
 
-    While nobody reads what is written, as from a pipe, `LINES_MAX` lines wait; how many more there
-    were is told when somebody reads again.
+    While nobody reads what is written, as with a pipe, `LINES_MAX` lines wait; when somebody reads
+    again, a line says how many more there were.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -97,7 +98,9 @@ class BatchHandler(logging.Handler):
                 del self._waiting[: len(records)]  # what came meanwhile stays
 
     def _line(self, record: logging.LogRecord) -> str:
-        """Return its line; "" for one that cannot be formatted, which costs no other one."""
+        """Return its line; "" for one that cannot be formatted, so that the others are not lost
+        with it.
+        """
         try:
             return f"{self.format(record)}\n"
         except Exception:
@@ -122,7 +125,9 @@ class BatchHandler(logging.Handler):
 
 
 class LineFormatter(logging.Formatter):
-    """One line per event, whatever is in it: a line break in a fact cannot fake a second event."""
+    """Formats one line per event, whatever is in it: a line break in a fact cannot fake a second
+    event.
+    """
 
     def __init__(self, node: str) -> None:
         super().__init__()
@@ -145,7 +150,7 @@ def _time(record: logging.LogRecord) -> str:
 
 @functools.lru_cache(1)
 def _second(since_epoch: int) -> str:
-    """A busy node logs thousands of lines in the same one."""
+    """A busy node logs thousands of lines in the same second."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(since_epoch))
 
 

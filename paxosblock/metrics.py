@@ -26,7 +26,7 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 
 Values = Callable[[], Iterable[tuple[Sequence[str], float]]]
-"""Tells numbers, each with the values of its labels."""
+"""Yields numbers, each with the values of its labels."""
 
 
 class NodeMetrics:
@@ -51,11 +51,11 @@ class NodeMetrics:
         return Gauge(name, about, labels, namespace=self._namespace, registry=self._registry)
 
     def observe(self, name: str, about: str, value: Callable[[], float]) -> None:
-        """A gauge that asks `value` whenever somebody looks: for what the node knows anyway."""
+        """A gauge that calls `value` whenever somebody looks: for what the node knows anyway."""
         self.gauge(name, about).set_function(value)
 
     def tally(self, name: str, about: str, labels: Sequence[str], values: Values) -> None:
-        """A counter that asks `values` whenever somebody looks: for what is counted very often."""
+        """A counter that calls `values` whenever somebody looks: for what is counted very often."""
         self._registry.register(_Tally(f"{self._namespace}_{name}", about, labels, values))
 
     def render(self) -> bytes:

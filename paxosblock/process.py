@@ -1,4 +1,4 @@
-"""Operating-system processes of nodes: started, recognised again, signalled, ended.
+"""Operating-system processes of nodes: starting, recognising, signalling and ending them.
 
 A process is named by its number *and* its start, so that a pid file that outlived its process is
 never taken for whoever got the number next. Linux only: `/proc`, pidfd and `PR_SET_PDEATHSIG`.
@@ -73,7 +73,7 @@ def boot_id() -> str:
     """Names the time since this machine was started: what was in memory before is lost.
 
     Raises:
-        StorageError: the system does not tell it.
+        StorageError: the system does not say it.
     """
     try:
         return _BOOT_ID.read_text().strip()
@@ -103,7 +103,7 @@ def _spawner() -> ThreadPoolExecutor:
 
 
 class Child:
-    """A process that this one started, and the only one who may ask how it ended."""
+    """A process that this one started; only the parent may ask how it ended."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -145,7 +145,7 @@ def _spawn(command: Sequence[str], log: Path) -> int:
 def die_with(parent: int) -> None:
     """Ask the kernel to SIGKILL this process when the process `parent`, which started it, ends.
 
-    Even a stopped process dies so. When `parent` has ended already this exits at once.
+    Even a stopped process dies. If `parent` has ended already, this exits at once.
     """
     import ctypes  # noqa: PLC0415 - only nodes of a throw-away cluster pay for it
 

@@ -12,7 +12,7 @@ DEFAULT_RACK: Final = "/default-rack"
 RACK_CHARACTERS_MAX: Final = 255
 HOST_CHARACTERS_MAX: Final = 255
 FAR_AWAY: Final = 2 * RACK_CHARACTERS_MAX
-"""A distance for what is not known: no two racks are further apart."""
+"""The distance where it is not known: no two racks are further apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def is_rack(text: object) -> bool:
 
 
 def is_host(text: object) -> bool:
-    """True for what may be a machine's name: printable, without a space, and not endless."""
+    """True for what may be a machine's name: printable, without a space, and not too long."""
     return (
         isinstance(text, str)
         and 0 < len(text) <= HOST_CHARACTERS_MAX

@@ -1,8 +1,8 @@
 """DataNodes that fail under a writer: HDFS's replacement policies, as seed 004 tells them.
 
-*r* is the replication that was asked for, *n* the members of a block that did not fail. By these
-rules the NameNode decides where members come from (`namenode/blocks/replacing.py`), and a writer
-whether its block has fewer than it should.
+*r* is the replication that was asked for, *n* the members of a block that did not fail. The
+NameNode decides by these rules where members come from (`namenode/blocks/replacing.py`), and a
+writer decides whether its block has fewer than it should.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Replacement(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Replace DataNodes that fail so; go on with too few of them only if `best_effort`."""
+    """Replace DataNodes that fail by this rule; go on with too few only if `best_effort`."""
 
     replacement: Replacement = Replacement.DEFAULT
     best_effort: bool = False
@@ -62,10 +62,10 @@ class Policy:
                 return r > n
 
     def needed(self, replication: int, before: int) -> int:
-        """Return how many members there must be for a writer to go on that had `before` of them.
+        """Return how many members a writer that had `before` of them needs in order to go on.
 
-        ALWAYS fails if a DataNode cannot be replaced; DEFAULT, where half of the replicas or fewer
-        are left; nothing but the lack of any with best effort.
+        ALWAYS fails if a DataNode cannot be replaced; DEFAULT if half of the replicas or fewer are
+        left; with best effort only the lack of any member fails.
         """
         if self.best_effort:
             return 1

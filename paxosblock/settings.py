@@ -18,8 +18,8 @@ from paxosblock.units import parse_duration, parse_rate, parse_size
 
 
 def did_you_mean(name: str, known: Iterable[str], **meant: str) -> str:
-    """Return the end of an error line about a name that is unknown: the nearest of those that are
-    known, or of the keys of `meant` what that stands for, if one is near; "" if none is.
+    """Return the end of an error line about an unknown name: the nearest known name, or what the
+    nearest key of `meant` stands for; "" if none is near.
     """
     by_lower = {each.lower(): each for each in known}
     by_lower |= {each.lower(): stands_for for each, stands_for in meant.items()}
@@ -31,7 +31,7 @@ def did_you_mean(name: str, known: Iterable[str], **meant: str) -> str:
 class SettingKind:
     """One kind of setting, with the way from what a user writes to its value.
 
-    `suffix` ends the attribute's name and tells the unit of the value; users do not write it.
+    `suffix` ends the attribute's name and states the unit of the value; users do not write it.
     `parse` raises ConfigError for what it cannot read, `allows` says which values make sense.
     """
 
@@ -75,7 +75,7 @@ def settings_of(config: type) -> Mapping[str, Setting]:
 def choice(kind: type[enum.Enum], none: str | None = None) -> SettingKind:
     """The kind of a setting that is one member of an enum, written as the member's value.
 
-    `none` is how it is written that there is no such value; None: there must be one.
+    `none` is how users write that there is no such value; None: there must be one.
     """
     members: dict[str, object] = {str(member.value): member for member in kind}
     members |= {} if none is None else {none: None}
@@ -137,7 +137,7 @@ _SHARE: Final = SettingKind(
 
 
 def _read_racks(written: object) -> tuple[tuple[str, str], ...]:
-    """Read a table of TOML, or what one line can say of it: `dn1=/dc1/r1,dn2=/dc1/r2`."""
+    """Read a table of TOML, or the same in one line: `dn1=/dc1/r1,dn2=/dc1/r2`."""
     if isinstance(written, str):
         rows = [row.rpartition("=") for row in written.split(",") if row]
         written = {name: rack for name, _, rack in rows}

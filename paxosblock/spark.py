@@ -21,9 +21,9 @@ __all__ = ["PaxosBlockDataSource", "published_batch", "register"]
 def register(spark: SparkSession) -> None:
     """Make the format `paxosblock` known to a session, and to writes from the calling thread.
 
-    An installed `paxosblock` is found by PySpark without this; where it is only on PYTHONPATH, this
-    is needed. So it is in each thread that writes and has not made the session: there Spark 4 looks
-    for Python data sources in the thread's active session, of which there is none, and says
+    PySpark finds an installed `paxosblock` without this; it is needed where the package is only on
+    PYTHONPATH. It is also needed in each thread that writes but has not made the session: there
+    Spark 4 looks for Python data sources in the thread's active session, finds no session, and says
     DATA_SOURCE_NOT_FOUND.
     """
     from pyspark.sql.types import StructType
@@ -35,11 +35,11 @@ def register(spark: SparkSession) -> None:
 def published_batch(fs: Client, query: StreamingQuery | str) -> int:
     """Number of the last micro-batch of a streaming query that readers see; -1 when there is none.
 
-    Asks the cluster, so it holds for any program, and while the query is down. Beside
-    `query.lastProgress`, which tells what Spark has noted, it tells what is there.
+    This asks the cluster, so any program may call it, even while the query is down.
+    `query.lastProgress` says what Spark has noted; this says what is there.
 
     Args:
-        query: the query, or its id, which `<checkpoint>/metadata` tells too.
+        query: the query, or its id, which is also in `<checkpoint>/metadata`.
 
     Raises PaxosBlockError when the cluster does not answer.
     """

@@ -24,12 +24,12 @@ class StallWatch:
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
 
     def take(self) -> float:
-        """The longest delay in seconds since this was asked last."""
+        """The longest delay in seconds since the last call."""
         longest_s, self._longest_s = self._longest_s, 0.0
         return longest_s
 

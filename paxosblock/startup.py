@@ -16,10 +16,12 @@ CERTIFICATES: Final = "SSL_CERT_FILE"
 
 @contextlib.contextmanager
 def quick_imports() -> Iterator[None]:
-    """While a server imports what it runs on: it is ready with a sixth less processor time.
+    """For the time in which a server imports its libraries: it starts with a sixth less processor
+    time.
 
-    No module is garbage, so nothing is collected. And aiohttp reads every certificate authority
-    of the machine when it is imported, for a TLS that no server here speaks: it finds none.
+    Modules are never garbage, so nothing is collected. And aiohttp reads every certificate
+    authority of the machine when it is imported, for TLS, which no server here speaks: here it
+    finds none.
     """
     before = os.environ.get(CERTIFICATES)
     os.environ[CERTIFICATES] = os.devnull

@@ -27,8 +27,8 @@ _SIZE_SPELLINGS: Final[Mapping[str, int]] = {
     for unit, factor in SIZES.items()
     for spelling in (unit, unit.replace("i", ""), unit[0])
 }
-"""Also as Spark, Hadoop and the JVM spell them, in any case. To all of these "64k", "128m" and
-"40KB" are powers of 1024: a unit of 1000 bytes beside them would be told apart by nobody."""
+"""Units may also be spelled as Spark, Hadoop and the JVM do, in any case. To all of these "64k",
+"128m" and "40KB" are powers of 1024: nobody could tell a unit of 1000 bytes apart from them."""
 
 DURATIONS: Final[Mapping[str, int]] = {
     "us": 1,
@@ -54,7 +54,7 @@ def parse_size(text: str) -> int:
 def parse_rate(text: str) -> int:
     """Bytes per second in `text`, such as "64MiB/s".
 
-    Raises ConfigError for what is no size, and for a size that is not said to be per second.
+    Raises ConfigError for what is not a size, and for a size without "/s".
     """
     size, slash, per = text.rpartition("/")
     if not slash or per.strip() != "s":

@@ -10,7 +10,7 @@ import getpass
 def current_user() -> str:
     """Return the user's name, "" when the system does not know it.
 
-    It is looked up once: the system's way to it is longer than a call on a NameNode.
+    It is looked up once: asking the system takes longer than a call to a NameNode.
     """
     try:
         return getpass.getuser()

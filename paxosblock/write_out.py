@@ -18,10 +18,10 @@ if _call is not None:  # Linux has it
 def write_out(file: int) -> None:
     """Return once the disk has all that was written to `file`, a descriptor. Blocks.
 
-    Neither the file's length nor the place of its bytes is durable then.
+    Neither the file's length nor the place of its bytes is durable after that.
 
     Raises:
-        OSError: the disk did not take it; a later `fdatasync` of the descriptor may not say so.
+        OSError: the disk did not take it; a later `fdatasync` of the descriptor need not say so.
     """
     if _call is None:
         os.fdatasync(file)

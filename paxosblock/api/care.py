@@ -14,11 +14,11 @@ from paxosblock.protocol.types import BlockId
 REPLICATION_MAX: Final = 32
 """Replicas that a file may ask for."""
 BALANCE_KEPT_S: Final = 10.0
-"""Silence of the one who asked for balance after which it ends."""
+"""Balancing ends once whoever asked for it has been silent this long."""
 
 
 class SetReplication(msgspec.Struct, frozen=True):
-    """Ask for so many replicas of each block of a file, of those it has and those to come."""
+    """Set the number of replicas of each block of a file, of the present ones and those to come."""
 
     path: str
     replication: int
@@ -30,7 +30,7 @@ class AdminState(enum.Enum):
 
     IN_SERVICE = "in_service"
     DECOMMISSIONED = "decommissioned"
-    """Asked to leave for good: its replicas do not count, but are copied from."""
+    """Asked to leave for good: its replicas do not count, but serve as sources of copies."""
     IN_MAINTENANCE = "in_maintenance"
     """Away for a while: its replicas count, as long as min_replication others are there."""
 
@@ -73,10 +73,9 @@ class Balance(msgspec.Struct, frozen=True):
     """Move replicas until every storage's use, a share of its room, is within `threshold` of the
     mean; and tell how it stands.
 
-    It goes on for as long as the same `session` asks again, and ends `BALANCE_KEPT_S` after it
-    asked last, or with `stop`. What is under way then is brought to its end.
-    `bandwidth_bytes_per_s` is the most that is moved in the whole cluster, None: as the NameNode's
-    setting says.
+    It goes on while the same `session` asks again, and ends `BALANCE_KEPT_S` after it last asked,
+    or with `stop`; moves that are under way then are finished. `bandwidth_bytes_per_s` is the most
+    that is moved in the whole cluster, None: as the NameNode's setting says.
     """
 
     session: str
@@ -90,8 +89,8 @@ class BalanceStatus(msgspec.Struct, frozen=True):
     begins anew.
 
     `mean` is the mean use of the `storages`, `furthest` how far one is away from it at most, both
-    as they will be when the moves that are `under_way` are done. At least `left_bytes` are still to
-    be moved then. `failed` counts moves that came to nothing, `why` says what holds it up.
+    as they will be when the moves that are `under_way` are done; at least `left_bytes` still have
+    to be moved after that. `failed` counts moves that came to nothing, `why` says what holds it up.
     """
 
     run: str
@@ -108,7 +107,7 @@ class BalanceStatus(msgspec.Struct, frozen=True):
 
 
 class LeavingRequest(msgspec.Struct, frozen=True):
-    """Ask how far the DataNodes are that are to leave."""
+    """Ask how far the DataNodes are that have been asked to leave."""
 
 
 class HoldUp(enum.Enum):
@@ -117,13 +116,13 @@ class HoldUp(enum.Enum):
     TOO_FEW = "too few replicas elsewhere"
     """Copies are under way, or waited for."""
     NO_ROOM = "too few other DataNodes"
-    """No copy can be made: fewer DataNodes are there than replicas are asked for."""
+    """No copy can be made: there are fewer DataNodes than replicas asked for."""
     OPEN = "is being written"
     MISSING = "no replica can be read"
 
 
 class HeldUp(msgspec.Struct, frozen=True):
-    """A block that holds a DataNode up; `path` is "" for one without a file.
+    """A block that keeps a DataNode from leaving; `path` is "" for one without a file.
 
     `elsewhere` replicas of the `wanted` are where they may stay.
     """
@@ -139,8 +138,8 @@ class LeavingNode(msgspec.Struct, frozen=True):
     """A DataNode that is to leave.
 
     Of the `blocks` with a replica there, `waiting` hold it up; `open_blocks` of them are being
-    written. `held_up` are some of them. `others` are the DataNodes in service and live. As long as
-    it is not `known`, nobody has looked since it was asked to leave.
+    written. `held_up` are some of them. `others` are the DataNodes in service and live. Until it is
+    `known`, nobody has looked since it was asked to leave.
     """
 
     status: AdminStatus

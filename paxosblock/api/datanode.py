@@ -32,14 +32,14 @@ from paxosblock.protocol.types import BlockId, ChunkName, Generation, StorageId
 
 
 class StorageAddress(msgspec.Struct, frozen=True):
-    """The place where a storage is reached: `address` is host:port of its DataNode."""
+    """The place to reach a storage at: `address` is host:port of its DataNode."""
 
     storage: StorageId
     address: str
 
 
 Control = Create | NextGS | RecoveryWrite | Finalize | Delete
-"""Requests that change a replica, chunks apart."""
+"""Requests that change a replica, apart from chunks."""
 Answer = Created | LastVote | RecoveryVote | Finalized | Short | ReadReply | Deleted | Nack
 """Answers of an acceptor; a vote is none of them, it travels as a frame."""
 
@@ -47,7 +47,7 @@ Answer = Created | LastVote | RecoveryVote | Finalized | Short | ReadReply | Del
 class Envelope(msgspec.Struct, frozen=True, tag=True, gc=False):
     """A protocol message for the acceptor of `storage`; answered with an `Answer`.
 
-    `peers` tells where the holders that the message names are reached.
+    `peers` says where to reach the holders that the message names.
     """
 
     storage: StorageId
@@ -58,8 +58,8 @@ class Envelope(msgspec.Struct, frozen=True, tag=True, gc=False):
 class Watch(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Stream call: the state of a replica once it has more than `known_length` chunks.
 
-    Answered (`ReadReply` or `Nack`) at once when that is so already or when the replica
-    is no longer a good rbw replica of `generation`, and after `wait_ms` in any case.
+    The answer (`ReadReply` or `Nack`) comes at once if it has more already or is no longer a good
+    rbw replica of `generation`, and after `wait_ms` in any case.
     """
 
     storage: StorageId
@@ -72,8 +72,8 @@ class Watch(msgspec.Struct, frozen=True, tag=True, gc=False):
 class ReadBytes(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Stream call: chunks of `version` that cover user bytes [offset, offset + size_bytes).
 
-    The answer is a `Run`. It may cover less than was asked (the DataNode bounds a reply), but at
-    least one chunk unless `offset` is past the end.
+    The answer is a `Run`. It may cover less than was asked for (the DataNode bounds a reply), but
+    at least one chunk unless `offset` is past the end.
     """
 
     block: BlockId
@@ -88,7 +88,7 @@ class FetchChunks(msgspec.Struct, frozen=True, tag=True, gc=False):
     `generations`, to complete a recovery or a finalization. The answer is `Chunks`, and then the
     chunk frames as they are on disk, bounded as for `ReadBytes`.
 
-    `copy` says that a whole replica is made, for which nobody waits: the holder may pace it.
+    `copy` says that a whole replica is being made, which nobody waits for: the holder may pace it.
     """
 
     block: BlockId
@@ -113,8 +113,8 @@ class Run(msgspec.Struct, frozen=True, tag=True, gc=False):
     byte `offset` of the block; none if there are no chunks.
 
     `names` are 12 bytes for each, as the holder's log has them (`ChunkLog.entries`): where in the
-    block it ends, and the CRC32C that its writer gave it. A frame, and a reply, for each of many
-    small chunks would cost both ends more than their bytes do.
+    block it ends, and the CRC32C that its writer gave it. One frame and one reply per small chunk
+    would cost both ends more than the bytes of the chunks do.
     """
 
     first: int
@@ -127,7 +127,7 @@ class ListReplicas(msgspec.Struct, frozen=True):
 
 
 class FindReplica(msgspec.Struct, frozen=True):
-    """Ask for the replica of one block at one storage; answered like `ListReplicas`."""
+    """Ask for the replica of one block at one storage; the answer is that of `ListReplicas`."""
 
     block: BlockId
     storage: StorageId
@@ -160,7 +160,7 @@ class ReplicaSummary(msgspec.Struct, frozen=True):
 
 
 class Replicas(msgspec.Struct, frozen=True):
-    """Replicas of a DataNode: all of them, or the one that was asked for."""
+    """Replicas of a DataNode: all of them, or the one asked for."""
 
     node: str
     replicas: tuple[ReplicaSummary, ...]

@@ -9,15 +9,16 @@ from paxosblock.api.namenode import NO_FILE, BlockView, FileStatus
 
 PAGE_BLOCKS = 64
 """Blocks of a file in one answer: a page takes the NameNode about a millisecond, so a dozen
-that are asked for at once keep nobody else waiting for long."""
+requests at once keep nobody else waiting for long."""
 
 
 class GetFile(msgspec.Struct, frozen=True):
     """Ask for a file and at most `PAGE_BLOCKS` of its blocks (HDFS: getBlockLocations).
 
     They begin at `place`, or with the block that holds byte `offset`, the last block if the file
-    ends before. With a `file_id` it is the file of that id, whatever it is called by now: the pages
-    of one file. `host` is the machine of who asks: members tell how far they are from it.
+    ends before. With a `file_id` it is the file of that id, whatever it is called by now, so that
+    all pages are of one file. `host` is the machine of the client: each member's distance from it
+    is told.
     """
 
     path: str

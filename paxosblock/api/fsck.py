@@ -12,7 +12,7 @@ from paxosblock.protocol.types import BlockId
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """Everything up to `path` was looked at; of the file there, the blocks before `place`."""
+    """Everything up to `path` was looked at, and of the file there the blocks before `place`."""
 
     path: str
     place: int = 0
@@ -65,8 +65,8 @@ class Finding(msgspec.Struct, frozen=True):
 class Counts(msgspec.Struct):
     """The numbers of what was looked at.
 
-    Of finalized blocks `size_bytes` is the sum, `asked_replicas` that of the replicas that they ask
-    for, `replicas` of those that count, and `lacking_replicas` of those that are to be made.
+    For finalized blocks `size_bytes` is the sum of their sizes, `asked_replicas` of the replicas
+    that they ask for, `replicas` of those that count, and `lacking_replicas` of those to be made.
     """
 
     directories: int = 0

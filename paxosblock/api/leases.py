@@ -1,5 +1,5 @@
-"""Ending the writing of a file where its members cannot do it alone: what an operator is told, and
-may force.
+"""Ending the writing of a file where its members cannot do it alone: what an operator sees, and may
+force.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class GiveUp(msgspec.Struct, frozen=True):
 
 
 class RecoverLease(msgspec.Struct, frozen=True):
-    """TakeOver that tells who answered what where a block cannot be ended, and takes a force."""
+    """A TakeOver that accepts a force, and reports who answered what if a block cannot be ended."""
 
     path: str
     give_up: tuple[GiveUp, ...] = ()
 
 
 class MemberAnswer(enum.Enum):
-    """A member's answer to a recovery that asked for its last vote."""
+    """The answer of a member to a recovery that asked for its last vote."""
 
     STRONG = "strong"
     """It knows all its votes."""
@@ -39,7 +39,7 @@ class MemberAnswer(enum.Enum):
 
 
 class MemberStanding(msgspec.Struct, frozen=True):
-    """A member of a block that is not ended, and what it holds if it told that.
+    """A member of a block that is not ended, and what it holds if it said so.
 
     `generation` is the one it accepted, `length` counts chunks; `reason` says why it gave no vote.
     """

@@ -30,11 +30,11 @@ class Method(Generic[Q, A_co]):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The answer of a call that has nothing to tell."""
+    """The answer of a call that has nothing to report."""
 
 
 class Once(msgspec.Struct, frozen=True):
-    """Names a request, so that it is done once however often it is sent, to whichever NameNode.
+    """The name of a request, so that it is done once however often it is sent, to any NameNode.
 
     `session` is a name of at most 64 ASCII characters that nobody else uses; it has one
     request under way at a time, and `sequence` grows from each to the next. The latest request of
@@ -46,11 +46,11 @@ class Once(msgspec.Struct, frozen=True):
 
 
 def encode(request: object) -> bytes:
-    """The msgpack of what a node is asked.
+    """Return the msgpack of a request.
 
     Raises:
-        InvalidRequestError: nobody can be asked this: a number of more than 64 bits, or a text that
-            is not Unicode, such as the name of a local file may be.
+        InvalidRequestError: it cannot be sent: a number of more than 64 bits, or a text that is not
+            Unicode, as the name of a local file may be.
     """
     try:
         return _ENCODER.encode(request)

@@ -1,4 +1,4 @@
-"""Calls to the NameNode about files, blocks and leases (`api/reports.py`: what it is told).
+"""Calls to the NameNode about files, blocks and leases (`api/reports.py`: what DataNodes report).
 
 Each call is a request struct, an answer struct and a `Method` that names them.
 """
@@ -68,7 +68,7 @@ class FileStatus(msgspec.Struct, frozen=True):
 class Member(msgspec.Struct, frozen=True):
     """One storage of a block's config and where it is reached; `address` is "" while unknown.
 
-    `rack` is its DataNode's, "" while unknown; `distance` tells how far that is from who asked
+    `rack` is its DataNode's, "" while unknown; `distance` is how far that is from the client
     (`rack.distance`).
     """
 
@@ -84,8 +84,8 @@ class BlockView(msgspec.Struct, frozen=True):
     """A block's record (linearizable) with its members' addresses (soft state).
 
     `offset` is where the block starts in its file, in bytes. `complete` says that at least
-    min_replication members reported the finalized version. `shortfall` tells the writer of a block
-    that was just placed, in words, why it has fewer members than were asked for.
+    min_replication members reported the finalized version. `shortfall` says in words, for the
+    writer of a block that was just placed, why it has fewer members than were asked for.
     """
 
     record: BlockRecord
@@ -101,7 +101,7 @@ class BlockView(msgspec.Struct, frozen=True):
 class MakeDirectories(msgspec.Struct, frozen=True):
     """`mkdir`; with `parents` missing ancestors are made and an existing directory is fine.
 
-    With `ttl_s` the directory lives so many seconds from now on, also one that exists.
+    With `ttl_s` the directory lives that many seconds from now on, even if it existed already.
     """
 
     path: str
@@ -142,7 +142,7 @@ class CreateFile(msgspec.Struct, frozen=True):
 class CreatedFile(msgspec.Struct, frozen=True):
     """A file that was made, and the block made ahead with it.
 
-    None: nobody asked for one, or there are too few DataNodes now. AddBlock tells which.
+    None: nobody asked for one, or there are too few DataNodes now. AddBlock says which.
     """
 
     status: FileStatus
@@ -178,12 +178,13 @@ class ListDirectory(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """One page; `more` says that another follows. Of a file: the file itself.
+    """One page; `more` says that another follows. For a file it is the file itself.
 
-    `revision` is the last change of the namespace that the page shows; what is new in the directory
-    later was linked after it. `linked` tells for each entry the change that gave it this name (made
-    it or moved it here), not those of the file. Pages that agree in the id of the `directory` and
-    in the last change of what names it has, `changed`, are parts of one state of it.
+    `revision` is the last change of the namespace that the page shows; whatever appears in the
+    directory later was linked after it. `linked` gives for each entry the change that gave it this
+    name (made it or moved it here), not changes of the file. Pages that agree in the id of the
+    `directory` and in the last change of what names it has, `changed`, are parts of one state of
+    it.
     """
 
     entries: tuple[FileStatus, ...]
@@ -211,7 +212,7 @@ class Rename(msgspec.Struct, frozen=True):
 class DeletePath(msgspec.Struct, frozen=True):
     """Delete a file, or a directory (with what is in it when `recursive`).
 
-    With a `file_id` only if it is the path's: something else that is there by now stays.
+    With a `file_id`, only if the path has that id: something else that is there by now stays.
     """
 
     path: str
@@ -246,8 +247,8 @@ class ConcatFiles(msgspec.Struct, frozen=True):
 class ApplicationVersion(msgspec.Struct, frozen=True):
     """Makes a transaction idempotent: applied only if `version` is the highest of `app_id` so far.
 
-    `attempt` names the caller's one request: a copy of it that comes again is told that it was
-    applied. `keep_for_s` is how long the version is remembered; None: for ever.
+    `attempt` names the caller's one request: a copy of it gets the answer that it was applied.
+    `keep_for_s` is how long the version is remembered; None: for ever.
     """
 
     app_id: str
@@ -269,7 +270,7 @@ class Transact(msgspec.Struct, frozen=True):
 
 
 class ApplicationRequest(msgspec.Struct, frozen=True):
-    """Ask which version of an application was applied last."""
+    """Ask for the version of an application that was applied last."""
 
     app_id: str
 
@@ -286,9 +287,9 @@ class ApplicationAnswer(msgspec.Struct, frozen=True):
 class Excluded(msgspec.Struct, frozen=True):
     """A storage that failed this writer `ago_s` seconds ago.
 
-    Its DataNode is left out until the NameNode has heard of it since then, and while it is
-    `resting` in any case; then it is taken where others are missing. One that has registered since
-    then is a new process, and taken as any other.
+    Its DataNode is left out until the NameNode has heard from it since then, and while it is
+    `resting` in any case; after that it is taken where others are missing. One that has registered
+    since then is a new process, and is taken like any other.
     """
 
     storage: StorageId
@@ -324,8 +325,8 @@ class AddBlock(msgspec.Struct, frozen=True):
 class ReopenBlock(msgspec.Struct, frozen=True):
     """K4, K7: let the writer of a file go on in `block`, its last one, which is finalized.
 
-    It is left alone unless it has room for a chunk of `size_bytes`, and has fewer than `chunks`. A
-    repeated request is answered with what the first one installed. The rest is as in AddBlock.
+    It is left alone unless it has room for a chunk of `size_bytes`, and has fewer than `chunks`.
+    The answer to a repeated request is what the first one installed. The rest is as in AddBlock.
     """
 
     file_id: int
@@ -359,7 +360,7 @@ class FinalizeBlock(msgspec.Struct, frozen=True):
 
 
 class BlockRequest(msgspec.Struct, frozen=True):
-    """A call about one block; `writer` is who asks ("" for a reader), on the machine `host`."""
+    """A call about one block by `writer` ("" for a reader), on the machine `host`."""
 
     block: BlockId
     writer: WriterId = NO_WRITER
@@ -374,12 +375,12 @@ class DeleteBlock(msgspec.Struct, frozen=True):
 
 
 class CloseFile(msgspec.Struct, frozen=True):
-    """End the writing of a file; answered when every block is complete.
+    """End the writing of a file; the answer comes when every block is complete.
 
-    `last` ends its last block in the same step (K6), None where that is ended already. Of a file
+    `last` ends its last block in the same step (K6), None where that is ended already. For a file
     that has no block yet it may be the one that was made with it (`CreateFile.first`). An error
-    after that step, which says that too few members have reported the block, changes nothing:
-    the file is closed, and the request may be repeated.
+    after that step, which says that too few members have reported the block, changes nothing: the
+    file is closed, and the request may be repeated.
     """
 
     file_id: int
@@ -398,7 +399,7 @@ class OpenBlock(msgspec.Struct, frozen=True):
 class RenewLeases(msgspec.Struct, frozen=True):
     """Keep the leases of these writers; sent well within the soft limit.
 
-    `open_blocks` asks for those that their writers should leave for another one.
+    `open_blocks` asks which of them their writers should leave for another one.
     """
 
     writers: tuple[WriterId, ...]

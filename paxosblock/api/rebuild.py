@@ -13,8 +13,8 @@ from paxosblock.replacement import Policy
 class RebuildBlock(msgspec.Struct, frozen=True):
     """K3: rebuild `block` without the members that `failed`, for its writer of `generation`.
 
-    A repeated request gets the config that was installed for the first. `flushed` as in `Policy`;
-    `excluded` as in `AddBlock`: whom not to take for another one.
+    A repeated request gets the config that was installed for the first. `flushed` is as in
+    `Policy`; `excluded` as in `AddBlock`: DataNodes that are not to take the place of others.
     """
 
     block: BlockId

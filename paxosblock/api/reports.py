@@ -1,7 +1,7 @@
-"""Calls by which every DataNode tells every NameNode that it lives, and which replicas it holds.
+"""Calls by which every DataNode tells every NameNode that it lives and which replicas it holds.
 
-All that a storage holds is told page by page in order of the block ids. Each page speaks for a
-range of ids and for nothing else, so it may be judged by itself: whichever page is lost, comes
+A storage reports all that it holds page by page in order of the block ids. Each page speaks for a
+range of ids and for nothing else, so it can be judged by itself, whichever page is lost, comes
 twice, or is overtaken by a change.
 """
 
@@ -52,11 +52,11 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 class Register(msgspec.Struct, frozen=True):
-    """A DataNode presents itself; `incarnation` differs for every start of its process.
+    """A DataNode introduces itself; `incarnation` differs for every start of its process.
 
-    `cluster` is the id of the one it belongs to, "" before it was told one; `rack` is where it
+    `cluster` is the id of the one it belongs to, "" before it learned one; `rack` is where it
     stands, and `host` its machine's name, "" where it does not say. `timelines` are those of the
-    storages that had a snapshot; an answer says that the cluster knows the storages in them.
+    storages that had a snapshot; an answer means that the cluster knows the storages in them.
     """
 
     node: str
@@ -115,8 +115,8 @@ class BlockReport(msgspec.Struct, frozen=True):
     are `dead`; nothing else.
 
     Where `covers` is None: replicas that changed, and blocks whose replicas were `deleted`.
-    `number` grows with every report of a process; one that comes behind a later one was given up by
-    its sender, which has told the same again since.
+    `number` grows with every report of a process; one that comes after a later one was given up by
+    its sender, which has reported the same again since.
     """
 
     node: str
@@ -132,9 +132,9 @@ class BlockReport(msgspec.Struct, frozen=True):
 class ReportAnswer(msgspec.Struct, frozen=True):
     """The NameNode knows what the storage holds of the blocks up to `up_to`; a gap ends that.
 
-    Anything else than the end of the page: the next page is wanted from there on. `LAST_BLOCK`:
-    nothing is wanted before the next full report is due, and that is not sooner than
-    `again_after_s`: the more replicas a cluster has, the longer it takes to report them all.
+    If that is not the end of the page, the next page has to begin there. `LAST_BLOCK`: nothing is
+    needed before the next full report is due, which is no sooner than `again_after_s`: the more
+    replicas a cluster has, the longer it takes to report them all.
     """
 
     up_to: BlockId

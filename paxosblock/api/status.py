@@ -1,4 +1,4 @@
-"""Calls of people to a NameNode: how the cluster, its nodes and a block stand."""
+"""Calls that people make to a NameNode: the state of the cluster, its nodes and a block."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class SafeModeRequest(msgspec.Struct, frozen=True):
 class SafeModeStatus(msgspec.Struct, frozen=True):
     """Safe mode: while it is `on` no replica is copied or taken away.
 
-    `by_hand`: an operator entered it, and changes of names are refused until they leave it. Else
-    it ends by itself `left_s` seconds from now, which is None as long as less than the share
-    `threshold` of the finalized `blocks` was `reported` by enough DataNodes. The counts are those
-    of the last look, which is the last one when it ended by itself.
+    `by_hand`: an operator entered it, and changes of names are refused until they leave it.
+    Otherwise it ends by itself `left_s` seconds from now, which is None as long as less than the
+    share `threshold` of the finalized `blocks` was `reported` by enough DataNodes. The counts are
+    those of the last look, which is the last one when it ended by itself.
     """
 
     on: bool
@@ -92,7 +92,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
 
 
 class NameNodeStatusRequest(msgspec.Struct, frozen=True):
-    """Ask one NameNode how it stands; each answers for itself."""
+    """Ask one NameNode for its state; each answers for itself."""
 
 
 class NameNodeStatus(msgspec.Struct, frozen=True):
@@ -101,7 +101,7 @@ class NameNodeStatus(msgspec.Struct, frozen=True):
     `role` is "leader", "follower", "candidate" or, for a cluster's only one, "alone". `serves`
     says that it leads and has begun. Indexes count entries of the replicated log; `lag` says how
     many of them each other member has still to store, as the leader knows. `datanodes` are those
-    this NameNode hears of, with the finalized blocks they reported to it. `trouble` tells why it
+    this NameNode hears from, with the finalized blocks they reported to it. `trouble` says why it
     cannot store changes, "" while it can. `cluster` is the cluster's id, "" before its first leader
     began. `alarms` are the latest of `alarm_count` that it raised since it was started.
     """
@@ -135,7 +135,7 @@ class VoteLine(msgspec.Struct, frozen=True):
 class BlockExplanation(msgspec.Struct, frozen=True):
     """A block's record, its HDFS state, and the vote history the NameNode remembers.
 
-    `copied_to` is where a replica is being made of it, None: nowhere.
+    `copied_to` is where a replica of it is being made, None: nowhere.
     """
 
     view: BlockView

@@ -60,16 +60,15 @@ def report(session: Session) -> None:
 
     One NameNode's address is enough. "Behind" is what the leader knows: entries of its log that the
     other one has not stored yet. "Used" is what the blocks take; what is neither used nor free
-    belongs to others. A rack is shown where one was chosen. Of a volume that failed and a NameNode
-    whose disk is full the reason is shown. An alarm is what somebody has to look at: a broken
-    invariant, a damaged replica, a DataNode that was refused. The latest are shown, of the time
-    since the NameNodes were started.
-    Replicas are spoken of while blocks lack some: how many blocks wait for a copy or are being
-    copied, are missing (no replica is left that can be read), or have a damaged replica.
-    Safe mode is shown while it is on: nothing is copied or taken away then, see `admin safemode`.
-    Of a DataNode that is to leave it is shown how far that is, see `admin leaving`.
-    Exit code 1 when a node does not answer, is not live (unless it is to leave) or cannot store
-    changes, and when a block is missing.
+    belongs to others. Racks are shown where they were chosen. A volume that failed and a NameNode
+    whose disk is full are shown with the reason. An alarm is what somebody has to look at: a broken
+    invariant, a damaged replica, a DataNode that was refused. The latest ones since the NameNodes
+    were started are shown. The line "Replicas" appears while blocks lack some: it counts the blocks
+    that wait for a copy or are being copied, that are missing (no readable replica is left), and
+    that have a damaged replica. Safe mode is shown while it is on; nothing is copied or taken away
+    then, see `admin safemode`. A DataNode that is to leave is shown with its progress, see
+    `admin leaving`. Exit code 1 when a node does not answer, is not live (unless it is to leave) or
+    cannot store changes, and when a block is missing.
     """
     standings = _ask_all(session)
     lag = next((seen.lag for seen in standings.values() if seen and seen.serves), {})
@@ -107,7 +106,7 @@ def _alarms(standings: Iterable[NameNodeStatus | None]) -> list[str]:
 
 
 def _ask_all(session: Session) -> dict[str, NameNodeStatus | None]:
-    """Ask all NameNodes, those given and those that these name; None for those that are silent."""
+    """Ask all NameNodes, those given and those that they name; None for each that is silent."""
     standings: dict[str, NameNodeStatus | None] = {}
     waiting = list(session.addresses)
     while waiting:

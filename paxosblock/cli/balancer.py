@@ -58,8 +58,8 @@ def balancer(session: Session, *, threshold: float, bandwidth: int | None) -> No
     closed files are moved, one at a time between two storages. A block never has fewer replicas
     than before, and stays in two racks. Run it after DataNodes were added.
 
-    It may be interrupted at any time, and started again: the NameNode stops when nobody asks it to
-    go on. Exit code 1 when no block may be moved that would even out the rest.
+    You may interrupt it at any time and start it again: the NameNode stops when nobody asks it to
+    go on. Exit code 1 when the rest cannot be evened out by moving any block that may be moved.
     """
     request = Balance(uuid.uuid4().hex, threshold / 100, bandwidth)
     moved = _Moved()
@@ -79,7 +79,7 @@ def balancer(session: Session, *, threshold: float, bandwidth: int | None) -> No
 
 @dataclass
 class _Moved:
-    """All that was moved, also by NameNodes that led before."""
+    """Everything that was moved, including by NameNodes that led before."""
 
     last: dict[str, BalanceStatus] = field(default_factory=dict)
 
@@ -103,7 +103,7 @@ class _Moved:
 
 @contextmanager
 def _stopped_at_the_end(session: Session, request: Balance) -> Iterator[None]:
-    """Tell the NameNode that nobody asks any more; without that it notices some seconds later."""
+    """Tell the NameNode that nobody asks any more; otherwise it notices some seconds later."""
     try:
         yield
     finally:
@@ -112,7 +112,7 @@ def _stopped_at_the_end(session: Session, request: Balance) -> Iterator[None]:
 
 
 def _watch(session: Session, request: Balance, moved: _Moved) -> BalanceStatus:
-    """Have it done; returns when there is nothing more to do."""
+    """Have it done; return when there is nothing more to do."""
     status = session.call(BALANCE, request)
     told = False
     with progress_bar("balancing", status.left_bytes, wanted=not session.json) as advance:

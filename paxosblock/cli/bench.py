@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class BenchGroup(LazyGroup):
-    """Takes names of cases where a command may stand: `bench write` is `bench run write`."""
+    """Takes the names of cases in place of a command: `bench write` is `bench run write`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put in the command where none is named."""
+        """Put the command in where none is named."""
         if not args or (args[0] not in self.entries and args[0] != "--help"):
             args = ["run", *args]
         return super().parse_args(ctx, args)

@@ -93,8 +93,8 @@ def up(
       export PAXOSBLOCK_NAMENODES=127.0.0.1:9870
 
     With --namenodes 3 the cluster goes on when any one node is lost, a NameNode too. A folder
-    remembers its nodes and their ports. Of a cluster that runs, the nodes that are down are
-    started, and the others left alone. Returns when every node is ready.
+    remembers its nodes and their ports. If the cluster runs already, the nodes that are down are
+    started and the others left alone. Returns when every node is ready.
 
     A cluster of one NameNode that is down gets two more, which fetch what it knows:
 
@@ -167,7 +167,7 @@ def restart(session: Session, path: str, names: tuple[str, ...]) -> None:
       $ paxosblock cluster restart datanode-1
       datanode-1    up   127.0.0.1:9872    process 4720
 
-    Returns when every NameNode that runs counts the DataNodes that run as live.
+    Returns when every running NameNode counts the running DataNodes as live.
     """
     local = LocalCluster.at(path)
     nodes = {node.name: node for node in local.nodes}
@@ -215,8 +215,9 @@ def status(session: Session, path: str) -> None:
       datanode-0    up   127.0.0.1:9871    process 4712  live, 14 blocks, 1.2 G used, 80 G free ...
       ...
 
-    Of a node that is down the last line of its log is shown. Exit code 1 when a node is down, when
-    a NameNode's disk is full, or when the NameNode that leads does not count a DataNode as live.
+    For a node that is down, the last line of its log is shown. Exit code 1 when a node is down,
+    when a NameNode's disk is full, or when the NameNode that leads does not count a DataNode as
+    live.
     """
     local = LocalCluster.at(path)
     standings = {node.name: local.standing(node) for node in local.namenodes if node.alive}
@@ -250,13 +251,13 @@ def _tell(
 
 
 def _last_words(node: Node) -> str:
-    """Of a node that has ended, why: the last line of its log."""
+    """Return why a node has ended: the last line of its log."""
     lines = [] if node.alive else node.log_tail().splitlines()
     return lines[-1] if lines else ""
 
 
 def _namenode_words(standing: NameNodeStatus | None, seen: ClusterStatus | None) -> str:
-    """Return the role of one of several, and of the one that leads what the cluster holds."""
+    """Return the role of one of several NameNodes, and for the leader what the cluster holds."""
     words = [standing.role] if standing and standing.members else []
     words += [standing.trouble] if standing and standing.trouble else []
     if standing and standing.serves and seen:

@@ -35,7 +35,7 @@ _HEAD = (
 )
 _TIMEOUT_S = 5.0
 _TIMEOUT_NOT_LIVE_S = 0.5
-"""For a DataNode that the NameNode has not heard of for a while: a file has many blocks there."""
+"""For a DataNode that the NameNode has not heard from for a while: a file has many blocks there."""
 _NOTHING = "it has no replica of this block"
 
 
@@ -50,9 +50,9 @@ class ReplicaLine:
 
 @dataclass(frozen=True, slots=True)
 class BlockStory:
-    """All that is known of a block, as `--json` prints it.
+    """Everything that is known of a block, as `--json` prints it.
 
-    `replication` is what its file asks for, None for a block that belongs to none.
+    `replication` is what its file asks for, None for a block that belongs to no file.
     """
 
     explanation: BlockExplanation
@@ -79,8 +79,8 @@ def explain(session: Session, words: tuple[str, ...]) -> None:
           ...
 
     promised: the highest generation the replica was asked to obey; accepted: the generation its
-    chunks were voted for in. A replica that is being copied is temporary. Below them the steps
-    of its recoveries and of its finalization, as far as the NameNode remembers them.
+    chunks were voted for in. A replica that is being copied is temporary. Below are the steps of
+    the block's recoveries and of its finalization, as far as the NameNode remembers them.
     """
 
     def show(named: str) -> None:
@@ -125,7 +125,7 @@ def _story(session: Session, block: BlockId) -> BlockStory:
 
 
 def _replica_lines(block: BlockId, members: tuple[Member, ...]) -> tuple[ReplicaLine, ...]:
-    """Ask all members together: those that hang cost the time of one."""
+    """Ask all members at once: together, those that hang cost the time of one."""
     with ThreadPoolExecutor(max(1, len(members))) as asking:
         return tuple(asking.map(partial(_replica_line, block), members))
 

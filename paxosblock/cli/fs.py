@@ -17,8 +17,8 @@ fs = DashGroup(
   paxosblock fs ls -h /logs
   paxosblock fs tail -f /logs/access.log
 
-Paths are absolute, or URLs that name their cluster: paxosblock://host:9870/logs. What goes wrong
-is one line on standard error, "ls: '/x': no such file or directory", and exit code 1.
+Paths are absolute, or URLs that name their cluster: paxosblock://host:9870/logs. A failure is
+one line on standard error, "ls: '/x': no such file or directory", and exit code 1.
 """,
     elsewhere={
         "copyFromLocal": "put",

@@ -129,7 +129,7 @@ def put(
 
 
 def _local_tree(session: Session, source: str, wanted: str) -> Iterator[tuple[str, str]]:
-    """Make the directories of a local one, and yield its files, each with its place there."""
+    """Make the directories of a local directory, and yield its files, each with its place there."""
     for folder, below, names in os.walk(source, onerror=session.tell_failure):
         place = wanted + folder.removeprefix(source.rstrip("/")).rstrip("/")
         request = MakeDirectories(place, parents=True, owner=current_user())
@@ -140,7 +140,7 @@ def _local_tree(session: Session, source: str, wanted: str) -> Iterator[tuple[st
         for name in sorted([*names, *links]):
             file = os.path.join(folder, name)
             if os.path.exists(file) and not (os.path.isfile(file) or os.path.isdir(file)):
-                # To open a pipe would wait for whoever writes into it.
+                # Opening a pipe would wait for its writer.
                 session.tell_failure(UserError(file, "is neither a file nor a directory"))
                 continue
             yield file, join(place, name)
@@ -192,14 +192,14 @@ def _published(
         client.transact([AssertFile(path, ours), Rename(path, wanted, force)])
     except BaseException as error:
         session.failed(error)
-        # It may be open still: no file can be closed whose last bytes found no place.
+        # It may still be open: a file whose last bytes found no place cannot be closed.
         with contextlib.suppress(PaxosBlockError):
             client.transact([Delete(path, file_id=ours)])
         raise
 
 
 def _pieces(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield what there is to read, as it comes: of a pipe not more than it holds now."""
+    """Yield what there is to read, as it comes: from a pipe no more than it holds now."""
     read = getattr(stream, "read1", stream.read)
     while piece := read(PIECE_BYTES):
         yield piece
@@ -247,7 +247,7 @@ def append(session: Session, sources: tuple[str, ...], destination: str) -> None
 
 
 def _opened_at_end(client: Client, path: str) -> FileWriter:
-    """Open the file at its end, or make a new one; as hdfs."""
+    """Open the file at its end, or make a new one; as hdfs does."""
     try:
         return client.append(path)
     except NotFoundError:
@@ -269,8 +269,8 @@ def truncate(session: Session, *, _wait: bool, length: str, paths: tuple[str, ..
       $ paxosblock fs truncate 1024 /logs/a.log
       Truncated /logs/a.log to length: 1024
 
-    In one step, and at once: a file that was truncated can be read and appended to. Whoever reads
-    it meanwhile is told that it was truncated. A file that is being written is left as it is.
+    This is one step and takes effect at once: a truncated file can be read and appended to. Whoever
+    is reading it gets an error that says so. A file that is being written is left as it is.
     """
     if not length.removeprefix("-").isdecimal():
         raise UserError(length, "is no length: write a number of bytes, as in `truncate 1024 /a`")
@@ -375,8 +375,8 @@ def cat(session: Session, paths: tuple[str, ...]) -> None:
     \b
       $ paxosblock fs cat /logs/a.log /logs/b.log | sort
 
-    Of a file that is being written: everything acknowledged when it is opened. If nobody can tell
-    how long its last block is: what is before it, then an error.
+    A file that is being written gives everything that was acknowledged when it is opened. If nobody
+    can tell how long its last block is, you get what comes before that block, then an error.
     """
     with session.client() as client, _standard_output() as out:
 
@@ -414,7 +414,7 @@ def tail(session: Session, *, follow: bool, path: str) -> None:
       $ paxosblock fs tail -f /logs/a.log
 
     With -f every byte follows as soon as it is decided, also what is appended after the file was
-    closed. Ctrl-C ends it; so does one who truncates, deletes or replaces the file.
+    closed. Ctrl-C ends it; so does truncating, deleting or replacing the file.
     """
     name = the_one(session, path)
     with session.client() as client, _standard_output() as out:
@@ -430,7 +430,7 @@ def tail(session: Session, *, follow: bool, path: str) -> None:
 
 
 def _copy(file: FileReader, out: BinaryIO, advance: Advance) -> None:
-    """Copy all that is left of a file of known length, through one buffer."""
+    """Copy the rest of a file of known length, through one buffer."""
     buffer = memoryview(bytearray(min(file.size, PIECE_BYTES)))
     while count := file.readinto(buffer):
         out.write(buffer[:count])

@@ -128,8 +128,8 @@ def ls(
       Found 1 items
       -rw-r--r--   3 ada staff       1024 2025-03-01 12:00 /logs/a.log
 
-    Type and permission, replicas, owner, group, bytes, last change, path. The length of a file that
-    is being written counts its finished blocks.
+    The columns are type and permission, replicas, owner, group, bytes, last change and path. The
+    length of a file that is being written counts its finished blocks.
     """
     order = _order(by_time, by_size)
 
@@ -161,7 +161,7 @@ def _pages(
     order: Callable[[FileStatus], tuple[int, str]],
     reverse: bool,
 ) -> Iterator[list[FileStatus]]:
-    """Yield the entries of a directory, then those below its directories, depth first as hdfs."""
+    """Yield the entries of a directory, then those below its directories, depth first like hdfs."""
     entries = sorted(list_all(session, path), key=order, reverse=reverse)
     if not recursive:
         yield entries
@@ -358,7 +358,7 @@ def stat(session: Session, words: tuple[str, ...]) -> None:
     %u owner        %g group          %a mode (octal)                %A mode (symbolic)
     %y changed, UTC %Y the same in ms %%  a percent sign
 
-    With --json everything, also the durability and whether the file is being written.
+    With --json everything is shown, including the durability and whether the file is being written.
     """
     has_format = "%" in words[0] and not words[0].startswith("/")
     template, paths = (words[0], words[1:]) if has_format else ("%y", words)
@@ -377,8 +377,8 @@ def stat(session: Session, words: tuple[str, ...]) -> None:
 
 
 def _fewest(session: Session, status: FileStatus) -> tuple[int, int]:
-    """Members of the block that has the fewest, fewer than `replication` are a shortfall, and racks
-    of the one that is in the fewest; those of members that are not known are not counted.
+    """Return the members of the block that has the fewest (fewer than `replication` is a
+    shortfall), and the racks of the one that is in the fewest; unknown racks are not counted.
     """
     if status.kind is Kind.DIRECTORY:
         return 0, 0

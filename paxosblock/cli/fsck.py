@@ -73,15 +73,16 @@ def fsck(session: Session, path: str, *, delete: bool, yes: bool) -> None:
       The filesystem under path '/logs' is HEALTHY
       $ paxosblock admin fsck /logs                  # the same
 
-    Nothing is read from DataNodes: it is the NameNode's knowledge, by which it also copies blocks
+    Nothing is read from DataNodes: this is what the NameNode knows, and by which it copies blocks
     and takes replicas away. (`paxosblock spark fsck` reads the bytes of files.)
 
-    MISSING: no replica is left that may be back in a moment. CORRUPT: each that is left is damaged.
-    Then the status is CORRUPT, and the exit code 1. What is only under-, over- or mis-replicated is
-    being mended. The last block of an open file is not looked at.
+    MISSING: no replica is left, nor one that may be back in a moment. CORRUPT: each one that is
+    left is damaged. In both cases the status is CORRUPT and the exit code 1. A block that is only
+    under-, over- or mis-replicated is being mended. The last block of an open file is not looked
+    at.
 
-    --delete-corrupt deletes the files that are MISSING or CORRUPT blocks, whole: what can still be
-    read of them goes, too. A DataNode that is only switched off would bring its replicas back.
+    --delete-corrupt deletes files that have MISSING or CORRUPT blocks, including the parts of them
+    that can still be read. A DataNode that is only switched off would bring its replicas back.
     """
     _check_options(session, delete=delete, yes=yes)
     where = the_one(session, path)
@@ -128,7 +129,7 @@ def _confirm(path: str) -> None:
 
 
 def _delete(session: Session, summary: Summary, finding: Finding) -> None:
-    """Delete a file with a lost block: that file, not what may have its name by now.
+    """Delete a file with a lost block: that very file, not another that may have its name by now.
 
     Raises:
         UserError: this may only look so.

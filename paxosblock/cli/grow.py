@@ -26,17 +26,17 @@ from paxosblock.cli.text import counted
 )
 @click.pass_obj
 def grow(session: Session, *, path: Path, peers: str) -> None:
-    """Make a cluster's only NameNode the first of three or more. Its files stay, nobody copies any.
+    """Make a cluster's only NameNode the first of three or more. Its files stay where they are.
 
     \b
       $ paxosblock admin grow --path /srv/nn --peers nn1:9870,nn2:9870,nn3:9870
       /srv/nn is that of one of 3 NameNodes now: 1204 records, up to entry 4711
 
-    Stop it first. Then start it with --peers and --secret-file; and the others, each with an empty
-    folder, with the same and, this once, with --join: they fetch the catalog. DataNodes and clients
-    are told of all of them, with --namenodes.
+    Stop it first. Afterwards start it with --peers and --secret-file, and start the others, each
+    with an empty folder, with the same options and, this once, with --join: they fetch the catalog.
+    Name all of them to DataNodes and clients with --namenodes.
 
-    It may be ended at any step, and run again. The catalog as the single NameNode kept it stays in
+    You may end it at any step and run it again. The catalog as the single NameNode kept it stays in
     the folder `kv`, and may be removed once the others are up.
     """
     from paxosblock.client.url import cluster_addresses

@@ -40,19 +40,19 @@ _ANSWERS = {
 @click.option("--yes", is_flag=True, help="With --force: do not ask.")
 @click.pass_obj
 def recover_lease(session: Session, path: str, *, force: bool, yes: bool) -> None:
-    """End the writing of a file whose writer is gone, or shall be: its length is decided, and it is
-    closed. (HDFS: debug recoverLease)
+    """End the writing of a file whose writer is gone or has to go: decide its length, and close it.
+    (HDFS: debug recoverLease)
 
     \b
       $ paxosblock admin recover-lease /logs/a.log
       '/logs/a.log' is closed: 4096 bytes
       $ paxosblock fs recover-lease /logs/a.log            # the same
 
-    Nothing that was acknowledged is lost, and a file that is closed stays as it is. That needs
-    enough members of the file's last block, and one that did not forget votes in a power cut. When
-    they do not come back, the answers of all members are shown, and what --force would do: end the
-    block with the longest log of those that answer, and give the others up. What only those held is
-    lost then; how much that may be is told, too. With --force you are asked for a yes.
+    Nothing that was acknowledged is lost, and a file that is closed stays as it is. This needs
+    enough members of the file's last block, including one that did not forget votes in a power cut.
+    When they do not come back, the command shows the answers of all members, and what --force would
+    do: end the block with the longest log of those that answer, and give the others up. What only
+    those held is then lost; the command says how much that may be. --force asks you to confirm.
 
     Exit code 1 when the file is not closed.
     """
@@ -77,7 +77,7 @@ def _check_options(session: Session, *, force: bool, yes: bool) -> None:
 
 
 def _forced(session: Session, path: str, found: LeaseRecovery, *, yes: bool) -> LeaseRecovery:
-    """Give up who did not answer, with the user's yes."""
+    """Give up the members that did not answer, if the user says yes."""
     if any(len(block.silent) == len(block.members) for block in found.stuck):
         raise _not_closed(path, f", and force cannot help. {_what_to_do(found)}")
     if not yes and not click.confirm("End it with what is left?", err=True):
@@ -92,7 +92,7 @@ def _forced(session: Session, path: str, found: LeaseRecovery, *, yes: bool) -> 
 
 
 def _not_closed(path: str, why: str) -> UserError:
-    """Its writer is fenced, and what was recovered stays: that much was done."""
+    """The writer is fenced, and what was recovered stays: that much was done."""
     return UserError(path, f"is not closed{why}").with_outcome(Outcome.UNKNOWN)
 
 
@@ -133,7 +133,7 @@ def _member_words(standing: MemberStanding) -> str:
 
 
 def _name(member: Member) -> str:
-    """Name the DataNode that an operator is to look at, not the storage in it."""
+    """Name the DataNode that an operator should look at, not the storage in it."""
     return f"{member.node or member.storage} at {member.address or 'an unknown address'}"
 
 

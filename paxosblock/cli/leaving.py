@@ -57,9 +57,10 @@ def decommission(session: Session, wait: bool, nodes: tuple[str, ...]) -> None:
     NODE is a DataNode's id or host:port, as `admin report` shows them. It takes no new block; its
     blocks are copied to others, and writers go on elsewhere. It may be stopped when that is done.
     --wait waits for it; `admin leaving` shows how far it is, and what holds it up. With fewer other
-    DataNodes than a file asks for replicas it is never done. `admin recommission` takes it back.
+    DataNodes than the replicas that a file asks for it never ends. `admin recommission` takes it
+    back.
 
-    It is remembered by the cluster, so neither restarts nor a fail-over end it.
+    The cluster remembers it across restarts and fail-overs.
     """
     _let_leave(session, AdminState.DECOMMISSIONED, 0, nodes, wait)
 
@@ -83,8 +84,8 @@ def maintenance(session: Session, for_s: float, wait: bool, nodes: tuple[str, ..
       datanode-1 at 127.0.0.1:9872 is in maintenance until 2025-03-01 14:00: no new block goes there
 
     NODE is a DataNode's id or host:port. Its replicas count although it may be stopped, as long as
-    min_replication others of a block are on other DataNodes; where they are not, such are made
-    first, and --wait waits for that. `admin recommission` ends it before its time.
+    each block has min_replication replicas on other DataNodes; where they are missing they are made
+    first, and --wait waits for that. `admin recommission` ends it early.
     """
     _let_leave(session, AdminState.IN_MAINTENANCE, for_s, nodes, wait)
 
@@ -99,7 +100,7 @@ def recommission(session: Session, nodes: tuple[str, ...]) -> None:
       $ paxosblock admin recommission datanode-1
       datanode-1 at 127.0.0.1:9872 is in service
 
-    Where blocks have more replicas by now than they should, some are taken away again.
+    Where blocks now have more replicas than they should, some are taken away again.
     """
 
     def take_back(written: str) -> None:
@@ -120,7 +121,7 @@ def leaving(session: Session) -> None:
         '/logs/a.log' block 7: is being written
         '/big' block 9: only 2 other DataNodes live for replication 3
 
-    Of many blocks the first hundred are shown.
+    At most the first hundred blocks are shown.
     """
     nodes = session.call(LEAVING, LeavingRequest()).nodes
     for node in nodes:
@@ -132,7 +133,7 @@ def leaving(session: Session) -> None:
 
 
 def progress_words(node: LeavingNode) -> str:
-    """Return how far a DataNode is that is to leave."""
+    """Return how far a DataNode is on its way to leave."""
     admin, blocks = node.status.admin, counted(node.blocks, "block")
     until = _until(node.status)
     if not node.known:
@@ -174,7 +175,7 @@ def _let_leave(
 
 
 def _wait(session: Session, status: AdminStatus) -> None:
-    """Wait until a DataNode may go; tell what holds it up for good, once."""
+    """Wait until a DataNode may go; say once what holds it up for good."""
     told: set[str] = set()
     node = LeavingNode(status, known=False)
     with count_bar(status.node, wanted=not session.json) as show:
@@ -191,7 +192,7 @@ def _wait(session: Session, status: AdminStatus) -> None:
 
 
 def _until_done(session: Session, status: AdminStatus) -> Iterator[LeavingNode]:
-    """Yield how far a DataNode is, again and again until it may go.
+    """Yield how far a DataNode is, repeatedly until it may go.
 
     Raises:
         UserError: somebody took it back, or its maintenance is over.

@@ -1,4 +1,4 @@
-"""The `paxosblock` command. Every family of verbs is a module that is imported when it is used."""
+"""The `paxosblock` command. Every family of verbs is a module that is imported when used."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ENTRIES = {
 IN_A_CHECKOUT = {
     "demo": Entry("examples.demo.command", "Write a real file, kill nodes, verify every byte."),
 }
-"""Commands that are beside the package in the repository, and not in a wheel."""
+"""Commands that stand beside the package in the repository, and are not in a wheel."""
 
 
 HELP = """Files as replicated blocks, by consensus.
@@ -112,7 +112,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _usage_line(error: click.UsageError) -> str:
     where = error.ctx.command_path if error.ctx else "paxosblock"
-    if isinstance(error, click.NoSuchOption):  # click finds any two near that begin with dashes
+    if isinstance(error, click.NoSuchOption):  # two dashes make any two alike to click
         name, near = error.option_name, error.possibilities or ()
         meant = {each.lstrip("-"): each for each in near}
         text = f"No such option '{name}'{did_you_mean(name.lstrip('-'), (), **meant)}"

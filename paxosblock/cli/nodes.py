@@ -124,9 +124,9 @@ def namenode(
       $ paxosblock namenode --path /var/lib/paxosblock/namenode --listen nn1:9870 \\
           --peers nn1:9870,nn2:9870,nn3:9870 --secret-file /etc/paxosblock/secret
 
-    The first time, and only then, with --new-cluster: a NameNode that finds its folder empty has
-    lost it, and must not take part as if nothing had been in it. A cluster of a single NameNode
-    becomes one of three by `paxosblock admin grow`, which says how.
+    Add --new-cluster the first time, and only then: a NameNode that finds its folder empty has lost
+    its data, and must not take part as if there had been none. `paxosblock admin grow` makes a
+    cluster of one NameNode one of three, and its --help says how.
 
     Logs to standard error. Closes at SIGTERM or Ctrl-C. Exit code 74 when its disk failed: start
     it again, for only a new process knows what the disk really has.
@@ -203,7 +203,7 @@ def datanode(
     it again, for only a new process knows what the disks really have. Exit code 1 when every
     NameNode that answers refuses it: it is of another cluster, or works on a copy of a volume.
 
-    Before a new version of paxosblock is tried, and to go back to the old one or to stay:
+    Before you try a new version of paxosblock, and to go back to the old one or to stay:
 
     \b
       $ paxosblock datanode --path /disk1/pxb --namenodes nn:9870 --upgrade
@@ -247,7 +247,7 @@ def _run(session: Session, serving: Coroutine[Any, Any, None]) -> None:
         try:
             run(serving)
         finally:
-            logging.shutdown()  # what it logged comes before the line that ends it
+            logging.shutdown()  # what it logged comes before its last line
     except StorageError as error:
         session.tell_failure(error)
         raise click.exceptions.Exit(DISK_FAILED) from error
@@ -260,7 +260,7 @@ def _default_name(listen: str, folder: Path) -> str:
 
 
 def _set_up(name: str, log_level: str, die_with: int | None) -> None:
-    """Do what comes before everything else."""
+    """Do what must come before everything else."""
     if die_with is not None:
         from paxosblock.process import die_with as end_with
 

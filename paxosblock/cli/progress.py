@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 Advance = Callable[[int], None]
-"""Tell the bar that so many more bytes are done."""
+"""Tell the bar how many more bytes are done."""
 
 
 @contextlib.contextmanager
 def progress_bar(what: str, total_bytes: int | None, *, wanted: bool = True) -> Iterator[Advance]:
-    """Yield a bar for `total_bytes` (None: nobody knows); silent when not wanted or no terminal."""
+    """Yield a bar for `total_bytes` (None: nobody knows); silent when not wanted or without a
+    terminal.
+    """
     if not (wanted and sys.stderr.isatty()):
         yield lambda _: None
         return
@@ -31,7 +33,7 @@ def progress_bar(what: str, total_bytes: int | None, *, wanted: bool = True) -> 
     from rich.text import Text
 
     class Speed(ProgressColumn):
-        """In the units of the bytes beside it; rich's own column counts in powers of 1000."""
+        """Shown in the units of the bytes beside it; rich's own column counts in powers of 1000."""
 
         def render(self, task: Task) -> Text:
             return Text(speed_text(task.finished_speed or task.speed))
@@ -50,7 +52,7 @@ def progress_bar(what: str, total_bytes: int | None, *, wanted: bool = True) -> 
 
 @contextlib.contextmanager
 def count_bar(what: str, *, wanted: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """Yield a bar that is told how many things of how many are done; silent as `progress_bar`."""
+    """Yield a bar for a count of things out of a total; silent when `progress_bar` is."""
     if not (wanted and sys.stderr.isatty()):
         yield lambda _done, _total: None
         return

@@ -33,9 +33,9 @@ def setrep(
       Replication 2 set: /big
       Waiting for /big ... done
 
-    The cluster copies blocks, or takes replicas away, in the background; -w waits for it, for as
-    long as that takes, and needs N live DataNodes. A block that is being written keeps its members
-    until it is finalized: it is not waited for.
+    The cluster copies blocks, or takes replicas away, in the background; -w waits for as long as
+    that takes, and needs N live DataNodes. A block that is being written keeps its members until it
+    is finalized: -w does not wait for it.
     """
     done: list[str] = []
 

@@ -39,9 +39,9 @@ RETRY_FOR_VARIABLE: Final = "PAXOSBLOCK_CLIENT_RETRY_FOR"
 DEFAULT_NAMENODES = f"127.0.0.1:{DEFAULT_PORT}"
 DEFAULT_TIMEOUT_S: Final = 10.0
 SILENT_FOR_S: Final = 2.0
-"""After so long it is told what a command waits for."""
+"""A command that has waited this long says what it waits for."""
 IN_VAIN_S: Final = 0.5
-"""A command that waited in vain tries what follows for so long: it may go all the same."""
+"""A command that waited in vain tries what follows for this long: it may work all the same."""
 
 _VISIBLE: Final = {
     number: ascii(chr(number))[1:-1] for number in (*range(0x20), *range(0x7F, 0xA0))
@@ -73,7 +73,7 @@ class Session:
     _in_vain: bool = False
     _client: Client | None = None
     serves: bool = False
-    """This process is a node: its log must tell where an unexpected error came from."""
+    """This process is a node: its log must show where an unexpected error came from."""
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -163,7 +163,9 @@ class Session:
             timer.cancel()
 
     def tell_waiting(self, waited_s: float) -> None:
-        """Tell on standard error, once, what is waited for, if that took two seconds already."""
+        """Say on standard error, once, what is being waited for, if that has taken two seconds
+        already.
+        """
         if waited_s >= SILENT_FOR_S and not self._told_waiting:
             self._told_waiting = True
             text = f"waiting for the cluster at {','.join(self.addresses)}"
@@ -193,8 +195,8 @@ class Session:
             yield client
 
     def failed(self, error: BaseException) -> None:
-        """Note an error. If the command's patience went into it, what follows is tried just once:
-        the cluster is waited for once in a command, and not at each path.
+        """Note an error. If it used up the command's patience, what follows is tried just once: a
+        command waits for the cluster once, not for each path.
         """
         if isinstance(error, PaxosBlockError) and error.retriable:
             self._wait_at_most(min(IN_VAIN_S, self.timeout_s))
@@ -224,13 +226,13 @@ class Session:
             click.echo(msgspec.json.encode(fact))
 
     def warn(self, path: str, text: str) -> None:
-        """One line on standard error about what was done, but not as it was asked."""
+        """One line on standard error about something that was done, though not as asked."""
         fact = {"verb": self.verb, "path": _printable(path), "warning": text}
         line = msgspec.json.encode(fact) if self.json else visible(f"{self.verb}: '{path}': {text}")
         click.echo(line, err=True)
 
     def for_each(self, items: Iterable[T], action: Callable[[T], None]) -> None:
-        """Do it for every argument; one that fails is told and does not stop the others."""
+        """Do it for every argument; one that fails is reported and does not stop the others."""
         for item in items:
             failures = self.failures
             try:
@@ -262,7 +264,7 @@ class Session:
 
 
 def _printable(path: str | None) -> str | None:
-    """Return a path as it can be told: the name of a local file may be no Unicode text."""
+    """Return a path as it can be printed: the name of a local file need not be Unicode text."""
     return None if path is None else path.encode(errors="backslashreplace").decode()
 
 
@@ -274,7 +276,7 @@ def visible(text: str) -> str:
 
 @contextmanager
 def _logs_shown(wanted: bool) -> Iterator[None]:
-    """Let the library log to standard error; without a handler it would, too, from warnings on."""
+    """Let the library log to standard error; even without a handler it would, from warnings on."""
     import logging
 
     logger = logging.getLogger("paxosblock")

@@ -37,8 +37,8 @@ def raft(session: Session, *, yes: bool) -> None:
       $ paxosblock setup raft
 
     raftos demands versions of other packages that can no longer be built, and needs none of them
-    but msgpack. So it is installed without what it demands, by the pip of this Python, into the
-    environment that this command runs in. Shows what it runs, and asks.
+    but msgpack. So the pip of this Python installs it without its dependencies, into the
+    environment that this command runs in. The command shows what it will run, and asks first.
     """
     try:
         check_raftos()

@@ -48,14 +48,14 @@ SHELLS: Final = {
 @click.option("--print", "show", is_flag=True, help="Show the script, and write nothing.")
 @click.pass_obj
 def completion(session: Session, shell: str | None, *, show: bool) -> None:
-    """Let the Tab key complete commands and options, in shells that are started from now on.
+    """Let the Tab key complete commands and options in shells started from now on.
 
     \b
       $ paxosblock setup completion
       completion for bash: ~/.local/share/bash-completion/completions/paxosblock
 
-    SHELL is bash, zsh or fish; without it, the one that $SHELL names. The script is written to
-    where that shell looks for those of a user.
+    SHELL is bash, zsh or fish; the default is the one that $SHELL names. The script goes where that
+    shell looks for the completions of a user.
     """
     from click.shell_completion import get_completion_class
 
@@ -88,7 +88,7 @@ def man(session: Session, *, folder: Path | None) -> None:
       $ paxosblock setup man
       38 manual pages: ~/.local/share/man/man1; try: man paxosblock
 
-    They go where `man` looks for those of a user, or to the folder of --to.
+    They go where `man` looks for the pages of a user, or to the folder of --to.
     """
     from paxosblock.cli.main import root
 

@@ -35,7 +35,7 @@ spark = DashGroup(
   paxosblock spark fsck --deep /
   paxosblock spark compact /events
 
-Without more they run in this process's own Spark, on all its cores; with --master on that cluster,
+By default they run in this process's own Spark, on all its cores; with --master on that cluster,
 whose workers need this package, too. They need Java and `pip install "paxosblock[spark]"`.
 """,
     entries={
@@ -96,7 +96,8 @@ def distcp(
 
     SOURCE is a local path or any URL that fsspec knows. Every copy is read back from the DataNodes
     and compared before it appears under its name. Files that are there already stay, unless
-    --update or --overwrite is given. Exit code 1 when a file could not be copied; the others are.
+    --update or --overwrite is given. Exit code 1 when a file could not be copied; the others are
+    copied.
     """
     if update and overwrite:
         raise click.UsageError("--update and --overwrite exclude each other")
@@ -190,7 +191,7 @@ def compact(
 
     The whole directory changes at once. The small files are kept in its folder `_compacted` for a
     while, for those who have opened them. Do not compact a directory that a streaming query takes
-    as its source: the large files are new ones to it.
+    as its source: to it, the large files are new ones.
     """
     from paxosblock.units import parse_duration, parse_size
 
@@ -215,8 +216,8 @@ def compact(
 
 
 def _check_there(session: Session, path: str) -> None:
-    """One question before Spark is even imported: who mistyped something shall know at once, and a
-    client would go on asking for half a minute where no NameNode answers.
+    """Ask one question before Spark is even imported: whoever mistyped something should know at
+    once, and a client would go on asking for half a minute where no NameNode answers.
 
     Raises:
         NotFoundError: nothing is at `path`.

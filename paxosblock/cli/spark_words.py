@@ -40,7 +40,7 @@ def compact_lines(report: CompactReport) -> Iterator[str]:
 
 
 def fsck_lines(report: FsckReport) -> Iterator[str]:
-    """Yield every block that is not healthy with what to do about it, and the sum."""
+    """Yield every block that is not healthy with what to do about it, and a summary."""
     for finding in report.findings:
         yield from _finding_lines(finding)
     for path in report.being_written:

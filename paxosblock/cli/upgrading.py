@@ -90,11 +90,11 @@ def _finalize(session: Session, volumes: tuple[Path, ...]) -> None:
 
 
 def _made(folder: Path) -> str:
-    """Tell when the snapshot of a volume was made, by the file that makes it whole."""
+    """Return when the snapshot of a volume was made, by the file that makes it whole."""
     from paxosblock.datanode.snapshot import marker
 
     try:
         seconds = marker(folder).stat().st_mtime
     except FileNotFoundError:
-        return "its snapshot"  # a rollback that was interrupted is done with this one
+        return "its snapshot"  # this one also finishes a rollback that was interrupted
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

@@ -12,7 +12,7 @@ from paxosblock.rack import DEFAULT_RACK
 def datanode_words(report: NodeStatus) -> str:
     """State, rack, blocks and room of a DataNode, if it keeps a snapshot, and failed volumes.
 
-    A rack is shown where somebody chose one (as HDFS does).
+    A rack is shown where somebody chose one, as HDFS does.
     What is neither used nor free belongs to others, or is kept in reserve.
     """
     used = sum(volume.used_bytes for volume in report.storages)
@@ -29,7 +29,7 @@ def datanode_words(report: NodeStatus) -> str:
 
 
 def scrubbed_words(report: NodeStatus) -> str:
-    """The day on which the volume that waits longest had been read as a whole."""
+    """The day on which the volume that has waited longest had last been read in full."""
     last_ms = [volume.scrubbed_ms for volume in report.storages if not volume.failed]
     if not last_ms or not min(last_ms):
         return "not scrubbed yet"
@@ -37,7 +37,7 @@ def scrubbed_words(report: NodeStatus) -> str:
 
 
 def shortfall(has: int, wanted: int) -> str:
-    """That a block has fewer replicas than its file asks for."""
+    """Say that a block has fewer replicas than its file asks for."""
     return f"only {has} of {wanted} replicas"
 
 

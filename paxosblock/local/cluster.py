@@ -51,7 +51,7 @@ _LAST_PORT: Final = (1 << 16) - 1
 _NO_ANSWER: Final = (UnavailableError, DeadlineError, OutcomeUnknownError, StorageError)
 
 _FREE: Final = (15_000, 32_000)
-"""Ports to try for a free one: below those that the system gives to anybody who asks for any."""
+"""Ports to try for a free one: below those that the system gives to those who ask for any port."""
 
 
 class LocalCluster:
@@ -120,7 +120,7 @@ class LocalCluster:
     @staticmethod
     def grow(path: str | os.PathLike[str], namenodes: int = 3) -> None:
         """Let the cluster of one NameNode in a folder, which must be down, have more of them when
-        it starts the next time. Files and DataNodes stay. Once it has so many, nothing is done.
+        it next starts. Files and DataNodes stay. Nothing is done if it has that many already.
 
         Raises:
             NotFoundError: no cluster lives there.
@@ -164,7 +164,7 @@ class LocalCluster:
         """Return the NameNode that serves, None while there is none."""
         standing = ((node, self.standing(node)) for node in self.namenodes if node.alive)
         serving = [(seen.term, node) for node, seen in standing if seen is not None and seen.serves]
-        # One that hung for a while still thinks that it leads an older term.
+        # One that hung for a while still believes that it leads an older term.
         return max(serving, key=lambda each: each[0], default=(0, None))[1]
 
     @property
@@ -190,7 +190,7 @@ class LocalCluster:
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start all nodes; returns when every NameNode has heard of every DataNode.
 
-        When one of them fails, those that were started are ended again.
+        When one of them fails, those that were started are stopped again.
 
         Raises:
             ExistsError: the cluster in this folder runs already.
@@ -233,11 +233,11 @@ class LocalCluster:
         return all(clean)
 
     def status(self) -> ClusterStatus:
-        """Return the cluster as the NameNode sees it that leads."""
+        """Return the cluster as the leading NameNode sees it."""
         return control.NameNodes(self.addresses, 5.0).call(CLUSTER_STATUS, ClusterStatusRequest())
 
     def standing(self, node: Node) -> NameNodeStatus | None:
-        """Return how one of the NameNodes stands; None when it does not say."""
+        """Return the state of one of the NameNodes; None when it does not answer."""
         with contextlib.suppress(*_NO_ANSWER):
             return control.call(
                 node.address, NAMENODE_STATUS, NameNodeStatusRequest(), STANDING_TIMEOUT_S
@@ -307,8 +307,9 @@ class LocalCluster:
         return tuple(node for node in self.nodes if node.member.role is role)
 
     def _hold_ports(self) -> None:
-        """Choose those that are not chosen yet. A node that was killed comes back to a port that
-        nobody got meanwhile."""
+        """Choose the ports that are not chosen yet. A node that was killed comes back to a port
+        that nobody took meanwhile.
+        """
         for node in self.nodes:
             node.member = replace(node.member, listen=self._ports.hold(node.address))
             self._membership = self._membership.replacing(node.member)
@@ -375,10 +376,10 @@ def _members(
 
 
 class HeldPorts:
-    """The ports of killed nodes are not given to somebody else before the nodes are back.
+    """Keeps the ports of killed nodes from being given to somebody else before the nodes are back.
 
-    Each is held by a socket that is bound to it and does not listen: a connection is refused as
-    when nobody was there. Linux lets a server bind it as well, since both say SO_REUSEADDR.
+    A socket that is bound to each port and does not listen holds it: a connection is refused as if
+    nobody were there. Linux lets a server bind it as well, since both say SO_REUSEADDR.
     """
 
     def __init__(self) -> None:
@@ -412,7 +413,7 @@ class HeldPorts:
                 return port
 
     def _bind(self, host: str, port: int, *, exclusive: bool) -> None:
-        """`exclusive`: refuse one that somebody else holds; else only one with a listener."""
+        """`exclusive`: refuse one that somebody else holds; otherwise only one with a listener."""
         holder = socket.socket()
         try:
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, not exclusive)

@@ -32,7 +32,7 @@ from paxosblock.formats import FROM_A_COPY, refuse_later
 from paxosblock.process import ProcessId
 
 KNOWN_VERSION: Final = 1
-"""Of `cluster.json`."""
+"""The version of `cluster.json`."""
 
 Settings = Mapping[str, Mapping[str, str | int]]
 """Settings by section and name as in the TOML file: `{"namenode": {"lease_soft_limit": "2s"}}`."""
@@ -172,7 +172,7 @@ class ClusterFolder:
             raise StorageError.of(self._growing, error) from error
 
     def joins(self, namenode: NodeEntry) -> bool:
-        """True if a NameNode comes to a cluster of one, and was never there before."""
+        """True if a NameNode is added to a cluster of one, and was never there before."""
         vote = self.volumes(namenode)[0] / "raft" / "vote"
         return self.is_growing and not vote.exists()
 
@@ -237,7 +237,7 @@ class ClusterFolder:
 
 
 def last_words(log: Path, start: int = 0, most_bytes: int = 4096) -> str:
-    """Return the end of a log, of what was written from byte `start` on."""
+    """Return the end of a log, from byte `start` on."""
     with contextlib.suppress(FileNotFoundError), open(log, "rb") as file:
         file.seek(max(start, file.seek(0, os.SEEK_END) - most_bytes))
         return file.read().decode(errors="replace").strip()
@@ -256,7 +256,7 @@ def _toml(settings: Settings) -> str:
 
 
 def _make_secret(path: Path) -> None:
-    """Draw a secret, once; a moment's file that others may read would be one too many."""
+    """Draw a secret, once; its file must not be readable by others even for a moment."""
     with contextlib.suppress(FileExistsError):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "w") as file:

@@ -1,4 +1,4 @@
-"""One node as a real process, which a test or a demo may end in any way that a machine can."""
+"""One node as a real process, which a test or demo may end in any way that a machine can fail."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Node:
         return self._folder.volumes(self.member)
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start it where it was, at the same port, and wait until it is ready.
+        """Start it where it was, on the same port, and wait until it is ready.
 
         Raises:
             UnavailableError: it ended instead; the message quotes its last line.
@@ -112,7 +112,7 @@ class Node:
         return self.wait_stopped(timeout_s)
 
     def ask_to_stop(self) -> None:
-        """SIGTERM, which reaches a paused node too, and do not wait."""
+        """Send SIGTERM, which reaches a paused node too, and do not wait."""
         self._signal(signal.SIGTERM)
         self._signal(signal.SIGCONT)
 

@@ -1,8 +1,8 @@
 """Step 4 of a chunk's way: the block's length is decided once.
 
-Each function is one compare-and-set on the block's record in the KV (PROTOCOL.md 3, K): it gets
-the record as it is when the change is applied and returns the next one, or a `Refused`. Nobody
-changes a record any other way.
+Each function is one compare-and-set on the block's record in the KV (PROTOCOL.md 3, K): it gets the
+record as it is when the change is applied and returns the next one, or a `Refused`. Records are not
+changed in any other way.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class BlockRecord(msgspec.Struct, frozen=True, gc=False):
     `generation` is the highest allocated so far; `members` are the storages of the epoch
     `writer_generation`; `length` (chunks) and `size_bytes` hold once FINALIZED; `base_length` is
     the length at which the epoch started. `forced` says that an operator gave members of this epoch
-    up (P2): its writer may end the block no more. `cut_generation` is the finalized generation of
-    the last time that the block got shorter (K8): who knew it before knows nothing of what came
+    up (P2): its writer may no longer end the block. `cut_generation` is the finalized generation of
+    the last time that the block got shorter (K8): whoever knew it before knows nothing of what came
     since.
     """
 
@@ -185,7 +185,8 @@ def finalize_by_writer(
     if record.writer != writer or record.writer_generation != generation:
         return Refused(Why.FINALIZED if record.finalized else Why.NOT_WRITER, record)
     if not record.finalized:
-        # Who lost votes may have been let choose, and others have cut their logs to that.
+        # A member that lost votes may have been the one to choose, and others have cut their logs
+        # to that.
         return (
             Refused(Why.NEWER, record) if record.forced else _finalized(record, length, size_bytes)
         )
@@ -277,12 +278,12 @@ def remove_replica(
     whole: tuple[StorageId, ...],
     wanted: int,
 ) -> BlockRecord | Refused:
-    """K13: a member of a finalized block leaves, as enough others are known to hold it.
+    """K13: a member of a finalized block leaves, if enough others are known to hold it.
 
     `whole` are the other members that reported Finalized of `finalized_generation`; `wanted`, at
-    least one, of them must stay. The version that is left is the same under a fresh generation: a
-    Delete that is on its way to who left (D7) names an older one, and does nothing should the same
-    storage have become a member again by then (K12).
+    least one, of them must stay. The remaining version is the same under a fresh generation: a
+    Delete that is on its way to the member that left (D7) names an older one, and does nothing if
+    the same storage has become a member again by then (K12).
     """
     if not record.finalized:
         return Refused(Why.NOT_FINALIZED, record)
@@ -301,12 +302,12 @@ def remove_replica(
 
 
 def grant(record: BlockRecord) -> Grant:
-    """P6: what the writer of the installed config is told, now or when it asks again."""
+    """P6: the message to the writer of the installed config, now or when it asks again."""
     return Grant(record.block, record.writer_generation, record.members, record.base_length)
 
 
 def finalize_message(record: BlockRecord, holders: tuple[StorageId, ...] = ()) -> Finalize:
-    """P5: what every member of a FINALIZED block is told, until it reports Finalized.
+    """P5: the message to every member of a FINALIZED block, until it reports Finalized.
 
     `holders` are storages that are known to hold the whole version.
     """

@@ -8,7 +8,8 @@ from collections.abc import Callable
 class InvariantError(AssertionError):
     """The program is wrong: a numbered rule of PROTOCOL.md does not hold.
 
-    What a peer or a disk says is never checked this way; that is a `Nack` or an error with a name.
+    The word of a peer or a disk is never checked this way; that is a `Nack` or an error with a
+    name.
     """
 
     def __init__(self, rule: str, state: object, led_by: tuple[object, ...]) -> None:
@@ -26,8 +27,8 @@ class InvariantError(AssertionError):
 def invariants(state: object, *led_by: object) -> Callable[[bool, str], None]:
     """Return what raises InvariantError with a rule unless a condition holds of `state`.
 
-    `led_by` is what `state` came from: the state before, the message. Nothing is put into words
-    while all is well, and nothing is switched off by `python -O`.
+    `led_by` is what `state` came from: the state before, the message. No text is made while all is
+    well, and `python -O` switches nothing off.
     """
 
     def hold(condition: bool, rule: str) -> None:

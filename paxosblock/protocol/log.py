@@ -23,7 +23,7 @@ def read_entries(data: bytes) -> Iterator[tuple[int, int]]:
     """Iterate over what `ChunkLog.entries` returned: where a chunk ends, and its CRC32C.
 
     Raises:
-        ValueError: the data is no whole number of entries; nothing else is checked.
+        ValueError: the data is not a whole number of entries; nothing else is checked.
     """
     if len(data) % ENTRY_BYTES:
         raise ValueError(f"{len(data)} bytes are no log of chunks")
@@ -33,7 +33,7 @@ def read_entries(data: bytes) -> Iterator[tuple[int, int]]:
 def acknowledged_before(index: int, window: int) -> int:
     """Return how many chunks a writer knows to be acknowledged, at least, when it sends this one.
 
-    This is all that "the window" means (W2). In disk mode so many were on stable storage at every
+    This is all that "the window" means (W2). In disk mode that many were on stable storage at every
     member of the writer.
     """
     return max(0, index + 1 - window)
@@ -79,7 +79,7 @@ class ChunkLog:
         return self.entries(0, self._count)
 
     def entries(self, start: int, stop: int) -> bytes:
-        """Return of what `to_bytes` returns the part for chunks `start` to `stop - 1`."""
+        """Return the part of what `to_bytes` returns for chunks `start` to `stop - 1`."""
         return bytes(self._buffer[start * ENTRY_BYTES : min(stop, self._count) * ENTRY_BYTES])
 
     def __len__(self) -> int:

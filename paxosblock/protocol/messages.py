@@ -1,4 +1,4 @@
-"""Every message of the protocol (PROTOCOL.md 2): a value, frozen, told by its tag on the wire.
+"""Every message of the protocol (PROTOCOL.md 2): a frozen value, identified by its tag on the wire.
 
 The bytes of a chunk travel beside `Write`, never inside a message of a recovery: a recovery names
 chunks by length and CRC32C (`ChunkName`).
@@ -44,7 +44,7 @@ class Write(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Writer -> all members: vote for chunk `index` in the writer's generation (D2).
 
     `acknowledged_count` is how many chunks all members have voted for, as the writer knows it.
-    `sync` asks that the chunk is on stable storage before the vote (hsync).
+    `sync` asks that the chunk be on stable storage before the vote (hsync).
     """
 
     block: BlockId
@@ -57,7 +57,7 @@ class Write(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Vote(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """DataNode -> writer: voted for chunk `index` and, as votes are in order, all below it."""
+    """DataNode -> writer: voted for chunk `index` and, as votes are in order, for all below it."""
 
     block: BlockId
     generation: Generation
@@ -128,8 +128,8 @@ class RecoveryVote(msgspec.Struct, frozen=True, tag=True, gc=False):
 class Finalize(msgspec.Struct, frozen=True, tag=True, gc=False):
     """NameNode -> members: the KV decided `length` under `finalized_generation` (D5).
 
-    A replica that is shorter, or that is no replica of this version, fetches what it lacks from
-    one of `holders`.
+    A replica that is shorter, or is not of this version, fetches what it lacks from one of
+    `holders`.
     """
 
     block: BlockId
@@ -163,7 +163,7 @@ class Short(msgspec.Struct, frozen=True, tag=True, gc=False):
 class Read(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Reader -> DataNode: tell the state of your replica (D6).
 
-    `sync` asks that what is reported is on stable storage first (an R2 read in memory mode).
+    `sync` asks that what is reported be on stable storage first (an R2 read in memory mode).
     """
 
     block: BlockId
@@ -173,9 +173,8 @@ class Read(msgspec.Struct, frozen=True, tag=True, gc=False):
 class ReadReply(msgspec.Struct, frozen=True, tag=True, gc=False):
     """DataNode -> reader: the registers of a replica, and how long its log is.
 
-    A replica that is weak is not counted for an unfinalized block. One that is only `restarted` has
-    all its votes and is counted, but takes no Write: its log stays as long as it is until a
-    recovery (D8).
+    A weak replica is not counted for an unfinalized block. One that is only `restarted` has all its
+    votes and is counted, but takes no Write: its log keeps its length until a recovery (D8).
     """
 
     block: BlockId

@@ -1,6 +1,6 @@
 """The sizes of quorums (PROTOCOL.md 4): written here and nowhere else.
 
-Whose answers count, and for what, is said where they are collected: all members for a write (W3,
+The code that collects answers says whose count, and for what: all members for a write (W3,
 `write.py`), promises and votes (P2, P4, `recovery.py`), good answers (R2, `read.py`).
 
 A writer generation needs ALL members, so a recovery must meet only every write quorum (any one

@@ -1,7 +1,7 @@
 """Step 3 of a chunk's way: a later generation takes over the highest votes of a quorum.
 
 A `Proposer` is one attempt with one generation that nobody else has. It promises, chooses once and
-writes; what fails is abandoned and tried again under a new generation, never re-chosen.
+writes; an attempt that fails is abandoned and repeated under a new generation, never re-chosen.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Proposer(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def votes_needed(self) -> int:
-        """P4: a quorum seals, or who is left; a config is installed when ALL of it has voted."""
+        """P4: a quorum seals, or all that are left; ALL of a config must vote to install it."""
         if self.kind is RecoveryKind.SEAL:
             return min(recovery_quorum(len(self.members)), len(self.targets))
         return len(self.targets)
@@ -97,10 +97,11 @@ def seal(record: BlockRecord, given_up: tuple[StorageId, ...] = ()) -> Proposer:
     """P1 for a SEAL, with the record as K2 left it.
 
     `given_up`: an operator says that these members will not answer (P2), and accepts what that may
-    cost. Agreement holds whoever is named: the KV decides one length (K5). A strong member that
-    answers holds all that was acknowledged, as a write needs the votes of all. What may go is what
-    only the others hold: chunks that weak members lost, and chunks that were read, but never
-    acknowledged. So the others are not written to, and the writer ends the block no more (K6).
+    cost. Agreement holds whichever members are named: the KV decides one length (K5). A strong
+    member that answers holds all that was acknowledged, as a write needs the votes of all. What may
+    be lost is what only the others hold: chunks that weak members lost, and chunks that were read,
+    but never acknowledged. So the others are not written to, and the writer may no longer end the
+    block (K6).
     """
     holds = invariants(record, given_up)
     holds(record.forced or not given_up, "K2 who gives members up says so in the record")
@@ -268,8 +269,8 @@ def on_recovery_vote(proposer: Proposer, vote: RecoveryVote) -> Proposer:
 def on_nack(proposer: Proposer, nack: Nack) -> Proposer:
     """P7: a higher generation is under way: stop and read the record.
 
-    Any other refusal is remembered for whoever reads the log; the member may answer better when it
-    is asked again.
+    Any other refusal is remembered for readers of the log; the member may give a better answer when
+    asked again.
     """
     if nack.block != proposer.block or nack.generation != proposer.generation:
         return proposer

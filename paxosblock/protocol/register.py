@@ -79,7 +79,7 @@ class Replica(msgspec.Struct, frozen=True, gc=False):
         return replace(self, registers=replace(self.registers, **registers))
 
     def check(self, *led_by: object) -> None:
-        """I1: what holds of every replica at any time; `led_by` is what it came from."""
+        """I1: what holds for every replica at any time; `led_by` is what it came from."""
         holds = invariants(self, *led_by)
         now = self.registers
         holds(now.max_generation >= now.accepted_generation, "I1 MaxGS >= accepted")
@@ -90,7 +90,7 @@ class Replica(msgspec.Struct, frozen=True, gc=False):
             holds(self.length == now.finalized_length, "I1 FINALIZED length")
 
     def check_follows(self, earlier: Replica, *led_by: object) -> None:
-        """I1, I2: what holds of this replica, which earlier became by `led_by`."""
+        """I1, I2: what holds for this replica, which `led_by` made out of `earlier`."""
         self.check(earlier, *led_by)
         holds = invariants(self, earlier, *led_by)
         now, before = self.registers, earlier.registers
@@ -141,7 +141,7 @@ def answer(
 def wanted(storage: StorageId, replica: Replica | None, request: RecoveryWrite | Finalize) -> range:
     """Return the chunks the shell must fetch from a holder before it lets `answer` take `request`.
 
-    Empty when the replica can answer with what it has, be it a refusal.
+    Empty when the replica can answer with what it has, even if that is a refusal.
     """
     if replica is not None:
         generation, registers = generation_of(request), replica.registers
@@ -154,22 +154,23 @@ def heals(dead: Replica | None, request: Request, epoch: Generation = FIRST_GENE
     """D9: True if `request` may end a replica whose bytes are damaged: by a full copy in its place,
     or by its deletion.
 
-    `dead` tells what was promised and accepted, None: nobody knows, its metadata is damaged, too.
-    Then the name of that tells the `epoch` of its log all the same.
+    `dead` says what was promised and accepted; None: nobody knows, its metadata is damaged, too.
+    The file's name still gives the `epoch` of its log then.
     """
     match request:
         case Finalize():
             # K5, K6, K8, K9 and K13 decide under a generation above all that were ever allocated:
-            # what was promised before is void. Only K4 allocates one above it afterwards, and who
-            # votes in an epoch that begins so has accepted its log before, under its name.
+            # what was promised before is void. Only K4 allocates one above it afterwards, and
+            # whoever votes in an epoch that begins like this has accepted its log before, under its
+            # name.
             decided = request.finalized_generation
             return decided > epoch if dead is None else decided >= dead.registers.max_generation
         case Delete():
             promised = epoch if dead is None else dead.registers.max_generation
             return promised <= request.up_to_generation
         case RecoveryWrite() if dead is not None:
-            # A later writer may have gone on from the log of a recovery that was accepted: what was
-            # voted for since would be forgotten.
+            # A later writer may have gone on from the log of a recovery that was accepted; the
+            # votes since then would be forgotten.
             registers, generation = dead.registers, request.generation
             return registers.max_generation <= generation > registers.accepted_generation
         case _:
@@ -245,7 +246,7 @@ def _refused(storage: StorageId, replica: Replica | None, request: Request, reas
 
 
 def _create(storage: StorageId, replica: Replica | None, request: Create) -> Step:
-    """D1. A repeated Create is answered again as long as nothing else was promised."""
+    """D1. A repeated Create gets the same answer as long as nothing else was promised."""
     if replica is None:
         empty = _empty(request.block, FIRST_GENERATION, request.window, request.durability)
         return Step(empty, Created(request.block, storage), StoreMetadata(small=request.small))
@@ -453,7 +454,7 @@ def _short(storage: StorageId, replica: Replica | None, request: Finalize) -> St
 
 
 def _read(storage: StorageId, replica: Replica | None, request: Read) -> Step:
-    """D6: tell the registers. With `sync`, what is told is on stable storage first."""
+    """D6: report the registers. With `sync`, what is reported is on stable storage first."""
     if replica is None:
         return _refused(storage, None, request, Reason.NO_REPLICA)
     reply = ReadReply(

@@ -1,4 +1,4 @@
-"""Kinds of numbers and names, so that a type checker tells a generation from a chunk index."""
+"""Kinds of numbers and names, so that a type checker can tell a generation from a chunk index."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST_GENERATION = Generation(0)
 NO_GENERATION = Generation(-1)
 """Before the first: "was never finalized"."""
 SMALL_BYTES_MAX = 64 * 1024
-"""User bytes that a block holds at most whose writer calls it small (D1)."""
+"""The most user bytes of a block whose writer calls it small (D1)."""
 
 
 class Durability(enum.Enum):
@@ -57,7 +57,7 @@ class Reason(enum.Enum):
     GAP = "gap"
     """The chunk is not the next one, or chunks below it must be fetched first."""
     NO_REPLICA = "no_replica"
-    """There is nothing here and there should be: the replica was lost."""
+    """There is nothing here although there should be: the replica was lost."""
     STALE = "stale"
     """The replica belongs to another version of the block than the request."""
     CORRUPT = "corrupt"

@@ -34,7 +34,7 @@ class WriterState(enum.Enum):
     OPEN = "open"
     """Chunks may be sent."""
     REBUILDING = "rebuilding"
-    """Something failed; a new generation, or the sealed length, is awaited."""
+    """Something failed; waiting for a new generation or the sealed length."""
     CLOSING = "closing"
     """FinalizeBlock(b, length) is on its way."""
     CLOSED = "closed"
@@ -135,7 +135,7 @@ def write_message(
 
 
 def vote_is_sound(writer: Writer, vote: Vote) -> bool:
-    """I5: whether a member may have said this at all: nobody votes for a chunk never sent."""
+    """I5: True if a member can have said this at all: nobody votes for a chunk never sent."""
     return (
         vote.generation != writer.generation
         or vote.storage not in writer.members

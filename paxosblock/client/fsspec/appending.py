@@ -3,8 +3,8 @@
 Whoever appends to a file of fsspec expects all of it there, or nothing: a block of Python that ends
 by an exception must leave the file as it was. One chunk is there as a whole or not at all, whoever
 dies in the middle of it. So at most one chunk is kept here until the file is closed, and then goes
-into the last block of the target: a log that grows by lines does not become a block a line. What is
-more is written to a hidden file, which is joined.
+into the last block of the target: a log that grows line by line does not become one block per line.
+Anything beyond one chunk is written to a hidden file, which is then joined.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from paxosblock.errors import LeaseError, PaxosBlockError
 T = TypeVar("T")
 
 WAIT_S: Final = 2.0
-"""Seconds for which somebody else may hold the file: who appends a chunk takes milliseconds."""
+"""Seconds for which somebody else may hold the file: appending a chunk takes milliseconds."""
 
 
 class Addition:
@@ -67,7 +67,7 @@ class Addition:
         return await hidden.write(data)
 
     async def _make_hidden(self) -> AsyncFileWriter:
-        """Make the hidden file; should this be given up meanwhile, `abort` finds what was made."""
+        """Make the hidden file; if this is given up meanwhile, `abort` finds what was made."""
         if self._making is None or (self._making.done() and self._making.exception()):
             self._making = asyncio.ensure_future(self._hide())
         self.hidden = await asyncio.shield(self._making)
@@ -82,7 +82,7 @@ class Addition:
             del self._held[: hidden.tell() - before]
 
     async def close(self) -> None:
-        """There is no more. Raises: as `AsyncFileWriter.close`."""
+        """Note that there is no more to come. Raises: as `AsyncFileWriter.close`."""
         self._closed = True
         if self.hidden is not None:
             await self._hand_over(self.hidden)
@@ -109,7 +109,7 @@ class Addition:
 
 
 async def until_free(step: Callable[[], Awaitable[T]]) -> T:
-    """Do what needs a file for itself, as soon as others who append to it are done.
+    """Do what needs a file to itself, as soon as others who append to it are done.
 
     Raises:
         LeaseError: somebody has been writing it for `WAIT_S`.

@@ -73,7 +73,7 @@ class Connection:
 class PaxosBlockTransaction(Transaction):
     """`with fs.transaction`: all files that were written in it appear at once, or none.
 
-    It publishes by one replicated transaction, where fsspec's own goes file by file.
+    It publishes in one replicated transaction, where fsspec's own class goes file by file.
     """
 
     fs: Any
@@ -87,13 +87,13 @@ class PaxosBlockTransaction(Transaction):
         Raises:
             InvalidRequestError: a file is still open; nothing was published.
             PaxosBlockError: what stands at one of the targets forbids it; nothing was published.
-                An unknown outcome is of all files together.
+                An unknown outcome is that of all files together.
         """
         fs = self.fs
         staged = [_staged(file) for file in self.files]
         staged = [file for file in staged if not file.discarded]
         self.files.clear()
-        # In any case: instances are shared by the whole process.
+        # In any case, as instances are shared by the whole process.
         fs._intrans, fs._transaction, self.fs = False, None, None
         if not commit:
             fs.runner.run(discard, staged)
@@ -112,7 +112,7 @@ def _staged(file: StagedFile | WriteFile | AsyncWriteFile) -> StagedFile:
 
 
 class _Environment:
-    """The cluster that the environment names, as a part of the key of cached instances."""
+    """The cluster that the environment names, which is part of the key of cached instances."""
 
     def __get__(self, instance: object, owner: type) -> str:
         return os.environ.get(NAMENODES_VARIABLE, "")
@@ -121,8 +121,8 @@ class _Environment:
 class _StripProtocol:
     """fsspec's way from what a user wrote to the path in it, as `_strip_protocol(path)`.
 
-    Asked of the class it can only take the path. An instance also refuses a URL of another cluster:
-    the path would be taken for one of its own.
+    Called on the class, it can only take the path. An instance also refuses a URL of another
+    cluster, whose path would otherwise be taken for one of its own.
     """
 
     def __get__(self, fs: ClusterFileSystem | None, owner: type) -> Callable[[Any], Any]:
@@ -175,7 +175,9 @@ class ClusterFileSystem(AsyncFileSystem):
         super().__init__(asynchronous=asynchronous, loop=loop, batch_size=batch_size)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By its arguments; the copy reaches the same cluster whatever its environment says."""
+        """Pickle it by its arguments; the copy reaches the same cluster whatever its environment
+        says.
+        """
         options = {**self.storage_options, "namenodes": ",".join(self.namenodes)}
         return make_instance, (type(self), (), options)
 

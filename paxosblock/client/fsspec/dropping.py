@@ -1,8 +1,8 @@
-"""Files that nobody closed: published when dropped or when the program ends, or told of as lost.
+"""Files that nobody closed: published when dropped or at the end of the program, or reported lost.
 
 A file is dropped on whatever thread happens to collect it, which may hold any lock, and may be the
-event loop's own. So nothing here waits without an end, and what publishes runs on the event loop
-by itself: whoever drops the file only waits for it, so as to find it under its name.
+event loop's own. So nothing here waits for ever, and publishing runs on the event loop by itself:
+whoever drops the file only waits for it, in order to find the file under its name.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ _open: Final[weakref.WeakValueDictionary[int, Droppable]] = weakref.WeakValueDic
 """Files that were opened for writing and are still there, in the order of their opening."""
 _count: Final = itertools.count()
 _kept: Final[dict[int, tuple[object, ...]]] = {}
-"""By the identity of an open file, what it writes to. A garbage collector ends the objects of a
-cycle in any order: what is kept here does not end before the file."""
+"""The target that an open file writes to, by the identity of the file. A garbage collector ends the
+objects of a cycle in any order; what is kept here does not end before the file."""
 _abandoned: Final[list[object]] = []
-"""Objects that another process uses, or whose event loop ended: none is to say that it ends."""
+"""Objects that another process uses, or whose event loop has ended: none of them may announce its
+own end."""
 _under_way: Final[set[Running[None]]] = set()
 """Publications of files, and files given up, under way on an event loop."""
 
@@ -58,7 +59,8 @@ def watch(file: Droppable, *below: object) -> None:
     """
     number = next(_count)
     if not number:
-        # Now that there is a connection: what is registered last runs first, and before it closes.
+        # Now that there is a connection: what is registered last runs first, before the connection
+        # closes.
         atexit.register(_end_of_program)
     _open[number] = file
     _kept[id(file)] = below
@@ -75,8 +77,8 @@ def abandon(*below: object) -> None:
 
 
 def error_since(before: BaseException | None) -> BaseException | None:
-    """Return the exception that is being handled here, if it is newer than a file: the end of a
-    `with` block handles one, too, whoever's block it is.
+    """Return the exception that is being handled here, if it is newer than a file: the end of any
+    `with` block handles one, too.
 
     Args:
         before: the one that was being handled when the file was opened. It and those that were
@@ -103,7 +105,7 @@ def tell_lost(path: str, why: object) -> None:
 
 
 def tell_closed(path: str, error: BaseException) -> None:
-    """Warn that `path` is given up because of `error`, and how it would not have been."""
+    """Warn that `path` is given up because of `error`, and how to avoid that."""
     tell_lost(
         path,
         f"it was closed while {error!r} was under way; to publish it then, end a 'with' block of"
@@ -114,7 +116,8 @@ def tell_closed(path: str, error: BaseException) -> None:
 def run_on(
     runner: OtherLoop, path: str, work: Callable[[], Coroutine[Any, Any, None]]
 ) -> Running[None]:
-    """Start `work` on the event loop, from any thread; what it raises is told as a loss of `path`.
+    """Start `work` on the event loop, from any thread; an error of it is reported as a loss of
+    `path`.
 
     Raises:
         RuntimeError: the event loop is closed.
@@ -141,7 +144,8 @@ def run_on(
 def wait_for(runner: OtherLoop, path: str, running: Running[None]) -> None:
     """Wait until `path` is published, or lost; not on the event loop's own thread.
 
-    Nor for ever: this thread may hold, from before the collection, what the event loop needs.
+    It does not wait for ever: this thread may already have held, before the collection, what the
+    event loop needs.
     """
     if not runner.usable:
         return
@@ -170,7 +174,8 @@ def _end_of_program() -> None:
 def _wrappers_of(files: Iterable[object]) -> list[Any]:
     """Text layers, compressors and archives that write to `files`, the innermost first.
 
-    Python drops them before what they write to. They hold bytes that the file has not got yet.
+    Python drops them before what they write to, and they hold bytes that the file does not have
+    yet.
     """
     found: list[Any] = list(files)
     held: list[Any] = list(found)
@@ -193,5 +198,5 @@ def _closes_itself(each: object) -> bool:
 
 def _close_all(wrappers: list[Any]) -> None:
     for wrapper in reversed(wrappers):
-        with suppress(Exception):  # the file below tells of its own loss
+        with suppress(Exception):  # the file below reports its own loss
             wrapper.close()

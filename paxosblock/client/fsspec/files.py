@@ -1,7 +1,7 @@
 """Files of the file system: fsspec's classes on the outside, our streams inside.
 
-Neither reading nor writing holds more than the client's windows, however large a file or its blocks
-are.
+Neither reading nor writing holds more than the client's windows in memory, however large a file or
+its blocks are.
 """
 
 from __future__ import annotations
@@ -120,13 +120,13 @@ class WriteFile(AbstractBufferedFile):
     """A file being written: nobody sees it before `close`, which publishes all of it.
 
     Leaving `with` by an exception publishes nothing, and what stood under the name before is still
-    there. Nor does a `close` while an exception is under way that is newer than the file, which a
-    warning tells: blocks of fsspec, pandas, pyarrow or `contextlib` close it so, without a word of
-    the exception that ends them. A `with` block of the file's own that ends well publishes it also
-    where an exception is being handled. A file that is dropped without `close`, or still open when
-    the program ends, is published then, unless an exception is under way or a write failed: a
-    warning tells of what is lost. Within `with fs.transaction` files are published together, at
-    the end of it.
+    there. The same holds for a `close` while an exception that is newer than the file is under way,
+    and a warning says so: blocks of fsspec, pandas, pyarrow or `contextlib` close it like this,
+    without mentioning the exception that ends them. A `with` block of the file's own that ends well
+    publishes it even while an exception is being handled. A file that is dropped without `close`,
+    or is still open when the program ends, is published then, unless an exception is under way or a
+    write failed: then a warning says what is lost. Within `with fs.transaction` files are published
+    together, at the end of it.
     """
 
     closed: bool
@@ -140,7 +140,7 @@ class WriteFile(AbstractBufferedFile):
         self._error_before = sys.exception()
         self._given_up = False
         self._write_error = ""  # not the exception, whose frames refer to this file
-        self._rest: list[bytes] | None = None  # since it was dropped: what wrappers still held
+        self._rest: list[bytes] | None = None  # came since it was dropped: what wrappers still held
         super().__init__(fs, staged.target, mode, autocommit=autocommit)
         self.blocksize = staged.writer.status.block_size
         self.loc = staged.offset
@@ -149,7 +149,7 @@ class WriteFile(AbstractBufferedFile):
     def write(self, data: ReadableBuffer) -> int:
         """Append `data`; return its length. Raises: as `AsyncFileWriter.write`."""
         if self._given_up or (self.staged.discarded and not self.closed):
-            # A compressor or a text wrapper that is closed after this writes its rest.
+            # A compressor or text wrapper that is closed after this writes what it still holds.
             return memoryview(data).nbytes
         if self.closed:
             raise ValueError("I/O operation on closed file.")
@@ -215,7 +215,9 @@ class WriteFile(AbstractBufferedFile):
         self.fs.runner.run(self.staged.discard)
 
     def disregard_error(self) -> None:
-        """Publish in spite of what is being handled here: a block inside of it ends well."""
+        """Publish in spite of the exception that is being handled here: a block inside it ends
+        well.
+        """
         self._error_before = sys.exception()
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -231,8 +233,8 @@ class WriteFile(AbstractBufferedFile):
             self.close()
 
     def dropped(self) -> bool:
-        """Tell whether this file, which nobody closed, is to be completed: then wrappers write what
-        they still hold, and close it. Otherwise it is given up here, with a warning.
+        """Return True if this file, which nobody closed, is to be completed: wrappers then write
+        what they still hold, and close it. Otherwise it is given up here, with a warning.
         """
         if self.closed:
             return False
@@ -259,7 +261,7 @@ class WriteFile(AbstractBufferedFile):
         return ""
 
     def _give_up(self) -> None:
-        """Close it here, without waiting; what is on the cluster goes by itself if need be."""
+        """Close it here, without waiting; what is on the cluster goes away by itself if need be."""
         self.closed = self._given_up = True
         self._stream.let_go()
         release(self)
@@ -346,7 +348,7 @@ class CompressedFile(io.RawIOBase):
 
 
 class TextFile(io.TextIOWrapper):
-    """Text on top of a file being written, which hears of it when the block raises."""
+    """Text on top of a file being written, which is told when the block raises."""
 
     def __init__(self, file: Any, **options: Any) -> None:
         """`file`: a `WriteFile` or `CompressedFile`; `options`: of `io.TextIOWrapper`."""
@@ -457,7 +459,7 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
         await self.close()
 
     def __del__(self) -> None:
-        """Tell that it is lost: whoever drops it cannot wait for the event loop."""
+        """Report it lost: whoever drops it cannot wait for the event loop."""
         if self.closed:
             return
         self.closed = True
@@ -473,5 +475,7 @@ class AsyncWriteFile(AbstractAsyncStreamedFile):
 
 
 def details_of(reader: AsyncFileReader) -> Info:
-    """`info` of a file as it was when it was opened: its size counts what is being written."""
+    """Return the `info` of a file as it was when it was opened: its size counts what is being
+    written.
+    """
     return {**info_of(reader.status), "size": reader.size}

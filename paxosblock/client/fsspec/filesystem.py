@@ -81,7 +81,8 @@ class PaxosBlockFileSystem(NameVerbs):
         mode = mode.replace("t", "").replace("b", "") + "b"
         file = super().open(path, mode, block_size, cache_options, **kwargs)
         if not file.autocommit:
-            # The transaction keeps what it publishes, not the file, which may be dropped meanwhile.
+            # The transaction keeps what it will publish, not the file, which may be dropped
+            # meanwhile.
             self.transaction.files[-1] = file.staged
         kind = get_compression(path, compression)
         if kind is not None:
@@ -104,7 +105,7 @@ class PaxosBlockFileSystem(NameVerbs):
         Args:
             block_size: of a new file: bytes per block; of one being read: for fsspec's caches.
             cache_type: one of fsspec's caches; "none" reads ahead by itself.
-            size: not used: the file tells it.
+            size: not used: the file knows it.
             tuning: of a file to write: `replication`, `durability`, `chunk_size`, `window`,
                 `on_failure`, `replace_on_failure`, `best_effort`.
 
@@ -137,7 +138,7 @@ class PaxosBlockFileSystem(NameVerbs):
         return AsyncWriteFile(self, staged, mode, autocommit=not self._intrans)
 
     async def _reader(self, path: str) -> AsyncFileReader:
-        """Open a file of decided length: who asks fsspec for a file takes its size for all of it.
+        """Open a file of decided length: users of fsspec take the size of a file for all of it.
 
         Raises: as `AsyncClient.open` and `AsyncFileReader.decide`.
         """
@@ -171,7 +172,9 @@ class PaxosBlockFileSystem(NameVerbs):
     async def _cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
     ) -> bytes:
-        """Return the bytes from `start` to before `end`; what is negative counts from the end."""
+        """Return the bytes from `start` up to but not including `end`; negative numbers count from
+        the end.
+        """
         async with await self._reader(path) as reader:
             return await _slice(reader, start, end)
 
@@ -185,7 +188,7 @@ class PaxosBlockFileSystem(NameVerbs):
         on_error: str = "return",
         **kwargs: Any,
     ) -> list[bytes | BaseException]:
-        """Many ranges side by side; each file is opened once.
+        """Read many ranges side by side; each file is opened once.
 
         `max_gap` makes no difference: a connection is kept for all of them.
         """
@@ -230,7 +233,7 @@ class PaxosBlockFileSystem(NameVerbs):
     touch = sync_wrapper(_touch)
 
     async def _cp_file(self, path1: str, path2: str, **tuning: Any) -> None:
-        """Copy a file's bytes through this client; of a directory, make only itself."""
+        """Copy a file's bytes through this client; for a directory, only make the directory."""
         if await self._isdir(path1):
             await self._makedirs(path2, exist_ok=True)
             return
@@ -246,7 +249,7 @@ class PaxosBlockFileSystem(NameVerbs):
         callback: Callback = DEFAULT_CALLBACK,
         **tuning: Any,
     ) -> None:
-        """Copy a local file here; of a directory, make only itself."""
+        """Copy a local file here; for a directory, make only the directory itself."""
         if os.path.isdir(lpath):
             await self._makedirs(rpath, exist_ok=True)
             return
@@ -260,8 +263,8 @@ class PaxosBlockFileSystem(NameVerbs):
     async def _get_file(
         self, rpath: str, lpath: Any, callback: Callback = DEFAULT_CALLBACK, **kwargs: Any
     ) -> None:
-        """Copy a file to a local one, which appears when it is complete, or into a file object;
-        of a directory, make only itself.
+        """Copy a file to a local one, which appears when it is complete, or into a file object; for
+        a directory, make only the directory itself.
         """
         if isfilelike(lpath):
             await self._download(rpath, lpath, callback)

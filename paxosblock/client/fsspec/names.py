@@ -27,7 +27,7 @@ _MISSING = (NotFoundError, NotDirectoryError)
 
 
 class NameVerbs(ClusterFileSystem):
-    """A call or two of the NameNode each; several changes at once are one transaction."""
+    """Each takes a call or two of the NameNode; several changes at once are one transaction."""
 
     # -- facts ----------------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ class NameVerbs(ClusterFileSystem):
         on_error: str | Callable[[Exception], None] = "omit",
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
-        """Leave out a directory that is gone; that no NameNode answers is never overlooked."""
+        """Leave out a directory that is gone; never overlook that no NameNode answers."""
         heard = _raise_unless_missing if on_error == "omit" else on_error
         async for found in super()._walk(path, maxdepth, on_error=heard, **kwargs):
             yield found
@@ -89,15 +89,15 @@ class NameVerbs(ClusterFileSystem):
         return datetime.fromtimestamp((await self._status(path)).created_ms / 1000, UTC)
 
     async def _modified(self, path: str) -> datetime:
-        """Return when its content changed last."""
+        """Return when its content last changed."""
         return datetime.fromtimestamp((await self._status(path)).modified_ms / 1000, UTC)
 
     async def _ukey(self, path: str) -> str:
-        """Differs when the content may differ."""
+        """Return a value that differs when the content may differ."""
         return ukey_of(await self._status(path))
 
     async def _checksum(self, path: str) -> int:
-        """`ukey` as a number, as fsspec has it; it is not made of the bytes."""
+        """Return `ukey` as a number, as fsspec does; it is not made from the bytes."""
         return int(await self._ukey(path), 16)
 
     async def _locations(
@@ -201,14 +201,14 @@ class NameVerbs(ClusterFileSystem):
         return [join(path2, base_name(each)) for each in sources]
 
     async def _set_replication(self, path: str, replication: int) -> None:
-        """Let a file have so many replicas; the name is that of fsspec's WebHDFS."""
+        """Set how many replicas a file has; the name is the one that fsspec's WebHDFS has."""
         await (await self._client()).set_replication(self.own_path(path), replication)
 
     async def _truncate(self, path: str, length: int) -> None:
         """Cut a file to its first `length` bytes; fsspec itself has no name for that."""
         await (await self._client()).truncate(self.own_path(path), length)
 
-    # fsspec derives the synchronous names of its own list of verbs only.
+    # fsspec derives synchronous names only for its own list of verbs.
     created = sync_wrapper(_created)
     modified = sync_wrapper(_modified)
     ukey = sync_wrapper(_ukey)

@@ -15,11 +15,12 @@ NAMENODES: Final = "namenodes"
 STAGING_TTL: Final = "staging_ttl"
 
 _OF_FSSPEC: Final = frozenset({"use_listings_cache", "listings_expiry_time", "max_paths"})
-"""fsspec's own, for file systems that remember listings. We do not: they say nothing to us."""
+"""fsspec's own, for file systems that remember listings. Ours does not, so they mean nothing here.
+"""
 
 
 def options_of_url(url: str) -> dict[str, str]:
-    """Return the storage options in a URL; none when it names no host or is only a path.
+    """Return the storage options in a URL; none if it names no host or is only a path.
 
     Raises:
         ConfigError: a host or port that makes no sense.

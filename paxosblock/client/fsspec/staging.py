@@ -1,7 +1,7 @@
 """Files are written under hidden names, and appear under their own when they are complete.
 
-Everything that is published together is published by one replicated transaction. What a process
-left behind that died is removed with its staging directory, which has a time to live.
+Everything that is published together is published by one replicated transaction. What a dead
+process left behind is removed with its staging directory, which has a time to live.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class StagedFile:
 
     @property
     def addition(self) -> Addition | None:
-        """Return what goes into the last block of the target; None: it has a hidden name."""
+        """Return what goes into the last block of the target; None if it has a hidden name."""
         return self.writer if isinstance(self.writer, Addition) and not self._path else None
 
     @property
@@ -126,7 +126,8 @@ class StagingArea:
         """Begin a file that will be published as `target`. Tuning: as `AsyncClient.create`.
 
         Args:
-            alone: it will be published by itself: then little may go into the target's last block.
+            alone: it will be published by itself, so a little of it may go into the target's last
+                block.
 
         Raises:
             IsDirectoryError: the target is a directory.
@@ -194,9 +195,9 @@ class StagingArea:
         return present
 
     async def renew(self) -> None:
-        """Let the directory live for its full time again, when a quarter of it has passed.
+        """Let the directory live for its full time again once a quarter of that has passed.
 
-        Also before a file is closed: it is then not protected by its lease any more.
+        This is also done before a file is closed, as its lease then no longer protects it.
         """
         now = asyncio.get_running_loop().time()
         if now >= self._renew_at:
@@ -222,7 +223,8 @@ async def publish(files: Sequence[StagedFile]) -> None:
         else:
             await _transact(files)
     except BaseException:
-        # Also right when the outcome is unknown: what was published is not in the area any more.
+        # This is also right when the outcome is unknown: what was published is no longer in the
+        # area.
         await discard(files)
         raise
 

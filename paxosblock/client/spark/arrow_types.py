@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from paxosblock.errors import InvalidRequestError
 
 TIME_ZONE = "UTC"
-"""Of every timestamp in a file, whatever time zone the session shows them in."""
+"""The time zone of every timestamp in a file, whatever time zone the session shows them in."""
 
 _SOME: Final = {pa.binary(): b"", pa.int32(): 0}
 """For the types of such fields; others may be null in files (see `arrow_schema`). No scalars: for
@@ -70,7 +70,7 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def columns(schema: pa.Schema) -> dict[str, str]:
     """Names and Spark types of the columns of a file, in order, for comparing and for messages.
 
-    Says nothing about nulls: a file with them and one without have the same columns.
+    It says nothing about nulls: a file with nulls and one without have the same columns.
     """
     return {field.name: _spark_name(field.type) for field in schema}
 

@@ -1,8 +1,8 @@
 """The work of one attempt of one task: its rows become one file, which nobody sees yet.
 
 Spark starts attempts again, starts two of one task, and leaves some running after the job has
-ended. So every attempt has a file of its own, below a directory that ends with the job: one that
-is late finds no place to write to, and one that dies leaves what nobody names.
+ended. So every attempt has a file of its own, below a directory that ends with the job: a late one
+finds no place to write to, and one that dies leaves behind something that nobody refers to.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def write_file(
 
     Raises:
         NotFoundError, FencedError: the directory is gone: the job has ended without this attempt.
-        PaxosBlockError: the cluster took not all of it. The file is left to whoever ends the job.
+        PaxosBlockError: the cluster did not take all of it. Whoever ends the job removes the file.
     """
     extension = extension_of(options)
     name = f"part-{attempt.partition:04}-{job.name}-{attempt.number}"
@@ -106,7 +106,7 @@ def write_file(
 def _write(
     out: _Output, options: Options, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
 ) -> int:
-    """Returns the number of rows. After an error pyarrow's writers no longer reach the file."""
+    """Return the number of rows. After an error pyarrow's writers no longer reach the file."""
     rows = 0
     try:
         writer = open_writer(out, schema, options)
@@ -146,5 +146,5 @@ class _Output:
         """Do nothing: whoever made the file closes it."""
 
     def detach(self) -> None:
-        """From now on nothing arrives: pyarrow writes an end even when it is thrown away."""
+        """Let nothing arrive from now on: pyarrow writes an end even when it is thrown away."""
         self._file = None

@@ -26,7 +26,7 @@ class Ranges(io.RawIOBase):
     several replicas at once, and nothing after it."""
 
     def __init__(self, file: FileReader, size: int) -> None:
-        """Of the file the first `size` bytes are there."""
+        """Only the first `size` bytes of the file are there."""
         self._file = file
         self._size = size
         self._position = 0
@@ -67,14 +67,14 @@ def as_arrow_file(file: FileReader, size: int) -> pa.NativeFile:
 
 
 def parquet_schema(file: FileReader) -> pa.Schema:
-    """From the footer. Raises pa.ArrowInvalid when it is no parquet file."""
+    """Read it from the footer. Raises pa.ArrowInvalid when it is no parquet file."""
     return pq.read_schema(as_arrow_file(file, file.size))
 
 
 def parquet_batches(
     file: FileReader, split: Split, columns: list[str], keeps: Keeps
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the row groups whose middle is in the split, one at a time; of them only `columns`."""
+    """Yield `columns` of the row groups whose middle is in the split, one row group at a time."""
     parquet = pq.ParquetFile(as_arrow_file(file, split.end), pre_buffer=True)
     found = parquet.schema_arrow.names
     wanted = None if columns == found else [name for name in columns if name in found]
@@ -91,7 +91,7 @@ def _middle(group: pq.RowGroupMetaData) -> float:
     chunks = [group.column(at) for at in range(group.num_columns)]
     if not chunks:
         return 0.0
-    # Without a dictionary some writers say that its page is at 0.
+    # Some writers that have no dictionary say that its page is at 0.
     start: int = min(
         min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
         for chunk in chunks
@@ -104,7 +104,9 @@ def _middle(group: pq.RowGroupMetaData) -> float:
 
 
 def arrow_file_schema(file: FileReader) -> pa.Schema:
-    """Of an Arrow file or of the first stream. Raises pa.ArrowInvalid when it is neither."""
+    """Read it from an Arrow file or from the first stream. Raises pa.ArrowInvalid when it is
+    neither.
+    """
     source = as_arrow_file(file, file.size)
     if is_arrow_file(file):
         return pa.ipc.open_file(source).schema
@@ -112,8 +114,9 @@ def arrow_file_schema(file: FileReader) -> pa.Schema:
 
 
 def arrow_batches(file: FileReader, split: Split) -> Iterator[pa.RecordBatch]:
-    """Of an Arrow file the batches that fall to the split when its bytes are dealt out evenly; of
-    streams those of the messages that the split is made of (see `arrow_splits`)."""
+    """Yield the batches of an Arrow file that fall to the split when its bytes are dealt out
+    evenly; for streams, the batches of the messages that the split is made of (see `arrow_splits`).
+    """
     if is_arrow_file(file):
         reader = pa.ipc.open_file(as_arrow_file(file, split.end))
         count = reader.num_record_batches

@@ -27,7 +27,8 @@ def csv_batches(
     skips_header = options.header and split.start == 0
     for lines in whole_lines(split, pieces):
         if lines.count(b'"') % 2:
-            # Every quote has its counterpart on the same line, or we cut a value in two somewhere.
+            # Every quote has its counterpart on the same line, or we have cut a value in two
+            # somewhere.
             raise InvalidRequestError(
                 f"'{split.path}': a quoted value has a line end in it, or lacks its second quote; "
                 "files with line ends in values need the option multiLine=true",
@@ -87,7 +88,7 @@ def _settled(kind: pa.DataType) -> pa.DataType:
 def _table(rows: bytes, names: list[str] | None, target: pa.Schema, options: Options) -> pa.Table:
     read = pc.ReadOptions(
         use_threads=False,
-        block_size=len(rows) + 1,  # as one block: it is not cut at a line end inside of quotes
+        block_size=len(rows) + 1,  # as one block, so that it is not cut at a line end inside quotes
         column_names=names,
         autogenerate_column_names=names is None and not options.header,
     )
@@ -102,7 +103,7 @@ def _types(target: pa.Schema) -> dict[str, pa.DataType]:
 
 
 def _syntax(options: Options, columns: int) -> pc.ParseOptions:
-    # In a file of one column an empty line is a null.
+    # In a file with one column an empty line is a null.
     return pc.ParseOptions(
         delimiter=options.sep,
         newlines_in_values=options.multi_line,
@@ -111,7 +112,7 @@ def _syntax(options: Options, columns: int) -> pc.ParseOptions:
 
 
 def _conversion(types: dict[str, pa.DataType]) -> pc.ConvertOptions:
-    """Nothing between two separators is null, "" is an empty string: what the sink writes."""
+    """Nothing between two separators is a null, "" is an empty string, as the sink writes them."""
     return pc.ConvertOptions(
         column_types=types,
         null_values=[""],

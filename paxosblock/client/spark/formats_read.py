@@ -1,4 +1,4 @@
-"""Each format as a task sees it: the batches of a split; and as the driver does: a schema."""
+"""Each format as a task sees it, the batches of a split, and as the driver does, a schema."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ BINARY_SCHEMA: Final = StructType(
 )
 """As Spark's own format `binaryFile` has it."""
 FIXED_SCHEMAS: Final = {FileFormat.TEXT: TEXT_SCHEMA, FileFormat.BINARY: BINARY_SCHEMA}
-"""Of the formats whose files do not tell."""
+"""The schema of formats whose files do not state one."""
 
 SAMPLE_BYTES: Final = MIB
-"""From so much of its beginning the types of a csv file are guessed."""
+"""The types of a csv file are guessed from this many bytes of its beginning."""
 MOST_CONTENT_BYTES: Final = (1 << 31) - 1
 UNKNOWN_END: Final = 1 << 62
-"""Of what comes out of a compressed file; more than there ever is."""
+"""The end of what comes out of a compressed file: more bytes than there ever are."""
 
 
 def codec_of(path: str, options: Options) -> str | None:
@@ -153,7 +153,7 @@ def check_file(file: FileReader, target: pa.Schema, options: Options) -> None:
 
 def end_of_records(file: FileReader, options: Options) -> int:
     """Return how far a file that may still be written can be read now: to the end of the last whole
-    line or Arrow message. Other formats, and files that are closed: all."""
+    line or Arrow message. Other formats and closed files: to the end."""
     if not file.status.open:
         return file.size
     if is_cut_by_lines(file.name, options):
@@ -165,10 +165,12 @@ def end_of_records(file: FileReader, options: Options) -> int:
 
 @contextmanager
 def _errors_named(path: str, options: Options) -> Iterator[None]:
-    """Turn pyarrow's errors about bytes into ours, with the file's name: the one place for it."""
+    """Turn pyarrow's errors about bytes into ours, with the file's name; this is the one place for
+    it.
+    """
     try:
         yield
-    except PaxosBlockError:  # of the file below; some of them are an OSError too
+    except PaxosBlockError:  # errors of the file below; some of them are an OSError too
         raise
     except (pa.ArrowException, OSError) as error:
         reason = " ".join(str(error).split())
@@ -178,7 +180,7 @@ def _errors_named(path: str, options: Options) -> Iterator[None]:
 
 
 def _sample(file: FileReader, options: Options) -> bytes:
-    """Whole lines from the beginning; all of it when a line is longer than a sample."""
+    """Return whole lines from the beginning; all of it when a line is longer than a sample."""
     source = _plain(file, file.size, options)
     sample: bytes = source.read(SAMPLE_BYTES)
     whole = sample[: sample.rfind(NEWLINE) + 1]
@@ -235,7 +237,7 @@ def _batches(
 def _pieces(
     file: FileReader, split: Split, options: Options
 ) -> tuple[Split, Iterator[memoryview | bytes]]:
-    """Return the bytes of the lines of a split; of a compressed file those that come out."""
+    """Return the bytes of the lines of a split; for a compressed file the decompressed ones."""
     if codec_of(file.name, options) is None:
         file.seek(first_byte(split))
         return split, file.pieces()
@@ -252,7 +254,7 @@ def _text_batches(
 
 
 def _whole_file(file: FileReader, split: Split, target: pa.Schema) -> pa.RecordBatch:
-    """One row; the content is fetched only when it is asked for."""
+    """Yield one row; the content is fetched only if the query needs it."""
     if "content" in target.names and split.end > MOST_CONTENT_BYTES:
         raise InvalidRequestError(
             f"'{file.name}': has {split.end} bytes; a value holds less than 2 GiB", path=file.name

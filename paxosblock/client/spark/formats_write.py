@@ -25,8 +25,8 @@ CODECS: Final = {
 }
 """Values of `compression`; the first is used where the user says nothing.
 
-For Arrow that is zstd: it asks more of the task than lz4 does, but each byte that it saves need
-not be sent, checked and stored by every replica.
+For Arrow that is zstd: it costs the task more than lz4 does, but each byte that it saves need not
+be sent, nor checked and stored by every replica.
 """
 
 _EXTENSIONS: Final = {
@@ -39,11 +39,11 @@ _EXTENSIONS: Final = {
 CODEC_EXTENSIONS: Final = {"gzip": ".gz", "zstd": ".zst"}
 """Of files that are compressed as a whole."""
 _WHOLE_FILES: Final = frozenset({FileFormat.CSV, FileFormat.TEXT})
-"""Formats whose files are compressed from outside."""
+"""Formats whose files are compressed as a whole, from outside."""
 
 
 class Output(Protocol):
-    """The target of pyarrow's writes, as little as it needs; an `io` object will do."""
+    """The target of pyarrow's writes, with no more than it needs; an `io` object will do."""
 
     @property
     def closed(self) -> bool:
@@ -53,10 +53,10 @@ class Output(Protocol):
         """Append `data`; return its length."""
 
     def flush(self) -> None:
-        """Called before the end."""
+        """pyarrow calls it before the end."""
 
     def close(self) -> None:
-        """Called at the end, by some formats."""
+        """Some formats call it at the end."""
 
 
 class BatchWriter(Protocol):
@@ -128,7 +128,7 @@ def check_schema(schema: pa.Schema, options: Options) -> None:
 
 
 class _Nowhere:
-    """Takes the header and the end of a file that only shows that they can be written."""
+    """Takes the header and the end of a file that is only made to show that they can be written."""
 
     closed = False
 
@@ -165,7 +165,7 @@ def open_writer(out: Output, schema: pa.Schema, options: Options) -> BatchWriter
             writer = pq.ParquetWriter(sink, schema, compression=codec)
             return RowGroups(writer, schema, options.row_group_bytes)
         case FileFormat.ARROW:
-            # A task has one core: threads would only take turns.
+            # A task has one core, so threads would only take turns.
             ipc = pa.ipc.IpcWriteOptions(
                 compression=None if codec == "none" else codec, use_threads=False
             )
@@ -229,7 +229,7 @@ class _Lines:
 
 
 class _Bytes:
-    """Binary: the values one behind the other; a null adds nothing."""
+    """Binary: the values one after the other; a null adds nothing."""
 
     def __init__(self, sink: pa.NativeFile) -> None:
         self._sink = sink

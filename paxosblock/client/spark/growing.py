@@ -1,9 +1,9 @@
 """A stream of the files that appear in a directory, or that match a pattern, once each.
 
 Every entry of the namespace has the number of the change that linked it (see `Listing`), so files
-that appear stand behind all that were there, whatever their names and times: one that is moved
-here long after it was written, those of one transaction, and those of two listings that cross. An
-offset is a place in that order. It names no files but those before it that were still being
+that appear come after all that were there, whatever their names and times: a file that is moved
+here long after it was written, the files of one transaction, and those of two listings that cross.
+An offset is a place in that order. It names no files except those before it that were still being
 written; they follow when they are closed.
 """
 
@@ -73,8 +73,8 @@ class Progress:
 def advance(at: Progress, finding: Finding, upto: int, limit: ReadLimit) -> Progress:
     """Return the progress after one more micro-batch; `at` when there is nothing new.
 
-    Only files that were linked by the change `upto` or before count: of later ones the listing may
-    have missed some that stand before others.
+    Only files that were linked by the change `upto` or before count: among later ones the listing
+    may have missed some that come before others.
     """
     new = [each for each in _in_order(finding) if each.linked <= upto and at.lacks(each)]
     taken = list(_limited((each for each in new if not each.status.open), limit))
@@ -181,12 +181,12 @@ class GrowingReader(StreamReader):
         return self._fs.stat(base_of(self._options.path)[0]).file_id
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return everything that was there at the last look: what a query's progress shows."""
+        """Return everything that was there at the last look, which a query's progress shows."""
         return None if self._latest is None else self._latest.offset()
 
     @short_errors
     def prepareForTriggerAvailableNow(self) -> None:
-        """From now on no more files appear."""
+        """Let no more files appear from now on."""
         self._goal = find(self._fs, self._options.path).revision
 
     @short_errors

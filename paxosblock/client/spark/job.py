@@ -1,8 +1,9 @@
 """The protocol of a job, which the batch sink and each micro-batch of the streaming sink follow.
 
 Attempts write files into the job's directory. One transaction, a version of an application, gives
-those that Spark took for the result their names and ends the directory. Until then no reader sees
-any of it; afterwards no attempt can add to it, and publishing that version again changes nothing.
+the files that Spark chose as the result their names and ends the directory. Until then no reader
+sees any of it; afterwards no attempt can add to it, and publishing that version again changes
+nothing.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class JobWriter:
         return [MakeDirectory(path), *add_files(files, path)]
 
     def log_published(self, what: object, files: Sequence[WrittenFile]) -> None:
-        """Tell of what `commit` has published."""
+        """Log what `commit` has published."""
         _log.info(
             "%s: %d files, %d rows, %d bytes in '%s'",
             what,

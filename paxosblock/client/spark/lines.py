@@ -1,8 +1,8 @@
 r"""Lines: which of them belong to a split, and how bytes become an Arrow array of them.
 
 A line ends with "\n", or "\r\n", or at the end of what is read. The rule is Hadoop's: a split takes
-the lines that *begin* in it, so it skips the one that its first byte lies in the middle of, and
-reads the last one to its end, wherever that is.
+the lines that *begin* in it, so it skips a line whose middle its first byte is in, and reads the
+last one to its end, wherever that is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from paxosblock.units import KIB
 
 NEWLINE: Final = b"\n"
 _LOOK_BYTES: Final = 64 * KIB
-"""Fetched at first when a line end is looked for; twice as much after each failure."""
+"""Bytes that are fetched first when looking for a line end; twice as many after each failure."""
 _LONGEST: Final = (1 << 31) - 2
 """Bytes that an Arrow string array addresses."""
 
@@ -67,7 +67,7 @@ def whole_lines(split: Split, pieces: Iterable[memoryview | bytes]) -> Iterator[
 
 
 def _unended(split: Split, rest: list[bytes]) -> Iterator[bytes]:
-    """Yield a last line that the end of the file ends."""
+    """Yield a last line that ends with the file."""
     if any(rest):
         yield _joined(split, [*rest, NEWLINE])
 

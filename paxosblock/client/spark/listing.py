@@ -25,8 +25,9 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file, and the change of the namespace since which it is found where it is: since then it,
-    and each directory above it that was listed, has its name."""
+    """A file, and the change of the namespace that put it where it is: since then the file, and
+    each listed directory above it, has had its name.
+    """
 
     status: FileStatus
     linked: int
@@ -42,8 +43,8 @@ class Found:
 class Finding:
     """The meaning of a path at one time.
 
-    `revision` is a change of the namespace: all files with a `linked` up to it were seen. Of later
-    ones some may be missing, because they came while the directories were being read.
+    `revision` is a change of the namespace: all files with a `linked` up to it were seen. Some
+    later ones may be missing, because they came while the directories were being read.
     """
 
     files: Mapping[str, Found]
@@ -55,8 +56,8 @@ class Finding:
 class _Walk:
     """Collects files, and the revision of the first page.
 
-    `one_state`: of a directory, what was in it at one time, however many pages it has. Where files
-    give way to others in one step, some of both would be wrong.
+    `one_state`: what was in a directory at one time, however many pages it has. Where files are
+    replaced by others in one step, a mixture of both would be wrong.
     """
 
     fs: Client
@@ -141,6 +142,6 @@ def find(fs: Client, path: str, *, one_state: bool = False) -> Finding:
     while True:
         walk = _Walk(fs, one_state)
         walk.below(base, names)
-        # Else another directory took the place of all that was just walked through.
+        # Otherwise another directory has taken the place of the one that was just walked through.
         if not one_state or not walk.descended or fs.stat(base).file_id == walk.base:
             return Finding(walk.files, walk.revision, bool(names))

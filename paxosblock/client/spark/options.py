@@ -57,12 +57,12 @@ class FileFormat(enum.Enum):
 
     PARQUET = "parquet"
     ARROW = "arrow"
-    """Arrow IPC streams; a file may hold several, one behind the other."""
+    """Arrow IPC streams; a file may hold several, one after the other."""
     CSV = "csv"
     TEXT = "text"
     """One string column, a line per row."""
     BINARY = "binary"
-    """One binary column, its bytes one behind the other."""
+    """One binary column, its values one after the other."""
 
 
 class Layout(enum.Enum):
@@ -94,9 +94,9 @@ class Options:
     multi_line: bool = False
     """csv: quoted values may hold line ends; each file is read by one task."""
     split_bytes: int = 128 * MIB
-    """About the most that one task reads of a file."""
+    """The most that one task reads of a file, approximately."""
     paths: tuple[str, ...] = ()
-    """All that a batch reads, when `load` got a list; `path` is the first of them."""
+    """Everything that a batch reads, when `load` got a list; `path` is the first of them."""
     path_column: str = ""
     """The column that holds the path of the file that a row is from; "": none."""
     merge_schema: bool = False
@@ -104,7 +104,7 @@ class Options:
     pushdown: bool = False
     """parquet: leave out row groups whose statistics do not meet the query's filters."""
     max_bytes_per_trigger: int = 0
-    """About how much a micro-batch reads; 0: all there is."""
+    """The amount that a micro-batch reads, approximately; 0: all there is."""
     max_files_per_trigger: int = 0
     """Number of new files of a directory that a micro-batch reads; 0: all there are."""
     layout: Layout = Layout.FILES
@@ -252,9 +252,9 @@ OPTIONS: Final = (
 _BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}
 
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
-"""Options that Spark itself takes and hands on."""
+"""Options that Spark itself takes and passes on."""
 _OF_TABLES: Final = frozenset({"owner", "provider"})
-"""Among the properties of a table that Spark asks the schema of; nothing else brings them."""
+"""Found among the properties of a table whose schema Spark asks for, and nowhere else."""
 _NO_TABLES: Final = (
     "a table of Spark's catalog does not tell a Python source its path when it is read; "
     "CREATE TEMPORARY VIEW ... USING paxosblock OPTIONS (path '...') does"
@@ -336,7 +336,7 @@ def _refuse_braces_across_names(paths: Iterable[str]) -> None:
 
 
 def _target(path: str, namenodes: tuple[str, ...] | None) -> tuple[str, tuple[str, ...]]:
-    """Return the path in the cluster and the NameNodes, each from wherever it was told."""
+    """Return the path in the cluster and the NameNodes, each from wherever it was given."""
     if path.startswith(SCHEME):
         url = parse_url(path)
         if namenodes is not None and not same_hosts(url.namenodes, namenodes):

@@ -1,4 +1,4 @@
-"""Push-down: which row groups of a parquet file cannot hold a row that a filter lets pass."""
+"""Push-down: which row groups of a parquet file cannot hold a row that passes a filter."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from pyspark.sql.datasource import (
 )
 
 COMPARABLE: Final = (int, str, bool, date, Decimal)
-"""Types that parquet's statistics and Spark order alike. Floats are none: where Spark has NaN above
-all numbers, the statistics leave it out."""
+"""Types that parquet's statistics and Spark order alike. Floats are not among them: Spark puts NaN
+above all numbers, and the statistics leave it out."""
 
 _MOST_VALUES: Final = 1000
 

@@ -21,7 +21,7 @@ from paxosblock.transaction import (
 )
 
 FILES_MAX: Final = OPERATIONS_MAX - 8
-"""Files that one transaction publishes, beside what else it does."""
+"""The most files that one transaction publishes, besides what else it does."""
 
 
 def add_files(files: Sequence[WrittenFile], directory: str) -> list[Operation]:
@@ -40,8 +40,9 @@ def add_files(files: Sequence[WrittenFile], directory: str) -> list[Operation]:
 def replace_files(files: Sequence[WrittenFile], directory: str, job: str) -> list[Operation]:
     """Let `directory` hold these files and nothing else.
 
-    Whatever is there when the transaction is applied goes, other jobs' work under way too: they
-    are fenced. The files wait in a directory beside it, which exists only inside the transaction.
+    Whatever is there when the transaction is applied goes, including the work of jobs that are
+    under way: they are fenced. The files wait in a directory beside it, which exists only inside
+    the transaction.
 
     Raises as `add_files`.
     """

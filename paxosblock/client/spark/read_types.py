@@ -92,7 +92,7 @@ def batch_schema(schema: StructType) -> pa.Schema:
 
 
 def merge(known: StructType, found: StructType, path: str) -> StructType:
-    """Return the columns of `known`, and behind them those that only the file at `path` has.
+    """Return the columns of `known`, followed by those that only the file at `path` has.
 
     Raises InvalidRequestError when a column has another type there.
     """

@@ -1,8 +1,8 @@
 """Errors as users of Spark meet them.
 
 What a data source raises reaches them with its whole traceback, dozens of lines through PySpark and
-this package, and the message at the end. Of our own errors the message says all, so that is all
-they bring; an error that nobody foresaw keeps its traceback.
+this package, and the message at the end. The message of our own errors says everything, so that is
+all that is shown of them; an error that nobody foresaw keeps its traceback.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _log = logging.getLogger(__name__)
 
 
 def short_errors(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function or a generator that Spark calls: PaxosBlockErrors come without the way that
-    they took. The log has it, at level debug."""
+    """Wrap a function or a generator that Spark calls: PaxosBlockErrors leave it without a
+    traceback, which the log has at level debug.
+    """
     call = _generating(function) if inspect.isgeneratorfunction(function) else _calling(function)
     return functools.wraps(function)(call)
 

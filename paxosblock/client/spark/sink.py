@@ -1,8 +1,8 @@
 """The batch sink: `df.write.format("paxosblock")`.
 
-The driver makes the job's directory, each task attempt a file in it, and one transaction publishes
-the files that Spark took for the result, with `_SUCCESS`, and ends the directory. Until then no
-reader sees any of it; afterwards no attempt can add to it.
+The driver makes the job's directory, each task attempt makes a file in it, and one transaction
+publishes the files that Spark chose as the result, with `_SUCCESS`, and ends the directory. Until
+then no reader sees any of it; afterwards no attempt can add to it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _log = logging.getLogger(__name__)
 SUCCESS: Final = "_SUCCESS"
 _COMMITTED: Final = 0
 _ABORTED: Final = 1
-"""Versions of the job's application: after the second, the first is not applied any more."""
+"""Versions of the job's application: after the second, the first is no longer applied."""
 KEPT_FOR_S: Final = 7 * DURATIONS["d"] / DURATIONS["s"]
 """Seconds that the cluster remembers that a job was committed."""
 
 
 def make_writer(schema: StructType, options: Options, *, overwrite: bool) -> DataSourceArrowWriter:
-    """Make the writer of one job, once everything that can be checked beforehand is.
+    """Make the writer of one job, after checking everything that can be checked beforehand.
 
     Makes the job's directory.
 
@@ -70,8 +70,9 @@ class BatchWriter(JobWriter, DataSourceArrowWriter):
         return self.write_as(Attempt.current(), iterator)
 
     def write_as(self, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Written:
-        """`write` for a certain attempt. The first partition has a file even without rows: it tells
-        the columns, should the whole result be empty."""
+        """`write` for a certain attempt. The first partition has a file even without rows: it
+        states the columns if the whole result is empty.
+        """
         filled = first_rows(batches)
         if filled is None and attempt.partition > 0:
             return Written(self.job, attempt.partition)
@@ -101,7 +102,7 @@ class BatchWriter(JobWriter, DataSourceArrowWriter):
         """On the driver: drop the attempts' files, and fence those that are still at it.
 
         Spark also calls this when `commit` raised. What was published then stays; a commit that is
-        still on its way, and that nobody has heard of, is refused from now on.
+        still on its way, unheard of so far, is refused from now on.
         """
         with client_of(self.options) as fs:
             if fs.transaction_status(self.job.application) == _COMMITTED:
@@ -124,6 +125,6 @@ class BatchWriter(JobWriter, DataSourceArrowWriter):
 
 
 def _remove_empty(fs: Client, directory: str) -> None:
-    """Tidy up, if no other job works there: an error changes nothing for anybody."""
+    """Tidy up, if no other job works there; an error changes nothing for anybody."""
     with contextlib.suppress(PaxosBlockError):
         fs.delete(directory)

@@ -72,7 +72,7 @@ def _schema_of(fs: Client, files: Iterable[FileStatus], options: Options) -> Str
 
 
 def files_at(fs: Client, options: Options) -> list[FileStatus]:
-    """Return the files that are read, in order of path; each once, though several paths mean it.
+    """Return the files that are read, in order of path; each once, even if several paths mean it.
 
     Raises:
         NotFoundError: there is nothing at a path, or nothing matches a pattern.
@@ -89,7 +89,7 @@ def files_at(fs: Client, options: Options) -> list[FileStatus]:
 def make_reader(schema: StructType, options: Options) -> DataSourceReader:
     """Make the reader of a query. Raises InvalidRequestError if the format lacks such a schema."""
     check_schema(schema, options)
-    # Spark refuses a reader that has pushFilters as long as its own setting is off.
+    # Spark refuses a reader that has pushFilters while its own setting is off.
     kind = PruningReader if options.pushdown else Reader
     return kind(schema, options)
 

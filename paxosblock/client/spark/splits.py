@@ -10,9 +10,9 @@ from typing import Final
 from paxosblock.units import MIB
 
 PACK_BYTES: Final = 16 * MIB
-"""Small files are read by one task until they come to so much together."""
+"""One task reads small files until they amount to this many bytes together."""
 OPEN_COST_BYTES: Final = MIB
-"""Bytes that opening a file counts as when files are packed."""
+"""The cost of opening a file, in bytes, when files are packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class Split:
     """The records of a file that begin in [start, stop).
 
     Lines and row groups: [begin, end) is all that is read of the file now; a record begins at
-    `begin`, and the bytes from `end` on are as good as not there. Of Arrow streams, a split is
-    whole messages of the stream whose schema is at `begin`, and of the streams behind it. `file_id`
-    and `truncations` tell whether the file is still the one that was cut into splits.
+    `begin`, and the bytes from `end` on are treated as not there. A split of Arrow streams is whole
+    messages of the stream whose schema is at `begin`, and of the streams after it. `file_id` and
+    `truncations` tell whether the file is still the one that was cut into splits.
     """
 
     path: str
@@ -44,7 +44,7 @@ class Split:
         return self.is_first and self.stop == self.end
 
     def holds(self, middle: float) -> bool:
-        """True if a record that is not cut by lines (a row group) with this middle is ours."""
+        """True if a record with this middle that is not made of lines (a row group) is ours."""
         return self.start <= middle < self.stop
 
 

@@ -21,19 +21,20 @@ cannot end the query meanwhile."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Spark keeps one of these on the driver, which asks; each task has another one, which reads
-    what that one planned."""
+    """Spark keeps one of these on the driver, which plans; each task has another, which reads what
+    the first one planned.
+    """
 
     def __init__(self, schema: StructType, options: Options) -> None:
         self._schema = schema
         self._options = options
         self._client: Client | None = None
         self._goal: int | None = None
-        """The end that `availableNow` goes to; None: there is none."""
+        """The end up to which `availableNow` reads; None: there is none."""
 
     @property
     def _fs(self) -> Client:
-        """Made when it is first used: what was not used can be pickled."""
+        """Made when it is first used: an object that was not used can be pickled."""
         if self._client is None:
             self._client = client_of(self._options)
         return self._client
@@ -43,6 +44,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_splits(partition.value, self._schema, self._options)
 
     def stop(self) -> None:
-        """Leave the cluster."""
+        """Disconnect from the cluster."""
         if self._client is not None:
             self._client.close()

@@ -41,10 +41,10 @@ _APPLICATIONS: Final = "spark/"
 def make_stream_writer(
     schema: StructType, options: Options, *, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
-    """Make the writer of one micro-batch, or of one step of it, once everything is checked.
+    """Make the writer of one micro-batch, or of one step of it, after checking everything.
 
     Args:
-        overwrite: the output mode is `complete`: each batch takes the place of those before.
+        overwrite: the output mode is `complete`: each batch replaces those before.
 
     Raises:
         ConfigError, InvalidRequestError: format, codec, columns, layout and output mode do not go
@@ -78,7 +78,7 @@ def _last_version(fs: Client, application: str) -> int:
 class Batch:
     """A micro-batch: the id of its query, which the checkpoint keeps, and its number from 0 on.
 
-    Numbers alone are no name: a query with a new checkpoint starts at 0 again.
+    A number alone does not identify it: a query with a new checkpoint starts at 0 again.
     """
 
     query: str
@@ -116,7 +116,8 @@ class StreamWriter(JobWriter, DataSourceStreamArrowWriter):
         self, attempt: Attempt, batch: Batch, batches: Iterator[pa.RecordBatch]
     ) -> Written:
         """`write` for a certain attempt and batch. A batch that was published is not written again,
-        be it that Spark repeats it or that this attempt is late."""
+        whether Spark repeats it or this attempt is late.
+        """
         job = batch.job(self.options)
         with client_of(self.options) as fs:
             if last_published(fs, batch.query) >= batch.number:
@@ -134,8 +135,8 @@ class StreamWriter(JobWriter, DataSourceStreamArrowWriter):
         Raises:
             InvalidRequestError: a later batch of the query is published: another driver runs it,
                 or the checkpoint was set back.
-            OutcomeUnknownError: no NameNode answered in time. The query stops; started again from
-                its checkpoint it finds out.
+            OutcomeUnknownError: no NameNode answered in time. The query stops; when it is started
+                again from its checkpoint it finds out.
         """
         written = written_of(messages)
         assert written, "a micro-batch has a task"
@@ -151,13 +152,13 @@ class StreamWriter(JobWriter, DataSourceStreamArrowWriter):
 
     @short_errors
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver: drop the attempts' files, unless the batch is published all the same.
+        """On the driver: drop the attempts' files, unless the batch was published after all.
 
         Spark also calls this when `commit` raised, and repeats the batch after a restart.
         """
         written = [message for message in messages if isinstance(message, Written)]
         if not written:
-            return  # No task says which query this is; the directory's time to live ends it.
+            return  # No task says which query this is; the directory ends with its time to live.
         job = written[0].job
         with client_of(self.options) as fs:
             if _last_version(fs, job.application) >= job.version:
@@ -171,7 +172,8 @@ class StreamWriter(JobWriter, DataSourceStreamArrowWriter):
         return job.end(fs, self.changes(job, files))
 
     def _append(self, fs: Client, job: Job, files: list[WrittenFile]) -> TransactionOutcome:
-        """Others may append to the same file: when one was faster, nothing was done, so try again.
+        """Others may append to the same file: if one of them was faster, nothing was done, so try
+        again.
 
         This ends: each turn means that somebody else's rows arrived.
         """
@@ -201,7 +203,7 @@ def _told(job: Job) -> str:
 
 
 def _check_append(options: Options, *, overwrite: bool) -> None:
-    """Only what stays readable when another piece follows can be appended."""
+    """Check the format: only what stays readable when another piece follows can be appended."""
     if overwrite:
         raise ConfigError("option 'layout' = 'append': the output mode must be append, too")
     if options.file_format is FileFormat.PARQUET:

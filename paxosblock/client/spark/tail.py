@@ -1,8 +1,8 @@
 """A stream of the lines, or the Arrow batches, of one file that is being written.
 
-An offset is the file's id and a byte of it. Everything below the length that `open` tells is there
-for good (a quorum voted for it), so whoever reads the bytes between two offsets, now or after a
-restart, reads the same rows.
+An offset is the file's id and a byte of it. Everything below the length that `open` reports is
+there for good (a quorum voted for it), so the bytes between two offsets are the same rows whenever
+they are read, also after a restart.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from paxosblock.errors import InvalidRequestError, NotFoundError, TruncatedError
 class Position:
     """A stream's place: it has read all records that end at or before `offset`, a byte of the file.
 
-    Of Arrow, `stream` is where the schema of the batches that follow stands. The file had been
-    truncated `truncations` times when it was read first.
+    For Arrow, `stream` is where the schema of the following batches is. The file had been truncated
+    `truncations` times when it was first read.
     """
 
     file_id: int
@@ -57,7 +57,7 @@ class Position:
 
 
 def next_position(file: FileReader, at: Position, most: int, goal: int, *, arrow: bool) -> Position:
-    """Return where a micro-batch of whole records from `at` on ends; `at` when there is none.
+    """Return where a micro-batch of whole records that begins at `at` ends; `at` if there is none.
 
     It has about `most` bytes, or one record if that is longer; it ends before `goal`.
 
@@ -149,18 +149,18 @@ class TailReader(StreamReader):
         )
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return how long the file was at the last look: what a query's progress shows."""
+        """Return how long the file was at the last look, which a query's progress shows."""
         return None if self._seen is None else asdict(self._seen)
 
     @short_errors
     def prepareForTriggerAvailableNow(self) -> None:
-        """From now on the file is as long as it is now."""
+        """Take the file to be as long as it is now from here on."""
         with self._fs.open(self._options.path) as file:
             self._goal = file.size
 
     @short_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One for each split of the bytes between two offsets. Raises as `latestOffset`."""
+        """Return one for each split of the bytes between two offsets. Raises as `latestOffset`."""
         path = self._options.path
         begin, last = Position.parse(start, path), Position.parse(end, path)
         if begin.offset == last.offset:

@@ -34,7 +34,7 @@ def client_of(options: Options) -> Client:
 def check_target(fs: Client, options: Options, schema: pa.Schema, *, overwrite: bool) -> None:
     """Refuse a path where rows of this schema cannot be added (or put instead, with `overwrite`).
 
-    Of a directory, the first visible file is looked at: it stands for the others.
+    In a directory it looks at the first visible file, which stands for the others.
 
     Raises:
         NotDirectoryError, IsDirectoryError: a file stands where a directory is meant, or a

@@ -1,7 +1,7 @@
 """Changing blocks and the files they belong to. Each function decides one operation on a `Draft`.
 
-Which guard must hold is the business of `protocol.finalize` (the K rules); here its answer becomes
-the next record, or an error that says what to conclude.
+`protocol.finalize` (the K rules) decides which guard must hold; here its answer becomes the next
+record, or an error that says what to conclude.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def written(reads: Reads, wanted: tuple[BlockId, ...]) -> Iterator[tuple[BlockEn
 
 
 def path(reads: Reads, entry: BlockEntry) -> str:
-    """Return the path of the file that a block belongs to; "" when it has none any more."""
+    """Return the path of the file that a block belongs to; "" if it no longer has one."""
     found = reads.get(keys.inode(entry.file))
     return (tree.path_of(reads, decode_inode(found.value)) or "") if found.exists else ""
 
@@ -285,7 +285,7 @@ def fence(draft: Draft, path: str) -> FileInode:
 
 
 def fence_writer(draft: Draft, number: int, writer: WriterId) -> FileInode | None:
-    """Take a file from the writer whose lease is over; None when it is not `writer`'s any more."""
+    """Take a file from the writer whose lease is over; None if it is no longer `writer`'s."""
     found = draft.get(keys.inode(number))
     if not found.exists:
         return None
@@ -298,11 +298,13 @@ def fence_writer(draft: Draft, number: int, writer: WriterId) -> FileInode | Non
 def close(
     draft: Draft, number: int, writer: WriterId, now_ms: int, ends: FinalizeBlock | None = None
 ) -> Closed:
-    """Close a file whose last block is decided, or is by `ends` (K6); of length zero and the
-    writer's, it leaves it. Of a file without a block `ends` may be about the one made with it.
+    """Close a file whose last block is decided, or is decided by `ends` (K6); a block of length
+    zero that is the writer's leaves the file. If the file has no block, `ends` may be about the one
+    made with it.
 
-    All before it are decided: another block is added to a finalized one only (K1), and a finalized
-    block stays so. A repeated close by the same writer finds the file closed and succeeds again.
+    All blocks before it are decided: a block is only added after a finalized one (K1), and a
+    finalized block stays so. A repeated close by the same writer finds the file closed and succeeds
+    again.
 
     Raises:
         NotFoundError: the file was deleted.
@@ -345,7 +347,7 @@ def close(
 def give_up_append(draft: Draft, entry: BlockEntry) -> BlockEntry | None:
     """K9: end setting up an APPEND of a block; its entry then, None if none was being set up.
 
-    Only the last block of an open file may be in that state, whoever leads: it ends when the file
+    Only the last block of an open file can be in that state, whoever leads: it ends when the file
     is closed or gets another block.
     """
     if not entry.record.reopening:
@@ -368,9 +370,9 @@ def leaves_at_close(entry: BlockEntry, inode: FileInode) -> bool:
 def drop_empty(
     draft: Draft, number: int, writer: WriterId, wanted: tuple[BlockId, ...]
 ) -> tuple[BlockEntry, ...]:
-    """Take those of the `wanted` blocks of an open file that leave it at its close out of it.
+    """Take out of an open file those of the `wanted` blocks that leave it when it is closed.
 
-    Not its last block: as long as that is there, a late copy of the request that added it finds it.
+    The last block stays: as long as it is there, a late copy of the request that added it finds it.
 
     Returns:
         The blocks that left.
@@ -400,7 +402,7 @@ def _drop(draft: Draft, entry: BlockEntry) -> None:
 def append(draft: Draft, request: AppendFile) -> Appendable:
     """Open a closed file again for `request.writer`; the caller starts its lease.
 
-    What is there stays as it is, and the writer's blocks come behind it. A repeated request finds
+    What is there stays as it is, and the writer's blocks come after it. A repeated request finds
     the file that the first one opened.
 
     Raises:
@@ -433,7 +435,7 @@ def unfinished(reads: Reads, number: int) -> tuple[BlockEntry, ...]:
 
 def _reopened(draft: Draft, inode: FileInode, request: AppendFile) -> FileInode:
     safe_mode.check_names_may_change(draft)
-    if inode.writer == request.writer:  # a copy of the request that comes late
+    if inode.writer == request.writer:  # a late copy of the request
         raise _not_held(inode, request.path, request.writer)
     opened = msgspec.structs.replace(
         inode,

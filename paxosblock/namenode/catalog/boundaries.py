@@ -1,4 +1,4 @@
-"""The bounds of chunks: known to those who hold a block, told to a decision that cuts it."""
+"""The bounds of chunks: holders of a block know them, and a decision that cuts it needs them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """The beginning of the chunk with a byte: behind `length` chunks of `size_bytes` bytes."""
+    """The beginning of the chunk with a byte: after `length` chunks of `size_bytes` bytes."""
 
     length: int
     size_bytes: int
 
 
 Boundaries = Mapping[Cut, Boundary]
-"""All that was told; of a version that was decided it stays true."""
+"""Everything that holders said; of a version that was decided it stays true."""
 
 
 class BoundaryUnknownError(Exception):
-    """A decision must know where the chunk begins that holds the byte `cut` of `record`."""
+    """A decision must know where the chunk that holds the byte `cut` of `record` begins."""
 
     def __init__(self, record: BlockRecord, cut: Cut) -> None:
         super().__init__(f"block {cut.block}: byte {cut.offset}")

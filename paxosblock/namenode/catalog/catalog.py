@@ -1,8 +1,8 @@
 """Files, blocks and generations: the typed operations of the NameNode on its key-value store.
 
 Every operation is decided by a plain function (`namespace.py`, `blocks.py`, `garbage.py`) without
-awaiting, and is committed as one transaction that expects what was read. If somebody was faster it
-is decided again. Operations that only read use a linearizable view.
+awaiting, and is committed as one transaction that expects what was read. If another change came
+first, it is decided again. Operations that only read use a linearizable view.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Catalog:
     ) -> None:
         """Use a started `store`; `start` comes before anything else.
 
-        `is_held` tells of an open file whether its writer still renews its lease.
+        `is_held` says whether the writer of an open file still renews its lease.
         """
         self._store = store
         self._is_held = is_held
@@ -122,7 +122,7 @@ class Catalog:
     async def start(self, new_tag: int, new_id: str) -> None:
         """Learn which cluster this is; an empty store becomes a new one under `new_tag`.
 
-        A new one, and one of before there were ids, gets the id `new_id`.
+        A new cluster, and one from before there were ids, gets the id `new_id`.
         """
 
         def decide(draft: Draft) -> ClusterRecord:
@@ -141,7 +141,7 @@ class Catalog:
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's id, which never changes; "" while this NameNode has not heard of it."""
+        """The cluster's id, which never changes; "" while this NameNode does not know it."""
         if not self._cluster.id:
             found = self._store.view().get(keys.CLUSTER)
             return decode_cluster(found.value).id if found.exists else ""
@@ -153,7 +153,7 @@ class Catalog:
         """Return what was committed before, linearizable; it is valid until the next await.
 
         Raises:
-            UnavailableError: this NameNode does not lead; `anywhere`: nor is told by who does.
+            UnavailableError: this NameNode does not lead; `anywhere`: nor does the leader answer.
         """
         return self._store.read_barrier() if anywhere else self._store.barrier()
 
@@ -216,13 +216,13 @@ class Catalog:
         return await self._change(lambda draft: blocks.fence(draft, path))
 
     async def fence_writer(self, number: int, writer: WriterId) -> FileInode | None:
-        """Take a file from a writer whose lease is over; None when it is not theirs any more."""
+        """Take a file from a writer whose lease is over; None if it is no longer theirs."""
         return await self._change(lambda draft: blocks.fence_writer(draft, number, writer))
 
     async def close_file(
         self, number: int, writer: WriterId, last: FinalizeBlock | None = None
     ) -> Closed:
-        """Close a file whose last block is decided, or is by `last` (K6)."""
+        """Close a file whose last block is decided, or is decided by `last` (K6)."""
         now_ms = self._clock_ms()
         return await self._change(lambda draft: blocks.close(draft, number, writer, now_ms, last))
 
@@ -318,7 +318,7 @@ class Catalog:
         )
 
     def movable(self, wanted: Iterable[BlockId]) -> Iterator[BlockRecord]:
-        """Yield those of these blocks of which a replica may move, as they were applied here."""
+        """Yield those of these blocks a replica of which may move, as applied here."""
         return members.movable(self._store.view(), wanted)
 
     async def get_block(self, block: BlockId) -> BlockEntry:
@@ -340,7 +340,7 @@ class Catalog:
 
     def asked(self, wanted: tuple[BlockId, ...]) -> tuple[Asked | None, ...]:
         """Return blocks with how many replicas they ask for, as applied here; None for those that
-        are gone. A transaction that builds on it is judged by what stands by then."""
+        are gone. A transaction that builds on it is judged by what is there by then."""
         view = self._store.view()
         found = (view.get(keys.block(block)) for block in wanted)
         entries = tuple(decode_entry(value.value) if value.exists else None for value in found)
@@ -355,11 +355,11 @@ class Catalog:
         return tuple(members.asked(view, entries))
 
     async def block_path(self, entry: BlockEntry) -> str:
-        """Path of the file a block belongs to; "" when it has none any more."""
+        """Path of the file a block belongs to; "" if it no longer has one."""
         return (await self.block_paths((entry,)))[0]
 
     async def block_paths(self, entries: tuple[BlockEntry, ...]) -> tuple[str, ...]:
-        """Return the path of each block's file from one view; "" where it has none any more."""
+        """Return the path of each block's file from one view; "" where it no longer has one."""
         view = await self._store.barrier()
         return tuple(blocks.path(view, entry) for entry in entries)
 
@@ -386,7 +386,7 @@ class Catalog:
         await self._change(lambda draft: safe_mode.enter(draft, now_ms))
 
     async def leave_safe_mode(self) -> None:
-        """Take changes of names again."""
+        """Accept changes of names again."""
         await self._change(safe_mode.leave)
 
     @property
@@ -417,11 +417,11 @@ class Catalog:
         return tuple(nodes.records(await self._store.barrier()))
 
     def now_ms(self) -> int:
-        """Return the time by the clock of what ends by itself: milliseconds since the epoch."""
+        """Return the time of the clock for what ends by itself: milliseconds since the epoch."""
         return self._clock_ms()
 
     async def counts(self) -> Counts:
-        """Return how much there is; walks over all names, for people only."""
+        """Return how much there is; this walks over all names, so it is for people only."""
         files = 0
         async for _, page in self._slices(keys.ENTRIES):
             files += sum(1 for _, found in page if tree.names_file(found.value))
@@ -477,7 +477,7 @@ class Catalog:
         """Run a decision that makes at most `ids` files and directories, and returns a `kind`.
 
         With `once` a request that was done before gets the answer that it got then. `boundaries`
-        tell where blocks may be cut.
+        say where blocks may be cut.
         """
         numbers = await self._files.take(ids) if ids else range(0)
         now_ms = self._clock_ms()

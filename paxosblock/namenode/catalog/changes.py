@@ -1,4 +1,4 @@
-"""The way of a change: decided on a draft, committed, decided again after a conflict."""
+"""The way of a change: it is decided on a draft, committed, and decided again after a conflict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paxosblock.namenode.catalog.draft import Draft, Slices
 from paxosblock.namenode.kv.interface import Committed, KeyValueStore
 
 ATTEMPTS = 100
-"""Times that an operation is decided again before the caller is asked to come back later."""
+"""Number of times an operation is decided again before the caller is asked to come back later."""
 
 SLICE_WORK = 1000
 """Keys that a decision reads or changes before others get a turn."""
@@ -39,11 +39,11 @@ class Changes:
             return await self._until_committed(decide, alone=False)
         except _LongError:
             async with self._alone:
-                await asyncio.sleep(0)  # what was decided in vain was a turn's work
+                await asyncio.sleep(0)  # the decision in vain was a turn's work
                 return await self._until_committed(decide, alone=True)
 
     async def _until_committed(self, decide: Callable[[Draft], Slices[T]], alone: bool) -> T:
-        """Decide again until nobody was faster.
+        """Decide again until no other change came first.
 
         The first try decides on what is applied here, which saves a round among the NameNodes: if
         that is old, the transaction is refused when it is applied. Nobody
@@ -80,7 +80,7 @@ class Changes:
 
 
 async def _decided(draft: Draft, slices: Slices[T], alone: bool) -> T:
-    """Decide; what comes of it, an error included, was decided on one state, as if in one turn.
+    """Decide; the result, an error included, was decided on one state, as if in one turn.
 
     Raises:
         _LongError: it takes a pause, for which the caller must be `alone`.

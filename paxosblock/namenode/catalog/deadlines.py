@@ -1,4 +1,4 @@
-"""Things that end by themselves: directories with a time to live, applications and sessions known,
+"""Things that end by themselves: directories with a time to live, known applications and sessions,
 and the maintenance of a DataNode.
 
 The record says when, in `expires_ms`; a key in order of time leads to it. Whoever changes the one
@@ -38,7 +38,7 @@ class Ended(enum.Enum):
 
 
 def due(view: View, after: bytes, now_ms: int, limit: int) -> tuple[bytes, ...]:
-    """Return keys of deadlines that are over and come behind the key `after`, oldest first."""
+    """Return keys of deadlines that are over and come after the key `after`, oldest first."""
     start = max(after + b"\0", keys.DEADLINES[0])
     return tuple(key for key, _ in view.scan(start, keys.deadline(now_ms + 1, b""), limit))
 
@@ -84,8 +84,8 @@ def _gone(draft: Draft, key: bytes) -> Ended:
 def _is_held(draft: Draft, directory: int, is_live: Callable[[FileInode], bool]) -> bool:
     """True if a file below a directory is open and its writer alive.
 
-    When it says no, that is a precondition: no other file may be opened and none that is open be
-    moved below the directory before the transaction is applied.
+    A "no" becomes a precondition: until the transaction is applied, no other file may be opened
+    below the directory, and no open one moved there.
     """
     start, stop = keys.OPEN_FILES
     for key, _ in draft.scan(start, stop):
@@ -100,7 +100,7 @@ def _is_held(draft: Draft, directory: int, is_live: Callable[[FileInode], bool])
 
 
 def _above(draft: Draft, inode: Inode) -> Iterator[int]:
-    """Ids of the directories above an inode, as far as they are there."""
+    """Return the ids of the directories above an inode, as far as they exist."""
     while inode.number != ROOT_ID:
         yield inode.parent
         found = draft.get(keys.inode(inode.parent))

@@ -25,7 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Slices = Generator[None, None, T]
-"""A decision that yields wherever it may be interrupted; `Changes` says when that is sound."""
+"""A decision that yields wherever it may be interrupted; `Changes` explains when that is sound."""
 
 
 def in_one(decide: Callable[P, T]) -> Callable[P, Slices[T]]:
@@ -39,7 +39,7 @@ def in_one(decide: Callable[P, T]) -> Callable[P, Slices[T]]:
 
 
 class Reads(Protocol):
-    """The source that a decision reads: a `View`, or a `Draft` that remembers what it was told."""
+    """The source that a decision reads: a `View`, or a `Draft` that remembers what was read."""
 
     def get(self, key: bytes) -> Versioned:
         """Return the value and revision of `key`."""
@@ -100,8 +100,8 @@ class Draft:
         return islice(merge(kept, ours, key=itemgetter(0), reverse=reverse), limit)
 
     def expect_empty(self, span: keys.Range) -> None:
-        """Require that no key lies in the range when the transaction is applied, but for those
-        that this draft removes itself.
+        """Require that no key lies in the range when the transaction is applied, except those that
+        this draft removes itself.
         """
         start, end = span
         for key in self._changed_keys(start, end):
@@ -165,7 +165,7 @@ class Draft:
 
     def _changed(self, key: bytes) -> Versioned:
         value = self._changes[key]
-        # The revision it will have is not known; only that it differs from "absent" matters.
+        # Its future revision is not known; all that matters is that it differs from "absent".
         return ABSENT if value is None else Versioned(value, self._view.revision + 1)
 
     def _changed_keys(self, start: bytes, end: bytes, reverse: bool = False) -> Iterator[bytes]:

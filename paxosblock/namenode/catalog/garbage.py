@@ -28,7 +28,9 @@ STEP_COUNT = 200
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """The result of a step: these blocks are gone; `done` says that the piece of garbage is too."""
+    """The result of a step: these blocks are gone; `done` says that the piece of garbage is gone
+    too.
+    """
 
     blocks: tuple[BlockEntry, ...] = ()
     done: bool = True

@@ -1,9 +1,9 @@
 """Ids of files and blocks. They are reserved in ranges, so that creating does not conflict.
 
 A block id is the cluster's tag (20 bits) and a number (32 bits): 52 bits, so that JSON keeps it
-exact. The tag is drawn when the cluster is made. A DataNode of another cluster is refused by the
-cluster's id. One of before there were ids that is pointed at this NameNode reports blocks that
-carry another tag: they are an alarm and never deleted.
+exact. The tag is drawn when the cluster is made. The cluster's id keeps DataNodes of other clusters
+out. A DataNode from before there were ids that is pointed at this NameNode reports blocks with
+another tag: they raise an alarm and are never deleted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def block_id(tag: int, number: int) -> BlockId:
 
 
 def was_allocated(view: View, tag: int, block: BlockId) -> bool:
-    """Tell whether this cluster may have made `block`, be it deleted or not."""
+    """Return True if this cluster may have made `block`, whether it is deleted or not."""
     if block >> NUMBER_BITS != tag:
         return False
     found = view.get(keys.BLOCK_COUNTER)

@@ -1,4 +1,4 @@
-"""The members of a finalized block: who leaves it, and how many replicas it asks for."""
+"""The members of a finalized block: which leave it, and how many replicas it asks for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def remove_replica(
     finalized_generation: Generation,
     whole: tuple[StorageId, ...],
 ) -> BlockEntry | Refused:
-    """K13: a member leaves, as long as so many of `whole` stay as the block asks for now.
+    """K13: a member leaves, provided that as many of `whole` stay as the block asks for now.
 
     Raises:
         NotFoundError: the block is gone, or its file is, and so will the block be.
@@ -40,7 +40,7 @@ def remove_replica(
 
 
 def wanted_replication(reads: Reads, entry: BlockEntry) -> int:
-    """Return how many replicas a block asks for: what its file does, or what it was added with.
+    """Return how many replicas a block asks for: as many as its file does, or as it was added with.
 
     Raises:
         NotFoundError: its file was deleted.
@@ -78,7 +78,7 @@ def asked(reads: Reads, entries: Iterable[BlockEntry]) -> Iterator[Asked]:
 
 
 def movable(reads: Reads, wanted: Iterable[BlockId]) -> Iterator[BlockRecord]:
-    """Yield those of these blocks of which a replica may move: finalized ones of closed files that
+    """Yield those of these blocks a replica of which may move: finalized ones of closed files that
     have exactly as many members as they ask for, and no APPEND prepared (K4).
     """
     for block in wanted:

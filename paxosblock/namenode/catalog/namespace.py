@@ -77,7 +77,7 @@ def make_directories(draft: Draft, request: MakeDirectories, context: Context) -
 def _find_made(
     draft: Draft, target: tree.Target, request: MakeDirectories, context: Context
 ) -> FileStatus:
-    """`mkdir` of what is there: only its time to live may change."""
+    """`mkdir` of a directory that exists: only its time to live may change."""
     if not target.is_directory or not request.parents:
         raise tree.exists(request.path)
     key = keys.inode(target.number)
@@ -129,7 +129,7 @@ def create(draft: Draft, request: CreateFile, context: Context) -> FileInode:
         before = _file(draft, present.number, request.path)
         if before.open and before.writer == request.writer and _has_no_block(draft, before):
             return before
-        # A copy of the request that comes late must not replace what the file has got since.
+        # A late copy of the request must not replace what the file has received since.
         if before.writer == request.writer or not request.overwrite:
             raise tree.exists(request.path)
         _replace_file(draft, before, request.path, context)
@@ -173,7 +173,8 @@ def move(draft: Draft, request: Rename | transaction.Rename, context: Context) -
     _make_way(draft, inode, directory, request, context)
     unlink(draft, inode, context)
     if isinstance(inode, DirectoryInode) and inode.expires_ms:
-        # Made to vanish if nobody comes back for it; whoever moves it to its place has come back.
+        # It was made to vanish if nobody comes back for it; whoever moves it to its place has come
+        # back.
         inode = live_until(draft, inode, 0)
     moved: Inode = msgspec.structs.replace(inode, parent=directory, name=destination[-1])
     _link(draft, moved, context)
@@ -202,7 +203,7 @@ def delete(draft: Draft, request: DeletePath, context: Context) -> Deletion:
 
 
 def set_replication(draft: Draft, request: SetReplication, context: Context) -> FileStatus:
-    """Let a file, also one that is being written, ask for another number of replicas.
+    """Let a file, even one that is being written, ask for another number of replicas.
 
     The blocks that it has get or lose members afterwards; one that is open keeps those it has.
 
@@ -219,7 +220,7 @@ def set_replication(draft: Draft, request: SetReplication, context: Context) -> 
 
 
 def ensure_directory(draft: Draft, path: str, owner: str, context: Context) -> None:
-    """Make a directory and those above it, as far as they are missing.
+    """Make a directory and those above it that are missing.
 
     Raises:
         ExistsError: a file is there.
@@ -252,7 +253,7 @@ def put_closed_file(draft: Draft, request: CreateFile, context: Context) -> None
 
 
 def discard(draft: Draft, inode: Inode) -> None:
-    """Take an inode that no entry names any more out of use and leave it to the sweep."""
+    """Take an inode that no entry names any more out of use, and leave it to the sweep."""
     draft.delete(keys.inode(inode.number))
     draft.put(keys.garbage(inode.number), encode(inode))
     if isinstance(inode, FileInode):
@@ -263,7 +264,7 @@ def discard(draft: Draft, inode: Inode) -> None:
 
 
 def _parent_directory(draft: Draft, names: tuple[str, ...], context: Context, owner: str) -> int:
-    """Make the directories on the way that are not there; return the id of the last."""
+    """Make the missing directories on the way; return the id of the last one."""
     found = target, depth = tree.descend(draft, names)
     if not target.is_directory:
         raise tree.not_directory(paths.join(names))
@@ -364,7 +365,7 @@ def _make_way(
     request: Rename | transaction.Rename,
     context: Context,
 ) -> None:
-    """Clear the destination of a rename, or say why not."""
+    """Clear the destination of a rename, or raise why not."""
     name = paths.split(request.destination)[-1]
     present = tree.child(draft, directory, name)
     if present is None:

@@ -1,4 +1,4 @@
-"""The DataNodes that an operator lets leave, for good or for a while: one record each."""
+"""The DataNodes that an operator asked to leave, for good or for a while: one record each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Change:
 
 
 def set_admin_state(draft: Draft, change: Change, context: Context) -> AdminStatus:
-    """Write what is said of a node; nothing is kept of one that is in service."""
+    """Write down the state of a node; nothing is kept of one that is in service."""
     known, key = change.known, keys.node(change.known.node)
     found = draft.get(key)
     before = decode_node(found.value).expires_ms if found.exists else 0
@@ -50,6 +50,6 @@ def set_admin_state(draft: Draft, change: Change, context: Context) -> AdminStat
 
 
 def records(reads: Reads) -> Iterator[tuple[str, NodeRecord]]:
-    """Yield the DataNodes of which something was said, by name."""
+    """Yield the DataNodes that have a record, by name."""
     for key, found in reads.scan(*keys.NODES):
         yield keys.node_name(key), decode_node(found.value)

@@ -9,9 +9,9 @@ from paxosblock.errors import InvalidRequestError
 PATH_BYTES_MAX = 8000
 NAME_BYTES_MAX = 255
 NAMES_MAX = 1000
-"""As in HDFS (FSLimitException, FSNamesystem): what it takes to walk a path stays bounded."""
+"""As in HDFS (FSLimitException, FSNamesystem): the work of walking a path stays bounded."""
 SPLIT_KEPT = 256
-"""Paths that are remembered with their names: a request asks for those of its own repeatedly."""
+"""Number of paths remembered with their names: one request splits its own repeatedly."""
 SEPARATOR = "/"
 ROOT = "/"
 

@@ -1,7 +1,7 @@
 """Opening the last block of a file again for its writer: K4 and K7, each decided on a `Draft`.
 
 Both expect that the writer holds the file. So a file that is closed, or taken over, has no block
-that somebody may write; K9 is the business of whoever gives up (`blocks.give_up_append`).
+that somebody may write; whoever gives up is responsible for K9 (`blocks.give_up_append`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def asked(reads: Reads, request: ReopenBlock) -> tuple[BlockEntry, FileInode]:
 
 
 def left_alone(record: BlockRecord, file: FileInode, request: ReopenBlock) -> str:
-    """Return why the writer better begins a new block, as far as the records tell; "" to go on."""
+    """Return why the writer should begin a new block, as far as the records show; "" to go on."""
     if not record.length:
         return "it is empty"
     if record.durability is not file.durability:
@@ -63,7 +63,7 @@ def allocate(draft: Draft, request: ReopenBlock, seen: BlockRecord) -> BlockEntr
 def install(draft: Draft, request: ReopenBlock, decided: Proposer) -> BlockEntry | Refused:
     """K7: the targets become the members, and the writer goes on. Raises as `asked`.
 
-    When the file is closed, this block is one to wait for from now on.
+    From now on closing the file waits for this block, too.
     """
     _, inode = asked(draft, request)
 

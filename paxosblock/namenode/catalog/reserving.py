@@ -3,8 +3,8 @@
 It has a record (K1), and its writer has made the replicas (W1), but it has no place in its file:
 nobody reads it or counts it. It gets its place in the change that ends the block before it, or, as
 the first of its file, in the one that ends it and closes the file (K6). Until then it goes when
-another block is added instead, when the file is closed, by whomever, and with the file. Like an
-embedder's block that is not ended it has a key `u`.
+another block is added instead, when anybody closes the file, and with the file. Like an embedder's
+block that is not ended it has a key `u`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def attach(draft: Draft, inode: FileInode, last: BlockEntry, block: BlockId) -> 
 
 
 def attach_first(draft: Draft, inode: FileInode, block: BlockId) -> FileInode:
-    """Let `block` be the first of its file if it was made ahead with that; return the inode.
+    """Let `block` be the first of its file if it was made ahead with the file; return the inode.
 
     The caller ends it in the same change: until then nothing in it was acknowledged to anybody.
     """
@@ -94,7 +94,7 @@ def _give_place(draft: Draft, inode: FileInode, entry: BlockEntry, offset: int) 
 
 
 def drop(draft: Draft, inode: FileInode) -> tuple[BlockEntry, ...]:
-    """Take a block that was made ahead out of the catalog; the inode is the caller's to change.
+    """Take a block that was made ahead out of the catalog; the caller changes the inode.
 
     Returns:
         The block, or nothing.

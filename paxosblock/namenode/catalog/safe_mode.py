@@ -1,6 +1,6 @@
 """Safe mode as an operator enters it: kept until they leave it, whoever leads.
 
-Whatever changes names expects its key to be absent, so nothing changes them once it is there.
+Every change of names expects its key to be absent, so no name changes once it is there.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def leave(draft: Draft) -> None:
 
 
 def is_entered(draft: Draft) -> bool:
-    """True if an operator entered safe mode; as a precondition, whichever it is."""
+    """True if an operator entered safe mode; the answer is a precondition, whichever it is."""
     return draft.get(keys.SAFE_MODE).exists
 
 
 def check_names_may_change(draft: Draft) -> None:
-    """Demand that names may be changed, when the transaction is applied, too.
+    """Demand that names may be changed, now and when the transaction is applied.
 
     Raises:
         SafeModeError: an operator entered safe mode.

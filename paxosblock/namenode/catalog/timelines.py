@@ -1,7 +1,8 @@
-"""Timelines: what a storage promised before it was rolled back must not count with those after.
+"""Timelines: what a storage promised before a rollback must not count together with what it
+promises after it.
 
 A DataNode that makes a snapshot of a volume begins a new timeline of its storage, and one that goes
-back to it returns to the timeline of then (FORMAT.md 7). It says nothing in a timeline before this
+back to it returns to the earlier timeline (FORMAT.md 7). It says nothing in a timeline before this
 cluster has written down that it knows the storage in it. So if the cluster knows none but those in
 the storage's own past, nobody was ever promised or told anything that the storage has forgotten.
 """
@@ -39,10 +40,10 @@ def enter(draft: Draft, node: str, told: Sequence[Timeline]) -> None:
 
 
 def are_known(view: View, told: Sequence[Timeline]) -> bool:
-    """True if none of the storages is new in its timeline, and `view` knows them so.
+    """True if none of the storages is new in its timeline, and `view` knows each in it.
 
-    A view may be old: of what a storage was told in a later timeline it says nothing. So it is
-    enough only for those that have been taken in, and forgot nothing.
+    A view may be old: it says nothing about what a storage heard in a later timeline. So it
+    suffices only for storages that were accepted before and forgot nothing.
     """
     return all(
         not each.before and view.get(keys.timeline(each.storage)).value.decode() == each.timeline

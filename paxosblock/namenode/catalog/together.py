@@ -1,4 +1,4 @@
-"""Small changes that share an entry of the log: when thousands of blocks get or lose a member."""
+"""Small changes that share an entry of the log: thousands of blocks may get or lose a member."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class _Asked:
 
 
 class Together:
-    """Decisions that come while others are committed go with the next transaction.
+    """Decisions that come while others are being committed go with the next transaction.
 
-    Each is made on what those before it decided, is judged by itself, and has an answer of its own.
-    It must change nothing where it raises.
+    Each builds on what those before it decided, is judged by itself, and has an answer of its own.
+    One that raises must change nothing.
     """
 
     def __init__(self, changes: Changes) -> None:
@@ -40,14 +40,14 @@ class Together:
     async def make(self, decide: Callable[[Draft], T]) -> T:
         """Decide and commit. Raises what `decide` does, and what committing does.
 
-        May be decided a second time when somebody is cancelled who was committing it.
+        It may be decided a second time when the task that was committing it is cancelled.
         """
         asked = _Asked(decide, asyncio.get_running_loop().create_future())
         self._waiting.append(asked)
         try:
             async with self._turn:
                 if not asked.answer.done():
-                    await asyncio.sleep(0)  # who comes in this turn of the loop goes along
+                    await asyncio.sleep(0)  # what comes in this turn of the loop goes along
                     await self._commit_first(asked)
         except asyncio.CancelledError:
             with suppress(ValueError):
@@ -57,7 +57,7 @@ class Together:
         return answer
 
     async def _commit_first(self, mine: _Asked) -> None:
-        """Commit what waits longest, `mine` among it."""
+        """Commit what has waited longest, `mine` included."""
         some = self._waiting[:TOGETHER_MAX]
         assert mine in some, "turns are taken in the order in which they were asked for"
         del self._waiting[:TOGETHER_MAX]
@@ -78,7 +78,7 @@ class Together:
 
 
 def _outcome(asked: _Asked, draft: Draft) -> Any:
-    """Return the result of a decision, or its error: that must not be the others'."""
+    """Return the result of a decision, or its error, which must not become that of the others."""
     before = draft.changes
     try:
         return asked.decide(draft)

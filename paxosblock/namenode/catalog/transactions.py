@@ -1,8 +1,8 @@
 """Many operations as one: all on the same `Draft`, which becomes one entry of the log.
 
-Each operation sees what those before it did. One that is refused refuses the whole: a draft that
-is not committed changes nothing. The last version of an application is decided on in the same
-draft, so whatever is sent twice, by whomever, to whichever NameNode, is applied once.
+Each operation sees what those before it did. If one is refused, all are: a draft that is not
+committed changes nothing. The last version of an application is decided on in the same draft, so a
+transaction that is sent twice, by anybody and to any NameNode, is applied once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def transact(draft: Draft, request: Transact, context: Context) -> Slices[Transa
 
     Raises:
         SafeModeError: an operator entered safe mode.
-        PaxosBlockError: what the first operation that cannot be done raises; the text tells which.
+        PaxosBlockError: what the first operation that cannot be done raises; the text says which.
     """
     safe_mode.check_names_may_change(draft)
     application = request.application
@@ -186,7 +186,7 @@ def _check_id(inode: Inode, path: str, file_id: int) -> None:
 
 
 def _check_closed(draft: Draft, path: str) -> None:
-    """A file that is published must be complete; of a directory, what is in it is its own."""
+    """A file that is published must be complete; for a directory, its content is its own affair."""
     inode = tree.find_inode(draft, path)
     if isinstance(inode, FileInode) and inode.open:
         raise tree.being_written(path, inode)

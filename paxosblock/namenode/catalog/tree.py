@@ -1,7 +1,7 @@
 """Reading the namespace: from a path to an inode and back, and what `stat` and `list` show.
 
-An entry's value tells the kind and the id of what it names, so that a path is walked without
-reading any inode. Renaming a directory changes its one entry: what is below hangs on its id.
+An entry's value has the kind and the id of what it names, so that a path is walked without reading
+any inode. Renaming a directory changes its one entry: everything below hangs on its id.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def being_written(path: str, inode: FileInode) -> LeaseError:
 
 
 def descend(reads: Reads, names: tuple[str, ...]) -> tuple[Target, int]:
-    """Follow `names` from the root as far as they exist: what is there, and how many did.
+    """Follow `names` from the root as far as they exist; return what is there, and how many did.
 
     Raises:
         NotDirectoryError: one of the names but the last names a file.
@@ -140,7 +140,7 @@ def child(reads: Reads, directory: int, name: str) -> Target | None:
 
 
 def next_entry(reads: Reads, directory: int, after: str) -> tuple[str, Target] | None:
-    """Return the first entry of a directory behind the name `after`; None when there is none."""
+    """Return the first entry of a directory after the name `after`; None if there is none."""
     found = next(reads.scan(*keys.entries(directory, after), 1), None)
     return None if found is None else (keys.entry_name(found[0]), _unpack_target(found[1].value))
 
@@ -231,7 +231,7 @@ def place_of_offset(reads: Reads, file: int, offset: int) -> int:
     """Return the place of the block that holds byte `offset`: the last one that begins there or
     before; 0 when there is none.
 
-    Looks at some twenty places, however many there are. They may have gaps.
+    This looks at some twenty places, however many there are. They may have gaps.
     """
     low, high = 0, next_sequence(reads, file)
     while low < high:
@@ -241,7 +241,7 @@ def place_of_offset(reads: Reads, file: int, offset: int) -> int:
             low = keys.place_sequence(key) + 1
         else:
             high = middle
-    # All places from `low` on begin behind the byte, and none before it does.
+    # All places from `low` on begin after the byte, and none before it does.
     before = keys.place(file, 0), keys.place(file, low)
     return next((keys.place_sequence(key) for key, _ in reads.scan(*before, 1, reverse=True)), 0)
 
@@ -258,7 +258,7 @@ def last_block(reads: Reads, file: int) -> Located | None:
 
 
 def next_sequence(reads: Reads, file: int) -> int:
-    """Return the place behind the last block of a file."""
+    """Return the place after the last block of a file."""
     found = reads.scan(*keys.places(file), 1, reverse=True)
     return next((keys.place_sequence(key) + 1 for key, _ in found), 0)
 
@@ -268,7 +268,7 @@ def _located(reads: Reads, place: Place) -> Located:
 
 
 def list_directory(view: View, request: ListDirectory, limit_max: int) -> Listing:
-    """Return one page of a directory in byte order of the names; of a file, the file itself.
+    """Return one page of a directory in byte order of the names; for a file, the file itself.
 
     Raises:
         InvalidRequestError: the path or the limit makes no sense.
@@ -315,7 +315,7 @@ def status(reads: Reads, path: str, inode: Inode) -> FileStatus:
 
 
 def directory_status(path: str, inode: DirectoryInode, modified_ms: int) -> FileStatus:
-    """Return what `stat` shows of a directory whose entries changed last at `modified_ms`."""
+    """Return what `stat` shows of a directory whose entries last changed at `modified_ms`."""
     return FileStatus(
         path=path,
         kind=Kind.DIRECTORY,

@@ -1,7 +1,7 @@
-"""Making a file shorter: K8 for the block that is cut; the blocks behind it become garbage.
+"""Making a file shorter: K8 for the block that is cut; the blocks after it become garbage.
 
-A block is cut between two chunks only, and where they lie is known to those who hold it. A decision
-that needs to know says so (`BoundaryUnknownError`), and is made again with what a holder told.
+A block is only cut between two chunks, and only its holders know where those lie. A decision that
+needs to know says so (`BoundaryUnknownError`), and is made again with what a holder answered.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def truncate(
     The file is closed and its inode is written here, so nobody can add a block to it meanwhile.
 
     Raises:
-        BoundaryUnknownError: a block is cut, and nobody has told where its chunks begin.
-        InvalidRequestError: the file is shorter. Or more than `limit` blocks are behind the cut:
+        BoundaryUnknownError: a block is cut, and nobody has said where its chunks begin.
+        InvalidRequestError: the file is shorter. Or more than `limit` blocks come after the cut:
             `cut_first` of the details is how short one transaction makes it. Or the cut is inside a
             chunk, which begins at byte `boundary` of the file `file`.
         NotFoundError, IsDirectoryError, LeaseError: as `tree.find_closed`.
@@ -87,7 +87,9 @@ def truncate(
 def _places_behind(
     draft: Draft, inode: FileInode, operation: Truncate, limit: int
 ) -> list[tuple[bytes, Versioned]]:
-    """Return the places of the block that holds the byte where a file is cut, and those behind."""
+    """Return the places of the block that holds the byte where a file is cut, and of those after
+    it.
+    """
     start = tree.place_of_offset(draft, inode.number, operation.length)
     places = list(draft.scan(*keys.places(inode.number, start), limit + 1))
     if len(places) > limit:
@@ -126,7 +128,7 @@ def _cut(
 
 
 def _garbage(draft: Draft, inode: FileInode, context: Context) -> FileInode:
-    """Return an unlinked file for the blocks behind the cut: the sweep takes them away."""
+    """Return an unlinked file for the blocks after the cut: the sweep takes them away."""
     garbage = msgspec.structs.replace(inode, number=next(context.numbers))
     draft.put(keys.garbage(garbage.number), encode(garbage))
     return garbage

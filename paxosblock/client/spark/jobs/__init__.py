@@ -1,6 +1,6 @@
 """Jobs that Spark spreads over its executors: `fsck`, `distcp`, `compact`.
 
-Each is one function with a Spark session as its first argument, or with what starts one: it is
-called when the job is known to make sense and has something to do. The command line is
+Each is one function whose first argument is a Spark session, or a function that starts one, which
+is called only once the job is known to make sense and to have something to do. The command line is
 `paxosblock spark`. What the tasks do is plain code on `Client`, so it is tested without Spark, too.
 """

@@ -39,7 +39,8 @@ from paxosblock.transaction import OPERATIONS_MAX, AssertFile, Operation, Rename
 from paxosblock.units import MIB
 
 FILES_AT_ONCE: Final = OPERATIONS_MAX // 3
-"""Of one directory, so that its change fits one transaction; the next run takes the next ones."""
+"""At most this many files of one directory, so that its change fits one transaction; the next run
+takes the next ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +48,14 @@ class CompactOptions:
     """The files that are merged, and into what."""
 
     target_bytes: int = 128 * MIB
-    """Merged files get about so long, in bytes of the small ones."""
+    """The approximate length of merged files, in bytes of the small ones."""
     small_bytes: int = 64 * MIB
-    """Shorter files are merged."""
+    """Files shorter than this are merged."""
     recursive: bool = False
-    """Also the directories below, each for itself."""
+    """Compact the directories below, too, each on its own."""
     format: MergeFormat | None = None
-    """The format of all files; None: what each name's ending says, and others are left alone."""
+    """The format of all files; None: the one that the ending of each name says, and other files are
+    left alone."""
     header: bool | None = None
     """True if csv files begin with a line that names the columns. None: they do not, and files that
     all begin with the same line are refused."""
@@ -85,7 +87,9 @@ class CompactedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class CompactReport:
-    """The result of `compact`. `seconds` are those of the job, with Spark's start if it had to."""
+    """The result of `compact`. `seconds` are those of the job, including the start of Spark if
+    there was one.
+    """
 
     path: str
     directories: tuple[CompactedDirectory, ...]
@@ -107,8 +111,8 @@ def compact(
     """Merge the small files of the directory `path` of the cluster at `namenodes`.
 
     Files are taken in the order of their names; those that are being written, or whose names begin
-    with "_" or ".", are left alone. `watch` is told how many bytes there are to merge, and have
-    been.
+    with "_" or ".", are left alone. `watch` is told how many bytes there are to merge, and how many
+    have been merged.
 
     Raises:
         NotFoundError, NotDirectoryError: `path` is no directory.
@@ -135,7 +139,7 @@ def compact(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A directory, the groups of its files, and how many files are in none."""
+    """A directory, the groups of its files, and how many files are in no group."""
 
     path: str
     groups: tuple[Group, ...]
@@ -161,7 +165,9 @@ def _is_hidden(path: str) -> bool:
 def _groups(
     directory: str, files: Sequence[FileStatus], options: CompactOptions
 ) -> Iterator[Group]:
-    """Neighbours of one format, as many as fit a file; what stays single is in no group."""
+    """Group neighbours of one format, as many as fit a file; a file that stays single is in no
+    group.
+    """
     kinds: dict[MergeFormat, list[list[Small]]] = {}
     small_files = (file for file in files if not file.open and file.length < options.small_bytes)
     for file in itertools.islice(small_files, FILES_AT_ONCE):

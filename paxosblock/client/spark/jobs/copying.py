@@ -54,7 +54,7 @@ class Part:
 
     @property
     def weight(self) -> int:
-        """Bytes to copy; a little for a file of no known length."""
+        """Bytes to copy; a small number for a file of unknown length."""
         return 1 if self.end is None else max(self.end - self.start, 1)
 
 
@@ -86,7 +86,7 @@ class CopyWork:
         source = self.source.open()
         with Client(self.namenodes) as fs:
             for part in parts:
-                # Its own name in every attempt: one that Spark gave up may still be writing.
+                # Every attempt has its own name: one that Spark gave up may still be writing.
                 temporary = f"{self.folder}/{part.number}.{part.index}.{uuid.uuid4().hex}"
                 try:
                     yield CopiedPart(part, temporary, self._copy(source, fs, part, temporary))
@@ -117,7 +117,7 @@ class _Output(Protocol):
 
 
 def _pour(reader: BinaryIO, out: _Output, part: Part) -> tuple[int, int]:
-    """Copy the part; its length in bytes and its CRC32C."""
+    """Copy the part; return its length in bytes and its CRC32C."""
     if part.start:
         reader.seek(part.start)
     size = crc = 0
@@ -146,7 +146,7 @@ def _verify(fs: Client, path: str, size: int, crc: int) -> None:
 
 
 def size_and_crc(file: FileReader) -> tuple[int, int]:
-    """Read the rest of a file: its length in bytes and its CRC32C."""
+    """Read the rest of a file; return its length in bytes and its CRC32C."""
     size = crc = 0
     for piece in file.pieces():
         size += len(piece)
@@ -166,7 +166,7 @@ class ChangedError(PaxosBlockError):
 
 
 def in_one_line(error: Exception) -> str:
-    """Tell a user in one line of an error that some library raised."""
+    """Describe in one line an error that some library raised."""
     text = " ".join(str(error).split())
     return (
         text if isinstance(error, PaxosBlockError) and text else f"{type(error).__name__}: {text}"

@@ -1,7 +1,7 @@
 """Job: copy files from any file system that fsspec knows into the cluster, in parallel.
 
 Every copy is read back and compared before anybody sees it, and appears in one step. A job that
-fails half way leaves whole files only; the next run with `update` copies the rest.
+fails half way leaves only whole files; the next run with `update` copies the rest.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Existing(enum.Enum):
     SKIP = "skip"
     """It stays as it is."""
     UPDATE = "update"
-    """It is replaced when its length is not the source's."""
+    """It is replaced when its length differs from the source's."""
     OVERWRITE = "overwrite"
     """It is replaced."""
 
@@ -63,7 +63,9 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """The result of `distcp`. `seconds` are those of the job, with Spark's start if it had to."""
+    """The result of `distcp`. `seconds` are those of the job, including the start of Spark if there
+    was one.
+    """
 
     source: str
     target: str
@@ -112,8 +114,8 @@ def distcp(
 ) -> CopyReport:
     """Copy the file or directory at the fsspec URL `source` to `target` in the cluster.
 
-    Of a directory, its content goes into `target`, which is made. A file goes into `target` when
-    that is a directory. `watch` is told how many bytes there are to copy, and have been.
+    The content of a directory goes into `target`, which is made. A file goes into `target` if that
+    is a directory. `watch` is told how many bytes there are to copy, and how many have been copied.
 
     Args:
         namenodes: "host:port" of each NameNode.
@@ -188,7 +190,9 @@ def _list_source(url: str, options: dict[str, object]) -> _Found:
 
 
 def _place_of(fs: Client, found: _Found, target: str) -> str:
-    """Return where the source goes: a single file into a directory that exists, under its name."""
+    """Return where the source goes: a single file goes into a directory that exists, under its
+    name.
+    """
     try:
         kind = fs.stat(target).kind
     except NotFoundError:
@@ -232,7 +236,9 @@ def _present(fs: Client, target: str) -> dict[str, FileStatus]:
 
 
 def _directories(found: _Found, target: str, files: Sequence[_File]) -> set[str]:
-    """Those that must be there before the first file is; empty ones of the source, too."""
+    """Return the directories that must exist before the first file does, including empty ones of
+    the source.
+    """
     return {_below(target, name) for name in found.directories} | {
         str(PurePosixPath(file.target).parent) for file in files
     }
@@ -244,7 +250,7 @@ def _below(root: str, name: str) -> str:
 
 
 def _finish(fs: Client, work: CopyWork, copied: Sequence[CopiedPart]) -> list[Failure]:
-    """Join the files that were copied in parts; what failed, a line for each file."""
+    """Join the files that were copied in parts; return what failed, a line for each file."""
     files: dict[int, dict[int, CopiedPart]] = {}
     for done in copied:
         files.setdefault(done.part.number, {})[done.part.index] = done

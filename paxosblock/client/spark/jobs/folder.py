@@ -23,12 +23,12 @@ def unfinished(home: str, job: str) -> str:
 
 @contextlib.contextmanager
 def unfinished_folder(fs: Client, home: str, job: str) -> Iterator[str]:
-    """Make the folder, and delete it at the end: tasks that still run can create nothing then."""
+    """Make the folder, and delete it at the end: tasks that still run can then create nothing."""
     folder = unfinished(home, job)
     fs.mkdirs(folder, ttl_s=JOB_TTL_S)
     try:
         yield folder
     finally:
         fs.delete(folder, recursive=True)
-        with contextlib.suppress(DirectoryNotEmptyError):  # then another job is at work
+        with contextlib.suppress(DirectoryNotEmptyError):  # another job is at work then
             fs.delete(str(PurePosixPath(folder).parent))

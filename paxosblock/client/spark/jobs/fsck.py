@@ -23,9 +23,9 @@ from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.units import GIB, MIB
 
 UNIT_BYTES: Final = GIB
-"""Of a file; a longer one is checked by several tasks."""
+"""Bytes of a file that one task checks; several tasks check a longer one."""
 LEAST_WEIGHT: Final = MIB
-"""The cost of a file however short it is."""
+"""The least cost of a file, however short it is."""
 
 
 class Verdict(enum.Enum):
@@ -51,7 +51,7 @@ class Unit:
 
     @property
     def weight(self) -> int:
-        """Bytes to read, about."""
+        """Bytes to read, approximately."""
         return max((self.end - self.start) * self.replication, LEAST_WEIGHT)
 
 
@@ -101,14 +101,15 @@ class FsckReport:
         return not self.findings
 
     def count(self, verdict: Verdict) -> int:
-        """Blocks that stand like this."""
+        """Return the blocks in this state."""
         return Counter(finding.verdict for finding in self.findings)[verdict]
 
 
 def fsck(spark: Spark, namenodes: Sequence[str], path: str, watch: Watch = nobody) -> FsckReport:
     """Read all replicas below `path` of the cluster at `namenodes` ("host:port" each).
 
-    `watch` is told how many bytes of replicas there are to read, and have been read, about.
+    `watch` is told approximately how many bytes of replicas there are to read, and how many have
+    been read.
 
     Raises:
         NotFoundError: `path` is not there.

@@ -94,7 +94,7 @@ class MergeWork:
         """Merge them one after the other; one that fails does not stop the others."""
         with Client(self.namenodes) as fs:
             for group in groups:
-                # Its own name in every attempt: one that Spark gave up may still be writing.
+                # Every attempt has its own name: one that Spark gave up may still be writing.
                 name = f"{group.number}.{uuid.uuid4().hex}"
                 temporary = f"{unfinished(group.directory, self.job)}/{name}"
                 try:
@@ -128,7 +128,7 @@ class MergeWork:
 
 
 def _merge_parquet(files: Sequence[FileReader], out: FileWriter) -> int:
-    """Write the rows of all files in order; their number."""
+    """Write the rows of all files in order; return how many there are."""
     sources = [parquet.ParquetFile(file) for file in files]
     schema = sources[0].schema_arrow
     for file, source in zip(files, sources, strict=True):
@@ -146,7 +146,7 @@ def _merge_parquet(files: Sequence[FileReader], out: FileWriter) -> int:
 
 
 def _codec(sources: Sequence[parquet.ParquetFile]) -> str:
-    """That of the first column which has any rows."""
+    """The one of the first column that has any rows."""
     for source in sources:
         if source.metadata.num_row_groups and source.metadata.num_columns:
             codec = source.metadata.row_group(0).column(0).compression
@@ -171,7 +171,7 @@ def _expect_same_stream(files: Sequence[FileReader]) -> None:
 
 
 def _expect_no_header(files: Sequence[FileReader]) -> None:
-    """Refuse what may be a header: written as rows, headers would be lost among them."""
+    """Refuse what may be a header: written as a row, a header would be lost among the rows."""
     first_lines = {_first_line(file) for file in files}
     if len(first_lines) == 1 and (line := first_lines.pop()):
         raise InvalidRequestError(
@@ -187,7 +187,7 @@ def _first_line(file: FileReader) -> bytes:
 
 
 def _merge_bytes(files: Sequence[FileReader], out: FileWriter, *, lines: bool, header: bool) -> int:
-    """Write the files one behind the other; CRC32C of what was written.
+    """Write the files one after the other; return the CRC32C of what was written.
 
     With `lines`, a file whose last line has no end gets one. With `header`, all must begin with the
     same line, which is written once.

@@ -15,9 +15,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Work = Callable[[Sequence[Item]], Iterator[Result]]
 Advance = Callable[[int], None]
-"""Is told how much more is done."""
+"""Called with how much more is done."""
 Watch = Callable[[int], AbstractContextManager[Advance]]
-"""Is told how much there is to do in all, and follows it: a progress bar, for example."""
+"""Called with how much there is to do in all, and follows it: a progress bar, for example."""
 
 Spark: TypeAlias = SparkSession | Callable[[], SparkSession]
 """A session, or what starts one: it is asked when there is work for a task, and not before."""
@@ -29,7 +29,7 @@ LOOK_EVERY_S: Final = 0.2
 
 @contextmanager
 def nobody(_total: int) -> Iterator[Advance]:
-    """Watch for nobody."""
+    """Watch on nobody's behalf."""
     yield lambda _more: None
 
 
@@ -75,13 +75,14 @@ def spread(
 def share_out(
     items: Sequence[Item], weight: Callable[[Item], int], count: int
 ) -> list[tuple[list[Item], int]]:
-    """At most `count` shares with their weights, the heaviest item first into the lightest share.
+    """Return at most `count` shares with their weights; the heaviest item goes first, into the
+    lightest share.
 
     >>> share_out([5, 1, 3, 3], lambda item: item, 2)
     [([5, 1], 6), ([3, 3], 6)]
     """
     shares: list[list[Item]] = [[] for _ in range(min(count, len(items)))]
-    # Equal weights go round, by the number of items in a share.
+    # Equal weights take turns, by the number of items in a share.
     lightest = [(0, 0, number) for number in range(len(shares))]
     for item in sorted(items, key=weight, reverse=True):
         total, length, number = heapq.heappop(lightest)
