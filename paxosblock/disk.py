@@ -394,11 +394,19 @@ def cut_file(disk: Disk, path: Path, size_bytes: int) -> None:
         disk.sync(file)
 
 
-def publish(disk: Disk, draft: Path, path: Path, pieces: Iterable[Buffer]) -> int:
+def publish(
+    disk: Disk,
+    draft: Path,
+    path: Path,
+    pieces: Iterable[Buffer],
+    moves: tuple[Path, Path] | None = None,
+) -> int:
     """Make `path` hold `pieces`, durably: after a crash it is the old file or the new one.
 
     Args:
         draft: the name of the new file until it is whole.
+        moves: another file, and its new name in the folder of `path`, durable with that. After a
+            crash in between each of the two changes may have happened without the other.
 
     Returns:
         The size of the file in bytes.
@@ -407,14 +415,20 @@ def publish(disk: Disk, draft: Path, path: Path, pieces: Iterable[Buffer]) -> in
         NoSpaceError: nothing was changed.
         StorageError: either of the two files may be there after a crash.
     """
-    file = publish_open(disk, draft, path, pieces)
+    file = publish_open(disk, draft, path, pieces, moves)
     try:
         return disk.size(file)
     finally:
         disk.close(file)
 
 
-def publish_open(disk: Disk, draft: Path, path: Path, pieces: Iterable[Buffer]) -> FileHandle:
+def publish_open(
+    disk: Disk,
+    draft: Path,
+    path: Path,
+    pieces: Iterable[Buffer],
+    moves: tuple[Path, Path] | None = None,
+) -> FileHandle:
     """As `publish`; return the open file, for what will follow the pieces."""
     file = disk.create(draft)
     try:
@@ -424,6 +438,8 @@ def publish_open(disk: Disk, draft: Path, path: Path, pieces: Iterable[Buffer]) 
             size += len(piece)
         disk.sync(file)
         disk.rename(draft, path)
+        if moves is not None:
+            disk.rename(*moves)
         disk.sync_folder(path.parent)
     except (NoSpaceError, StorageError):
         with contextlib.suppress(StorageError):

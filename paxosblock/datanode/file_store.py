@@ -10,6 +10,7 @@ that nothing was changed.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -77,6 +78,9 @@ class FileStore:
         self.removals = Removals(disk, folder / TEMPORARY)
         self.spare = KeptRoom(disk, folder / SPARE, SPARE_BYTES, SPARE_PIECE_BYTES)
         self.small = SmallReplicas(disk, folder, boot)
+        self._left = {folder / RBW, folder / CURRENT}
+        """Folders in which a power cut may bring back what was removed, by `_leave` or before."""
+        self._settling = threading.Lock()
 
     def load(self) -> list[Loaded]:
         """Load every replica; see `load.py`."""
@@ -231,7 +235,7 @@ class FileStore:
         path = _ours(files).path
         # The meta file first: a block file without it is what a crash leaves, and is cleaned up.
         self._remove(self._meta_path(replica))
-        self.disk.sync_folder(self._meta_path(replica).parent)
+        self._settle(self._meta_path(replica).parent)
         self.removals.take(path, self.size_bytes(replica.log))
 
     def purge(self, block: BlockId, kept: Stored | None = None) -> None:
@@ -247,6 +251,7 @@ class FileStore:
                     if path not in copy:
                         self.disk.remove(path)
                 self.disk.sync_folder(folder)
+        self._settle()
 
     def open(self, files: Stored) -> OpenFile:
         if isinstance(files, SmallPlace):
@@ -375,11 +380,12 @@ class FileStore:
         self, files: ReplicaFiles, after: Replica, effect: AdoptLog, draft: FetchedFile | None
     ) -> ReplicaFiles:
         file = files.file or self._existing(files.path)
-        own = file is not files.file
+        own, path = file is not files.file, self._data_path(after, files.copy)
         try:
             self._extend(file, after, effect, draft)
-            file.sync()
-            self._publish(after, files.copy)
+            if files.folder.name == RBW:  # what was finalized is on the disk
+                file.sync()
+            self._publish(after, files.copy, (files.path, path) if path != files.path else None)
         except NoSpaceError:
             if effect.append:
                 self.disk.truncate(file.handle, record_start(after.log, effect.keep))
@@ -388,11 +394,8 @@ class FileStore:
             raise
         # Only now: the chunks beyond may be acknowledged ones until this log is accepted.
         self.disk.truncate(file.handle, record_start(after.log, after.length))
-        path = self._data_path(after, files.copy)
         if path != files.path:
-            self.disk.rename(files.path, path)
-            self.disk.sync_folder(path.parent)
-            self._leave(files.path.parent, after)
+            self._leave(files.folder, after)
         kept = self._kept_open(after, file) if own else file if _writable(after) else None
         return ReplicaFiles(kept, path.parent, path.name, files.copy)
 
@@ -422,10 +425,23 @@ class FileStore:
             file.sync()
 
     def _leave(self, folder: Path, after: Replica) -> None:
-        """Remove what is left of the replica in the folder it was in; durably."""
+        """Remove what is left of the replica in the folder it was in.
+
+        Nobody waits for that: should a power cut bring it back, the later metadata rules.
+        """
         if folder != self.folder / home(after.registers.state):
             self._remove(folder / meta_name(after.block))
-        self.disk.sync_folder(folder)
+        self._left.add(folder)
+
+    def _settle(self, *folders: Path) -> None:
+        """Make what was removed in `folders` durable, and what was left anywhere (`_leave`): a
+        replica that goes has no later metadata."""
+        with self._settling:
+            for folder in tuple(self._left):
+                self._left.discard(folder)  # before: what is left meanwhile counts again
+                self.disk.sync_folder(folder)
+        for folder in folders:
+            self.disk.sync_folder(folder)
 
     def _kept_open(self, after: Replica, file: OpenFile) -> OpenFile | None:
         if _writable(after):
@@ -443,11 +459,14 @@ class FileStore:
 
     # -- names ----------------------------------------------------------------------------------
 
-    def _publish(self, replica: Replica, copy: int) -> None:
-        """Replace the metadata, durably: the instant at which a change has happened."""
+    def _publish(self, replica: Replica, copy: int, moves: tuple[Path, Path] | None = None) -> None:
+        """Replace the metadata, durably: the instant at which a change has happened.
+
+        A block file that `moves`, as in `disk.publish`, is found wherever a crash leaves it.
+        """
         draft = self.folder / TEMPORARY / meta_name(replica.block)
         data = describe(replica, self.boot, copy).encode()
-        publish(self.disk, draft, self._meta_path(replica), [data])
+        publish(self.disk, draft, self._meta_path(replica), [data], moves)
 
     def _meta_path(self, replica: Replica) -> Path:
         return self.folder / home(replica.registers.state) / meta_name(replica.block)

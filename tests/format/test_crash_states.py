@@ -206,6 +206,20 @@ async def append_to_a_finalized_block(scenario: Scenario) -> None:
     await scenario.does(node.finalize(3, [name(i) for i in range(4)], epoch=2))
 
 
+async def opened_again_and_deleted(scenario: Scenario) -> None:
+    """What it left in the folder that it moved from is as gone as it is, and what comes is new."""
+    node = scenario.node
+    await scenario.does(node.create())
+    await scenario.write(range(2))
+    await scenario.does(node.finalize(1, [name(0), name(1)]))
+    await scenario.does(node.reopen(2, [name(0), name(1)], finalized=1))
+    scenario.claim_nothing()
+    await scenario.does(node.ask(Delete(BLOCK, Generation(2))))
+    scenario.claim_nothing()
+    await scenario.does(node.create())
+    await scenario.write(range(1))
+
+
 async def promises_of_an_empty_replica(scenario: Scenario) -> None:
     await scenario.does(scenario.node.next_gs(3))
     await scenario.does(scenario.node.next_gs(5))
@@ -360,6 +374,7 @@ SCENARIOS = [
     full_copy_over_a_log_that_was_not_decided,
     full_copy_over_damaged_bytes,
     append_to_a_finalized_block,
+    opened_again_and_deleted,
     promises_of_an_empty_replica,
     delete_and_come_back,
     members_that_leave,
@@ -503,6 +518,26 @@ async def test_a_second_power_cut_while_loading_takes_nothing_either(
                     truth.check(half_loaded, "boot-3")
                     repairs += 1
     assert repairs > 0, "some crash must leave something to repair"
+
+
+@pytest.mark.parametrize("dead", [False, True], ids=["sound", "dead"])
+async def test_what_an_earlier_process_left_is_as_gone_as_the_replica_that_is_deleted(
+    dead: bool,
+) -> None:
+    disk = SimulatedDisk(records=True)
+    async with running(FOLDER, disk=disk, holder=Holder()) as node:
+        await node.create()
+        await node.write(2)
+        await node.finalize(1, [name(0), name(1)])
+    async with running(FOLDER, disk=disk, holder=Holder()) as node:
+        block = node.acceptor.find(BLOCK, node.storage)
+        assert block is not None
+        if dead:
+            block.mark_corrupt("a bit has flipped")
+        assert not isinstance(await node.ask(Delete(BLOCK, Generation(1))), Nack)
+        deleted = disk.history[-1]
+    for files in deleted.states(STATES_PER_POINT, 1):
+        assert load(FileStore(SimulatedDisk(files), FOLDER, "boot-2")) == []
 
 
 def test_a_power_cut_while_a_volume_enters_a_cluster_leaves_it_in_none_or_in_this_one() -> None:

@@ -139,8 +139,8 @@ SOURCE: tuple[Mutant, ...] = (
     _store(
         "a file is replaced, but its folder is not synced",
         "disk.py",
-        "        disk.rename(draft, path)\n        disk.sync_folder(path.parent)\n",
-        "        disk.rename(draft, path)\n",
+        "            disk.rename(*moves)\n        disk.sync_folder(path.parent)\n",
+        "            disk.rename(*moves)\n",
         CRASH_STATES,
         JOURNAL_CRASH_STATES,
     ),
@@ -154,16 +154,16 @@ SOURCE: tuple[Mutant, ...] = (
     _store(
         "a log is accepted before its chunks are on the disk",
         "datanode/file_store.py",
-        "            file.sync()\n            self._publish(after, files.copy)",
-        "            self._publish(after, files.copy)",
+        "                file.sync()\n            self._publish(after, files.copy,",
+        "                pass\n            self._publish(after, files.copy,",
         CRASH_STATES,
     ),
     _store(
         "chunks beyond a log are cut before it is accepted",
         "datanode/file_store.py",
-        "            file.sync()\n            self._publish(after, files.copy)",
-        "            self.disk.truncate(file.handle, record_start(after.log, after.length))\n"
-        "            file.sync()\n            self._publish(after, files.copy)",
+        "                file.sync()\n            self._publish(after, files.copy,",
+        "                self.disk.truncate(file.handle, record_start(after.log, after.length))\n"
+        "                file.sync()\n            self._publish(after, files.copy,",
         CRASH_STATES,
     ),
     _store(
@@ -174,23 +174,29 @@ SOURCE: tuple[Mutant, ...] = (
         CRASH_STATES,
     ),
     _store(
-        "the folder that a finalized replica moves to is not synced",
+        "what a replica left in the other folder comes back when it is deleted",
         "datanode/file_store.py",
-        "            self.disk.rename(files.path, path)\n"
-        "            self.disk.sync_folder(path.parent)\n",
-        "            self.disk.rename(files.path, path)\n",
+        "        self._settle(self._meta_path(replica).parent)\n",
+        "        self.disk.sync_folder(self._meta_path(replica).parent)\n",
+        CRASH_STATES,
+    ),
+    _store(
+        "what a dead replica left in the other folder comes back when it is deleted",
+        "datanode/file_store.py",
+        "        self._settle()\n",
+        "",
         CRASH_STATES,
     ),
     _store(
         "a replica's block file is deleted before its metadata",
         "datanode/file_store.py",
         "        self._remove(self._meta_path(replica))\n"
-        "        self.disk.sync_folder(self._meta_path(replica).parent)\n"
+        "        self._settle(self._meta_path(replica).parent)\n"
         "        self.removals.take(path, self.size_bytes(replica.log))\n",
         "        self.removals.take(path, self.size_bytes(replica.log))\n"
         "        self.disk.sync_folder(path.parent)\n"
         "        self._remove(self._meta_path(replica))\n"
-        "        self.disk.sync_folder(self._meta_path(replica).parent)\n",
+        "        self._settle(self._meta_path(replica).parent)\n",
         CRASH_STATES,
     ),
     _store(
