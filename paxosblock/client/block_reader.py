@@ -6,8 +6,10 @@ slow or is damaged is left for the next one; a damaged one is reported to the Na
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
+import struct
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,7 +36,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.net.wire import FrameKind, Header
-from paxosblock.protocol.log import read_entries
+from paxosblock.protocol.log import even_run, read_entries
 from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.read import (
     QuorumRead,
@@ -301,6 +303,8 @@ class _Sink:
         self._version = version
         self._begin = target.position
         self._run = Run(0, 0, b"")
+        self._ends: list[int] = []
+        self._crcs: list[int] = []
         self._size_bytes = 0
 
     @property
@@ -315,14 +319,17 @@ class _Sink:
         if not isinstance(reply, Run) or count != (1 if reply.names else 0):
             raise ProtocolError(f"{count} frames follow {reply}")
         try:
-            ends = [end for end, _ in read_entries(reply.names)]
+            names = [*read_entries(reply.names)]
         except ValueError as error:
             raise ProtocolError(f"a run of chunks has no names: {error}") from error
+        ends, self._crcs = [end for end, _ in names], [crc for _, crc in names]
         begins_right = reply.offset <= self._target.position and (reply.first or not reply.offset)
         in_version = 0 <= reply.first <= self._version.length - len(ends)
-        if not begins_right or not in_version or ends != sorted([reply.offset, *ends])[1:]:
+        rises = [reply.offset, *ends] == sorted((reply.offset, *ends))
+        if not begins_right or not in_version or not rises:
             raise ProtocolError(f"{reply} is no answer to {self._version}")
-        self._run, self._size_bytes = reply, max(ends, default=reply.offset) - reply.offset
+        self._run, self._ends = reply, ends
+        self._size_bytes = ends[-1] - reply.offset if ends else 0
 
     def take_back(self) -> None:
         """Forget a reply that was not complete: of its chunks it is not sure where they belong."""
@@ -336,19 +343,32 @@ class _Sink:
     def chunk_received(self, header: Header, payload: memoryview) -> None:
         """The run, in its place or in a buffer lent by the connection."""
         self._check(header)
-        begin, longest = 0, 0
-        for index, (end, crc) in enumerate(read_entries(self._run.names), self._run.first):
-            stop = end - self._run.offset
-            if crc32c(payload[begin:stop]) != crc:
+        run, even = self._run, self._even(payload)
+        begin = self._ends[even - 1] - run.offset if even else 0
+        longest = begin // even if even else 0
+        for index in range(even, len(self._ends)):
+            stop = self._ends[index] - run.offset
+            if crc32c(payload[begin:stop]) != self._crcs[index]:
+                chunk = run.first + index
                 raise CorruptionError(
-                    f"chunk {index} of block {header.block} does not match its checksum",
+                    f"chunk {chunk} of block {header.block} does not match its checksum",
                     block=header.block,
-                    index=index,
+                    index=chunk,
                 )
-            longest = max(longest, stop - begin)
-            begin = stop
+            longest, begin = max(longest, stop - begin), stop
         self.chunk_bytes = longest
-        self._target.accept(self._run.offset, payload)
+        self._target.accept(run.offset, payload)
+
+    def _even(self, payload: memoryview) -> int:
+        """Return how many chunks, the first ones, are equally long and good; 0 if one of these is
+        damaged: a step for each finds it."""
+        count = even_run(self._run.offset, self._ends)
+        if not count:
+            return 0
+        size = self._ends[0] - self._run.offset
+        pieces = struct.iter_unpack(f"{size}s", payload[: count * size])
+        sums = [*map(crc32c, itertools.chain.from_iterable(pieces))]
+        return count if sums == self._crcs[:count] else 0
 
     def _check(self, header: Header) -> None:
         came = header.kind, header.block, header.index, header.payload_length

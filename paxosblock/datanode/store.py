@@ -76,7 +76,7 @@ class Records(NamedTuple):
     """The records of successive chunks, checked: as they are on disk, and the user data of each."""
 
     whole: Buffer
-    payloads: list[memoryview]
+    payloads: list[Buffer]
 
 
 class ReplicaStore(Protocol):

@@ -126,16 +126,30 @@ async def test_very_many_small_chunks_are_one_frame_of_user_data(tmp_path: Path)
         )
 
 
-@pytest.mark.parametrize("at", [0, 30, HEADER_BYTES - 1, HEADER_BYTES], ids=str)
-async def test_a_bit_that_flips_among_very_many_small_chunks_is_found(
-    tmp_path: Path, at: int
+@pytest.mark.parametrize("last", [5, 3, 7], ids=lambda size: f"the last of {size} bytes")
+async def test_equally_long_small_chunks_are_served_like_any_others(
+    tmp_path: Path, last: int
 ) -> None:
-    payloads = [chunk(i, size=5) for i in range(2 * MAX_PIECES)]
-    last = len(payloads) - 1
+    payloads = [chunk(i, size=5) for i in range(2 * MAX_PIECES)] + [chunk(9, size=last)]
+    data = b"".join(payloads)
     async with running(tmp_path) as node:
         version = await small_chunks(node, payloads)
-        flip(tmp_path / "current" / "blk_7", last * (HEADER_BYTES + 5) + at)
-        with pytest.raises(CorruptionError, match=f"chunk {last} of block 7"):
+        assert await read(node, 0, 10_000, version) == (Served(0, 0, len(payloads)), data)
+        assert await read(node, 5, 10, version) == (Served(1, 5, 2), data[5:15])
+
+
+@pytest.mark.parametrize("at", [0, 30, HEADER_BYTES - 1, HEADER_BYTES], ids=str)
+@pytest.mark.parametrize("size", [5, 6], ids=["equally long", "others"])
+@pytest.mark.parametrize("bad", [0, MAX_PIECES, 2 * MAX_PIECES - 1])
+async def test_a_bit_that_flips_among_very_many_small_chunks_is_found(
+    tmp_path: Path, at: int, size: int, bad: int
+) -> None:
+    payloads = [chunk(i, size=5 if i % 2 else size) for i in range(2 * MAX_PIECES)]
+    before = sum(HEADER_BYTES + len(each) for each in payloads[:bad])
+    async with running(tmp_path) as node:
+        version = await small_chunks(node, payloads)
+        flip(tmp_path / "current" / "blk_7", before + at)
+        with pytest.raises(CorruptionError, match=f"chunk {bad} of block 7"):
             await read(node, 0, 10_000, version)
 
 
