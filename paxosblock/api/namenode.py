@@ -150,10 +150,16 @@ class CreatedFile(msgspec.Struct, frozen=True):
 
 
 class AppendFile(msgspec.Struct, frozen=True):
-    """Open a closed file again, for `writer` to add blocks at its end; its lease starts."""
+    """Open a closed file again, for `writer` to add blocks at its end; its lease starts.
+
+    With a `window` the NameNode begins at once to open the last block again for it, if that was
+    written with such a window and has fewer than `chunks`: `ReopenBlock` is to follow.
+    """
 
     path: str
     writer: WriterId
+    window: int = 0
+    chunks: int = 0
 
 
 class Appendable(msgspec.Struct, frozen=True):

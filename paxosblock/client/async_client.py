@@ -184,7 +184,9 @@ class AsyncClient(AsyncNames):
         _, chunk_size, window = self._sizes(None, chunk_size, window)
         fails = failures.handling(self.config, on_failure, replace_on_failure, best_effort)
         writer = new_writer()
-        opened = await self._core.namenodes.call(APPEND, AppendFile(text_of(path), writer))
+        most = self.config.max_chunks_per_block
+        request = AppendFile(text_of(path), writer, 0 if new_block else window, most)
+        opened = await self._core.namenodes.call(APPEND, request)
         return file_writer.AsyncFileWriter(
             self._core,
             opened.status,

@@ -84,7 +84,7 @@ async def create(node: NameNode, request: CreateFile) -> CreatedFile:
 
 async def append(node: NameNode, request: AppendFile) -> Appendable:
     """Open a closed file again and start its writer's lease."""
-    opened = await node.catalog.append(request)
+    opened = await node.reopener.append(request, node.clock_s())
     node.leases.open(request.writer, opened.status.file_id, node.clock_s())
     return opened
 

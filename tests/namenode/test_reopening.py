@@ -350,6 +350,95 @@ async def test_only_who_holds_the_file_opens_its_last_block(scene: Scene) -> Non
         await scene.service.call(REOPEN_BLOCK, replace(asked, window=0))
 
 
+# --- begun when the file is opened ---------------------------------------------------------------
+
+
+async def opened(scene: Scene) -> ReopenBlock:
+    """As `written`, by a client that says how he writes."""
+    file = await closed_file(scene, "/f")
+    answer = await scene.service.call(APPEND, AppendFile("/f", BOB, window=2, chunks=8))
+    return ReopenBlock(file, BOB, answer.last, 2, CHUNK_BYTES, 8)
+
+
+async def test_an_append_begins_when_the_file_is_opened_and_the_writer_joins_it(
+    scene: Scene,
+) -> None:
+    """One generation, one RecoveryWrite to each member; not installed before he asks."""
+    asked = await opened(scene)
+    await wait_until_async(lambda: is_open_at(scene, asked.block))
+    before = await record_of(scene, asked.block)
+    assert before.finalized
+    assert before.reopening
+    record = await reopened(scene, asked)
+    assert (record.generation, record.writer) == (before.generation, BOB)
+    told = [each for each, question in scene.network.asked if isinstance(question, RecoveryWrite)]
+    assert sorted(told) == [*MEMBERS]
+
+
+async def test_a_copy_of_the_request_begins_nothing_more(scene: Scene) -> None:
+    asked = await opened(scene)
+    before = await record_of(scene, asked.block)
+    await scene.service.call(APPEND, AppendFile("/f", BOB, window=2, chunks=8))
+    assert (await record_of(scene, asked.block)).generation == before.generation
+    assert (await reopened(scene, asked)).generation == before.generation
+
+
+async def test_what_the_writer_does_not_ask_for_is_given_up(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """He may open a file and not write for hours; then all is as if he had not told how."""
+    monkeypatch.setattr(reopener, "SET_UP_S", 0.05)
+    asked = await opened(scene)
+    begun = await record_of(scene, asked.block)
+    await wait_until_async(lambda: is_finalized(scene, asked.block) and not is_begun(scene))
+    record = await record_of(scene, asked.block)
+    assert record.finalized_generation > begun.generation, "K9"
+    monkeypatch.undo()
+    assert (await reopened(scene, asked)).base_length == CHUNKS
+
+
+def is_open_at(scene: Scene, block: BlockId) -> bool:
+    held = (scene.acceptor(each).replicas[block].registers.state for each in MEMBERS)
+    return all(each is ReplicaState.RBW for each in held)
+
+
+def is_begun(scene: Scene) -> bool:
+    return bool(scene.node.reopener._begun)
+
+
+@pytest.mark.parametrize("chunks", [0, CHUNKS])
+async def test_a_block_that_would_be_left_alone_is_not_begun(scene: Scene, chunks: int) -> None:
+    await closed_file(scene, "/f")
+    request = AppendFile("/f", BOB, window=2, chunks=chunks)
+    answer = await scene.service.call(APPEND, request)
+    assert not (await record_of(scene, answer.last)).reopening
+    assert not is_begun(scene)
+
+
+async def test_who_has_seen_a_member_fail_since_has_it_begun_anew_without_that(
+    scene: Scene,
+) -> None:
+    asked = await opened(scene)
+    record = await reopened(scene, replace(asked, excluded=(Excluded(S3, 0.1),)))
+    assert sorted(record.members) == ["s1", "s2"]
+
+
+async def test_a_chunk_that_does_not_fit_ends_what_was_begun(scene: Scene) -> None:
+    asked = await opened(scene)
+    why = await left_alone(scene, replace(asked, size_bytes=1 << 40))
+    assert "bytes" in why
+    await wait_until_async(lambda: is_finalized(scene, asked.block))
+
+
+async def test_a_writer_that_closes_without_a_word_ends_what_was_begun(scene: Scene) -> None:
+    asked = await opened(scene)
+    status = await scene.service.call(CLOSE_FILE, CloseFile(asked.file_id, BOB))
+    assert (status.open, status.length) == (False, SIZE)
+    record = await record_of(scene, asked.block)
+    assert not record.reopening
+    await wait_until_async(lambda: is_at(scene, record))
+
+
 # --- given up ------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,10 @@
 """Opens the last block of a file again for a writer that appends: K4, an APPEND, K7.
 
-It must be faster than a new block is worth: after `SET_UP_S` it is given up (K9), and the writer
-begins one. Whatever ends this NameNode in between, a block that is being opened is still FINALIZED,
-and ends that way when its file is closed or gets another block (`catalog/blocks.py`).
+It begins when the file is opened to append to it, and is installed when its writer asks for it
+with his first chunk. It must be faster than a new block is worth: after `SET_UP_S` it is given up
+(K9), and the writer begins one; or all begins anew if he had not asked by then. Whatever ends this
+NameNode in between, a block that is being opened is still FINALIZED, and ends that way when its
+file is closed or gets another block (`catalog/blocks.py`).
 """
 
 from __future__ import annotations
@@ -11,19 +13,21 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from paxosblock.api.care import AdminState
-from paxosblock.api.namenode import ReopenBlock
+from paxosblock.api.namenode import Appendable, AppendFile, ReopenBlock
 from paxosblock.errors import NotFoundError, PaxosBlockError
 from paxosblock.namenode.background import Background
 from paxosblock.namenode.blocks.datanodes import DataNodes, Liveness
 from paxosblock.namenode.blocks.finalizer import Finalizer
 from paxosblock.namenode.blocks.history import History
 from paxosblock.namenode.blocks.replicas import Replicas
-from paxosblock.namenode.blocks.runner import Runner
+from paxosblock.namenode.blocks.runner import Attempt, Runner
 from paxosblock.namenode.catalog import reopening
 from paxosblock.namenode.catalog.catalog import Catalog
+from paxosblock.namenode.catalog.draft import in_one
 from paxosblock.namenode.catalog.records import BlockEntry
 from paxosblock.protocol import finalize, recovery
 from paxosblock.protocol.finalize import BlockRecord, Refused
@@ -81,6 +85,16 @@ class Targets:
         return self.datanodes.liveness(home, now_s) is Liveness.LIVE
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """An APPEND that runs since the file was opened."""
+
+    record: BlockRecord
+    targets: tuple[StorageId, ...]
+    attempt: Attempt
+    run: asyncio.Task[Proposer]
+
+
 class Reopener:
     """Opens blocks again."""
 
@@ -102,6 +116,40 @@ class Reopener:
         self._background = background
         self._targets = targets
         self._running: dict[tuple[BlockId, WriterId], asyncio.Task[BlockEntry | str]] = {}
+        self._begun: dict[tuple[BlockId, WriterId], _Begun] = {}
+        """Those for which their writers have not asked yet."""
+
+    async def append(self, request: AppendFile, now_s: float) -> Appendable:
+        """Open a file for `request.writer`, and begin to open its last block if that may be.
+
+        Raises: as `blocks.append`.
+        """
+
+        def may(record: BlockRecord) -> bool:
+            targets = self._targets.choose(record, (), now_s)
+            return not self._targets.objection(record, targets, now_s)
+
+        decision = in_one(partial(reopening.append, may=may))
+        opened = await self._catalog.decide(reopening.Opened, decision, request)
+        if opened.begun is not None:
+            self._begin(opened.begun, request.writer, now_s)
+        return opened.file
+
+    def _begin(self, record: BlockRecord, writer: WriterId, now_s: float) -> None:
+        loop, key = asyncio.get_running_loop(), (record.block, writer)
+        targets = self._targets.choose(record, (), now_s)
+        attempt = self._runner.attempt(recovery.append(record, targets))
+        work = attempt.run(loop.time() + SET_UP_S)
+        run = self._background.start(work, f"beginning to open block {record.block} again")
+        self._begun[key] = _Begun(record, targets, attempt, run)
+        loop.call_later(SET_UP_S, self._end_unasked, key)
+
+    def _end_unasked(self, key: tuple[BlockId, WriterId]) -> None:
+        """Give it up if its writer has not asked: no block is between two states for long."""
+        begun = self._begun.pop(key, None)
+        if begun is not None:
+            begun.attempt.stop()
+            self._background.start(self._give_up(begun.record), f"block {key[0]} stays closed")
 
     async def reopen(self, request: ReopenBlock, now_s: float) -> BlockEntry | str:
         """Return the block as it was granted to the writer, or why it is left alone.
@@ -121,6 +169,16 @@ class Reopener:
         return await asyncio.shield(task)
 
     async def _reopen(self, request: ReopenBlock, now_s: float) -> BlockEntry | str:
+        begun = self._begun.pop((request.block, request.writer), None)
+        try:
+            return await self._granted(request, now_s, begun)
+        finally:
+            if begun is not None:
+                begun.attempt.stop()
+
+    async def _granted(
+        self, request: ReopenBlock, now_s: float, begun: _Begun | None
+    ) -> BlockEntry | str:
         deadline_s = asyncio.get_running_loop().time() + SET_UP_S
         entry, file = reopening.asked(await self._catalog.view(), request)
         record = entry.record
@@ -129,13 +187,18 @@ class Reopener:
         failed = frozenset(each.storage for each in request.excluded)
         targets = self._targets.choose(record, failed, now_s)
         why = reopening.left_alone(record, file, request)
+        if begun is not None and (begun.record, begun.targets) != (record, targets):
+            begun = None
         while not (why := why or self._targets.objection(record, targets, now_s)):
-            allocated = await self._catalog.allocate_append(request, record)
-            if allocated is None:
-                return "somebody else changed it"
-            record = allocated.record
-            attempt = self._runner.attempt(recovery.append(record, targets))
-            proposer = await attempt.run(deadline_s)
+            if begun is not None:
+                attempt, proposer, begun = begun.attempt, await begun.run, None
+            else:
+                allocated = await self._catalog.allocate_append(request, record)
+                if allocated is None:
+                    return "somebody else changed it"
+                record = allocated.record
+                attempt = self._runner.attempt(recovery.append(record, targets))
+                proposer = await attempt.run(deadline_s)
             if proposer.phase is Phase.DECIDED:
                 installed = await self._install(request, proposer, record)
                 if installed is not None:

@@ -6,16 +6,47 @@ that somebody may write; whoever gives up is responsible for K9 (`blocks.give_up
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import msgspec
 
-from paxosblock.api.namenode import ReopenBlock
+from paxosblock.api.namenode import Appendable, AppendFile, ReopenBlock
 from paxosblock.errors import InvalidRequestError
 from paxosblock.namenode.catalog import blocks, tree
 from paxosblock.namenode.catalog.draft import Draft, Reads
+from paxosblock.namenode.catalog.namespace import Context
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode
 from paxosblock.protocol import finalize
 from paxosblock.protocol.finalize import BlockRecord, Refused
 from paxosblock.protocol.recovery import Proposer
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A file that was opened to append to it; `begun` is its last block if K4 came with that."""
+
+    file: Appendable
+    begun: BlockRecord | None
+
+
+def append(
+    draft: Draft, request: AppendFile, _: Context, may: Callable[[BlockRecord], bool]
+) -> Opened:
+    """Open a file and, in the same change, K4 for its last block: if nothing in the records speaks
+    against it, and it `may` be opened. Raises as `blocks.append`."""
+    opened = blocks.append(draft, request)
+    number, last = opened.status.file_id, tree.last_block(draft, opened.status.file_id)
+    if not request.window or last is None or last.entry.record.block != opened.last:
+        return Opened(opened, None)
+    record, inode = last.entry.record, blocks.open_file(draft, number, request.writer)
+    least = ReopenBlock(number, request.writer, opened.last, request.window, 1, request.chunks)
+    is_closed = record.finalized and not record.reopening
+    if not is_closed or left_alone(record, inode, least) or not may(record):
+        return Opened(opened, None)
+    begun = blocks.change(draft, record.block, finalize.allocate_append)
+    assert isinstance(begun, BlockEntry), "K4 is asked for finalized blocks only"
+    return Opened(opened, begun.record)
 
 
 def asked(reads: Reads, request: ReopenBlock) -> tuple[BlockEntry, FileInode]:
