@@ -27,12 +27,7 @@ from paxosblock.client.chunks import Chunk
 from paxosblock.client.namenode import NameNodes
 from paxosblock.client.transport import DataConnection
 from paxosblock.client.watched import WritingConnections
-from paxosblock.errors import (
-    CorruptionError,
-    FencedError,
-    PaxosBlockError,
-    ProtocolError,
-)
+from paxosblock.errors import CorruptionError, FencedError, PaxosBlockError, ProtocolError
 from paxosblock.net.wire import Flags, FrameKind, Header
 from paxosblock.protocol import write
 from paxosblock.protocol.finalize import grant
@@ -400,7 +395,8 @@ class BlockWriter:
     # -- W6, W7 ---------------------------------------------------------------------------------
 
     async def end(self, following: BlockId = NO_BLOCK) -> FinalizeBlock:
-        """W6: wait for the votes; return what records the length, after which comes `ended`.
+        """W6: wait for the votes; return what records the length, after which comes `ended`, or
+        for `record`; a block made ahead may be `following`.
 
         Raises:
             BlockFailed: the votes did not come; `seal` comes next.
@@ -417,25 +413,25 @@ class BlockWriter:
         self._writer = write.on_finalized(self._writer, self._writer.sent, ours=True)
         self.release()
 
-    async def close(
-        self, *, following: BlockId = NO_BLOCK, retry_for_s: float | None = None
+    async def record(
+        self, request: FinalizeBlock, *, retry_for_s: float | None = None
     ) -> BlockView:
-        """W6: wait for the votes, then record the length; a block made ahead may be `following`.
-
-        The NameNodes are asked for `retry_for_s` seconds; None: as long as for every request.
+        """W6: have the length recorded as `end` says; None: as long as for every request.
 
         Raises:
-            BlockFailed: the votes did not come, or a recovery was faster; `seal` comes next.
             FencedError: the block belongs to another writer.
             PaxosBlockError: no NameNode could record it in time.
         """
-        request = await self.end(following)
         view = await self._namenodes.call(FINALIZE_BLOCK, request, retry_for_s=retry_for_s)
         self._conclude(view)
         return view
 
+    async def close(self) -> BlockView:
+        """W6: `end`, then `record`. Raises what these do."""
+        return await self.record(await self.end())
+
     async def seal(self, *, retry_for_s: float | None = None) -> Sealed:
-        """W7: have the block recovered, take the length decided then; `retry_for_s` as in `close`.
+        """W7: have the block recovered, take the length decided then; `retry_for_s` as in `record`.
 
         Raises:
             FencedError: the block belongs to another writer.

@@ -35,13 +35,9 @@ from paxosblock.client.leases import Fence
 from paxosblock.client.next_block import Ending, NextBlock, is_small
 from paxosblock.client.progress import Progress, Shortfall
 from paxosblock.client.receipt import FlushReceipt, Ledger
+from paxosblock.client.step import Step
 from paxosblock.client.tender import Tender
-from paxosblock.errors import (
-    CorruptionError,
-    InvalidRequestError,
-    PaxosBlockError,
-    in_doubt,
-)
+from paxosblock.errors import CorruptionError, InvalidRequestError, PaxosBlockError, in_doubt
 from paxosblock.protocol.invariants import invariant
 from paxosblock.protocol.types import BlockId, Durability, StorageId, WriterId
 
@@ -97,16 +93,12 @@ class AsyncFileWriter:
         self._retry_for_s = core.config.retry_for_s
         self._progress = Progress(status.path)
         self._fence = Fence(status.path)
+        self._step = Step(self._fence)
         self._closing = self._closed = False
         self._failures = Failures(
-            core,
-            status,
-            writer,
-            handling,
-            exclusions=self._exclusions,
-            fence=self._fence,
-            following=self._next,
-        )
+            core, status, writer, handling,
+            exclusions=self._exclusions, fence=self._fence, following=self._next,
+        )  # fmt: skip
         core.leases.keep(writer, self._fence.lease_lost, self._open_block_told, self._roll)
 
     def __repr__(self) -> str:
@@ -125,7 +117,8 @@ class AsyncFileWriter:
     @property
     def acknowledged(self) -> int:
         """Bytes of the file that no failure can take away."""
-        return self._finished_bytes + (self._block.acknowledged_bytes if self._block else 0)
+        block = self._step.block or self._block
+        return self._finished_bytes + (block.acknowledged_bytes if block else 0)
 
     @property
     def fewest_replicas(self) -> int:
@@ -238,6 +231,7 @@ class AsyncFileWriter:
             self._begin(min(ABORT_FOR_S, self._core.config.retry_for_s))
             try:
                 if not self._fence.is_up:
+                    await self._end_step()
                     if self._block is not None:
                         await self._block.seal(retry_for_s=self._retry_for_s)
                     await self._close_file(None)
@@ -270,6 +264,7 @@ class AsyncFileWriter:
         if block is not None:
             block.ended()
             self._finish(block)
+            self._block = None
         if status.length != self.acknowledged:
             what = f"closed with {status.length} bytes, but {self.acknowledged} are acknowledged"
             raise CorruptionError(f"'{status.path}': {what}", path=status.path)
@@ -277,6 +272,7 @@ class AsyncFileWriter:
     def _release(self) -> None:
         self._closed = True
         self._tender.stop()
+        self._step.forget()
         self._next.forget()
         self._core.leases.drop(self._writer)
         self._pending.clear()
@@ -297,7 +293,10 @@ class AsyncFileWriter:
                     await block.room()
                 block.send(self._pending[0])
                 self._pending.popleft()
-                self._next.look_ahead(block, self._block_failed)
+                if self._step.answered:
+                    await self._end_step()
+                if self._step.block is None:
+                    self._next.look_ahead(block, self._block_failed)
             except BlockFailed as failure:
                 await self._recover(failure)
 
@@ -306,6 +305,7 @@ class AsyncFileWriter:
         settled = False
         while not settled:
             await self._push()
+            await self._end_step()
             try:
                 if self._block is not None:
                     await self._block.settled(synced=synced)
@@ -326,6 +326,7 @@ class AsyncFileWriter:
 
     async def _open_block(self) -> BlockWriter:
         """K1, W1: a new block whose members all have an empty replica."""
+        await self._end_step()
         return await self._next.opened(self._try_to_open_block, self._retry_for_s)
 
     async def _try_to_open_block(self) -> BlockWriter:
@@ -358,8 +359,7 @@ class AsyncFileWriter:
         self._finished_bytes -= block.acknowledged_bytes
 
     async def _end_whole(self) -> Ending | None:
-        """W6 for a file of one chunk, in the block that was made with it; None: it goes the way of
-        all others."""
+        """W6 for a file of one chunk, in the block made with it; None: it goes as all others."""
         if len(self._pending) != 1:
             return None
         return await self._next.written_whole(self._pending[0], self._block_failed)
@@ -376,17 +376,23 @@ class AsyncFileWriter:
         return None
 
     async def _end(self, block: BlockWriter, ahead: BlockWriter | None = None) -> None:
-        """W6: wait for the votes, and record the length; go on in the block made `ahead`, if any.
-
-        Raises BlockFailed as `close` does.
-        """
-        following = NO_BLOCK if ahead is None else ahead.block
-        await self._fence.guard(block.close(following=following, retry_for_s=self._retry_for_s))
-        self._finish(block)
-        if ahead is not None:
+        """W6: wait for the votes, and record the length: meanwhile go on in the block made `ahead`,
+        if there is one. Raises BlockFailed as `BlockWriter.end` does."""
+        await self._end_step()
+        request = await block.end(NO_BLOCK if ahead is None else ahead.block)
+        self._step.begin(block, request, self._retry_for_s)
+        self._block = ahead
+        if ahead is None:
+            await self._end_step()
+        else:
             self._begin_in(ahead)
             self._shortfall.note(ahead.view)
-            self._block = ahead
+
+    async def _end_step(self) -> None:
+        """Wait until the end of the block before is recorded, if there is one."""
+        block = await self._step.over(self._retry_for_s)
+        if block is not None:
+            self._finish(block)
 
     async def _recover(self, failure: BlockFailed) -> None:
         """W4: the block is rebuilt (W5), or sealed, and what it did not keep goes on (W7)."""
@@ -394,6 +400,7 @@ class AsyncFileWriter:
         if block is None:
             raise failure
         with in_doubt():
+            await self._end_step()
             pause = self._progress.failed(self.acknowledged, failure.reason)
             sealed = await self._failures.handled(block, failure, self._retry_for_s)
         if sealed is None:
@@ -411,7 +418,6 @@ class AsyncFileWriter:
         self._note(block)
         self._finished_bytes += block.acknowledged_bytes
         self._ledger.closed(block)
-        self._block = None
 
     # -- between two calls ----------------------------------------------------------------------
 
@@ -466,7 +472,7 @@ class AsyncFileWriter:
     def _open_block_told(self) -> OpenBlock | None:
         """Return the current block if it takes chunks, and so may be followed by another one."""
         block = self._block
-        if block is None or block.failure is not None:
+        if block is None or block.failure is not None or self._step.block is not None:
             return None
         return OpenBlock(block.block, self._failures.is_short(block), self._exclusions.told())
 

@@ -1,7 +1,7 @@
 """The block in which a file goes on: its last one opened again (K4), or a new one (K1).
 
 A writer that fills its blocks quickly has the next one made while it writes, so that it goes on
-there at once (`look_ahead`).
+there at once (`look_ahead`, `step.py`).
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import pytest
 from paxosblock.client import next_block
 from paxosblock.client.async_client import AsyncClient
 from paxosblock.client.file_writer import AsyncFileWriter
+from paxosblock.errors import OutcomeUnknownError
 from paxosblock.units import KIB
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tests.waiting import wait_until_async
@@ -143,3 +144,69 @@ async def test_a_step_that_was_carried_out_but_not_answered_is_repeated() -> Non
         await writing
         await out.close()
         assert cluster.content("/a") == DATA
+
+
+async def test_the_file_goes_on_while_the_end_of_a_block_is_recorded() -> None:
+    """What the next block gets meanwhile is acknowledged when the end of this one is."""
+    async with memory_cluster() as (cluster, fs):
+        out = await created(fs)
+        await write_three_of_four(cluster, out)
+        cluster.answers_lost.add("finalize_block")
+        await out.write(DATA[3 * CHUNK : 5 * CHUNK])
+        block, flushing = out._block, asyncio.create_task(out.hflush())
+        assert block is not None
+        await wait_until_async(lambda: block.acknowledged_bytes == CHUNK)
+        assert (out.acknowledged, flushing.done()) == (BLOCK, False)
+        cluster.answers_lost.clear()
+        assert (await flushing).length == out.acknowledged == 5 * CHUNK
+        await out.write(DATA[5 * CHUNK :])
+        await out.close()
+        assert cluster.content("/a") == DATA
+        assert len(cluster.files["/a"].blocks) == 3
+
+
+async def test_an_end_that_nobody_records_in_time_is_told_by_a_later_call_and_asked_for_again() -> (
+    None
+):
+    async with memory_cluster(retry_for_s=0.2) as (cluster, fs):
+        out = await created(fs)
+        await write_three_of_four(cluster, out)
+        cluster.answers_lost.add("finalize_block")
+        await out.write(DATA[3 * CHUNK : 5 * CHUNK])
+        with pytest.raises(OutcomeUnknownError):
+            await out.hflush()
+        assert out.acknowledged == BLOCK
+        cluster.answers_lost.clear()
+        assert (await out.hflush()).length == 5 * CHUNK
+        await out.close()
+        assert cluster.content("/a") == DATA[: 5 * CHUNK]
+
+
+async def test_a_member_that_fails_before_the_end_of_the_block_before_is_recorded() -> None:
+    """Its block is sealed, once it is one of the file."""
+    async with memory_cluster(4) as (cluster, fs):
+        out = await created(fs)
+        await write_three_of_four(cluster, out)
+        cluster.answers_lost.add("finalize_block")
+        await out.write(DATA[3 * CHUNK : 5 * CHUNK])
+        block = out._block
+        assert block is not None
+        await cluster.kill(cluster.by_storage[block.members[0]])
+        await wait_until_async(lambda: block.failure is not None)
+        assert cluster.calls.count("seal_block") == 0
+        cluster.answers_lost.clear()
+        await out.write(DATA[5 * CHUNK :])
+        await out.close()
+        assert cluster.content("/a") == DATA
+        assert block.block in cluster.files["/a"].blocks
+
+
+async def test_a_writer_that_gives_up_in_the_midst_of_a_step_keeps_what_was_acknowledged() -> None:
+    async with memory_cluster() as (cluster, fs):
+        out = await created(fs)
+        await write_three_of_four(cluster, out)
+        await out.write(DATA[3 * CHUNK : 5 * CHUNK])
+        await out.abort()
+        kept = cluster.content("/a")
+        assert len(kept) >= BLOCK
+        assert DATA.startswith(kept)
