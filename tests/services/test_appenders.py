@@ -22,6 +22,5 @@ def test_what_appenders_were_told_is_there_though_they_cut_the_file_and_are_kill
             log.end_well(fs)
         finally:
             log.end(kill=True)
-        # Who was killed while it cut the file to nothing may have taken each of them away.
-        assert log.counts["records verified"] > 0 or log.counts["cuts without an end"] > 0
+        assert log.counts["records verified"] > 0
         assert log.counts["appenders killed"] == 2

@@ -3,9 +3,10 @@
     python -m tests.services.chaos.appenders URL PATH NAME SEED
 
 A record is one flushed chunk of `RECORD_BYTES`, so it is there as a whole or not at all. Each line
-on standard output tells what was done, or (`asked`) is about to be. `Log` holds what all of them
-told against the file: a record that was acknowledged at some place is there, unless the file was
-cut at or before that place since.
+on standard output tells what was done, or is about to be. `Log` holds what all of them told against
+the file: a record that was acknowledged at some place is there, unless the file was cut at or
+before that place since. Cuts are numbered by how often the file had been cut then, so it is known
+whether one whose appender was killed in its midst came about.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import msgspec
 
 from paxosblock import Client
 from paxosblock.errors import LeaseError, NotReadyError, Outcome, PaxosBlockError
+from paxosblock.transaction import AssertFile, Truncate
 from tests.services.chaos.writers import PATIENCE_S
 from tests.waiting import wait_until
 
@@ -41,15 +43,17 @@ STOP: Final = "stop"
 
 
 class Word(msgspec.Struct, frozen=True):
-    """One line of an appender: `record` is at place `place`, or the file was cut to that many.
+    """One line of an appender: `record` is at place `place`, or the file is cut to that many.
 
-    Times are those of `time.monotonic`, which all processes share. `done_s` is None of a cut that
-    was only asked for.
+    `cuts` is how often the file had been cut when the record's writer opened it, or will have been
+    with this cut. `asked_s` is the time of `time.monotonic`, which all processes share. `done` is
+    None of a cut that is only asked for, and False of one that will never be.
     """
 
     place: int
+    cuts: int
     asked_s: float
-    done_s: float | None
+    done: bool | None
     record: str | None = None
 
 
@@ -103,22 +107,27 @@ def append(fs: Client, path: str, name: str, numbers: Iterator[int], rng: random
             place, asked_s = out.tell() // RECORD_BYTES, time.monotonic()
             out.write(record(name, number))
             out.hflush()
-            say(Word(place, asked_s, time.monotonic(), record(name, number).decode().strip()))
+            cuts, told = out.status.truncations, record(name, number).decode().strip()
+            say(Word(place, cuts, asked_s, done=True, record=told))
 
 
 def cut(fs: Client, path: str, rng: random.Random) -> None:
-    """Cut the file to some of its records, sometimes to none."""
-    count = fs.stat(path).length // RECORD_BYTES
-    place = rng.choice((0, count // 2, max(0, count - rng.randint(0, 5))))
-    asked_s = time.monotonic()
-    say(Word(place, asked_s, None))
+    """Cut the file to some of its records, sometimes to none, unless somebody else is quicker."""
+    status = fs.stat(path)
+    count = status.length // RECORD_BYTES
+    if not count:
+        return
+    place = rng.choice((0, count // 2, max(0, count - rng.randint(1, 5))))
+    asked = Word(place, status.truncations + 1, time.monotonic(), done=None)
+    say(asked)
+    as_it_was = AssertFile(path, truncations=status.truncations)
     try:
-        fs.truncate(path, place * RECORD_BYTES)
+        fs.transact([as_it_was, Truncate(path, place * RECORD_BYTES)])
     except PaxosBlockError as error:
         if error.outcome is Outcome.NEVER:
-            say(Word(place, asked_s, asked_s))
+            say(msgspec.structs.replace(asked, done=False))
         raise
-    say(Word(place, asked_s, time.monotonic()))
+    say(msgspec.structs.replace(asked, done=True))
 
 
 def take_over(fs: Client, path: str) -> None:
@@ -246,14 +255,14 @@ class Log:
             assert int(number) > last[name], f"{line} comes behind number {last[name]}"
             last[name] = int(number)
         words = list(self._words())
-        cuts = _cuts(words)
+        cuts = _cuts(words, fs.stat(self.path).truncations)
         for word in words:
             if word.record is not None and not any(_undoes(cut, word) for cut in cuts):
                 there = found[word.place] if word.place < len(found) else "nothing"
                 assert there == word.record, f"place {word.place}: {there}, not {word.record}"
                 self.counts["records verified"] += 1
-        self.counts["cuts"] += sum(word.done_s is not None for word in cuts)
-        self.counts["cuts without an end"] += sum(word.done_s is None for word in cuts)
+        self.counts["cuts"] += len(cuts)
+        self.counts["cuts without an end"] += sum(cut.done is None for cut in cuts)
         return len(found)
 
     def _words(self) -> list[Word]:
@@ -261,16 +270,24 @@ class Log:
         return [word for appender in appenders for word in tuple(appender.words)]
 
 
-def _cuts(words: list[Word]) -> list[Word]:
-    """Return each cut as it was told last: asked for, or done."""
-    last = {(word.place, word.asked_s): word for word in words if word.record is None}
-    return list(last.values())
+def _cuts(words: list[Word], count: int) -> list[Word]:
+    """Return the cuts that came about of a file that was cut `count` times.
+
+    One that nobody told the end of is there with `done` None, if no other has its number.
+    """
+    last = {(word.cuts, word.asked_s): word for word in words if word.record is None}
+    done = {word.cuts: word for word in last.values() if word.done}
+    assert max(done, default=0) <= count, f"cut {count} times, but cut {max(done)} was acknowledged"
+    open_ = (word for word in last.values() if word.done is None)
+    return [
+        *done.values(),
+        *(word for word in open_ if word.cuts <= count and word.cuts not in done),
+    ]
 
 
 def _undoes(cut: Word, word: Word) -> bool:
-    """True if a cut may have taken a record away: it went that far, and was not over before."""
-    over_before = cut.done_s is not None and cut.done_s < word.asked_s
-    return cut.place <= word.place and not over_before
+    """True if a cut took a record away: it came later, and went that far."""
+    return cut.cuts > word.cuts and cut.place <= word.place
 
 
 if __name__ == "__main__":
