@@ -15,9 +15,11 @@ from pathlib import Path
 
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.layout import ReplicaFiles
+from paxosblock.datanode.records import record_start
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry, decode_inode
 from paxosblock.protocol.finalize import BlockRecord
+from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import BlockId, Durability, Generation, ReplicaState, StorageId
 from tests.disks.power_cut import File
 from tests.lives.cluster import NAMENODE_CONFIG, Cluster, Machine
@@ -33,6 +35,8 @@ class Held:
     storage: StorageId
     state: ReplicaState
     length: int
+    kept: int
+    """Its chunks that a power cut leaves: fewer, while it is open and the last are not synced."""
     size_bytes: int
     file: File | None
     """Its block file."""
@@ -162,6 +166,8 @@ class Checker:
 
     def kill(self, machine: Machine, *, power_cut: bool) -> None:
         """End a process: what is damaged on its disk stays so."""
+        if machine.node is not None:
+            self._see_machine(machine)
         before = machine.disk.names_now
         damaged = [path for path, file in before.items() if file in self.damaged]
         self.cluster.kill(machine, power_cut=power_cut)
@@ -171,6 +177,8 @@ class Checker:
                     if held.machine is machine and held.volatile:
                         replicas[storage] = replace(held, weak=True)
                         self.counts["replicas in memory cut short"] += 1
+                    elif held.machine is machine:
+                        replicas[storage] = replace(held, length=held.kept)
         now = machine.disk.names_now
         self.damaged |= {now[path] for path in damaged if path in now}
 
@@ -310,6 +318,7 @@ def _held(machine: Machine, block: Block) -> Held | None:
         block.volume.storage,
         replica.registers.state,
         replica.length,
+        _kept(replica, file) if is_open else replica.length,
         replica.log.size_bytes,
         file,
         bool(block.corrupt),
@@ -317,6 +326,15 @@ def _held(machine: Machine, block: Block) -> Held | None:
         is_open and replica.registers.durability is Durability.MEMORY,
         is_open and replica.registers.weak,
     )
+
+
+def _kept(replica: Replica, file: File | None) -> int:
+    """Return how many chunks of a replica are on the disk for sure; one without a file of its own
+    is in the log of small ones, which tells nothing here."""
+    if file is None:
+        return 0
+    size, log = len(file.durable), replica.log
+    return max(each for each in range(len(log) + 1) if record_start(log, each) <= size)
 
 
 def _version(record: BlockRecord) -> _Version:
