@@ -68,6 +68,6 @@ class Step:
 
 
 def _hear(recording: asyncio.Task[BlockView]) -> None:
-    """Who calls `over` gets the error; if nobody does, the file was given up."""
+    """Leave the error to `over`; where nobody calls that, the file was given up."""
     if not recording.cancelled():
         recording.exception()

@@ -208,6 +208,13 @@ SOURCE: tuple[Mutant, ...] = (
         "tests/services/test_full_disk.py",
     ),
     _store(
+        "equally long records are served without their checksums",
+        "datanode/records.py",
+        "!= count or sums[1::2] != crcs:",
+        "!= count:",
+        "tests/datanode/test_reads.py",
+    ),
+    _store(
         "chunks are taken for synced without a sync",
         "datanode/block.py",
         "            self.volume.store.sync(self.files)\n",
@@ -1158,9 +1165,30 @@ SOURCE: tuple[Mutant, ...] = (
     _client(
         "a chunk is read without its checksum",
         "block_reader.py",
-        "            if crc32c(payload[begin:stop]) != crc:\n",
+        "            if crc32c(payload[begin:stop]) != self._crcs[index]:\n",
         "            if stop < begin:\n",
         FILE_READER,
+    ),
+    _client(
+        "equally long chunks are read without their checksums",
+        "block_reader.py",
+        "return count if sums == self._crcs[:count] else 0",
+        "return count if sums else 0",
+        FILE_READER,
+    ),
+    _client(
+        "what the next block got is acknowledged before the end of the one before",
+        "file_writer.py",
+        "        block = self._step.block or self._block\n",
+        "        block = self._block\n",
+        "tests/client/test_look_ahead.py",
+    ),
+    _client(
+        "a flush does not wait for the end of the block before",
+        "file_writer.py",
+        "            await self._push()\n            await self._end_step()\n",
+        "            await self._push()\n",
+        "tests/client/test_look_ahead.py",
     ),
     _client(
         "a chunk is taken for another one",
