@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -51,13 +50,6 @@ from tests.namenode.scene import (
 )
 
 REQUEST = AppendFile("/f", BOB)
-
-
-@pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    scene = await new_scene()
-    yield scene
-    await scene.close()
 
 
 async def ids_of(catalog: NamedCatalog, file: int) -> list[BlockId]:

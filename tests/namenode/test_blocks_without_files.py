@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from paxosblock.api.methods import Once
@@ -30,13 +28,6 @@ from tests.namenode.cluster import CHUNK_BYTES, Network, acceptors
 from tests.namenode.memory_store import MemoryStore
 from tests.namenode.scene import ANN, BOB, MEMBERS, Scene, new_scene
 from tests.waiting import wait_until_async
-
-
-@pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    scene = await new_scene()
-    yield scene
-    await scene.close()
 
 
 async def written(scene: Scene, length: int) -> BlockView:

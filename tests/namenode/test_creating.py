@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 from msgspec.structs import replace
 
@@ -34,13 +32,6 @@ from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId
 from tests.namenode.cluster import CHUNK_BYTES
 from tests.namenode.scene import ANN, BOB, Scene, create_request, new_scene
-
-
-@pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    scene = await new_scene()
-    yield scene
-    await scene.close()
 
 
 def request(path: str = "/f") -> CreateFile:

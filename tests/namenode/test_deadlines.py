@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -35,7 +35,6 @@ from tests.namenode.scene import (
     add_block,
     closed_file,
     create_request,
-    new_scene,
 )
 from tests.waiting import wait_until_async
 
@@ -76,13 +75,6 @@ async def timed() -> Timed:
     timed = Timed()
     await timed.catalog.start(TAG, "cluster-1")
     return timed
-
-
-@pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    scene = await new_scene()
-    yield scene
-    await scene.close()
 
 
 # --- directories ---------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
 from msgspec import structs
@@ -61,13 +61,6 @@ SIZE = CHUNKS * CHUNK_BYTES
 S3 = StorageId("s3")
 AWAY_S = 20.0
 """Silence after which a DataNode is dead, and nothing is copied yet."""
-
-
-@pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    scene = await new_scene()
-    yield scene
-    await scene.close()
 
 
 async def written(scene: Scene) -> ReopenBlock:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from paxosblock.api.files import GET_FILE, GetFile
@@ -29,15 +27,8 @@ from paxosblock.api.namenode import (
 from paxosblock.errors import FencedError, InvalidRequestError, NotFoundError
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId
 from tests.namenode.cluster import CHUNK_BYTES
-from tests.namenode.scene import ANN, BOB, Scene, create_request, new_scene
+from tests.namenode.scene import ANN, BOB, Scene, create_request
 from tests.waiting import wait_until_async
-
-
-@pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    scene = await new_scene()
-    yield scene
-    await scene.close()
 
 
 async def begun(scene: Scene, path: str = "/f") -> tuple[int, BlockView, BlockView]:

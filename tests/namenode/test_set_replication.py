@@ -7,17 +7,12 @@ import pytest
 from paxosblock.api.care import REPLICATION_MAX, SET_REPLICATION, SetReplication
 from paxosblock.api.namenode import FINALIZE_BLOCK, MKDIRS, STAT, MakeDirectories, PathRequest
 from paxosblock.errors import InvalidRequestError, IsDirectoryError, NotFoundError
-from tests.namenode.scene import Scene, finalize_request, new_scene
+from tests.namenode.scene import Scene, finalize_request
 
 
 async def set_replication(scene: Scene, path: str, replication: int) -> int:
     request = SetReplication(path, replication)
     return (await scene.service.call(SET_REPLICATION, request)).replication
-
-
-@pytest.fixture
-async def scene() -> Scene:
-    return await new_scene()
 
 
 async def test_a_file_asks_for_another_number_of_replicas_from_then_on(scene: Scene) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 from msgspec.structs import replace
@@ -270,13 +269,6 @@ async def test_a_file_that_was_cut_since_it_was_looked_at_is_no_more_the_same() 
 
 
 # --- with holders --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    scene = await new_scene()
-    yield scene
-    await scene.close()
 
 
 async def test_a_holder_tells_the_boundary_and_all_members_learn_the_shorter_version(
