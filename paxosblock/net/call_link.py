@@ -230,7 +230,7 @@ class CallLink(asyncio.Protocol):
         late = [number for number, each in self._pending.items() if each.due_s <= now_s]
         for number in late:
             pending = self._pending.pop(number)
-            if self._heard_s < pending.sent_s:
+            if self._heard_s <= pending.sent_s:  # the clock of uvloop stands still within a turn
                 self._leaving = True
             if not pending.answer.done():
                 why = f"no answer in {pending.question.timeout_s:.3g} s"

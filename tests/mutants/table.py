@@ -968,8 +968,8 @@ SOURCE: tuple[Mutant, ...] = (
     _node(
         "a connection that answers nothing is used for the next call",
         "net/call_link.py",
-        "            if self._heard_s < pending.sent_s:\n",
-        "            if self._heard_s < 0:\n",
+        "            if self._heard_s <= pending.sent_s:",
+        "            if self._heard_s < 0:",
         CALL_SERVER,
     ),
     _node(
