@@ -24,3 +24,9 @@ def memory_bytes(pid: int, which: str = "VmRSS") -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     (line,) = [line for line in lines if line.startswith(f"{which}:")]
     return int(line.split()[1]) * 1024
+
+
+def without_slow_steps(printed: str) -> str:
+    """`-X dev` also tells what took a tenth of a second: on a busy machine anything may."""
+    lines = printed.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("Executing <"))

@@ -25,6 +25,7 @@ from paxosblock.errors import (
 )
 from paxosblock.protocol.types import ChunkIndex, Generation, Reason
 from paxosblock.units import KIB
+from tests.children import without_slow_steps
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 
 
@@ -334,12 +335,6 @@ async def test_a_read_of_one_replica_is_never_answered_by_another() -> None:
         assert fs.datanode(others[0]).read(block) == (Generation(0), b"data")
 
     await using(work)
-
-
-def without_slow_steps(printed: str) -> str:
-    """`-X dev` also tells what took a tenth of a second: on a busy machine anything may."""
-    lines = printed.splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith("Executing <"))
 
 
 async def run_script(script: str, *, interrupt_at: str = "") -> tuple[int, str]:

@@ -26,6 +26,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     path = tmp_path_factory.mktemp("cluster")
     with LocalCluster(datanodes=4, path=path, settings={"namenode": leases}) as cluster:
         yield cluster
+        PaxosBlockFileSystem.clear_instance_cache()  # those that fsspec keeps are closed in time
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from paxosblock.client.fsspec import PaxosBlockFileSystem
 from paxosblock.errors import InvalidRequestError
 from paxosblock.local.cluster import LocalCluster
 from paxosblock.path import STAGING
+from tests.children import killed_at_the_end, without_slow_steps
 from tests.outside.staging import staged
 from tests.waiting import wait_until
 
@@ -35,13 +38,30 @@ def end(script: str, url: str) -> subprocess.CompletedProcess[str]:
 import fsspec, io, os, sys, threading, zipfile
 fs, path = fsspec.url_to_fs(sys.argv[1])
 """
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", head + script, url],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
+    done.stderr = without_slow_steps(done.stderr)
+    return done
+
+
+@contextmanager
+def begun(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a program beside the test; killed if that ends first."""
+    head = "import fsspec, sys\nfs, path = fsspec.url_to_fs(sys.argv[1])"
+    program = subprocess.Popen(
+        [sys.executable, "-c", head + script, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with killed_at_the_end(program):
+        yield program
 
 
 def warnings_of(logged: pytest.LogCaptureFixture) -> list[str]:
@@ -314,31 +334,32 @@ out.write(b"second")
 def test_a_cluster_that_is_gone_at_the_end_is_told(
     fs: PaxosBlockFileSystem, cluster: LocalCluster, home: str
 ) -> None:
+    """Of what was not published. Of what was, there is nothing to say, and little to wait for."""
     script = """
-fs = fsspec.filesystem("paxosblock", namenodes=fs.namenodes, retry_for="1s", staging_ttl="3s")
+options = {"staging_ttl": "3s", "retry_for": sys.argv[2]}
+fs = fsspec.filesystem("paxosblock", namenodes=fs.namenodes, **options)
 out = fs.open(path + "/a", "wb")
 out.write(b"all")
-print("open", flush=True)
+"""
+    told = """
+print("written", flush=True)
 sys.stdin.readline()
 """
-    head = "import fsspec, sys\nfs, path = fsspec.url_to_fs(sys.argv[1])"
-    program = subprocess.Popen(
-        [sys.executable, "-c", head + script, cluster.url + home],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert program.stdout is not None
-    assert program.stdout.readline() == "open\n"
-    cluster.namenode.kill()
-    try:
-        _, errors = program.communicate("\n", timeout=120)
-    finally:
-        cluster.namenode.start()
-        wait_until(lambda: len(cluster.status().datanodes) == 4, 30, "all DataNodes are back")
-        cluster.wait_registered()
+    with ExitStack() as stack:
+        opened = stack.enter_context(begun(script + told, cluster.url + home, "1s"))
+        closed = stack.enter_context(begun(script + "out.close()" + told, cluster.url + home, "1h"))
+        for program in (opened, closed):
+            assert program.stdout is not None
+            assert program.stdout.readline() == "written\n"
+        cluster.namenode.kill()
+        try:
+            _, errors = opened.communicate("\n", timeout=120)
+            assert closed.communicate("\n", timeout=120) == ("", "")
+        finally:
+            cluster.namenode.start()
+            wait_until(lambda: len(cluster.status().datanodes) == 4, 30, "all DataNodes are back")
+            cluster.wait_registered()
     assert f"'{home}/a' {LOST}" in errors
-    assert program.returncode == 0
-    assert fs.ls(home) == []
-    wait_until(lambda: staged(fs) == [], 30, "the time to live of the hidden file has passed")
+    assert (opened.returncode, closed.returncode) == (0, 0)
+    assert fs.cat_file(f"{home}/a") == b"all"
+    wait_until(lambda: staged(fs) == [], 30, "the time to live of the hidden files has passed")

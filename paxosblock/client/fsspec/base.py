@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import functools
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -51,8 +51,10 @@ class Connection:
                 await asyncio.wrap_future(closing)
             return
         self._closed = True
-        await self.staging.close()
-        await self.client.close()
+        try:
+            await self.staging.close()
+        finally:
+            await self.client.close()
 
     def close_at_end_of(self, owner: object) -> None:
         """Close when `owner` is gone or the program ends, if the loop still runs then."""
@@ -65,9 +67,13 @@ class Connection:
             return
         if self._closed or not self.loop.is_running() or sys.is_finalizing():
             return
-        closing = asyncio.run_coroutine_threadsafe(self.close(), self.loop)
-        if OtherLoop(self.loop).usable:  # the owner may be collected on the loop's own thread
-            concurrent.futures.wait([closing], STOP_WITHIN_S)
+        other = OtherLoop(self.loop)
+        closing = other.prepare(self.close)
+        closing.launch()
+        if other.usable:  # the owner may be collected on the loop's own thread
+            closing.wait(STOP_WITHIN_S)
+            if not threading.main_thread().is_alive():
+                closing.cancel()  # the program ends: asyncio would complain of a task that is left
 
 
 class PaxosBlockTransaction(Transaction):
