@@ -20,10 +20,19 @@ SEALED_WITHIN_S = 10.0
 """A killed DataNode is told at once, one that hangs after a second; the rest is a busy machine."""
 
 
-@pytest.fixture
-def cluster() -> Iterator[LocalCluster]:
+@pytest.fixture(scope="module")
+def running() -> Iterator[LocalCluster]:
     with LocalCluster(datanodes=3) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def cluster(running: LocalCluster) -> LocalCluster:
+    """All three DataNodes live, also after a test that failed in between."""
+    for node in running.datanodes:
+        node.resume()
+    running.start_missing()
+    return running
 
 
 @pytest.fixture
@@ -93,7 +102,7 @@ def test_three_restarts_in_a_row_cost_an_open_file_no_replica_that_lives(
     cluster: LocalCluster, fs: Client, end: Callable[[Node], object]
 ) -> None:
     """Every block begun after a restart was over, and before the next, has all its members."""
-    out = fs.create("/rolling", chunk_size=PIECE, block_size=16 * PIECE)
+    out = fs.create("/rolling", overwrite=True, chunk_size=PIECE, block_size=16 * PIECE)
     with Application(out) as application:
         for node in cluster.datanodes:
             application.wait_flushed(PIECE)
@@ -122,7 +131,7 @@ def test_what_an_idle_writer_flushed_stays_readable_while_datanodes_go_one_after
 ) -> None:
     """Nobody calls the writer: it ends the block that lost a member by itself."""
     data = os.urandom(5 * PIECE)
-    with fs.create("/idle", chunk_size=PIECE, block_size=2 * PIECE) as out:
+    with fs.create("/idle", overwrite=True, chunk_size=PIECE, block_size=2 * PIECE) as out:
         out.write(data)
         last = out.hflush().block
         first, second, _ = cluster.datanodes
