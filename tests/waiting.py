@@ -9,7 +9,11 @@ from typing import Any, Final, TypeVar, overload
 
 T = TypeVar("T")
 
-POLL_S: Final = 0.01
+POLL_FIRST_S: Final = 0.001
+POLL_MOST_S: Final = 0.05
+POLL_GROWTH: Final = 1.4
+"""A look often costs two processes a call: what takes long is looked for less often, so that a
+machine with few processors is left to what is waited for."""
 PATIENCE_S: Final = 30.0
 """For a process to start on a machine that many others use."""
 
@@ -20,11 +24,12 @@ def wait_until(condition: Callable[[], T], timeout_s: float = PATIENCE_S, what: 
     Raises AssertionError naming `what` (or the condition) and its last value after `timeout_s`.
     Blocks the thread: use `wait_until_async` inside an event loop.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline, pause_s = time.monotonic() + timeout_s, POLL_FIRST_S
     while not (value := condition()):
         if time.monotonic() >= deadline:
             raise AssertionError(_failure(condition, what, timeout_s, value))
-        time.sleep(POLL_S)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * POLL_GROWTH, POLL_MOST_S)
     return value
 
 
@@ -40,11 +45,12 @@ async def wait_until_async(
     condition: Callable[[], Any], timeout_s: float = PATIENCE_S, what: str = ""
 ) -> Any:
     """Like `wait_until`, without blocking the loop; `condition` may be a coroutine function."""
-    deadline = time.monotonic() + timeout_s
+    deadline, pause_s = time.monotonic() + timeout_s, POLL_FIRST_S
     while not (value := await _value(condition())):
         if time.monotonic() >= deadline:
             raise AssertionError(_failure(condition, what, timeout_s, value))
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * POLL_GROWTH, POLL_MOST_S)
     return value
 
 

@@ -16,7 +16,11 @@ from paxosblock.process import Child, identify, spawn
 
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
-_POLL_S: Final = 0.005
+_POLL_FIRST_S: Final = 0.005
+_POLL_MOST_S: Final = 0.05
+_POLL_GROWTH: Final = 1.2
+"""A look may cost calls of several nodes: what takes long is looked for less often, which leaves
+the processors to the nodes that are waited for."""
 _ADDRESS_FILE: Final = "address"
 
 
@@ -171,8 +175,9 @@ class Node:
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
     """Return once `condition` holds; DeadlineError saying `otherwise` after `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
+    deadline, pause_s = time.monotonic() + timeout_s, _POLL_FIRST_S
     while not condition():
         if time.monotonic() > deadline:
             raise DeadlineError(f"{otherwise} (after {timeout_s:g} s)")
-        time.sleep(_POLL_S)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * _POLL_GROWTH, _POLL_MOST_S)
