@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -52,11 +54,11 @@ def datanode(cluster: LocalCluster, node: Node, *words: str) -> subprocess.Compl
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def report(cluster: LocalCluster, capfd: pytest.CaptureFixture[str]) -> str:
+def report(cluster: LocalCluster) -> str:
     """What `admin report` shows."""
-    capfd.readouterr()
-    run(["admin", "report", "--namenodes", cluster.namenode.address])
-    return capfd.readouterr().out
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        run(["admin", "report", "--namenodes", cluster.namenode.address])
+    return shown.getvalue()
 
 
 def fill(fs: Client) -> FileWriter:
@@ -94,8 +96,20 @@ def check_as_before(fs: Client) -> None:
         fs.stat("/new")
 
 
-def upgraded(path: Path, copy: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A cluster that was upgraded, changed and stopped; its NameNode's folder before is `copy`."""
+@dataclass(frozen=True)
+class Upgraded:
+    """The folder of a cluster that was upgraded, changed and stopped."""
+
+    path: Path
+    namenode_before: Path
+    """A copy of its NameNode's folder, made before the upgrade."""
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Upgraded, Path]:
+    """One that no test changes, in the second folder; in its own there may be anything."""
+    folder = tmp_path_factory.mktemp("upgraded")
+    path, copy = folder / "cluster", folder / "copy"
     with cluster_in(path) as cluster, Client(cluster.url, SOON) as fs:
         half = fill(fs)
         for node in cluster.nodes:
@@ -105,17 +119,26 @@ def upgraded(path: Path, copy: Path, capfd: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(cluster.namenode.volumes[0], copy)
     with cluster_in(path, "--upgrade") as cluster, Client(cluster.url) as fs:
         change(fs)
-        wait_until(lambda: report(cluster, capfd).count(SNAPSHOT) == 3, what="all tell of it")
+        wait_until(lambda: report(cluster).count(SNAPSHOT) == 3, what="all tell of it")
         log = cluster.datanodes[0].log.read_text()
         assert log.count("a snapshot is kept until --rollback or --finalize-upgrade") == 2
+    shutil.copytree(path, folder / "kept")
+    return Upgraded(path, copy), folder / "kept"
+
+
+@pytest.fixture
+def upgraded(kept: tuple[Upgraded, Path]) -> Upgraded:
+    """A cluster of which each test finds all as the upgrade left it."""
+    made, as_it_was = kept
+    shutil.rmtree(made.path)
+    shutil.copytree(as_it_was, made.path)
+    return made
 
 
 def test_a_cluster_that_was_upgraded_goes_back_as_a_whole_and_not_otherwise(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    upgraded: Upgraded,
 ) -> None:
-    path, copy = tmp_path / "cluster", tmp_path / "copy"
-    upgraded(path, copy, capfd)
-    cluster = cluster_in(path)
+    cluster = cluster_in(upgraded.path)
     for node in cluster.datanodes:
         asked = datanode(cluster, node, "--rollback")
         assert (asked.returncode, asked.stdout) == (2, "")
@@ -131,27 +154,23 @@ def test_a_cluster_that_was_upgraded_goes_back_as_a_whole_and_not_otherwise(
     refused = datanode(cluster, cluster.datanodes[0])
     assert refused.returncode == 1
     assert "was rolled back and this cluster was not" in refused.stderr.splitlines()[-1]
-    assert "was rolled back and this cluster was not" in report(cluster, capfd)
+    assert "was rolled back and this cluster was not" in report(cluster)
     cluster.namenode.stop()
 
     shutil.rmtree(cluster.namenode.volumes[0])
-    shutil.copytree(copy, cluster.namenode.volumes[0])
-    with cluster_in(path) as cluster, Client(cluster.url) as fs:
+    shutil.copytree(upgraded.namenode_before, cluster.namenode.volumes[0])
+    with cluster_in(upgraded.path) as cluster, Client(cluster.url) as fs:
         check_as_before(fs)
-        assert SNAPSHOT not in report(cluster, capfd)
+        assert SNAPSHOT not in report(cluster)
         with fs.create("/again") as out:
             out.write(b"again")
         assert read(fs, "/again") == b"again"
 
 
-def test_a_namenode_that_went_back_alone_takes_in_no_datanode(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path, copy = tmp_path / "cluster", tmp_path / "copy"
-    upgraded(path, copy, capfd)
-    cluster = cluster_in(path)
+def test_a_namenode_that_went_back_alone_takes_in_no_datanode(upgraded: Upgraded) -> None:
+    cluster = cluster_in(upgraded.path)
     shutil.rmtree(cluster.namenode.volumes[0])
-    shutil.copytree(copy, cluster.namenode.volumes[0])
+    shutil.copytree(upgraded.namenode_before, cluster.namenode.volumes[0])
     cluster.namenode.start()
     refused = datanode(cluster, cluster.datanodes[0])
     cluster.namenode.stop()
@@ -160,12 +179,10 @@ def test_a_namenode_that_went_back_alone_takes_in_no_datanode(
 
 
 def test_an_upgrade_is_finalized_beside_the_running_node_and_then_there_is_no_way_back(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    upgraded: Upgraded,
 ) -> None:
-    path = tmp_path / "cluster"
-    upgraded(path, tmp_path / "copy", capfd)
-    with cluster_in(path) as cluster, Client(cluster.url) as fs:
-        wait_until(lambda: report(cluster, capfd).count(SNAPSHOT) == 3, what="it is kept")
+    with cluster_in(upgraded.path) as cluster, Client(cluster.url) as fs:
+        wait_until(lambda: report(cluster).count(SNAPSHOT) == 3, what="it is kept")
         node = cluster.datanodes[0]
         in_use = datanode(cluster, node, "--rollback", "--yes")
         assert in_use.returncode == 1
@@ -173,7 +190,7 @@ def test_an_upgrade_is_finalized_beside_the_running_node_and_then_there_is_no_wa
         for each in cluster.datanodes:
             done = datanode(cluster, each, "--finalize-upgrade")
             assert (done.returncode, done.stdout.count("the snapshot is removed")) == (0, 2)
-        wait_until(lambda: SNAPSHOT not in report(cluster, capfd), what="it is gone")
+        wait_until(lambda: SNAPSHOT not in report(cluster), what="it is gone")
         assert read(fs, "/appended") == APPENDED + b"second"
         assert read(fs, "/half") == HALF
         again = datanode(cluster, node, "--finalize-upgrade")
