@@ -36,11 +36,24 @@ SOON_S = PATIENCE_S / 10
 """Two seconds are enough where nothing else runs."""
 
 
-@pytest.fixture
-def three(tmp_path: Path) -> Iterator[FaultyCluster]:
-    """Three NameNodes, three DataNodes."""
-    with FaultyCluster(3, 3, tmp_path / "cluster", settings=SETTINGS) as cluster:
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyCluster]:
+    path = tmp_path_factory.mktemp("three") / "cluster"
+    with FaultyCluster(3, 3, path, settings=SETTINGS) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def three(running: FaultyCluster) -> FaultyCluster:
+    """Three NameNodes, three DataNodes, all of them well, and no name."""
+    for node in running.nodes:
+        running.mend_disk(node)
+    running.start_missing()
+    wait_until(lambda: troubles(running) == ["", "", ""], what="all NameNodes to be well")
+    with Client(running.url, PATIENT) as fs:
+        for entry in fs.list("/"):
+            fs.delete(entry.path, recursive=True)
+    return running
 
 
 def follower(cluster: FaultyCluster) -> Node:
