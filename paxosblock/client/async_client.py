@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 class AsyncClient(AsyncNames):
     """A client of one cluster.
 
-    Make it inside a running event loop and use it there; it opens connections when they are
-    needed, and closes them with `close` or at the end of `async with`. A file that is still being
-    written then is left to its lease: the NameNode closes it with what was acknowledged.
+    Make it inside a running event loop and use it there; it opens connections when they are needed,
+    and closes them with `close` or at the end of `async with`. A file that is still being written
+    then ends with its lease: the NameNode closes it with what was acknowledged.
 
-    Every method raises a `PaxosBlockError`; see `paxosblock.errors` for what each one tells.
+    Every method raises a `PaxosBlockError`; see `paxosblock.errors` for what each one means.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class AsyncClient(AsyncNames):
             config: None takes the environment's PAXOSBLOCK_CLIENT_* over the defaults.
 
         Raises:
-            ConfigError: the cluster is not told, or not understood.
+            ConfigError: no cluster is named, or the name is not understood.
         """
         self.addresses = cluster_addresses(cluster)
         config = load_config(ClientConfig) if config is None else config
@@ -78,7 +78,7 @@ class AsyncClient(AsyncNames):
         return self._core.config
 
     def retry_for(self, seconds: float) -> None:
-        """Let calls of this client and of its files try for so long from now on (`retry_for`)."""
+        """Let calls of this client and of its files try for this long from now on (`retry_for`)."""
         self._core.retry_for(seconds)
 
     async def __aenter__(self) -> Self:
@@ -122,7 +122,7 @@ class AsyncClient(AsyncNames):
             replace_on_failure, best_effort: how DataNodes that failed are replaced ("disable",
                 "never", "default", "always"), and whether to go on without enough of them.
 
-            What is None is taken from the client's configuration.
+            Whatever is None is taken from the client's configuration.
 
         Raises:
             ExistsError: the file exists and `overwrite` is not set.
@@ -203,13 +203,13 @@ class AsyncClient(AsyncNames):
     ) -> AsyncFileReader:
         """Read a file: `async with await fs.open(path) as f`.
 
-        All that was acknowledged to any writer before this was called is there, also if the file
-        is still being written. If too few replicas of its last block answer for two seconds, what
-        is finalized is served: `undecided` of the reader tells (see `AsyncFileReader`).
+        All that was acknowledged to any writer before this call is there, even if the file is still
+        being written. If too few replicas of its last block answer for two seconds, only what is
+        finalized can be read, and `undecided` of the reader says so (see `AsyncFileReader`).
 
         Args:
-            consistency: how the length of a last block under construction is read: "quorum" (R2)
-                or "all" (R1, the seed's read: every replica must answer).
+            consistency: how to read the length of a last block under construction: "quorum" (R2) or
+                "all" (R1, the seed's read: every replica must answer).
 
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
@@ -225,9 +225,9 @@ class AsyncClient(AsyncNames):
     ) -> AsyncIterator[bytes]:
         """Yield the bytes of a file from `offset` on, as they are written, until it is closed.
 
-        With `past_close` it goes on then, without end: somebody may append to the file. What is
-        delivered is linearizable: it is acknowledged, or will be kept all the same. Blocks that
-        follow and DataNodes that fail make no difference.
+        With `past_close` it goes on after that, without end, as somebody may append to the file.
+        What is delivered is linearizable: it is acknowledged, or will be kept anyway. New blocks
+        and failing DataNodes make no difference.
 
         Raises:
             NotFoundError: there is no such file, or it was deleted or replaced meanwhile.
@@ -240,8 +240,8 @@ class AsyncClient(AsyncNames):
     async def wait_longer(self, path: AnyPath, length: int, timeout_s: float) -> bool:
         """Wait until a file has more than `length` bytes; False when it takes `timeout_s` or more.
 
-        For programs that look at a file now and then; the members of its last block are asked to
-        answer when they have more. Raises NotFoundError as `follow` does.
+        This is for programs that look at a file now and then; the members of its last block are
+        asked to answer when they have more. Raises NotFoundError as `follow` does.
         """
         return await wait_longer(self._core, text_of(path), length, timeout_s)
 
@@ -276,8 +276,8 @@ class AsyncClient(AsyncNames):
     ) -> BlockView:
         """AddBlock(): a new block that belongs to no file; this client may write it.
 
-        When this client is gone, and its lease over, the NameNode ends the block with what was
-        acknowledged. It stays until `delete_block`.
+        When this client is gone and its lease is over, the NameNode ends the block with what was
+        acknowledged. The block stays until `delete_block`.
 
         Every member has an empty replica when this returns (see `datanode` for writing).
 
@@ -295,11 +295,11 @@ class AsyncClient(AsyncNames):
     async def finalize_block(self, block: BlockId, length: int | None = None) -> BlockView:
         """FinalizeBlock(b, length in chunks) by its writer, or FinalizeBlock(b): a recovery.
 
-        The view's record tells the length that was decided.
+        The view's record has the length that was decided.
 
         Raises:
             FencedError: a recovery decided another length, or the block has another writer.
-            InvalidRequestError: not all replicas hold exactly so many chunks.
+            InvalidRequestError: not all replicas hold exactly that many chunks.
         """
         return await self._blocks.finalize(block, length)
 
@@ -311,7 +311,7 @@ class AsyncClient(AsyncNames):
         return await self._blocks.delete(block)
 
     async def get_block(self, block: BlockId) -> BlockView:
-        """GetBlock(b): its record, linearizable, and where its members are reached.
+        """GetBlock(b): its record, linearizable, and the addresses of its members.
 
         Raises NotFoundError when there is no such block.
         """

@@ -29,8 +29,8 @@ class OtherLoop:
         self._process = os.getpid()
         self._loop = loop
         self.while_waiting: Callable[[float], None] | None = None
-        """Called now and then on a thread that waits for a result, with how long that took so far,
-        in seconds."""
+        """Called now and then on a thread that waits for a result, with how long it has waited, in
+        seconds."""
 
     @property
     def forked(self) -> bool:
@@ -48,7 +48,7 @@ class OtherLoop:
 
     @property
     def running(self) -> bool:
-        """True if its thread, of this very process, takes work; also on that thread itself."""
+        """True if its thread, in this very process, takes work; also when called on that thread."""
         return not self.forked and self._loop.is_running() and not sys.is_finalizing()
 
     def check_usable(self) -> None:
@@ -113,8 +113,8 @@ class BackgroundLoop(OtherLoop):
     def usable(self) -> bool:
         """As `OtherLoop.usable`; the loop stops before it is closed.
 
-        `Thread.is_alive` is not asked: an interrupt within it makes it say for ever that a thread
-        that runs does not (CPython releases the thread's own lock, see bpo-45274).
+        `Thread.is_alive` cannot be used: after an interrupt within it, it says for ever that a
+        running thread does not run (CPython releases the thread's own lock, see bpo-45274).
         """
         return super().usable and not self._stopped
 
@@ -147,12 +147,12 @@ class Running(Generic[T]):
     """Work on the loop of another thread, for one thread that waits for it.
 
     Unlike the future of `asyncio.run_coroutine_threadsafe` it is done only when the work has really
-    ended, also when it was cancelled: what comes next does not meet it half-way.
+    ended, even when it was cancelled: what comes next does not run into the rest of it.
 
     The thread that waits may be interrupted (Ctrl-C) between any two steps. So it makes this object
     first and starts it later, when it can no longer lose it; coroutines are made on the other
-    thread, where none is left that nobody awaits; and there is no lock that an interrupt could
-    leave behind locked, as it can that of a `concurrent.futures.Future`, for which the loop waits.
+    thread, so that none is left unawaited; and there is no lock that an interrupt could leave
+    locked, as it can leave that of a `concurrent.futures.Future`, which the loop would wait for.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class Running(Generic[T]):
         return self._done
 
     def start(self) -> None:
-        """Start it, unless it was started; once is enough, twice does no harm.
+        """Start it, unless it was started; calling this twice does no harm.
 
         Raises: as `OtherLoop.check_usable`.
         """
@@ -220,9 +220,9 @@ class Running(Generic[T]):
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait until what was started has ended, one way or another; None: however long it takes.
 
-        A signal that comes on the last steps before the thread sleeps, or on another thread, does
-        not wake it, and Python handles signals between two steps of this thread only. So it looks
-        up now and then: without that such a Ctrl-C would be heard when the work ends, if ever.
+        A signal that comes in the last steps before the thread sleeps, or on another thread, does
+        not wake it, and Python handles signals only between two steps of this thread. So it wakes
+        up now and then: otherwise such a Ctrl-C would only be noticed when the work ends, if ever.
         """
         if self.done:
             return

@@ -30,7 +30,7 @@ class Backoff:
         return self.left_s <= 0
 
     def reset(self) -> None:
-        """Something moved on: the next pause is short again (the deadline stays)."""
+        """Note progress: the next pause is short again (the deadline stays)."""
         self._pauses = pauses_s(self._longest_s)
 
     async def pause(self) -> None:

@@ -50,7 +50,7 @@ from paxosblock.protocol.types import BlockId, Reason, StorageId
 _log = logging.getLogger(__name__)
 
 REPORT_S: Final = 1.0
-"""Seconds that a read waits until the NameNode has heard of a bad replica."""
+"""Seconds that a read waits for the NameNode to hear of a bad replica."""
 
 SLOW_AFTER_S: Final = 2.0
 """A replica that has not served a request by then is left for another one."""
@@ -107,7 +107,9 @@ def check_same(before: FileStatus, now: FileStatus) -> None:
 
 
 def taken_back(path: str, size_bytes: int) -> TruncatedError:
-    """Return the error for who read `size_bytes` of a file that, uncut, has fewer now (I10)."""
+    """Return the error for a reader that got `size_bytes` of a file that, uncut, has fewer now
+    (I10).
+    """
     return TruncatedError(
         f"'{path}': no longer has the {size_bytes} bytes that were read: a recovery by force gave "
         "some of them up",
@@ -123,11 +125,11 @@ class BlockReader:
     """Reads ranges of one extent. Several fetches may run at once."""
 
     def __init__(self, core: ClientCore, extent: Extent, file: FileStatus | None = None) -> None:
-        """`file` is the one that was opened, if the block was found by that."""
+        """`file` is the one that was opened, if the block was found through a file."""
         self.extent = extent
         self._file = file
         self.chunk_bytes = core.config.chunk_size_bytes
-        """Size of the chunks as far as is known: requests that fit it fetch nothing twice."""
+        """Size of the chunks, as far as it is known: requests that fit it fetch nothing twice."""
         self._core = core
         self._corrupt: dict[StorageId, CorruptionError] = {}
         self._gone: set[StorageId] = set()
@@ -141,7 +143,7 @@ class BlockReader:
             CorruptionError: every replica is damaged; all were reported.
             UnavailableError: no replica served the bytes within the client's `retry_for`.
             NotFoundError: the block was deleted meanwhile.
-            TruncatedError: it was cut, or it was cut off its file.
+            TruncatedError: it was cut, or cut off from its file.
         """
         target = _Target(self.extent.block, start, into)
         # Requests that run side by side go to different replicas: so do their processors and disks.
@@ -158,17 +160,18 @@ class BlockReader:
                     f"block {self.extent.block}: no replica serves it: {error}",
                     block=self.extent.block,
                 ) from error
-            # If members have left, the record says who came: that need not be waited for.
+            # If members have left, the record says which ones replaced them; no need to wait for
+            # that.
             if refreshed or not isinstance(error, _GoneError):
                 await backoff.pause()
             await self._refresh()
             refreshed = True
 
     async def fetch_once(self, start: int, into: memoryview) -> None:
-        """Like `fetch`, of the members that the extent names and no others, each asked once.
+        """Like `fetch`, from the members that the extent names and no others, each asked once.
 
         Raises:
-            CorruptionError: the replica asked last is damaged; all that are were reported.
+            CorruptionError: the replica asked last is damaged; all damaged ones were reported.
             PaxosBlockError: it did not serve the bytes, for the reason that the error says.
         """
         error = await self._try_all(_Target(self.extent.block, start, into))
@@ -196,7 +199,9 @@ class BlockReader:
         return error or UnavailableError(f"block {target.block} has no replica to read")
 
     def _candidates(self) -> list[Member]:
-        """Sound members, those first that nothing speaks against; of those the nearest, in turn."""
+        """Return the sound members: first those without a mark against them, the nearest of these
+        in turn.
+        """
         suspected, gone = self._core.reading.is_suspected, self._gone
         sound = [member for member in self._order if member.storage not in self._corrupt]
         return sorted(
@@ -258,7 +263,7 @@ class _GoneError(UnavailableError):
 
 
 class _Target:
-    """Bytes of a block that somebody waits for: from `position` on they are still missing."""
+    """Bytes of a block that somebody waits for; those from `position` on are still missing."""
 
     def __init__(self, block: BlockId, start: int, into: memoryview) -> None:
         self.block = block
@@ -284,7 +289,7 @@ class _Target:
         return self.into[offset - self.start : offset - self.start + size_bytes]
 
     def accept(self, offset: int, payload: memoryview) -> None:
-        """Take a verified chunk; what is not in its place yet is copied there."""
+        """Take a verified chunk; copy what is not in its place yet."""
         end = offset + len(payload)
         if self.place(offset, len(payload)) is None and end > self.position:
             stop = min(end, self.stop)
@@ -332,7 +337,7 @@ class _Sink:
         self._size_bytes = ends[-1] - reply.offset if ends else 0
 
     def take_back(self) -> None:
-        """Forget a reply that was not complete: of its chunks it is not sure where they belong."""
+        """Forget a reply that was not complete: it is not certain where its chunks belong."""
         self._target.position = self._begin
 
     def payload_buffer(self, header: Header) -> memoryview | None:

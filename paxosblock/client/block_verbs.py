@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class BlockVerbs:
-    """Blocks without files; `writer` is who may write and finalize those that are added here.
+    """Blocks without files; `writer` may write and finalize those that are added here.
 
     Its lease is kept as those of files are: the NameNode ends the blocks of a client that is gone.
     """
@@ -113,7 +113,9 @@ class BlockVerbs:
         return view
 
     def _lost(self) -> None:
-        """Its blocks are all ended, or a recovery ends them: who writes on hears of it there."""
+        """Do nothing: all blocks are ended, or a recovery ends them, which whoever goes on writing
+        hears there.
+        """
 
     def _open_block(self) -> OpenBlock | None:
         """Return None: a block without a file stays with the members it has."""
@@ -137,7 +139,7 @@ class BlockVerbs:
 
         Raises:
             FencedError: a recovery decided another length, or the block has another writer.
-            InvalidRequestError: not all members say that they hold exactly so many chunks.
+            InvalidRequestError: not all members say that they hold exactly that many chunks.
         """
         if length is None:
             return await self.core.namenodes.call(SEAL_BLOCK, BlockRequest(block))
@@ -146,8 +148,8 @@ class BlockVerbs:
         return await self.core.namenodes.call(FINALIZE_BLOCK, request)
 
     async def _size_everywhere(self, view: BlockView, length: int) -> int:
-        """Bytes of a block of which all members hold `length` chunks (W6): what only some hold, a
-        reader may have seen.
+        """Return the bytes of a block all members of which hold `length` chunks (W6): a reader may
+        have seen what only some hold.
         """
         record = view.record
         if record.finalized and record.length == length:
@@ -170,7 +172,7 @@ class BlockVerbs:
         return size
 
     async def get(self, block: BlockId) -> BlockView:
-        """GetBlock(b): the record, linearizable, and where the members are reached (K10).
+        """GetBlock(b): the record, linearizable, and the addresses of the members (K10).
 
         Raises NotFoundError when there is no such block.
         """
@@ -242,7 +244,7 @@ class AsyncDataNode:
             finally:
                 connection.ignore(block)
                 if not listener.answered:
-                    # A vote does not tell its bytes: one that came late would pass for the next.
+                    # A vote does not identify its bytes: a late one would pass for the next.
                     connection.abort()
 
     async def state(self, block: BlockId) -> ReadReply:
@@ -258,7 +260,7 @@ class AsyncDataNode:
         """Read(b, offset, max_length): the highest generation promised, and bytes of the replica.
 
         What one replica holds is a vote, not a decision: only a reader that asks a quorum
-        (`AsyncClient.open`) knows what will stay. A replica that may have lost votes tells none.
+        (`AsyncClient.open`) knows what will stay. A replica that may have lost votes reports none.
 
         Raises:
             InvalidRequestError: a negative offset.
@@ -282,8 +284,9 @@ class AsyncDataNode:
     async def next_gs(self, block: BlockId, generation: Generation) -> LastVote:
         """NextGS(b, gs): make the replica promise a generation, and return its last vote.
 
-        This fences the block's writer. It is what the NameNode does in a recovery; generations are
-        the NameNode's to allocate, so a caller that invents one is in the way of the next recovery.
+        This fences the block's writer. It is what the NameNode does in a recovery. Only the
+        NameNode may allocate generations, so a caller that invents one gets in the way of the next
+        recovery.
 
         Raises:
             FencedError: it promised a higher one already.
@@ -342,7 +345,7 @@ def _expected(kind: type[T], answer: Answer) -> T:
 
 
 def refused(nack: Nack) -> PaxosBlockError:
-    """Return what a refusal by an acceptor means to who asked."""
+    """Return what a refusal by an acceptor means to the caller."""
     text = (
         f"{nack.storage} refused generation {nack.generation} of block {nack.block}: "
         f"{nack.reason.value} (promised {nack.max_generation}, holds {nack.length} chunks)"

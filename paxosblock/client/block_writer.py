@@ -314,7 +314,7 @@ class BlockWriter:
     # -- W4 -------------------------------------------------------------------------------------
 
     def on_nack(self, storage: StorageId, nack: Nack) -> None:
-        """W4: a member refused. Being fenced is nobody's fault."""
+        """W4: a member refused. Being fenced is no member's fault."""
         if nack.generation != self.generation:
             return  # about what was sent before a Grant
         failed = () if nack.reason is Reason.FENCED else (storage,)
@@ -328,7 +328,7 @@ class BlockWriter:
     def _look_at_the_clock(self) -> None:
         """W4: the oldest chunk was sent first, so it alone tells whether a disk is too slow.
 
-        That a DataNode hangs, or cannot be reached, is told by `on_lost`, and sooner.
+        If a DataNode hangs, or cannot be reached, `on_lost` says so, and sooner.
         """
         if not self._in_flight or self._failure is not None:
             return
@@ -369,7 +369,7 @@ class BlockWriter:
     async def regrant(self, view: BlockView) -> None:
         """W5: go on in the config that `view` shows; what is not acknowledged is sent again.
 
-        It is the same bytes under the same names, from the granted length on.
+        The bytes and their names are the same, from the granted length on.
 
         Raises:
             BlockFailed: a member of it failed already; nothing was sent.

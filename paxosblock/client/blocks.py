@@ -1,12 +1,11 @@
 """The blocks that the bytes of a file are in, as far as a reader asks for them.
 
 A reader holds the file's id and its length as it was when it was opened, some pages of its blocks,
-and always the last block. Pages it does not hold are asked for by that id. They cannot contradict
-what it holds: of the file with this id no byte below that length changes, nor the place of one, as
-long as the file is there and is not truncated. Blocks are finalized before another one follows
-them, only the last one is opened again, which keeps its bytes, and concat moves blocks of other
-files behind them. That a file was truncated its status tells with each page, and a block's record
-that it was cut.
+and always the last block. It asks for other pages by that id. They cannot contradict what it holds:
+in the file with this id no byte below that length changes, nor the place of one, as long as the
+file is there and is not truncated. Blocks are finalized before another one follows them, only the
+last one is opened again, which keeps its bytes, and concat moves blocks of other files behind them.
+The status in each page shows that a file was truncated, and a block's record that it was cut.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from paxosblock.client.length import ReadableFile
 from paxosblock.errors import ProtocolError
 
 PAGES_KEPT: Final = 8
-"""Of a file of many blocks; besides the first page and the last block."""
+"""Pages of a file of many blocks, besides the first page and the last block."""
 READERS_KEPT: Final = 8
 
 
@@ -55,7 +54,7 @@ class Blocks:
         """
         self.size_bytes = size_bytes
         self.chunk_bytes = core.config.chunk_size_bytes
-        """Size of the chunks as far as is known of a block that nothing was read of."""
+        """Size of the chunks of a block that nothing was read of, as far as it is known."""
         self._core = core
         self._file = file
         self._known = _Page(extents)

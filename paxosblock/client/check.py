@@ -28,7 +28,7 @@ from paxosblock.protocol.types import BlockId
 from paxosblock.units import MIB
 
 PIECE_BYTES: Final = 4 * MIB
-"""Read at a time of each replica."""
+"""Bytes that are read of each replica at a time."""
 
 
 class ReplicaHealth(enum.Enum):
@@ -36,7 +36,7 @@ class ReplicaHealth(enum.Enum):
 
     SOUND = "sound"
     DAMAGED = "damaged"
-    """Its bytes do not match their checksums; the NameNode was told."""
+    """Its bytes do not match their checksums; this was reported to the NameNode."""
     DIFFERENT = "different"
     """Its checksums are right, and its bytes are not those of the other replicas."""
     BEHIND = "behind"
@@ -49,7 +49,9 @@ class ReplicaHealth(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaCheck:
-    """One member, what was found there and, unless it is sound, why; `crc` is of all its bytes."""
+    """One member, what was found there and, unless it is sound, why; `crc` is that of all its
+    bytes.
+    """
 
     member: Member
     health: ReplicaHealth
@@ -119,7 +121,7 @@ async def _read_all(core: ClientCore, extent: Extent) -> int:
 
 
 def _compared(checks: list[ReplicaCheck]) -> tuple[ReplicaCheck, ...]:
-    """Replicas whose bytes most others do not have are not sound, whatever their checksums say."""
+    """Mark replicas that differ from most others: not sound, whatever their checksums say."""
     crcs = Counter(check.crc for check in checks if check.health is ReplicaHealth.SOUND)
     if len(crcs) < 2:
         return tuple(checks)

@@ -1,4 +1,4 @@
-"""The chunks that what an application writes becomes."""
+"""The chunks into which the bytes of an application are cut."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paxosblock.checksum import Buffer, crc32c
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The bytes of one chunk, never changed once it was made: a retry is byte-identical (I2).
+    """The bytes of one chunk, never changed once made: a retry is byte-identical (I2).
 
     `sync` asks for a vote only when the chunk is on stable storage.
     """

@@ -45,12 +45,12 @@ class ClientCore:
         )
 
     def retry_for(self, seconds: float) -> None:
-        """Let calls from now on, also of files that are open, try for so long."""
+        """Let calls from now on, including those of open files, try for this long."""
         self.config = replace(self.config, retry_for_s=seconds)
         self.namenodes.retry_for(seconds)
 
     async def close(self) -> None:
-        """Close all connections, and end what runs beside the callers."""
+        """Close all connections, and end all background work."""
         self.namenodes.close()
         for part in (self.leases, self.tending, self.writing, self.reading, self.rpc):
             await part.close()

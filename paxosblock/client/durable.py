@@ -21,7 +21,7 @@ async def finalized_on_disk(core: ClientCore, block: BlockId) -> BlockReceipt:
     Members that do not answer while a majority does are waited for only until they count as hung.
 
     Returns:
-        How many of them said so.
+        The number of members that said so.
 
     Raises:
         DeadlineError: they did not within the client's `retry_for`.
@@ -43,8 +43,9 @@ async def finalized_on_disk(core: ClientCore, block: BlockId) -> BlockReceipt:
 
 
 async def _count_finalized(core: ClientCore, view: BlockView, enough: int) -> int:
-    """Count the members that say they finalized the block. All are waited for, but no more once
-    `enough` said so and the others had the time of a node that is not hung."""
+    """Count the members that say they finalized the block. Wait for all, but no longer than a node
+    that is not hung takes once `enough` said so.
+    """
     asked = [asyncio.ensure_future(_is_finalized(core, view, each)) for each in view.members]
     try:
         await asyncio.wait(asked, timeout=core.config.hung_after_s)

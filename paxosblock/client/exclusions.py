@@ -18,7 +18,7 @@ from paxosblock.protocol.types import StorageId
 FIRST_REST_S: Final = 1.0
 LONGEST_REST_S: Final = 64.0
 FORGET_AFTER_S: Final = 60.0
-"""Without a further failure, counted from the end of the rest."""
+"""Seconds without a further failure, counted from the end of the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class Exclusions:
     """The DataNodes that failed one writer, as it tells the NameNode."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock` tells seconds and does not go back."""
+        """`clock` returns seconds and does not go back."""
         self._clock = clock
         self._failures: dict[StorageId, _Failure] = {}
 
     def add(self, failed: Iterable[StorageId]) -> None:
-        """These storages failed the writer just now."""
+        """Note that these storages failed the writer just now."""
         now_s = self._clock()
         self._forget(now_s)
         for storage in failed:
@@ -49,20 +49,20 @@ class Exclusions:
             self._failures[storage] = _Failure(now_s, rest_s)
 
     def forgive(self, members: Iterable[StorageId]) -> None:
-        """These storages voted for all that they were sent: whatever it was, it is over."""
+        """Note that these storages voted for all that they were sent: the trouble is over."""
         if self._failures:
             for storage in members:
                 self._failures.pop(storage, None)
 
     def end_rest(self) -> None:
-        """Better a DataNode that fails again and again than none."""
+        """Let all rest no more: a DataNode that fails again and again is better than none."""
         now_s = self._clock()
         for storage, failure in self._failures.items():
             rested_s = min(failure.rest_s, now_s - failure.at_s)
             self._failures[storage] = replace(failure, rest_s=rested_s)
 
     def told(self) -> tuple[Excluded, ...]:
-        """Return what the NameNode is told about them now."""
+        """Return what to tell the NameNode about them now."""
         now_s = self._clock()
         self._forget(now_s)
         return tuple(

@@ -31,7 +31,8 @@ from paxosblock.protocol.types import FIRST_GENERATION, WriterId
 from paxosblock.replacement import Failed, OnFailure, Policy, Replacement
 
 REBUILD_FOR_S: Final = 10.0
-"""Seconds after which a block that cannot be rebuilt, by no fault of the policy's, is sealed."""
+"""Seconds after which a block that cannot be rebuilt, though the policy would allow it, is sealed.
+"""
 
 E = TypeVar("E", bound=enum.Enum)
 
@@ -82,7 +83,7 @@ def _named(kind: type[E], what: str, name: E | str) -> E:
 
 
 class Failures:
-    """The dealings of one file with DataNodes that fail."""
+    """Handles DataNodes that fail one file."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class Failures:
         self._named = handling.policy is not None
         policy = handling.policy or Policy()
         if policy.replacement is Replacement.DISABLE:
-            policy = replace(policy, replacement=Replacement.NEVER)  # seed 004: so acts a client
+            policy = replace(policy, replacement=Replacement.NEVER)  # seed 004: a client does so
         self._policy = policy
         self._exclusions = exclusions
         self._fence = fence
@@ -125,7 +126,7 @@ class Failures:
     ) -> Sealed | None:
         """W4: have the block rebuilt, or else sealed; None: it goes on.
 
-        One that was only being set up is abandoned, whatever the policy (seed 004).
+        A block that was only being set up is abandoned, whatever the policy (seed 004).
 
         Raises:
             NoSpaceError: the policy asks for more DataNodes than there are. It may be tried again.

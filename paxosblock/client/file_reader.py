@@ -32,17 +32,17 @@ class AsyncFileReader:
     returns what there is up to there. The next one waits for the length, for the client's
     `retry_for`, and goes on or raises UnavailableError: `b""` is always the end of the file.
 
-    When the file is truncated, reads go on with what it was as long as that is still there; after
-    that they raise TruncatedError. What they return is never of two states of the file.
+    When the file is truncated, reads go on with its old content as long as that is still there;
+    after that they raise TruncatedError. They never return a mixture of two states of the file.
 
-    Reads that are begun side by side are answered one after the other, each from where the one
-    before it ended; only `pread` runs beside others.
+    Reads that are begun side by side run one after the other, each from where the one before it
+    ended; only `pread` runs beside others.
     """
 
     def __init__(
         self, core: ClientCore, path: str, found: ReadableFile, consistency: Consistency
     ) -> None:
-        """Reads what was `found`; asks for a length that is undecided as `consistency` says."""
+        """Read what was `found`; ask for an undecided length as `consistency` says."""
         self.path = path
         self.status: FileStatus = found.status
         self._core = core
@@ -190,7 +190,7 @@ class AsyncFileReader:
 
         Raises:
             InvalidRequestError: a negative offset or size.
-            Others: as `read`; nothing is returned of a range that is `undecided` at its end.
+            Others: as `read`; a range whose end is `undecided` gives nothing.
         """
         self._check_open()
         if offset < 0 or size < 0:
@@ -230,12 +230,12 @@ class AsyncFileReader:
             yield piece
 
     async def _at_end(self) -> bool:
-        """True at the end of the file, which is not where what is decided ends."""
+        """True at the end of the file, which is not the end of what is decided."""
         await self.decide_beyond(self._position)
         return self._position >= self.decided_size
 
     def _adopt(self, found: ReadableFile) -> None:
-        """Go on with a later look at the file: what was decided before is the beginning of it."""
+        """Go on with a later look at the file, which begins with what was decided before."""
         if found.status.file_id != self.status.file_id:
             raise NotFoundError(f"'{self.path}': was replaced by another file", path=self.path)
         check_same(self.status, found.status)

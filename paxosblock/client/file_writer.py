@@ -2,8 +2,8 @@
 
 A `BlockWriter` ends with the first failure. The file goes on: the block is sealed, what it kept is
 kept (W7), and the rest is sent again, byte for byte, as the first chunks of the next block. If that
-happens between two calls it is done in the background: readers of what was acknowledged do not
-depend on when the application writes again.
+happens between two calls it is done in the background, so that readers of what was acknowledged
+do not depend on when the application writes again.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ class AsyncFileWriter:
         self._fence.check()
 
     def _begin(self, retry_for_s: float) -> None:
-        """Begin a call, or an attempt between two calls, that tries for so long."""
+        """Begin a call, or an attempt between two calls, that tries for this long."""
         self._retry_for_s = retry_for_s
         self._progress.begin(retry_for_s)
 
@@ -354,7 +354,7 @@ class AsyncFileWriter:
         return block
 
     def _begin_in(self, block: BlockWriter) -> None:
-        """Count on from what the block had when it was opened: one that is new had nothing."""
+        """Count from what the block had when it was opened; a new one had nothing."""
         self._next.begun(block)
         self._finished_bytes -= block.acknowledged_bytes
 
@@ -433,7 +433,7 @@ class AsyncFileWriter:
     async def _tend(self) -> bool:
         """Do what a call would do first. True if no failed or unopened block is in readers' way.
 
-        What else is left undone, the next call does.
+        The next call does what else is left undone.
 
         Raises: as `write`; another attempt may succeed.
         """

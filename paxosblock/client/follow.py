@@ -34,9 +34,9 @@ from paxosblock.protocol.types import BlockId, BlockState
 WAIT_MS: Final = 10_000
 """Milliseconds that members may wait for more before they answer that there is none."""
 LONGEST_PAUSE_S: Final = 0.2
-"""Between looks at a file whose last block is finalized and that has no next one yet."""
+"""Pause between looks at a file whose last block is finalized and that has no next one yet."""
 LONGEST_PAUSE_CLOSED_S: Final = 1.0
-"""Between looks at a closed file, which may be appended to."""
+"""Pause between looks at a closed file, which may be appended to."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Follower:
     position: int
     past_close: bool = False
     _file: FileStatus | None = field(default=None, init=False)
-    """As it was looked at first."""
+    """The file at the first look."""
     _block: BlockId = field(default=NO_BLOCK, init=False)
     """The block up to whose end, as it was then, bytes were delivered last."""
 
@@ -137,7 +137,7 @@ def _backoff(longest_s: float) -> Backoff:
 async def wait_longer(core: ClientCore, path: str, length: int, timeout_s: float) -> bool:
     """Wait until a file has more than `length` bytes; False when that takes `timeout_s` or more.
 
-    Also a closed file may get longer, by an append.
+    Even a closed file may get longer, by an append.
 
     Raises:
         NotFoundError: there is no such file, or it was deleted meanwhile.

@@ -15,7 +15,7 @@ from paxosblock.errors import FencedError, LeaseError, NotFoundError, PaxosBlock
 from paxosblock.protocol.types import BlockId, WriterId
 
 WARN_AGAIN_S: Final = 60.0
-"""Seconds of failing leases until that is told again; then twice as long, and so on."""
+"""Seconds of failing leases until the log says so again; then twice as long, and so on."""
 
 _log = logging.getLogger(__name__)
 
@@ -108,9 +108,10 @@ class LeaseKeeper:
 
 
 class _Trouble:
-    """A time in which leases cannot be renewed: told when it begins, lasts and ends.
+    """A time in which leases cannot be renewed; the log says when it begins, lasts and ends.
 
-    An application's standard error is its user's; a line for each try says nothing more.
+    Standard error belongs to the user of the application; a line for each try would say nothing
+    more.
     """
 
     def __init__(self) -> None:
@@ -136,8 +137,9 @@ class _Trouble:
 
 
 class Fence:
-    """Up once a writer was told that its file has another writer now, or none; it never comes
-    down."""
+    """Goes up once a writer has heard that its file has another writer now, or none; it never comes
+    down.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -145,7 +147,7 @@ class Fence:
 
     @property
     def is_up(self) -> bool:
-        """True once somebody told so."""
+        """True once the writer has heard so."""
         return self._error is not None
 
     def check(self) -> None:
@@ -175,7 +177,7 @@ class Fence:
             raise self._error from error
 
     def _fenced(self, why: str) -> FencedError:
-        ours = f"'{self._path}': "  # which what the NameNode says begins with, too
+        ours = f"'{self._path}': "  # the words of the NameNode begin with it, too
         return FencedError(
             f"{ours}{why.removeprefix(ours)}; what was not flushed has an unknown outcome",
             path=self._path,

@@ -20,7 +20,7 @@ from paxosblock.protocol.read import Progress, QuorumRead
 from paxosblock.protocol.types import BlockState, Durability, StorageId
 
 ASK_AGAIN_MS: Final = 1000
-"""Milliseconds that a member that lags may take to reach what others have shown."""
+"""Milliseconds that a lagging member may take to reach what others have shown."""
 OPEN_PATIENCE_S: Final = 2.0
 """Seconds that `open` waits for the length of a last block before it gives what is finalized:
 longer than a recovery takes, shorter than a person likes to wait for bytes that are there."""
@@ -46,7 +46,7 @@ def consistency_of(name: str | Consistency) -> Consistency:
 
 @dataclass(frozen=True, slots=True)
 class ReadableFile:
-    """A file at one moment after the call began: what of it may be read.
+    """A file at one moment after the call began: the part of it that may be read.
 
     `decided_bytes` is its length as far as that is decided. `undecided` says why nobody can tell
     how long the last block is, "" when its length is known. `extents` are its first page of blocks
@@ -100,7 +100,7 @@ async def whole_file(core: ClientCore, path: str, consistency: Consistency) -> R
 
 
 def length_undecided(path: str, why: str, decided_bytes: int) -> UnavailableError:
-    """Return the error for those who ask for more than is decided."""
+    """Return the error for a reader that asks for more than is decided."""
     return UnavailableError(
         f"'{path}': only the first {decided_bytes} bytes can be read: {why}",
         path=path,
@@ -177,7 +177,7 @@ async def quorum_length(
 
 
 class _Poll:
-    """Asks members for their state, several at a time. Who fails is not asked again."""
+    """Asks members for their state, several at a time. A member that fails is not asked again."""
 
     def __init__(self, core: ClientCore, view: BlockView, known: int, wait_ms: int) -> None:
         self._core = core

@@ -16,7 +16,9 @@ A = TypeVar("A")
 
 
 class NameNodes:
-    """The NameNodes of a cluster. `LeaderSearch` says whom a call goes to, and when it gives up."""
+    """The NameNodes of a cluster. `LeaderSearch` decides which of them a call goes to, and when it
+    gives up.
+    """
 
     def __init__(
         self,
@@ -34,7 +36,7 @@ class NameNodes:
         self._sessions = Sessions()
 
     def retry_for(self, seconds: float) -> None:
-        """Let all tries of a request that does not say it itself take so long from now on."""
+        """Let all tries of a request that sets no time itself take this long from now on."""
         self._search.retry_for_s = seconds
 
     @property
@@ -43,7 +45,7 @@ class NameNodes:
         return self._search.closed
 
     def close(self) -> None:
-        """Refuse every further call, also those that are being tried again."""
+        """Refuse every further call, including those that are being tried again."""
         self._search.closed = True
 
     async def call(
@@ -53,8 +55,8 @@ class NameNodes:
         *,
         retry_for_s: float | None = None,
     ) -> A:
-        """Ask until a NameNode answers. Says what may be asked, and raises, as `LeaderSearch.run`;
-        `retry_for_s` None takes that of the constructor.
+        """Ask until a NameNode answers. See `LeaderSearch.run` for what may be asked and what is
+        raised; `retry_for_s` None takes that of the constructor.
         """
         return await self.call_anew(method, lambda: request, retry_for_s=retry_for_s)
 
@@ -65,7 +67,7 @@ class NameNodes:
         *,
         retry_for_s: float | None = None,
     ) -> A:
-        """Like `call`, with a request that is made anew for each try, as it tells how long ago
+        """Like `call`, with a request that is made anew for each try, because it says how long ago
         something was.
         """
         return await self._search.run(method, make, retry_for_s)

@@ -1,4 +1,4 @@
-"""The part of `AsyncClient` that is about names: what paths name, and how that changes."""
+"""The part of `AsyncClient` that is about names: what paths name, and changes of that."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class AsyncNames:
         return True
 
     async def list(self, path: AnyPath) -> builtins.list[FileStatus]:
-        """Return the entries of a directory in order of name; of a file: the file itself.
+        """Return the entries of a directory in order of name; for a file, the file itself.
 
-        As they were at one time, also where there are too many for one answer, unless names in the
-        directory change faster than it can be listed.
+        They are the entries at one time, even where there are too many for one answer, unless names
+        in the directory change faster than it can be listed.
         """
         return [entry async for entry in self.scan(path)]
 
@@ -72,13 +72,13 @@ class AsyncNames:
                 yield entry
 
     def pages(self, path: AnyPath, *, one_state: bool = True) -> AsyncIterator[Listing]:
-        """Yield the pages of a directory, which tell since when each entry is there.
+        """Yield the pages of a directory, which say since when each entry has been there.
 
         Args:
             one_state: the pages show the directory as it was at one time: they come when the last
-                is there, and it is listed anew when its names changed meanwhile. When they change
+                is there, and it is listed anew if its names changed meanwhile. If they change
                 faster than it can be listed, the pages differ in `changed`. Without this each page
-                comes by itself, and is of a time of its own.
+                comes as soon as it is there, and shows a time of its own.
 
         Raises:
             NotFoundError: nothing is at `path`.
@@ -86,7 +86,7 @@ class AsyncNames:
         return pages(self, text_of(path), one_state=one_state)
 
     async def page(self, path: AnyPath, after: str = "", limit: int = 1000) -> Listing:
-        """Return one page: the entries behind the name `after`, and since when each is there."""
+        """Return a page: entries after the name `after`, each with the change that put it there."""
         return await self._core.namenodes.call(LIST, ListDirectory(text_of(path), after, limit))
 
     def walk(self, path: AnyPath) -> AsyncIterator[FileStatus]:
@@ -113,7 +113,7 @@ class AsyncNames:
         permission: int = 0o755,
         ttl_s: float | None = None,
     ) -> FileStatus:
-        """Make a directory. With `parents` also those above, and one that exists is fine.
+        """Make a directory. With `parents` those above are made, too, and an existing one is fine.
 
         Args:
             ttl_s: its time to live in seconds, counted anew by each call: when it is over, the
@@ -121,7 +121,7 @@ class AsyncNames:
                 written. Renaming the directory ends it.
 
         Raises:
-            InvalidRequestError: a time to live that is no time.
+            InvalidRequestError: a time to live that is not a time.
             ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been made.
         """
@@ -162,11 +162,11 @@ class AsyncNames:
     async def concat(self, target: AnyPath, sources: Sequence[AnyPath]) -> FileStatus:
         """Move the blocks of closed files, in order, to the end of the closed file `target`.
 
-        No byte is copied. The sources are gone afterwards. Who reads one goes on reading, unless it
-        has so many blocks that some must still be asked for: NotFoundError then.
+        No byte is copied. The sources are gone afterwards. Readers of a source go on reading,
+        unless it has so many blocks that they must still ask for some: they get NotFoundError then.
 
         Raises:
-            NotFoundError, IsDirectoryError: one of them is no file.
+            NotFoundError, IsDirectoryError: one of them is not a file.
             LeaseError: one of them is being written.
             InvalidRequestError: no source, a file twice, or more than BLOCKS_MOVED_MAX blocks.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
@@ -179,8 +179,8 @@ class AsyncNames:
     async def set_replication(self, path: AnyPath, replication: int) -> FileStatus:
         """Let a file ask for another number of replicas of each block; return what it is then.
 
-        Blocks that are finalized get replicas, or lose some, soon after; blocks to come are placed
-        so. The one that a writer has open keeps its members until it is finalized.
+        Finalized blocks get replicas, or lose some, soon after; future blocks are placed
+        accordingly. The one that a writer has open keeps its members until it is finalized.
 
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
@@ -242,14 +242,14 @@ class AsyncNames:
     async def truncate(self, path: AnyPath, length: int) -> FileStatus:
         """Cut a closed file to its first `length` bytes, in one step; return what it is then.
 
-        Whoever has it open reads what it was, or gets TruncatedError, never a mixture. Of a file
-        that has more than BLOCKS_MOVED_MAX blocks to lose some go before, in steps of their own.
+        Whoever has it open reads what it was, or gets TruncatedError, never a mixture. If a file
+        has more than BLOCKS_MOVED_MAX blocks to lose, some go earlier, in steps of their own.
 
         Raises:
             InvalidRequestError: a negative length, or one that is greater than the file's.
             NotFoundError, IsDirectoryError: there is no file at `path`.
             LeaseError: it is being written (`take_over` ends that).
-            NotReadyError: no DataNode tells where the chunks of the block lie that is to be cut.
+            NotReadyError: no DataNode says where the chunks of the block that is to be cut lie.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
         """
         path = text_of(path)

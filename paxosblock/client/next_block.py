@@ -35,12 +35,13 @@ from paxosblock.replacement import Failed
 from paxosblock.units import MIB
 
 AHEAD_FROM_BYTES: Final = 16 * MIB
-"""Smaller blocks are not made ahead: more of them would be than are filled."""
+"""Smaller blocks are not made ahead: more would be made than are filled."""
 AHEAD_BEFORE_S: Final = 0.2
-"""The next block is asked for so long before this one is full, but not before a quarter of it was
-written; at the latest when it is half full."""
+"""The writer asks for the next block this long before the present one is full, but not before a
+quarter of it was written; at the latest when it is half full."""
 AHEAD_WITHIN_S: Final = 30.0
-"""Nor are those of a writer that took longer for the block so far: they would be about for long."""
+"""Nor are blocks made ahead for a writer that took longer for its block so far: they would wait for
+long."""
 
 Ending = tuple[BlockWriter, FinalizeBlock]
 """The last block of a file that is to be closed, and what says how it ends (W6)."""
@@ -57,8 +58,8 @@ def is_small(chunks: Sequence[Chunk]) -> bool:
 class NextBlock:
     """Asks for the blocks of a file, one after the other.
 
-    A request that was not answered, or whose block was not opened yet, is repeated: the NameNode
-    answers what it answered then.
+    A request without an answer, or whose block was not opened yet, is repeated: the NameNode gives
+    the same answer.
     """
 
     def __init__(
@@ -73,11 +74,12 @@ class NextBlock:
         reopens: bool,
         first: BlockView | None,
     ) -> None:
-        """`last` is the file's last block; with `reopens` the first one asked for is that. `first`
-        was made with the file, which has none."""
+        """`last` is the file's last block; with `reopens` it is the first one that is asked for.
+        `first` was made with a file that has no blocks.
+        """
         self.unopened = Unopened()
         self.after: Failed | None = None
-        """The block that was sealed before a new one, where its members are chosen by a policy."""
+        """The block that was sealed before a new one whose members a policy chooses."""
         self._core = core
         self._status = status
         self._writer = writer
@@ -132,9 +134,9 @@ class NextBlock:
     async def written_whole(self, chunk: Chunk, on_failed: OnFailed) -> Ending | None:
         """Write the only chunk of a file into the block that was made with the file.
 
-        That is the file's when it is closed: until then nobody reads the chunk, and nothing of it
-        is acknowledged. So where this fails another block takes it. `on_failed` is for a
-        `BlockWriter`.
+        The block becomes the file's when the file is closed: until then nobody reads the chunk, and
+        nothing of it is acknowledged. So if this fails another block takes the chunk. `on_failed`
+        is for a `BlockWriter`.
 
         Returns:
             The block and what ends it (W6), once all voted; None: there is none, or it failed.
@@ -153,7 +155,7 @@ class NextBlock:
             )
             return None
         finally:
-            block.release()  # who has voted says no more
+            block.release()  # a member that has voted says no more
 
     def begun(self, block: BlockWriter) -> None:
         """Note that the block was opened, or failed and is to be sealed like any other."""
@@ -175,7 +177,7 @@ class NextBlock:
         return make(view, self._writer, namenodes, writing, on_failed=on_failed)
 
     def look_ahead(self, block: BlockWriter, on_failed: OnFailed) -> None:
-        """Have the block after `block` made, if that is to be full before long.
+        """Have the block after `block` made, if `block` will soon be full.
 
         `on_failed` is for a `BlockWriter`.
         """
@@ -184,7 +186,7 @@ class NextBlock:
         if self._making is not None or size < AHEAD_FROM_BYTES or 4 * written < size:
             return
         took_s = asyncio.get_running_loop().time() - self._begun_s
-        # Of a quick writer half a block is less than it takes while its data are on their way.
+        # Half a block is less than a quick writer writes while its data are on their way.
         is_soon = 2 * sent >= size or took_s * (size - sent) < AHEAD_BEFORE_S * written
         if is_soon and took_s < AHEAD_WITHIN_S:
             self._making = asyncio.create_task(self._make_ahead(on_failed))
@@ -201,7 +203,7 @@ class NextBlock:
         return None if ahead is None or ahead.failure is not None else ahead
 
     def forget(self) -> None:
-        """The block that was made ahead is begun, or not wanted any more."""
+        """Note that the block that was made ahead is begun, or no longer wanted."""
         ahead, making = self._made(), self._making
         self._making = None
         if making is not None:
@@ -210,7 +212,7 @@ class NextBlock:
             ahead.release()
 
     async def _make_ahead(self, on_failed: OnFailed) -> BlockWriter | None:
-        """K1, W1; None if it failed. Whatever is not begun in goes when the file is closed."""
+        """K1, W1; None if it failed. A block that is never begun goes when the file is closed."""
         ask = self._core.namenodes.call_anew
         try:
             view = await ask(ADD_BLOCK, lambda: replace(self._wanted(), ahead=True))

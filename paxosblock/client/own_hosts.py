@@ -11,7 +11,7 @@ from paxosblock.errors import InvalidRequestError, PaxosBlockError
 from paxosblock.net.control import call
 
 ASK_WITHIN_S: Final = 2.0
-"""Seconds that each NameNode may take to tell who the others are."""
+"""Seconds that each NameNode may take to name the others."""
 
 _LOOPBACK: Final = ("localhost", "[::1]")
 
@@ -20,7 +20,7 @@ class OwnHosts:
     """Tells a URL of one cluster from that of another.
 
     No name is looked up: what a URL names is compared as it is written, apart from the names of
-    this machine for itself. What is unknown is asked of the cluster's NameNodes, not of the host.
+    this machine for itself. About unknown hosts it asks the cluster's NameNodes, not the host.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class OwnHosts:
             hosts: the `host:port` in it.
 
         Raises:
-            InvalidRequestError: one of them is none of this cluster's NameNodes.
+            InvalidRequestError: one of them is not one of this cluster's NameNodes.
         """
         strange = [host for host in hosts if _canonical(host) not in self._own]
         if not strange:

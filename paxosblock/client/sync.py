@@ -62,7 +62,7 @@ class Client(ClientBase):
             replace_on_failure, best_effort: how DataNodes that failed are replaced ("disable",
                 "never", "default", "always"), and whether to go on without enough of them.
 
-            What is None is taken from the client's configuration.
+            Whatever is None is taken from the client's configuration.
 
         Raises:
             ExistsError: the file exists and `overwrite` is not set.
@@ -129,13 +129,13 @@ class Client(ClientBase):
     ) -> FileReader:
         """Read a file: `with fs.open(path) as f`.
 
-        All that was acknowledged to any writer before this was called is there, also if the file
-        is still being written. If too few replicas of its last block answer for two seconds, what
-        is finalized is served: `undecided` of the reader tells (see `FileReader`).
+        All that was acknowledged to any writer before this call is there, even if the file is still
+        being written. If too few replicas of its last block answer for two seconds, only what is
+        finalized can be read, and `undecided` of the reader says so (see `FileReader`).
 
         Args:
-            consistency: how the length of a last block under construction is read: "quorum" (R2)
-                or "all" (R1, the seed's read: every replica must answer).
+            consistency: how to read the length of a last block under construction: "quorum" (R2) or
+                "all" (R1, the seed's read: every replica must answer).
 
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
@@ -148,9 +148,9 @@ class Client(ClientBase):
     ) -> Iterator[bytes]:
         """Yield the bytes of a file from `offset` on, as they are written, until it is closed.
 
-        With `past_close` it goes on then, without end: somebody may append to the file. What is
-        delivered is linearizable: it is acknowledged, or will be kept all the same. Blocks that
-        follow and DataNodes that fail make no difference.
+        With `past_close` it goes on after that, without end, as somebody may append to the file.
+        What is delivered is linearizable: it is acknowledged, or will be kept anyway. New blocks
+        and failing DataNodes make no difference.
 
         Raises:
             NotFoundError: there is no such file, or it was deleted or replaced meanwhile.
@@ -163,8 +163,8 @@ class Client(ClientBase):
     def wait_longer(self, path: AnyPath, length: int, timeout_s: float) -> bool:
         """Wait until a file has more than `length` bytes; False when it takes `timeout_s` or more.
 
-        For programs that look at a file now and then; the members of its last block are asked to
-        answer when they have more. Raises NotFoundError as `follow` does.
+        This is for programs that look at a file now and then; the members of its last block are
+        asked to answer when they have more. Raises NotFoundError as `follow` does.
         """
         return self._run(self._fs.wait_longer, path, length, timeout_s)
 
@@ -198,8 +198,8 @@ class Client(ClientBase):
     ) -> BlockView:
         """AddBlock(): a new block that belongs to no file; this client may write it.
 
-        When this client is gone, and its lease over, the NameNode ends the block with what was
-        acknowledged. It stays until `delete_block`.
+        When this client is gone and its lease is over, the NameNode ends the block with what was
+        acknowledged. The block stays until `delete_block`.
 
         Every member has an empty replica when this returns (see `datanode` for writing).
 
@@ -212,11 +212,11 @@ class Client(ClientBase):
     def finalize_block(self, block: BlockId, length: int | None = None) -> BlockView:
         """FinalizeBlock(b, length in chunks) by its writer, or FinalizeBlock(b): a recovery.
 
-        The view's record tells the length that was decided.
+        The view's record has the length that was decided.
 
         Raises:
             FencedError: a recovery decided another length, or the block has another writer.
-            InvalidRequestError: not all replicas hold exactly so many chunks.
+            InvalidRequestError: not all replicas hold exactly that many chunks.
         """
         return self._run(self._fs.finalize_block, block, length)
 
@@ -228,7 +228,7 @@ class Client(ClientBase):
         return self._run(self._fs.delete_block, block)
 
     def get_block(self, block: BlockId) -> BlockView:
-        """GetBlock(b): its record, linearizable, and where its members are reached.
+        """GetBlock(b): its record, linearizable, and the addresses of its members.
 
         Raises NotFoundError when there is no such block.
         """
@@ -261,10 +261,10 @@ class Client(ClientBase):
         return self._run(self._fs.exists, path)
 
     def list(self, path: AnyPath) -> builtins.list[FileStatus]:
-        """Return the entries of a directory in order of name; of a file: the file itself.
+        """Return the entries of a directory in order of name; for a file, the file itself.
 
-        As they were at one time, also where there are too many for one answer, unless names in the
-        directory change faster than it can be listed.
+        They are the entries at one time, even where there are too many for one answer, unless names
+        in the directory change faster than it can be listed.
         """
         return self._run(self._fs.list, path)
 
@@ -273,13 +273,13 @@ class Client(ClientBase):
         return self._iterate(self._fs.scan(path))
 
     def pages(self, path: AnyPath, *, one_state: bool = True) -> Iterator[Listing]:
-        """Yield the pages of a directory, which tell since when each entry is there.
+        """Yield the pages of a directory, which say since when each entry has been there.
 
         Args:
             one_state: the pages show the directory as it was at one time: they come when the last
-                is there, and it is listed anew when its names changed meanwhile. When they change
+                is there, and it is listed anew if its names changed meanwhile. If they change
                 faster than it can be listed, the pages differ in `changed`. Without this each page
-                comes by itself, and is of a time of its own.
+                comes as soon as it is there, and shows a time of its own.
 
         Raises:
             NotFoundError: nothing is at `path`.
@@ -287,7 +287,7 @@ class Client(ClientBase):
         return self._iterate(self._fs.pages(path, one_state=one_state))
 
     def page(self, path: AnyPath, after: str = "", limit: int = 1000) -> Listing:
-        """Return one page: the entries behind the name `after`, and since when each is there."""
+        """Return a page: entries after the name `after`, each with the change that put it there."""
         return self._run(self._fs.page, path, after, limit)
 
     def walk(self, path: AnyPath) -> Iterator[FileStatus]:
@@ -314,7 +314,7 @@ class Client(ClientBase):
         permission: int = 0o755,
         ttl_s: float | None = None,
     ) -> FileStatus:
-        """Make a directory. With `parents` also those above, and one that exists is fine.
+        """Make a directory. With `parents` those above are made, too, and an existing one is fine.
 
         Args:
             ttl_s: its time to live in seconds, counted anew by each call: when it is over, the
@@ -322,7 +322,7 @@ class Client(ClientBase):
                 written. Renaming the directory ends it.
 
         Raises:
-            InvalidRequestError: a time to live that is no time.
+            InvalidRequestError: a time to live that is not a time.
             ExistsError, NotFoundError: without `parents`: it exists, or the one above does not.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been made.
         """
@@ -353,11 +353,11 @@ class Client(ClientBase):
     def concat(self, target: AnyPath, sources: Sequence[AnyPath]) -> FileStatus:
         """Move the blocks of closed files, in order, to the end of the closed file `target`.
 
-        No byte is copied. The sources are gone afterwards. Who reads one goes on reading, unless it
-        has so many blocks that some must still be asked for: NotFoundError then.
+        No byte is copied. The sources are gone afterwards. Readers of a source go on reading,
+        unless it has so many blocks that they must still ask for some: they get NotFoundError then.
 
         Raises:
-            NotFoundError, IsDirectoryError: one of them is no file.
+            NotFoundError, IsDirectoryError: one of them is not a file.
             LeaseError: one of them is being written.
             InvalidRequestError: no source, a file twice, or more than BLOCKS_MOVED_MAX blocks.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
@@ -367,8 +367,8 @@ class Client(ClientBase):
     def set_replication(self, path: AnyPath, replication: int) -> FileStatus:
         """Let a file ask for another number of replicas of each block; return what it is then.
 
-        Blocks that are finalized get replicas, or lose some, soon after; blocks to come are placed
-        so. The one that a writer has open keeps its members until it is finalized.
+        Finalized blocks get replicas, or lose some, soon after; future blocks are placed
+        accordingly. The one that a writer has open keeps its members until it is finalized.
 
         Raises:
             NotFoundError, IsDirectoryError: there is no file at `path`.
@@ -408,14 +408,14 @@ class Client(ClientBase):
     def truncate(self, path: AnyPath, length: int) -> FileStatus:
         """Cut a closed file to its first `length` bytes, in one step; return what it is then.
 
-        Whoever has it open reads what it was, or gets TruncatedError, never a mixture. Of a file
-        that has more than BLOCKS_MOVED_MAX blocks to lose some go before, in steps of their own.
+        Whoever has it open reads what it was, or gets TruncatedError, never a mixture. If a file
+        has more than BLOCKS_MOVED_MAX blocks to lose, some go earlier, in steps of their own.
 
         Raises:
             InvalidRequestError: a negative length, or one that is greater than the file's.
             NotFoundError, IsDirectoryError: there is no file at `path`.
             LeaseError: it is being written (`take_over` ends that).
-            NotReadyError: no DataNode tells where the chunks of the block lie that is to be cut.
+            NotReadyError: no DataNode says where the chunks of the block that is to be cut lie.
             OutcomeUnknownError: nobody answered for `retry_for`; it may have been done.
         """
         return self._run(self._fs.truncate, path, length)
@@ -460,7 +460,7 @@ class DataNode(DataNodeBase):
         """Read(b, offset, max_length): the highest generation promised, and bytes of the replica.
 
         What one replica holds is a vote, not a decision: only a reader that asks a quorum
-        (`Client.open`) knows what will stay. A replica that may have lost votes tells none.
+        (`Client.open`) knows what will stay. A replica that may have lost votes reports none.
 
         Raises:
             InvalidRequestError: a negative offset.
@@ -473,8 +473,9 @@ class DataNode(DataNodeBase):
     def next_gs(self, block: BlockId, generation: Generation) -> LastVote:
         """NextGS(b, gs): make the replica promise a generation, and return its last vote.
 
-        This fences the block's writer. It is what the NameNode does in a recovery; generations are
-        the NameNode's to allocate, so a caller that invents one is in the way of the next recovery.
+        This fences the block's writer. It is what the NameNode does in a recovery. Only the
+        NameNode may allocate generations, so a caller that invents one gets in the way of the next
+        recovery.
 
         Raises:
             FencedError: it promised a higher one already.

@@ -1,7 +1,7 @@
 """The listening sockets of a node.
 
-It accepts connections itself: the servers of asyncio and uvloop take all that wait at once, up to
-the last descriptor, before anybody can say no.
+It accepts connections itself: the servers of asyncio and uvloop take all waiting ones at once, up
+to the last descriptor, before anybody can say no.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from paxosblock.net.admission import Admission, Slot
 from paxosblock.net.refusals import Refusal, Refusals
 
 BACKLOG: Final = 4096
-"""Connections that may wait to be accepted, if the system allows as many. Of a program's thousand
-calls at once it dropped those above the 128 that are usual, and tried them again after seconds."""
+"""Connections that may wait to be accepted, if the system allows that many. With the usual 128, the
+system dropped the rest of a program's thousand calls, which were tried again only after seconds."""
 ACCEPTED_TOGETHER: Final = 64
 """Connections accepted in one turn of the event loop."""
 PAUSE_S: Final = 0.2
-"""After which it is tried again to accept, when no descriptor was left."""
+"""Seconds until the next try to accept when no descriptor was left."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """Return the port it listens on; of several sockets the first one's."""
+        """Return the port it listens on; the first one's if there are several sockets."""
         port: int = self._sockets[0].getsockname()[1]
         return port
 
@@ -75,7 +75,7 @@ class Listener:
                 accepted, place = listening.accept()
             except (BlockingIOError, InterruptedError):
                 return
-            except ConnectionError:  # who called has gone already
+            except ConnectionError:  # the caller has gone already
                 continue
             except OSError as error:
                 self._pause(listening, error)
@@ -101,7 +101,7 @@ class Listener:
             accepted.close()
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
-        """Let those that come wait until there is a descriptor again (or memory)."""
+        """Let new connections wait until there is a descriptor again (or memory)."""
         if not is_shortage(error):
             _log.warning("cannot accept connections for a moment: %s", error.strerror)
         self._refusals.count(Refusal.NO_DESCRIPTOR, "")

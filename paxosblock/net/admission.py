@@ -1,13 +1,13 @@
 """The number of connections that a node bears, and the choice of those that go when more come.
 
 Every connection has a slot, counted for the node and for the address it comes from. When there is
-no free one, the connections give theirs that wait for a next request: of the address that has the
-most, those first on which none ever came, then those that wait longest. So who only holds
-connections open keeps nobody out.
+no free one, connections that wait for a next request give up theirs: at the address that has the
+most, first those on which none ever came, then those that have waited longest. So a client that
+only holds connections open keeps nobody out.
 
 When all are in use, a few more are let in for one request each: a peer or a DataNode is known only
-by what it says, and must be heard. A link between NameNodes counts no more once it has proven that
-it is one.
+by what it says, and must be heard. A link between NameNodes no longer counts once it has proven
+that it is one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SPARE_COUNT: Final = 32
 CLOSED_TOGETHER: Final = 16
 """Idle connections that make room at a time, so that they are not searched for each new one."""
 SEARCH_AGAIN_S: Final = 0.1
-"""Seconds in which nobody looks again when none was idle. A flood of new connections while all are
+"""Seconds without another search after none was idle. A flood of new connections while all are
 in use would otherwise keep the event loop busy with looking, and cost a NameNode its leadership."""
 _ANYWHERE: Final = ""
 
@@ -68,14 +68,14 @@ class Slot:
     __slots__ = ("_admission", "address", "holder", "spare")
 
     def __init__(self, admission: Admission | None, address: str, *, spare: bool = False) -> None:
-        """`spare`: good for one request only. Without an admission it counts nowhere."""
+        """`spare`: good for one request only. Without an admission it is not counted."""
         self._admission = admission
         self.address = address
         self.spare = spare
         self.holder: Holder | None = None
 
     def release(self) -> None:
-        """It counts no more; may be called twice."""
+        """Stop counting it; may be called twice."""
         admission, self._admission = self._admission, None
         if admission is not None:
             admission.released(self)
@@ -143,7 +143,7 @@ class Admission:
         return slot
 
     def _make_room_anywhere(self) -> bool:
-        """Those with many first; True if somebody gave way."""
+        """Begin with addresses that have many; return True if one gave way."""
         if self._searched_in_vain(_ANYWHERE):
             return False
         crowds = sorted(self._slots, key=lambda each: len(self._slots[each]), reverse=True)

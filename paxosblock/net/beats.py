@@ -1,10 +1,10 @@
 """Beats on a data stream: a sign of life of a node's event loop, whatever its disk does.
 
 A client that waits for votes sends a BEAT frame that says how often it wants to hear of the node.
-From then on the node sends BEAT frames at that pace, by its clock alone: also while the disk is
+From then on the node sends BEAT frames at that pace, by its clock alone, even while the disk is
 slow, and while it does not read this connection because too many votes wait for the disk. A beat
-tells how many of the client's bytes have arrived and how many answers the node owes, so that the
-client learns that its way to the node is broken, too, when only the way back is whole.
+says how many of the client's bytes have arrived and how many answers the node owes, so that the
+client notices when its way to the node is broken and only the way back is whole.
 
 A node that is stopped or unreachable is silent; a node whose disk is slow beats and owes votes.
 """
@@ -52,7 +52,7 @@ class BeatSender:
             self._wait(connection, max(wish.index, SHORTEST_MS) / 1000)
 
     def stop(self) -> None:
-        """No more beats: they are not wanted, or the connection is lost."""
+        """Send no more beats: they are not wanted, or the connection is lost."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -62,7 +62,7 @@ class BeatSender:
         self._timer = loop.call_later(every_s, self._beat, connection, every_s)
 
     def _beat(self, connection: FrameConnection, every_s: float) -> None:
-        if connection.writable:  # who does not read must not fill our memory with beats
+        if connection.writable:  # a peer that does not read must not fill our memory with beats
             connection.send(
                 Header(
                     FrameKind.BEAT,

@@ -21,7 +21,7 @@ from paxosblock.net.wire import MAX_BODY_BYTES
 from paxosblock.units import KIB, MIB
 
 SMALL_BODY_BYTES: Final = 16 * KIB
-"""A body of so many bytes is always taken; the cap on connections bounds them."""
+"""A body of at most this many bytes is always taken; the cap on connections bounds them."""
 PROGRESS_BYTES: Final = 64 * KIB
 """Bytes of a body, or its end, that must come in each `stall_s`: one now and then is not enough."""
 STALL_S: Final = 10.0
@@ -45,14 +45,14 @@ class Bodies:
         self.held_bytes = 0
 
     async def read(self, request: web.BaseRequest) -> bytes | bytearray:
-        """Return the body, which the caller has decoded before others run.
+        """Return the body, which the caller must decode before others run.
 
         Raises:
             InvalidRequestError: it is too long, or ended before its end.
             UnavailableError: other bodies take all the memory for them.
             DeadlineError: it stood still or came too slowly; the connection is closed.
         """
-        if request.content.is_eof():  # it came together with the head, as nearly all do
+        if request.content.is_eof():  # it came together with the head, as nearly all bodies do
             return request.content.read_nowait()
         if (request.content_length or 0) > MAX_BODY_BYTES:
             raise _too_long()
@@ -63,7 +63,7 @@ class Bodies:
             raise
         except TimeoutError as error:
             self.refusals.count(Refusal.BODY_STALLED, request.remote or "")
-            request.protocol.force_close()  # who does not send may not read an answer, either
+            request.protocol.force_close()  # who sends nothing may read nothing, either
             raise DeadlineError("the rest of the request did not come") from error
         except (RequestPayloadError, HttpProcessingError, ConnectionError) as error:
             raise InvalidRequestError(f"the request ended before its end: {error}") from error

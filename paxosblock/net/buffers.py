@@ -16,8 +16,9 @@ class BufferPool:
         self._buffers: list[bytearray] = []
 
     def take(self, size_bytes: int) -> memoryview:
-        """`size_bytes` (at least one) of whatever content, in which nobody else writes or reads
-        as long as this view or a part of it exists."""
+        """Return `size_bytes` (at least one) of any content, which nobody else writes or reads as
+        long as this view or a part of it exists.
+        """
         for buffer in self._buffers:
             if len(buffer) >= size_bytes and not _is_viewed(buffer):
                 return memoryview(buffer)[:size_bytes]

@@ -49,8 +49,8 @@ class CallFrameKind(enum.IntEnum):
     ERROR = 3
     """Its payload is `wire.encode_error` of a `PaxosBlockError`."""
     GOODBYE = 4
-    """From the node: of the calls after `number` none was taken, nor will be; those before are
-    still answered. Its payload is the error that says why."""
+    """From the node: no call after `number` was taken or will be; those before are still answered.
+    Its payload is the error that says why."""
 
 
 _KINDS: Final = {int(kind): kind for kind in CallFrameKind}
@@ -97,7 +97,7 @@ class CallFrames:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that came and of which no frame was taken yet."""
+        """Bytes that have come and are not part of a frame that was taken."""
         return len(self._data) - self._start
 
     def feed(self, data: bytes) -> None:

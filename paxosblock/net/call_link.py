@@ -38,7 +38,7 @@ class Question(msgspec.Struct, frozen=True, gc=False):
 
     method: str
     name: str
-    """Of the call in the logs of both sides."""
+    """The name of the call in the logs of both sides."""
     body: bytes
     decoder: msgspec.msgpack.Decoder[Any]
     timeout_s: float
@@ -58,7 +58,7 @@ class Question(msgspec.Struct, frozen=True, gc=False):
             error = decode_error(payload)
         except ProtocolError as malformed:
             return ProtocolError(f"{where}: {malformed}")
-        if isinstance(error, ProtocolError):  # about the node: most likely the port is a wrong one
+        if isinstance(error, ProtocolError):  # it is about the node: most likely the port is wrong
             return error.reworded(f"{where}: {error}")
         error.add_note(f"{where}, request {self.name}")
         return error
@@ -92,13 +92,13 @@ class CallLink(asyncio.Protocol):
         self._closed = asyncio.Event()
 
     def takes_calls(self, idle_s: float) -> bool:
-        """True if a further call may be sent; not after nothing was sent for `idle_s`."""
+        """True if a further call may be sent; False if nothing was sent for `idle_s`."""
         if self._leaving:
             return False
         return bool(self._pending) or self._loop.time() - self._used_s < idle_s
 
     def send(self, question: Question, due_s: float = 0) -> asyncio.Future[Any]:
-        """Send a call; what it returns gets the answer, or the error.
+        """Send a call; the future that it returns gets the answer, or the error.
 
         It is given up at `due_s` by the clock of the loop; 0: after its time-out.
 

@@ -1,8 +1,8 @@
 """The node's end of connections for control calls (`call_frames.py`).
 
-What a connection may cost is bounded: the calls under way on it, the bytes of a request that is not
-all there, the answers that its caller does not read. At a bound the node stops reading until there
-is room. A caller with many calls at once leaves others their turn.
+The cost of a connection is bounded: the calls under way on it, the bytes of an incomplete request,
+the answers that its caller does not read. At a bound the node stops reading until there is room. A
+caller with many calls at once takes turns with others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNDER_WAY_MAX: Final = 1024
 CALLS_TOGETHER: Final = 64
 """Calls of one connection that are begun in one turn of the event loop."""
 FLUSH_BYTES: Final = 64 * KIB
-"""Answers of one turn leave together; so many bytes of them at once."""
+"""Answers of one turn leave together, this many bytes at once."""
 SHUTDOWN_S: Final = 2.0
 """Seconds that calls under way may take to end when the node closes."""
 
@@ -47,8 +47,8 @@ _CALL: Final = CallFrameKind.CALL
 def add_calls(app: web.Application, router: RpcRouter, bodies: Bodies | None = None) -> None:
     """Let `app` answer `GET /calls`: the calls of `router`, as frames.
 
-    `bodies` bounds requests that are not all there; None: as by default. When `app` shuts down,
-    callers are told, and the calls under way have `SHUTDOWN_S` to end.
+    `bodies` bounds incomplete requests; None: the default. When `app` shuts down, callers get word
+    of it, and the calls under way have `SHUTDOWN_S` to end.
     """
     bounds = bodies or Bodies()
     sessions: set[CallSession] = set()
@@ -151,7 +151,7 @@ class CallSession(asyncio.Protocol):
         self._watch_stall()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of all; what is under way is done to its end, though nobody hears of it."""
+        """Let go of everything; calls under way go on to their end, though nobody hears of it."""
         self._transport = None
         self._leaving = True
         self._watch_no_stall()

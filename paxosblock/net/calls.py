@@ -62,7 +62,7 @@ class VoteHandler(Protocol):
     """The receiver of those frames of a client's connection that answer no call."""
 
     def vote_received(self, header: Header, payload: memoryview) -> None:
-        """Take a VOTE or NACK frame; `payload` is valid during this call only, and not checked."""
+        """Take a VOTE or NACK frame; `payload` is only valid during this call, and not checked."""
 
     def beat_received(self, header: Header) -> None:
         """A BEAT frame: the peer lives (`beats.py`)."""
@@ -144,7 +144,7 @@ class CallChannel:
             self._let_go(pending)
 
     def _let_go(self, pending: _Pending) -> None:
-        """The call is over; if chunks still come for it, they are dropped."""
+        """Forget the call, which is over; chunks that still come for it are dropped."""
         pending.sink = None
         if self._receiving is pending:
             self.connection.discard_payload()
@@ -301,7 +301,7 @@ class CallServer:
         task.add_done_callback(self._tasks.discard)
 
     def connection_lost(self) -> None:
-        """Cancel what nobody waits for any more."""
+        """Cancel the calls that nobody waits for any more."""
         for task in self._tasks:
             task.cancel()
 

@@ -41,7 +41,7 @@ class FrameHandler(Protocol):
         """Return where the payload of this frame shall land; None for the connection's own buffer.
 
         A buffer must hold `header.payload_length` bytes. The frame then comes to
-        `payload_received`, otherwise to `frame_received`. Not asked for empty payloads.
+        `payload_received`, otherwise to `frame_received`. It is not called for empty payloads.
         """
 
     def frame_received(

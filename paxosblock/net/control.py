@@ -64,7 +64,7 @@ class Line:
     """A connection to a node for control calls, one after the other."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
-        """Connect. Raises what `call` does where nothing was asked yet."""
+        """Connect. Raises what `call` raises before anything was asked."""
         self._address = address
         self._frames = CallFrames()
         self._asked = 0
@@ -94,7 +94,7 @@ class Line:
 
     @property
     def usable(self) -> bool:
-        """True if the node has not said anything unasked: that it closes, or nothing more."""
+        """True if the node has sent nothing unasked, such as that it closes."""
         looking = select.poll()  # select() takes no descriptor above 1,023
         looking.register(self._socket, select.POLLIN)
         return not looking.poll(0)
@@ -167,7 +167,7 @@ class Line:
             return _strange(address, malformed)
         if answer.kind is CallFrameKind.GOODBYE:
             return UnavailableError(f"{address}: {error}", address=address)
-        # What a node has against our protocol is about the node: most likely the port is wrong.
+        # If a node objects to our protocol, it is about the node: most likely the port is wrong.
         return error.reworded(f"{address}: {error}") if isinstance(error, ProtocolError) else error
 
 
@@ -191,7 +191,9 @@ def run_through(coroutine: Coroutine[Any, Any, A]) -> A:
 
 
 class NameNodes:
-    """The NameNodes of a cluster, for a command. `LeaderSearch` says whom a call goes to."""
+    """The NameNodes of a cluster, for a command. `LeaderSearch` decides which of them a call goes
+    to.
+    """
 
     def __init__(
         self, addresses: Sequence[str], timeout_s: float = 10.0, retry_for_s: float = 30.0
@@ -204,11 +206,11 @@ class NameNodes:
         self._sessions = Sessions()
 
     def retry_for(self, seconds: float) -> None:
-        """Let all tries of a request take so long from now on."""
+        """Let all tries of a request take this long from now on."""
         self._search.retry_for_s = seconds
 
     def call(self, method: Method[Q, A], request: Q) -> A:
-        """Ask until a NameNode answers: as `LeaderSearch.run`, which tells what may be asked."""
+        """Ask until a NameNode answers, as `LeaderSearch.run`, which says what may be asked."""
         return run_through(self._search.run(method, lambda: request))
 
     def call_once(self, method: Method[Q, A], make: Callable[[Once], Q]) -> A:
@@ -245,7 +247,7 @@ class _Shell:
         return future
 
     def _ask(self, address: str, method: Method[Q, A], request: Q, timeout_s: float) -> A:
-        """Ask on a line that was used before, if there is one; one that failed is not kept."""
+        """Ask on a line that was used before, if there is one; do not keep one that failed."""
         idle = self._idle.setdefault(address, [])
         line = idle.pop() if idle else None
         if line is None or not line.usable:

@@ -18,7 +18,7 @@ HEAD_TIMEOUT_S: Final = 10.0
 
 
 class Guard:
-    """The bounds of one node, and what is counted when they are reached."""
+    """The bounds of one node, and the counts of what reached them."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Guard:
         head_timeout_s: float = HEAD_TIMEOUT_S,
         bodies: BodyLimits | None = None,
     ) -> None:
-        """Without arguments as the settings are by default, on a machine with many descriptors."""
+        """Without arguments it has the default settings, on a machine with many descriptors."""
         self.refusals = Refusals()
         self.admission = Admission(
             caps or Caps(CONNECTIONS, CONNECTIONS_PER_ADDRESS), self.refusals
@@ -37,7 +37,7 @@ class Guard:
 
     @classmethod
     def of(cls, config: NodeConfig, descriptors: int) -> Self:
-        """As a node's settings say; its connections may use `descriptors` file descriptors."""
+        """Make it by a node's settings; its connections may use `descriptors` file descriptors."""
         caps = Caps.within(config.max_connections, config.max_connections_per_address, descriptors)
         return cls(
             caps,

@@ -1,4 +1,4 @@
-"""The HTTP of a node: aiohttp's, with a time-out for heads and quiet about what is no HTTP."""
+"""The HTTP of a node: aiohttp's, with a time-out for heads, and quiet about what is not HTTP."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STRANGE: Final = (HttpProcessingError, RequestPayloadError, ConnectionResetErro
 
 
 class HeadWatch:
-    """The connections on which the head of a request is awaited, closed when it comes too late."""
+    """The connections that wait for the head of a request, closed when it comes too late."""
 
     def __init__(self, timeout_s: float, refusals: Refusals) -> None:
         """Nothing is awaited yet."""
@@ -30,14 +30,14 @@ class HeadWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, connection: HttpConnection) -> None:
-        """Its head is awaited from now on, unless it is already."""
+        """Wait for its head from now on, unless that is so already."""
         if connection not in self._due_s:
             self._due_s[connection] = self._loop.time() + self._timeout_s
             if self._timer is None:
                 self._timer = self._loop.call_later(self._timeout_s, self._close_late)
 
     def end(self, connection: HttpConnection) -> None:
-        """It came, or nobody waits any more."""
+        """Note that it came, or that nobody waits any more."""
         self._due_s.pop(connection, None)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The search for the NameNode that leads: which to ask, whom next, how long, when to give up.
 
-It does no I/O. It awaits what a `Shell` does and nothing of an event loop, so that a command runs
-the same search without one: there nothing that is awaited suspends it (`control.py`).
+It does no I/O. It awaits only what a `Shell` does and nothing of an event loop, so that a command
+can run the same search without one: there no await suspends it (`control.py`).
 """
 
 from __future__ import annotations
@@ -43,18 +43,20 @@ LONGEST_PAUSE_S: Final = 0.2
 """An election takes about half a second; the first call after it should not sleep through it."""
 
 SILENT_AFTER_S: Final = 0.25
-"""Silence after which the NameNodes are asked who leads; an answer may well take longer. One that
-does not say how it is for so long again is given up as soon as another one leads.
+"""Silence after which the search asks all NameNodes which of them leads; an answer may well take
+longer. One that does not report its state for this long again is given up as soon as another one
+leads.
 """
 
 LOOKS_EVERY_S: Final = 0.15
 """Pause before the others are asked again while none of them leads."""
 
 ALIVE_FOR_S: Final = 1.0
-"""Seconds a NameNode that said how it is may take, as may the others to say so."""
+"""Seconds that a NameNode that reported its state may take, and that the others may take to report
+theirs."""
 
 LEAST_S: Final = 0.5
-"""Seconds of every try: with less its failure would tell nothing but that the time was up."""
+"""Seconds of every try: with less, its failure would only say that the time was up."""
 
 _log = logging.getLogger(__name__)
 
@@ -77,15 +79,15 @@ class Shell(Protocol):
         """Return once one of the calls is done, or every one; at the latest after `within_s`."""
 
     async def pause(self, seconds: float) -> None:
-        """Return after so long."""
+        """Return after this long."""
 
 
 class LeaderSearch:
-    """The NameNodes of a cluster; the one that answered last is asked first, and whom one that does
-    not lead names is asked next.
+    """The NameNodes of a cluster. The search asks first the one that answered last, and next the
+    one that a NameNode that does not lead names.
 
-    What any of them can show is asked of one that is chosen at random, so that clients spread, and
-    of others when that one does not answer.
+    A call that any of them can answer goes to one that is chosen at random, so that clients spread,
+    and to others if that one does not answer.
     """
 
     def __init__(
@@ -107,15 +109,15 @@ class LeaderSearch:
         self._leads = self._addresses[0]
         self._shows = random.choice(self._addresses)
         self.closed = False
-        """Set it to refuse every further try."""
+        """Set it in order to refuse every further try."""
 
     async def run(
         self, method: Method[Q, A], make: Callable[[], Q], retry_for_s: float | None = None
     ) -> A:
         """Ask until a NameNode answers; `make` makes the request for each try.
 
-        The request is sent again also when the outcome of the last try is unknown, so it must be
-        one that may arrive twice without harm: by itself, or by its name (`Sessions`).
+        The request is sent again even when the outcome of the last try is unknown, so it must be
+        able to arrive twice without harm: by itself, or by its name (`Sessions`).
 
         Raises:
             PaxosBlockError: what the NameNode answered, if asking again cannot help.
@@ -127,7 +129,7 @@ class LeaderSearch:
         """
         shell = self._shell
         patience_s = self.retry_for_s if retry_for_s is None else retry_for_s
-        # What is never repeated may still take as long as any call.
+        # A request that is never repeated may still take as long as any call.
         until_s = shell.now_s() + (patience_s or self._timeout_s)
         pauses = pauses_s(LONGEST_PAUSE_S)
         gravest: PaxosBlockError | None = None
@@ -177,9 +179,9 @@ class LeaderSearch:
         raise gravest
 
     async def _ask(self, address: str, method: Method[Q, A], request: Q, timeout_s: float) -> A:
-        """Ask one of them. Of one that hangs while another one leads nothing is expected any more.
+        """Ask one of them. Expect nothing more of one that hangs while another one leads.
 
-        Raises what the call does; to give up waiting leaves the outcome unknown.
+        Raises what the call does; giving up leaves the outcome unknown.
         """
         shell = self._shell
         others = [each for each in self._addresses if each != address]
@@ -196,9 +198,9 @@ class LeaderSearch:
             call.cancel()
 
     def _after(self, address: str, error: PaxosBlockError) -> tuple[str, ...]:
-        """Return whom to ask after this answer: the leader it names, then those next in line.
+        """Return which to ask after this answer: the leader it names, then those next in line.
 
-        Only who leads tells of safe mode; that others do not lead would hide it.
+        Only the leader reports safe mode; the others' answers that they do not lead would hide it.
         """
         if isinstance(error, SafeModeError):
             return ()
@@ -211,7 +213,7 @@ class LeaderSearch:
 async def _leader_instead_of(
     shell: Shell, address: str, others: Sequence[str], call: Call[A], timeout_s: float
 ) -> str:
-    """Return who serves while the NameNode at `address` does not even say how it is.
+    """Return which one serves while the NameNode at `address` does not even report its state.
 
     "" once it does, or once its `call` is over, if nobody did until then.
     """
@@ -231,7 +233,7 @@ async def _leader_instead_of(
 
 
 async def _serving(shell: Shell, addresses: Sequence[str], timeout_s: float) -> str:
-    """Ask these at once; return the one that leads, of several the latest, or ""."""
+    """Ask these at once; return the one that leads, the latest if several do, or ""."""
     question = NAMENODE_STATUS, NameNodeStatusRequest()
     asked = [shell.ask(each, *question, timeout_s) for each in addresses]
     try:
@@ -252,10 +254,10 @@ def _heard(call: Call[A]) -> A | None:
 
 
 class Sessions:
-    """Names of requests, so that each is done once however often it is sent."""
+    """Names requests, so that each is done once however often it is sent."""
 
     def __init__(self) -> None:
-        """A session has one request under way: there are as many as calls side by side."""
+        """A session has one request under way: there are as many sessions as calls side by side."""
         self._name = os.urandom(16).hex()
         self._numbers = itertools.count(1)
         self._idle: list[Once] = []
@@ -268,7 +270,8 @@ class Sessions:
         try:
             yield once
         finally:
-            # What was given up may still be under way. Once a later one is done, it is refused.
+            # A request that was given up may still be under way. Once a later one is done, it is
+            # refused.
             self._idle.append(once)
 
 
@@ -283,8 +286,8 @@ def pauses_s(longest_s: float) -> Iterator[float]:
 
 
 def _may_succeed_later(error: PaxosBlockError) -> bool:
-    """True if it says nothing about the request itself. A NameNode's disk is one of several; that
-    DataNodes have no room is for whoever asked for a block.
+    """True if it says nothing about the request itself. A NameNode's disk is one of several;
+    whoever asked for a block must hear that DataNodes have no room.
     """
     if isinstance(error, NoSpaceError):
         return error.of_namenode
@@ -292,10 +295,10 @@ def _may_succeed_later(error: PaxosBlockError) -> bool:
 
 
 def _graver(before: PaxosBlockError | None, now: PaxosBlockError) -> PaxosBlockError:
-    """Return the error to report of tries that failed: the one that tells most about the cause.
+    """Return the error to report for tries that failed: the one that says most about the cause.
 
-    A later refusal does not undo what an earlier try may have done, but it may tell why there is
-    no answer; a later silence tells nothing new.
+    A later refusal does not undo what an earlier try may have done, but it may say why there is no
+    answer; a later silence says nothing new.
     """
     if before is None:
         return now

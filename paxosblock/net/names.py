@@ -1,4 +1,4 @@
-"""Names of calls, with which they are told in the logs of both sides."""
+"""Names of calls, by which the logs of both sides refer to them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Control calls: a node's table of them, and the client's end.
 
-They go as frames (`call_frames.py`), many at once on one connection. A call has a name, with which
-it is told in the logs of both sides; calls made while a call is answered keep its name
+They go as frames (`call_frames.py`), many at once on one connection. A call has a name, by which
+the logs of both sides refer to it; calls made while a call is answered keep its name
 (`REQUEST_ID`). `POST /rpc/<method>` answers the same calls for people (`call_http.py`).
 """
 
@@ -35,7 +35,7 @@ A = TypeVar("A")
 REQUEST_ID: ContextVar[str] = ContextVar("paxosblock_request_id")
 """The name of the call that is being answered."""
 IDLE_S: Final = 30.0
-"""A connection that nobody used for so long is replaced: something in between may have forgotten
+"""A connection that nobody used for this long is replaced: something in between may have forgotten
 it, and would let the next call wait for its time-out."""
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -56,7 +56,7 @@ class RpcRouter:
     """The calls that a node answers, by their names."""
 
     def __init__(self) -> None:
-        """None yet; they may be registered when others are answered already."""
+        """Start with none; they may be registered when others are answered already."""
         self._methods: dict[str, Registered] = {}
 
     def register(
