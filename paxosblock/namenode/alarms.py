@@ -9,7 +9,7 @@ from typing import Final
 from paxosblock.logs import facts
 
 KEPT: Final = 10_000
-"""Alarms that are remembered; an older one would be told and counted again."""
+"""Alarms that are remembered; an older one would be logged and counted again."""
 SHOWN: Final = 20
 """Alarms that are shown to people."""
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 class Alarms:
     """Things that somebody has to look at, by rule (I6, I7, I9 of PROTOCOL.md).
 
-    What is found again by the next report of the same replica is the same alarm.
+    If the next report of the same replica shows the same again, it is the same alarm.
     """
 
     def __init__(self) -> None:

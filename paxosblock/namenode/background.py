@@ -33,8 +33,8 @@ class Background:
         return task
 
     def repeat(self, name: str, work: Callable[[], Awaitable[None]], pause_s: float) -> None:
-        """Do `work` for ever, `pause_s` after it was done last. It survives any error: that is
-        logged, and `RETRY_S` later it is tried again.
+        """Do `work` for ever, `pause_s` after each time. An error is logged, and `RETRY_S` later it
+        is tried again.
         """
         self.start(self._repeat(name, work, pause_s), name)
 

@@ -69,7 +69,7 @@ def check_directory(request: MakeDirectories) -> None:
 
 
 def check_transact(request: Transact) -> None:
-    """Raise InvalidRequestError for a transaction that is none."""
+    """Raise InvalidRequestError for a transaction that makes no sense."""
     count = len(request.operations)
     _demand(
         1 <= count <= OPERATIONS_MAX,
@@ -117,7 +117,7 @@ def check_admin_state(request: SetAdminState) -> None:
 
 
 def check_check_files(request: CheckFiles) -> None:
-    """Raise InvalidRequestError for a look that goes on where it cannot have ended."""
+    """Raise InvalidRequestError for a look that continues where none can have ended."""
     path = paths.split(request.path)
     if (after := request.after) is not None:
         where = f"{paths.shown(request.path)}: cannot go on behind {paths.shown(after.path)}"
@@ -126,7 +126,7 @@ def check_check_files(request: CheckFiles) -> None:
 
 
 def check_get_file(request: GetFile) -> None:
-    """Raise InvalidRequestError for a page that begins nowhere."""
+    """Raise InvalidRequestError for a page without a beginning."""
     _demand(0 <= request.place <= PLACE_MAX, f"place {request.place}: 0 to {PLACE_MAX}")
     _demand(
         request.offset is None or request.offset >= 0,
@@ -166,7 +166,7 @@ def check_finalize(request: FinalizeBlock, config: NameNodeConfig) -> None:
         f"block {request.block}: {length} chunks; a block has at most "
         f"{config.max_chunks_per_block}",
     )
-    # A chunk may be empty: a writer sends one to have those before it synced.
+    # A chunk may be empty: a writer sends one so that those before it are synced.
     _demand(
         size >= 0 and (length > 0 or size == 0),
         f"block {request.block}: {length} chunks cannot have {size} bytes",
@@ -230,7 +230,7 @@ def check_balance(request: Balance) -> None:
 
 
 def check_report(request: BlockReport) -> None:
-    """Raise InvalidRequestError for a report of nobody, or of a block outside its range."""
+    """Raise InvalidRequestError for a report without a sender, or of a block outside its range."""
     check_id("a DataNode's", request.node)
     check_id("a storage's", request.storage)
     if (covers := request.covers) is None:
@@ -255,7 +255,7 @@ def _check_version(application: ApplicationVersion) -> None:
 
 
 def check_seconds(what: str, seconds: float) -> None:
-    """Raise InvalidRequestError for a time that is none."""
+    """Raise InvalidRequestError for an impossible time."""
     _demand(0 < seconds <= SECONDS_MAX, f"{what} {seconds} s: more than 0, at most {SECONDS_MAX}")
 
 
@@ -283,7 +283,7 @@ def _check_host(where: str, host: str) -> None:
 
 
 def check_replication(replication: int) -> None:
-    """Raise InvalidRequestError for a number of replicas that no block has."""
+    """Raise InvalidRequestError for an impossible number of replicas."""
     _demand(
         1 <= replication <= REPLICATION_MAX,
         f"replication {replication}: 1 to {REPLICATION_MAX} replicas",
@@ -291,7 +291,7 @@ def check_replication(replication: int) -> None:
 
 
 def check_permission(permission: int) -> None:
-    """Raise InvalidRequestError for bits that are no permission."""
+    """Raise InvalidRequestError for bits that are not a permission."""
     _demand(
         0 <= permission <= PERMISSION_MAX,
         f"permission {permission:o}: 0 to {PERMISSION_MAX:o} (octal)",

@@ -1,8 +1,7 @@
 """Ends the writing of files: for their writers, for `take_over`, and when a lease is over.
 
-A file held by `RECOVERY_WRITER` is on its way to be closed. Whatever stops that (too few members
-answer, the NameNode restarts) leaves it exactly so, and the housekeeper tries again: no state
-is stuck.
+A file held by `RECOVERY_WRITER` is about to be closed. Whatever stops that (too few members answer,
+the NameNode restarts) leaves it in that state, and the housekeeper tries again: no state is stuck.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class Closer:
         Raises:
             NotFoundError, FencedError, InvalidRequestError: as `blocks.close`.
             NotReadyError: a block is not complete yet, ask again. If it is the one that was ended
-                here, the file is closed; else it stays open.
+                here, the file is closed; otherwise it stays open.
         """
         holder = await self._catalog.holder(number)
         if holder is not None and holder.writer == writer:
@@ -94,8 +93,8 @@ class Closer:
 
         Raises:
             NotFoundError, IsDirectoryError: there is no such file.
-            NotReadyError: its last block cannot be recovered yet. The writer is fenced all the
-                same, and the NameNode goes on trying.
+            NotReadyError: its last block cannot be recovered yet. The writer is fenced anyway, and
+                the NameNode goes on trying.
         """
         before = await self._catalog.fence(path)
         if not before.open:
@@ -133,7 +132,7 @@ class Closer:
         """Wait until enough members have reported every block that was added and stays, and take
         those that do not stay out of the file.
 
-        Those that were there when the file was opened again were complete when it was closed.
+        Blocks that were there when the file was opened again were complete when it was closed.
         """
         async for page in self._catalog.block_pages(file.number, file.appended_from):
             for entry in page:

@@ -1,9 +1,9 @@
 """The folder of a cluster's only NameNode becomes that of the first of several.
 
 The catalog is written as the snapshot with which a member begins (raft/planting.py), read back, and
-then a file in the old part says that it counts no more. That is the one step that matters: before
-it the folder is a single NameNode's, and after it a member's, whatever else is in it. What is cut
-short before it is begun anew. The old part stays as it was.
+then a file in the old part says that it no longer counts. That is the one step that matters: before
+it the folder is a single NameNode's, and after it a member's, whatever else is in it. A conversion
+that was cut short before it begins anew. The old part stays as it was.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REPLICATED: Final = "raft"
 """Folders of the two engines inside a NameNode's own."""
 
 CONVERTED: Final = "converted"
-"""The file in `kv` which says that the catalog is in `raft` since."""
+"""The file in `kv` that says that the catalog is now in `raft`."""
 
 COMMAND: Final = "paxosblock admin grow"
 
@@ -47,7 +47,7 @@ class Grown:
 
 
 def is_converted(folder: Path) -> bool:
-    """True if what a NameNode's folder holds of a single one does not count any more."""
+    """True if the part of a NameNode's folder that is a single one's no longer counts."""
     return (folder / ALONE / CONVERTED).exists()
 
 
@@ -116,7 +116,7 @@ def grow(
 
 
 def _check_same(disk: Disk, folder: Path, machine: StateMachine) -> None:
-    """Read what was written as a start would, before anybody relies on it."""
+    """Read back what was written, as a start would, before anybody relies on it."""
     member = member_folder.open_folder(disk, folder, member_folder.Limits().segment_bytes)
     try:
         read = member.machine

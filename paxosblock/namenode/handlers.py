@@ -1,5 +1,5 @@
-"""The calls that take several steps, or concern this process only: one function for each row of
-`calls.py` that says `handled`. The errors of each are documented where it is done.
+"""The calls that take several steps, or only concern this process: one function for each `handled`
+row of `calls.py`. The functions that do the work document the errors.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ async def append(node: NameNode, request: AppendFile) -> Appendable:
 
 
 async def transact(node: NameNode, request: Transact) -> TransactionOutcome:
-    """Apply the operations in one step. Where they cut blocks, holders are asked before."""
+    """Apply the operations in one step. If they cut blocks, ask holders first."""
 
     async def decide(boundaries: Boundaries) -> TransactionOutcome:
         ids = transactions.new_inodes(request.operations)
@@ -115,11 +115,11 @@ async def take_over(node: NameNode, request: TakeOver) -> FileStatus:
 
 
 async def recover_lease(node: NameNode, request: RecoverLease) -> LeaseRecovery:
-    """End the writing of a file; where that fails, tell who answered what."""
+    """End the writing of a file; if that fails, report who answered what."""
     catalog, reason = node.catalog, ""
     file = (await catalog.status(request.path)).file_id
     given_up = {each.block: each.members for each in request.give_up}
-    named = await catalog.block_entries(tuple(given_up))  # some may have been ended meanwhile
+    named = await catalog.block_entries(tuple(given_up))  # some may have ended meanwhile
     checks.check_recover_lease(request, [each for each in named if each and each.file == file])
     try:
         await node.closer.take_over(request.path, node.clock_s(), given_up)
@@ -208,8 +208,8 @@ async def close_file(node: NameNode, request: CloseFile) -> FileStatus:
 
 
 async def renew_leases(node: NameNode, request: RenewLeases) -> Renewed:
-    """Keep leases. One that does not lead any more knows too few writers to call any lost."""
-    await node.catalog.view()  # raises where this NameNode does not lead any more
+    """Keep leases. A NameNode that no longer leads knows too few writers to call any lost."""
+    await node.catalog.view()  # raises if this NameNode no longer leads
     now_s = node.clock_s()
     without_file = node.leases.renew(request.writers, now_s)
     without_block = set(node.block_leases.renew(request.writers, now_s))
@@ -227,7 +227,7 @@ async def report_bad_replica(node: NameNode, request: BadReplica) -> Done:
 
 
 async def register(node: NameNode, request: Register) -> Registered:
-    """Learn a DataNode. One that must not be here is an alarm."""
+    """Register a DataNode. One that must not be here raises an alarm."""
     cluster = node.catalog.cluster_id
     try:
         if request.timelines:
@@ -314,8 +314,9 @@ async def _place(node: NameNode, request: AddBlock) -> BlockView:
 
 
 async def _placed_first(node: NameNode, request: CreateFile, first: FirstBlock) -> Placed | None:
-    """Choose members for the block that a file begins with; None where there are too few of them:
-    AddBlock says why."""
+    """Choose members for the block that a file begins with; None if there are too few: AddBlock
+    says why.
+    """
     block = await node.catalog.next_block()
     wish = Wish(
         replication=request.replication,
@@ -346,7 +347,7 @@ def _members(
 
 
 async def _check_may_seal(node: NameNode, entry: BlockEntry, writer: WriterId) -> None:
-    """K11: safety does not depend on this, the writer's progress does."""
+    """K11: safety does not depend on this, but the writer's progress does."""
     if entry.file == NO_FILE or entry.record.writer == writer:
         return
     holder = await node.catalog.holder(entry.file)

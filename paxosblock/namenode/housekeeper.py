@@ -1,4 +1,4 @@
-"""A NameNode's unasked work: expired leases and directories, deleted trees."""
+"""Work that nobody asks a NameNode for: expired leases and directories, deleted trees."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXPIRIES_AT_ONCE = 32
 RETRY_S = 5.0
 """Pause before the recovery of a file that failed is tried again."""
 FORGET_AFTER_S = 60.0
-"""A session is forgotten when its deadline has been over for so long. Its time is that of a wall
+"""A session is forgotten when its deadline has been over for this long. Its time is that of a wall
 clock, which may jump, or be another machine's after a fail-over: a client that still repeats its
 request must find the answer."""
 
@@ -61,7 +61,8 @@ class Housekeeper:
         self._clock_s = clock_s
         self._garbage = asyncio.Event()
         self._expiring: dict[str, float] = {}
-        """Things being ended (infinity), or that could not be: the time to try them again."""
+        """Things that are being ended (infinity) or could not be ended: the time to try them again.
+        """
         self._over_since: dict[bytes, float] = {}
         self._lanes = asyncio.Semaphore(EXPIRIES_AT_ONCE)
 
@@ -79,11 +80,11 @@ class Housekeeper:
             self._background.repeat(name, work, pause_s)
 
     def garbage_waits(self) -> None:
-        """Something was unlinked."""
+        """Note that something was unlinked."""
         self._garbage.set()
 
     async def check_leases(self) -> None:
-        """Have files closed, and blocks without files ended, whose writers are gone."""
+        """Close files, and end blocks without files, whose writers are gone."""
         now_s = self._clock_s()
         self._datanodes.watch(now_s)
         for expired in self._leases.expired(now_s):
@@ -94,7 +95,8 @@ class Housekeeper:
             self._end(f"expiry of block {block}", partial(self._end_block, block))
 
     def _end(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Begin to end what is expired, unless that is under way or failed less than `RETRY_S` ago.
+        """Begin to end something expired, unless that is under way or failed less than `RETRY_S`
+        ago.
 
         There may be thousands that cannot be ended now, and each may take seconds to fail.
         """
@@ -130,7 +132,7 @@ class Housekeeper:
             after = page[-1]
 
     def _is_early(self, deadline: bytes, before: dict[bytes, float]) -> bool:
-        """True if the next look at this deadline should be waited for."""
+        """True if this deadline should wait for the next look."""
         if not keys.is_session(keys.deadline_subject(deadline)):
             return False
         now_s = self._clock_s()

@@ -1,9 +1,9 @@
 """Serving while this NameNode leads, and only then.
 
-Whoever wins an election begins: it waits until everything committed before is applied, gives
-writers fresh leases and starts the loops. Whoever loses it ends: its loops and recoveries stop, and
-calls under way fail. None of this is needed for safety: what a deposed NameNode decided from an old
-view is refused when its log entry is applied (K5, K7).
+A NameNode that wins an election begins: it waits until everything committed before is applied,
+gives writers fresh leases and starts the loops. One that loses its leadership ends: its loops and
+recoveries stop, and calls under way fail. None of this is needed for safety: what a deposed
+NameNode decided from an old view is refused when its log entry is applied (K5, K7).
 """
 
 from __future__ import annotations
@@ -64,8 +64,7 @@ class Leadership:
     async def start(self) -> None:
         """Follow the store's leadership from now on.
 
-        Where it leads already (it is alone) this returns when it serves, and raises what `begin`
-        does.
+        If it leads already (it is alone) this returns when it serves, and raises what `begin` does.
         """
         if self._store.is_leader():
             self._first = asyncio.get_running_loop().create_future()
@@ -89,12 +88,12 @@ class Leadership:
         Raises:
             NotLeaderError: this NameNode does not lead (any more); nothing was done.
             OutcomeUnknownError: leadership, or room on the disks, was lost in the middle.
-            NotReadyError: not yet; of several steps some may have been done.
+            NotReadyError: not yet; some of several steps may have been done.
         """
         if not self._serves:
             raise self._not_leader()
         task = asyncio.current_task()
-        if task is None:  # then it waits for the store only, and is told by it
+        if task is None:  # then it waits only for the store, which tells it
             return await self._answered(handler, request, several_steps)
         self._calls.add(task)
         try:
@@ -111,7 +110,7 @@ class Leadership:
         """Let `handler` answer a call that only reads what is replicated, whoever leads.
 
         Raises:
-            NotLeaderError: this NameNode does not learn what was committed: ask another one.
+            NotLeaderError: this NameNode cannot learn what was committed: ask another one.
         """
         try:
             return await handler(request)
@@ -160,7 +159,7 @@ class Leadership:
             self._serves = False
             beginning.cancel()
             await asyncio.wait([beginning])
-            # Those that wait for the store have been told by it; these wait for something else.
+            # The store has told those that wait for it; these wait for something else.
             for call in tuple(self._calls):
                 call.cancel()
             await self._end()

@@ -1,4 +1,5 @@
-"""Leases, which tell who is still writing: soft state, so that safety never depends on it (K11).
+"""Leases, which show which writers are still there: soft state, so that safety never depends on it
+(K11).
 
 A writer that renews keeps its files. After the soft limit others may replace them; after the hard
 limit the NameNode itself recovers and closes them. Files are kept in the catalog; a NameNode that
@@ -51,7 +52,7 @@ class Leases:
             self.open(inode.writer, inode.number, now_s)
 
     def open(self, writer: WriterId, file: int, now_s: float) -> None:
-        """`writer` has begun to write `file`; whoever did before does not any more."""
+        """Note that `writer` has begun to write `file`; its former writer no longer does."""
         self.release(file)
         lease = self._leases.setdefault(writer, _Lease(now_s))
         lease.renewed_s = now_s
@@ -69,7 +70,7 @@ class Leases:
         return tuple(lost)
 
     def release(self, file: int) -> None:
-        """Nobody writes `file` any more. A writer's lease ends with its last file."""
+        """Note that nobody writes `file` any more. A writer's lease ends with its last file."""
         writer = self._writers.pop(file, None)
         if writer is not None:
             files = self._leases[writer].files
@@ -85,7 +86,7 @@ class Leases:
         return now_s - lease.renewed_s < self._soft_limit_s
 
     def expired(self, now_s: float) -> tuple[Expired, ...]:
-        """Files to be recovered now: their writers' hard limit is over, or they were fenced."""
+        """Return the files to recover now: their writers were silent too long, or were fenced."""
         return tuple(
             Expired(file, writer)
             for writer, lease in self._leases.items()

@@ -1,4 +1,4 @@
-"""One NameNode or several: which engine keeps the catalog, and how this member of it stands."""
+"""One NameNode or several: which engine keeps the catalog, and the state of this member of it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ RESIGN_S = 1.0
 class Peers:
     """All NameNodes of a cluster as host:port, this one (`address`) too, and the secret they share.
 
-    `new_cluster`: this is the cluster's first start, so that an empty folder is no lost one.
-    `joins`: this is its own first start, in a cluster that was one of a single NameNode.
+    `new_cluster`: this is the cluster's first start, so an empty folder is not a lost one. `joins`:
+    this is its own first start, in a cluster that had a single NameNode.
     """
 
     address: str
@@ -57,7 +57,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A store that is not started yet, and what a NameNode must know of it beside its interface.
+    """A store that is not started yet, and what a NameNode must know of it besides its interface.
 
     `members` are all NameNodes, this one too; none where it is alone.
     """
@@ -215,7 +215,7 @@ async def join(folder: Path, peers: Peers) -> None:
 
 
 async def _stay() -> None:
-    """Nobody else can lead."""
+    """Do nothing: nobody else can lead."""
 
 
 def _read_secret(file: Path) -> bytes:

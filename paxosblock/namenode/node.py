@@ -1,4 +1,4 @@
-"""The parts of one NameNode, put together: here one reads off which part needs which."""
+"""The parts of one NameNode, put together: this shows which part needs which."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ from paxosblock.namenode.leases import Leases
 from paxosblock.net.rpc import RpcClient
 
 WARM_UP_HEARTBEATS = 2
-"""After a start, DataNodes need as long to notice and to register."""
+"""DataNodes need this long after a start to notice and to register."""
 
 
 class NameNode:
-    """One NameNode on a started store, without a face to the network (`server.py`)."""
+    """One NameNode on a started store, without the network (`server.py`)."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class NameNode:
 
     @property
     def failure(self) -> str:
-        """Return why the node does not work any more; "" while it does."""
+        """Return why the node no longer works; "" while it does."""
         failure = self._store.failure()
         return "" if failure is None else str(failure)
 
@@ -124,7 +124,7 @@ class NameNode:
 
     @property
     def warming_up(self) -> bool:
-        """True if DataNodes that live may still be unknown, because this process just started."""
+        """True if live DataNodes may still be unknown, because this process just started."""
         warm_up_s = WARM_UP_HEARTBEATS * self.config.heartbeat_interval_s
         return self.clock_s() - self._started_s < warm_up_s
 
@@ -152,7 +152,7 @@ class NameNode:
         self.datanodes.admin.take(records, self.clock_s(), self.catalog.now_ms())
 
     async def close(self) -> None:
-        """End all work. What was under way is taken up by the next start, or the next leader."""
+        """End all work. The next start, or the next leader, takes up what was under way."""
         await self.leadership.close()
 
     async def _begin(self) -> None:

@@ -27,7 +27,7 @@ WORK_MAX = 2000
 FINDINGS_MAX = 1000
 """Findings after which an answer ends."""
 NODES_NAMED_MAX = 5
-"""DataNodes that are named to somebody who asked for one that is not there."""
+"""DataNodes that the error names when somebody asked for one that is not there."""
 
 
 async def set_admin_state(node: NameNode, request: SetAdminState) -> AdminStatus:
@@ -58,7 +58,7 @@ async def safe_mode(node: NameNode, request: SafeModeRequest) -> SafeModeStatus:
 
 
 async def balance(node: NameNode, request: Balance) -> BalanceStatus:
-    """Have the storages made about equally full, for as long as this is asked."""
+    """Make the storages about equally full, for as long as this is asked."""
     await node.catalog.view()  # raises where this NameNode does not lead any more
     return node.balancer.ask(request)
 
@@ -85,7 +85,7 @@ async def check_files(node: NameNode, request: CheckFiles) -> CheckedFiles:
 
 
 def _known(node: NameNode, written: str) -> Known:
-    """Return the one DataNode that somebody wrote: registered, or spoken of before."""
+    """Return the one DataNode that an operator named: registered, or known from before."""
     found = [
         Known(each.node, each.address, tuple(each.storages))
         for each in node.datanodes.named(written)

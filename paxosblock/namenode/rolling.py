@@ -20,7 +20,7 @@ async def blocks_to_leave(
 ) -> tuple[BlockId, ...]:
     """Return those that would be followed by a better one now.
 
-    That has more members where a block is short (HDFS-6867), or as many without those whose
+    A better one has more members if the block is short (HDFS-6867), or as many without those whose
     DataNodes are to leave.
     """
     asked = [each for each in open_blocks if each.short or node.datanodes.admin]
@@ -36,7 +36,7 @@ async def blocks_to_leave(
 def _would_be_better(
     node: NameNode, record: BlockRecord, inode: FileInode, told: OpenBlock
 ) -> bool:
-    """True if the next block would be placed better, on nodes none of which is stale."""
+    """True if the next block would be placed better, on nodes that are all fresh."""
     now_s, wanted = node.clock_s(), inode.replication
     stays = all(
         node.datanodes.admin_state(member, now_s) is AdminState.IN_SERVICE

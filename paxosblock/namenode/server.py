@@ -32,7 +32,7 @@ from paxosblock.stall import StallWatch
 from paxosblock.startup import refuse_optimized_python
 
 YOUNG_OBJECTS_MAX = 20_000
-"""Python looks for objects that only hold each other when so many more were made than freed. With
+"""Python looks for objects that only hold each other when this many more were made than freed. With
 its own 700 it looks every 36 calls, at those that are under way, and takes 4 % of the time."""
 
 _log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ async def serve(
 
     Raises:
         ConfigError: it cannot listen there, the folder is in use, or raftos is missing.
-        UnavailableError: it comes to other NameNodes, and none of them has a catalog for it.
+        UnavailableError: it joins other NameNodes, and none of them has a catalog for it.
         StorageError, CorruptionError: the folder cannot be read or written.
     """
     refuse_optimized_python()
@@ -63,7 +63,7 @@ async def serve(
         await join(path, peers)  # before signals are waited for: it may end at any step
     stop = stop_signal()
     async with running(config, listen=listen, path=path, node_id=node_id, peers=peers) as node:
-        # What was imported and loaded stays: no full collection need visit it again.
+        # What was imported and loaded stays, so no full collection need visit it again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(YOUNG_OBJECTS_MAX)
@@ -97,8 +97,8 @@ async def running(
         stall = StallWatch()
         stall.start()
         stack.callback(stall.stop)
-        # Before the store opens: others speak to it on this port, and a call that comes too early
-        # is refused in words.
+        # Before the store opens: others speak to it on this port, and an early call gets a refusal
+        # that says so.
         metrics, router = _metrics(node, engine, stall), RpcRouter()
         guard.add_to(metrics)
         Service(node, metrics, (*CALLS, _standing(engine))).add_to(router)

@@ -1,4 +1,4 @@
-"""Asking DataNodes: the one place where the NameNode's protocol messages meet the network."""
+"""Asking DataNodes: the one place where protocol messages of the NameNode meet the network."""
 
 from __future__ import annotations
 

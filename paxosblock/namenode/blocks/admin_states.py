@@ -1,6 +1,7 @@
-"""The DataNodes that an operator lets leave, as placement and the care for replicas ask for them.
+"""The DataNodes that an operator asked to leave, as placement and replication need them.
 
-Durable in the catalog; here it is by the clock of the DataNodes, which does not go back.
+The catalog keeps them durably; here times are those of the clock for DataNodes, which does not go
+back.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ class AdminStates:
         self._storages: dict[StorageId, str] = {}
 
     def __bool__(self) -> bool:
-        """True if anything was said of any node."""
+        """True if any node has another state."""
         return bool(self._said)
 
     def take(self, records: Iterable[tuple[str, NodeRecord]], now_s: float, now_ms: int) -> None:
-        """Take what the catalog says, in the place of all that was known.
+        """Take what the catalog says, in place of everything known before.
 
         `now_ms` is the time by the clock in which maintenance ends, `now_s` the same moment here.
         """
@@ -46,16 +47,16 @@ class AdminStates:
         }
 
     def state(self, node: str, now_s: float) -> AdminState:
-        """Return how a DataNode stands now, whether it is known otherwise or not."""
+        """Return the state of a DataNode now, whether it is otherwise known or not."""
         said = self._said.get(node)
         return AdminState.IN_SERVICE if said is None else said.state(now_s)
 
     def node_of(self, storage: StorageId) -> str | None:
-        """Return the DataNode that had this storage when something was said of it."""
+        """Return the DataNode that had this storage when its state was set."""
         return self._storages.get(storage)
 
     def records(self, now_s: float) -> Iterator[tuple[str, NodeRecord]]:
-        """Yield the nodes that are to leave, and what was said of them."""
+        """Yield the nodes that are to leave, with their records."""
         for name, said in self._said.items():
             if said.state(now_s) is not AdminState.IN_SERVICE:
                 yield name, said.record

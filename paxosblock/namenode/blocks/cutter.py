@@ -1,4 +1,4 @@
-"""K8 seen from the NameNode: holders tell where a block may be cut, and learn that it was (P5)."""
+"""K8 seen from the NameNode: holders say where a block may be cut, and learn that it was (P5)."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Cutter:
         self._history = history
 
     async def decide(self, decide: Callable[[Boundaries], Awaitable[T]]) -> T:
-        """Decide with what holders tell; what it cuts is told to the members afterwards.
+        """Decide with what holders say; afterwards tell the members what was cut.
 
         Raises:
-            NotReadyError: no member of a block that is to be cut tells where its chunks begin.
+            NotReadyError: no member of a block that is to be cut says where its chunks begin.
             PaxosBlockError: what `decide` raises. Nothing was done.
         """
         told: dict[Cut, Boundary] = {}
@@ -60,7 +60,9 @@ class Cutter:
         return decided
 
     async def _spread(self, cut: Cut) -> None:
-        """P5. What is missed here the walk over all blocks does: it was cut, whatever fails now."""
+        """P5. The walk over all blocks does what is missed here: the block was cut, whatever fails
+        now.
+        """
         try:
             record = (await self._catalog.get_block(cut.block)).record
         except PaxosBlockError:  # deleted by now, or another NameNode leads
@@ -74,7 +76,7 @@ class Cutter:
         """Return where the chunk with a byte begins, as two holders say, or the only one to answer.
 
         Raises:
-            NotReadyError: nobody answers, or those who do contradict each other.
+            NotReadyError: nobody answers, or the answers contradict each other.
         """
         version = finalized_version(record)
         asked = {

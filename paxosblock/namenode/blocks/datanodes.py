@@ -1,4 +1,4 @@
-"""The DataNodes there are, where, how alive and how full: soft state from their own reports.
+"""The known DataNodes, where, how alive and how full they are: soft state from their own reports.
 
 Time is an argument: seconds on a clock that does not go back.
 """
@@ -24,18 +24,20 @@ _log = logging.getLogger(__name__)
 
 
 class Liveness(enum.Enum):
-    """The time since a DataNode was heard of, in three classes."""
+    """The time since the last word from a DataNode, in three classes."""
 
     LIVE = "live"
     STALE = "stale"
     """Chosen last for new replicas and reads."""
     DEAD = "dead"
-    """Its replicas count as unreachable until it is heard of again."""
+    """Its replicas count as unreachable until it is heard from again."""
 
 
 @dataclass(slots=True)
 class Reported:
-    """The point to which a storage has told what it holds, in order of block ids, without a gap."""
+    """The point up to which a storage has reported what it holds, in order of block ids, without a
+    gap.
+    """
 
     up_to: BlockId = NO_BLOCK
 
@@ -45,7 +47,7 @@ class Reported:
         return self.up_to == LAST_BLOCK
 
     def add(self, page: BlockRange) -> None:
-        """Note a page; one behind a gap counts for nothing here."""
+        """Note a page; one after a gap counts for nothing here."""
         if page.after <= self.up_to:
             self.up_to = max(self.up_to, page.last)
 
@@ -66,7 +68,7 @@ class DataNode:
     location: Location
     cluster: str = ""
     replaced: str = ""
-    """The incarnation that it took the place of; should that one come back, both are alive."""
+    """The incarnation that it replaced; if that one comes back, both are alive."""
     refused: frozenset[str] = frozenset()
     """Incarnations of its name that are refused as long as it lives."""
     open_blocks: int = 0
@@ -83,7 +85,9 @@ class DataNodes:
     def __init__(
         self, stale_after_s: float, dead_after_s: float, racks: Mapping[str, str] | None = None
     ) -> None:
-        """Start knowing nobody. `racks`, by DataNode or machine, wins over what those say."""
+        """Start knowing nobody. `racks`, by DataNode or machine, wins over what they say
+        themselves.
+        """
         self._racks = racks or {}
         self._rack_of_host: dict[str, str] = {}
         self._stale_after_s = stale_after_s
@@ -148,7 +152,7 @@ class DataNodes:
     def heartbeat(self, request: Heartbeat, now_s: float, cluster: str = "") -> bool:
         """Note that a DataNode lives; False when it has to register first.
 
-        Also when it registered while `cluster`, the id of this one, was not known yet.
+        It must also register again if `cluster`, the id of this one, was not known when it did.
         """
         node = self._nodes.get(request.node)
         if node is None or node.incarnation != request.incarnation or node.cluster != cluster:
@@ -169,7 +173,9 @@ class DataNodes:
         return known is not None and known.incarnation == incarnation
 
     def suspect(self, storage: StorageId) -> None:
-        """The storage's DataNode could not be reached: chosen last until it is heard of again."""
+        """Note that the storage's DataNode could not be reached: it is chosen last until it is
+        heard from again.
+        """
         if (home := self.home(storage)) is not None:
             home.suspected = True
 
@@ -188,7 +194,7 @@ class DataNodes:
             home.reported.pop(storage, None)
 
     def ask_for_reports(self) -> None:
-        """Ask for full reports again: what was reported up to now does not count."""
+        """Ask for full reports again: earlier reports do not count."""
         for node in self._nodes.values():
             node.reported.clear()
 
@@ -203,7 +209,7 @@ class DataNodes:
         """
         node = self._nodes[name]
         late = now_s - node.registered_s >= self._stale_after_s
-        # One that failed reports nothing any more.
+        # A failed one reports nothing any more.
         due = (each.storage for each in node.storages.values() if not each.failed)
         return late and not all(self.has_reported(storage) for storage in due)
 
@@ -216,7 +222,7 @@ class DataNodes:
                 _log.info("DataNode is %s", seen_as.value, extra=facts(datanode=node.node))
 
     def liveness(self, node: DataNode, now_s: float) -> Liveness:
-        """Return how recently `node` was heard of."""
+        """Return how recently `node` was heard from."""
         silence_s = now_s - node.heard_s
         if silence_s >= self._dead_after_s:
             return Liveness.DEAD
@@ -233,7 +239,7 @@ class DataNodes:
         return None if name is None else self._nodes[name]
 
     def address(self, storage: StorageId) -> str:
-        """Return where a storage is reached; "" while unknown."""
+        """Return the address of a storage; "" while unknown."""
         home = self.home(storage)
         return home.address if home else ""
 
@@ -258,10 +264,10 @@ class DataNodes:
         return None if rack is None or not host else Location(host, rack)
 
     def member(self, storage: StorageId, now_s: float, asker: Location | None = None) -> Member:
-        """A storage as clients are told of it; only a live one (not stale) is `live`.
+        """Return a storage as clients see it; only a live one (not stale) is `live`.
 
         Args:
-            asker: whose distance from it is told.
+            asker: the machine whose distance from it is given.
         """
         home = self.home(storage)
         if home is None:
@@ -278,13 +284,13 @@ class DataNodes:
         )
 
     def admin_state(self, storage: StorageId, now_s: float) -> AdminState:
-        """Return how the DataNode of a storage stands, also of one that has not registered here."""
+        """Return the state of a storage's DataNode, even of one that has not registered here."""
         home = self.home(storage)
         name = self.admin.node_of(storage) if home is None else home.node
         return AdminState.IN_SERVICE if name is None else self.admin.state(name, now_s)
 
     def named(self, written: str) -> tuple[DataNode, ...]:
-        """Return the DataNode of this id, else those at this host:port."""
+        """Return the DataNode of this id, otherwise those at this host:port."""
         if (node := self._nodes.get(written)) is not None:
             return (node,)
         return tuple(node for node in self if node.address == written)
@@ -314,7 +320,7 @@ class DataNodes:
         )
 
     def _blames(self, excluded: tuple[Excluded, ...], now_s: float) -> dict[str, Blame]:
-        """Judge nodes by what was heard of them since one of their storages failed a writer.
+        """Judge nodes by what was heard from them since one of their storages failed a writer.
 
         Only a sign of life from after the failure counts: a node that was killed a moment ago is
         live by all that was heard of it before.
@@ -352,12 +358,13 @@ class DataNodes:
         )
 
     def _rivals_of(self, request: Register, now_s: float) -> frozenset[str]:
-        """Return whom a process that registers keeps out: others of its name, should they live too.
+        """Return the processes that a registering one keeps out: others of its name, in case they
+        live too.
 
         A process that was killed is soon followed by the next one, with the same storages or at the
-        same address: it takes the place of the one before, however alive that still looks. If the
-        one before comes back all the same, both are alive. The first keeps what it has promised,
-        and the second, which works on a copy, is refused until the first has been silent.
+        same address: it replaces the one before, however alive that still looks. If the one before
+        comes back after all, both are alive. The first keeps what it has promised, and the second,
+        which works on a copy, is refused until the first has been silent.
 
         Raises:
             InvalidRequestError: the other one lives.

@@ -1,8 +1,8 @@
 """Step 4 seen from the NameNode: the length is in the catalog (K6); now the members learn it (P5).
 
-Every member is told until it reports Finalized. One that lacks chunks fetches them from those that
-reported already. A member that stays away is left alone after a while: its next block report, or
-the walk over all blocks (`replication/monitor.py`), starts again.
+It tells every member until that reports Finalized. A member that lacks chunks fetches them from
+those that have reported already. A member that stays away is left alone after a while: its next
+block report, or the walk over all blocks (`replication/monitor.py`), starts again.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from paxosblock.protocol.messages import Delete, Finalized, Nack
 from paxosblock.protocol.types import BlockId, Generation, Reason, StorageId
 
 UNDER_WAY_MAX = 4096
-"""Questions after which work that can wait for a block report or the next walk is left to them."""
+"""With this many questions, work that can wait is left to a block report or the next walk."""
 
 
 class Finalizer:
-    """Tells members what was decided, and storages that hold leftovers to drop them."""
+    """Tells members what was decided, and tells storages that hold leftovers to drop them."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Finalizer:
         return len(self._queues) < UNDER_WAY_MAX
 
     async def finalize_by_writer(self, request: FinalizeBlock) -> BlockEntry:
-        """K6, and P5 behind it. Raises what `blocks.finalize_by_writer` documents."""
+        """K6, followed by P5. Raises what `blocks.finalize_by_writer` documents."""
         entry = await self._catalog.finalize_by_writer(request)
         self.spread(entry.record)
         return entry
@@ -86,7 +86,7 @@ class Finalizer:
             self._queues.add(storage, Question(name, partial(self._delete, block, storage, up_to)))
 
     def delete_everywhere(self, entry: BlockEntry) -> None:
-        """The block left the catalog: its members drop their replicas."""
+        """Have the members of a block that left the catalog drop their replicas."""
         record = entry.record
         self._replicas.forget_block(record.block)
         for member in record.members:
@@ -94,7 +94,7 @@ class Finalizer:
             self.delete(record.block, member, record.generation)
 
     def dismiss(self, block: BlockId, storage: StorageId, up_to: Generation, *, told: bool) -> None:
-        """`storage` left the block (K13): no P5 for it any more, and D7 if it can be `told` now.
+        """Stop P5 for `storage`, which left the block (K13), and send D7 if it can be `told` now.
 
         If it cannot, its report is judged when it is back.
         """
@@ -104,11 +104,12 @@ class Finalizer:
             self.delete(block, storage, up_to)
 
     def copy_again(self, record: BlockRecord, storage: StorageId, why: str) -> None:
-        """The replica at `storage` is said to be damaged: have it replaced if it is (D9).
+        """Have the replica at `storage`, which somebody called damaged, replaced if it is (D9).
 
-        A DataNode that found damage on its disk takes Finalize for a full copy, and drops what it
-        has when it holds that, checked. One that found none sends what is on its disk: then
-        whoever complains has bad memory or a bad line. No member is ever told to delete anything.
+        A DataNode that found damage on its disk takes Finalize as the order to make a full copy,
+        and drops what it has once it holds that, checked. One that found none serves what is on its
+        disk: then whoever complained has bad memory or a bad line. No member is ever told to delete
+        anything.
         """
         if storage not in self._replicas.damaged(record):  # each block report says it again
             self._alarms.ring(f"damaged replica: {why}", block=record.block, storage=storage)

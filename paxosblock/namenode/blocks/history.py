@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 OPENED: Final = "opened again"
 NOBODY = StorageId("")
-"""The NameNode itself did it."""
+"""Stands for the NameNode itself."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class _Steps:
 
 
 class History:
-    """The last steps of the blocks that something happened to lately."""
+    """The last steps of the blocks to which something happened lately."""
 
     def __init__(
         self, clock_ms: Callable[[], int], blocks_max: int = 1000, lines_max: int = 64
@@ -87,8 +87,9 @@ class History:
         )
 
     def opened_again(self, block: BlockId, generation: Generation, detail: str) -> None:
-        """Remember that a block was opened again (K7). Times before are only counted: a log that is
-        appended to line by line would have no other steps than these."""
+        """Remember that a block was opened again (K7). Earlier times are only counted: a log that
+        is appended to line by line would have no other steps.
+        """
         self.add(block, generation, OPENED, detail=detail)
         steps = self._steps[block]
         while steps.lines[0].generation < generation:

@@ -28,7 +28,7 @@ from paxosblock.protocol.types import StorageId
 from paxosblock.rack import DEFAULT_RACK
 
 NODES_NAMED_MAX: Final = 3
-"""DataNodes that are named when somebody is told why a block has no more members."""
+"""DataNodes that are named in the reason why a block has no more members."""
 
 _LEAVING: Final = {
     AdminState.DECOMMISSIONED: "decommissioned",
@@ -40,9 +40,9 @@ class Blame(enum.IntEnum):
     """The meaning of a DataNode's failure of one writer for that writer's next block."""
 
     NONE = 0
-    """It did not fail, or has registered again since: what failed was another process."""
+    """It did not fail, or has registered again since: it was another process that failed."""
     PAST = 1
-    """It has been heard of since: taken where a block would have fewer members without it."""
+    """It has been heard from since: taken if a block would have fewer members without it."""
     FRESH = 2
     """Nothing says that it works again, though it may still count as live: not taken."""
 
@@ -70,7 +70,7 @@ class Candidate:
 
     @property
     def standing(self) -> tuple[bool, Blame]:
-        """All that speaks against it; it weighs more than where it is, and less is better."""
+        """Everything against it, which weighs more than its place; less is better."""
         return self.stale, self.blame
 
     @property
@@ -131,7 +131,7 @@ def place(
 
 
 def shortfall(wish: Wish, candidates: tuple[Candidate, ...], chosen: tuple[StorageId, ...]) -> str:
-    """Return for people why a block gets fewer members than were asked for; "" when it does not."""
+    """Return in words why a block gets fewer members than were asked for; "" when it does not."""
     if len(chosen) >= wish.replication:
         return ""
     used = {candidate.node for candidate in candidates if candidate.storage in chosen}
@@ -149,7 +149,9 @@ def shortfall(wish: Wish, candidates: tuple[Candidate, ...], chosen: tuple[Stora
 def _next(
     wish: Wish, left: list[Candidate], kept: tuple[Candidate, ...], chosen: list[Candidate]
 ) -> Candidate:
-    """Choose the next member: of the best standing that is left, where it should be if any is."""
+    """Choose the next member: one of the best left, in the place where it should be if there is
+    one.
+    """
     members = (*kept, *chosen)
     racks = {member.rack for member in members}
     equals = takewhile(lambda each: each.standing == left[0].standing, left)

@@ -1,8 +1,7 @@
-"""Questions to storages that nobody waits for: few at a time, for each storage and in each turn.
+"""Questions to storages that nobody waits for, few at a time for each storage and in each turn.
 
-A storage that cannot be reached is tried with one question now and then, not with each; after a
-while all of them are given up: its next block report, or the walk over all
-blocks, starts again.
+A storage that cannot be reached gets one question now and then, not each one; after a while all are
+given up: its next block report, or the walk over all blocks, starts again.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from paxosblock.namenode.background import Background
 from paxosblock.protocol.types import StorageId
 
 PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-"""Before a question is asked again, and before a storage that could not be reached is tried again;
-after the last it is left alone."""
+"""Pauses before a question is repeated, and before a storage that could not be reached is tried
+again; after the last one it is left alone."""
 ASKED_AT_ONCE: Final = 32
 """Questions to one storage at a time; one that hangs holds up nobody else's."""
 STARTED_AT_ONCE: Final = 8
@@ -62,7 +61,7 @@ class _Queue:
 
     def not_reached(self, asked_s: float, now_s: float) -> bool:
         """Note that a question of `asked_s` did not reach it; True if it is to be left alone."""
-        if asked_s >= self.failed_s:  # else it was on its way when the failure was noted
+        if asked_s >= self.failed_s:  # otherwise it was on its way when the failure was noted
             self.failures += 1
             self.failed_s = now_s
         return self.failures > len(PAUSES_S)
@@ -75,7 +74,7 @@ class Queues:
         """Ask in tasks of `background`."""
         self._background = background
         self._queues: dict[StorageId, _Queue] = {}
-        """Only those with questions, the one that was asked longest ago first."""
+        """Only storages with questions, the one that was asked longest ago first."""
         self._numbers = count()
         self._count = 0
         self._changed = asyncio.Event()
@@ -86,7 +85,7 @@ class Queues:
         return self._count
 
     def add(self, storage: StorageId, question: Question) -> None:
-        """Ask `storage` when it is its turn."""
+        """Put a question to `storage` when its turn comes."""
         self._count += 1
         self._put(self._queues.setdefault(storage, _Queue()), question)
         if self._asking is None or self._asking.done():

@@ -48,7 +48,7 @@ class Rebuilder:
         timeout_s: float,
         jitter: random.Random,
     ) -> None:
-        """`timeout_s` bounds one call of `rebuild`, but for the time that copies take."""
+        """`timeout_s` bounds one call of `rebuild`, not counting the time that copies take."""
         self._catalog = catalog
         self._runner = runner
         self._datanodes = datanodes
@@ -61,10 +61,10 @@ class Rebuilder:
     async def rebuild(self, request: RebuildBlock, now_s: float) -> BlockEntry:
         """Return the block with the config that its writer goes on with; safe to repeat.
 
-        Whoever asks while the block is being rebuilt gets the result of that.
+        A call while the block is being rebuilt gets the result of that.
 
         Raises:
-            FencedError: the block is not the writer's any more, or is to be sealed.
+            FencedError: the block is no longer the writer's, or is to be sealed.
             NoSpaceError: too few DataNodes for the policy; nothing was done.
             NotReadyError: no quorum of its members answered, or each choice of targets failed.
         """
@@ -140,7 +140,7 @@ class Rebuilder:
         return targets, inode.block_size
 
     async def _install(self, proposer: Proposer) -> BlockEntry | None:
-        """K7; None when somebody else was faster."""
+        """K7; None if another change came first."""
         choice = proposer.choice
         assert choice is not None, "what was decided was chosen"
         done = await self._catalog.change_block(
@@ -166,7 +166,7 @@ class Rebuilder:
 
 
 def _granted_before(entry: BlockEntry, request: RebuildBlock) -> BlockEntry:
-    """P6: the answer was lost; the config stands as long as nobody ended the epoch."""
+    """P6, as the answer was lost; the config stands as long as nobody ended the epoch."""
     record = entry.record
     if record.writer != request.writer or record.state is not BlockState.UNDER_CONSTRUCTION:
         raise FencedError(f"block {record.block}: is not {request.writer}'s", block=record.block)
@@ -174,9 +174,9 @@ def _granted_before(entry: BlockEntry, request: RebuildBlock) -> BlockEntry:
 
 
 def _lacking(proposer: Proposer) -> set[StorageId]:
-    """Return members that could not fetch what they lack: that is no fault of theirs (HDFS-6937).
+    """Return members that could not fetch what they lack, which is not their fault (HDFS-6937).
 
-    The next choice may be another one, or its holder answer.
+    The next choice may be another log, or its holder may answer.
     """
     gaps = (nack for nack in proposer.refusals if nack.reason is Reason.GAP)
     return {nack.storage for nack in gaps if nack.storage in proposer.members}

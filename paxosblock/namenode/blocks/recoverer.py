@@ -1,10 +1,10 @@
 """FinalizeBlock(b), K11: ends a block by running `protocol.recovery` against its members.
 
-One recovery per block runs in this process; whoever asks meanwhile gets its result. A recovery
+One recovery per block runs in this process; calls that come meanwhile get its result. A recovery
 allocates a generation of its own (K2), takes the first sufficient quorum (P2), and lets the catalog
-decide (K5). Whatever goes wrong, the record is read again: decided by somebody else, it is adopted;
-otherwise a fresh generation tries again until the time is up. Chunks travel between DataNodes
-only.
+decide (K5). Whatever goes wrong, it reads the record again: if somebody else decided, that is
+adopted; otherwise a fresh generation tries again until the time is up. Chunks travel only between
+DataNodes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Recoverer:
         finalized: Callable[[BlockRecord], None],
         jitter: random.Random,
     ) -> None:
-        """`finalized` is told each record that a recovery here decided: its members learn it (P5).
+        """`finalized` is called with each record that a recovery here decided, so that its members
+        learn it (P5).
 
         `timeout_s` bounds one call of `finalize`.
         """
@@ -60,7 +61,7 @@ class Recoverer:
         self._jitter = jitter
         self._running: dict[BlockId, _Run] = {}
         self._stuck: dict[BlockId, _Run] = {}
-        """The last failed try to end each block that could not be ended."""
+        """The last failed try for each block that could not be ended."""
 
     @property
     def running(self) -> int:
@@ -128,7 +129,7 @@ class Recoverer:
             backoff_s, patience_s = min(2 * backoff_s, BACKOFF_MAX_S), 2 * patience_s
 
     async def _decide(self, proposer: Proposer) -> BlockEntry | None:
-        """K5; None when somebody else was faster."""
+        """K5; None if another change came first."""
         choice = proposer.choice
         assert choice is not None, "what was decided was chosen"
         entry = await self._catalog.finalize_by_recovery(
@@ -180,7 +181,9 @@ class _Run:
 def _not_recovered(
     proposer: Proposer, heard: dict[StorageId, Heard], timeout_s: float
 ) -> NotReadyError:
-    """Return the error that says who answered, who refused and why: an operator needs to know."""
+    """Return the error that says which members answered, which refused and why: an operator needs
+    to know.
+    """
     votes = tuple(each for each in heard.values() if isinstance(each, LastVote))
     refused = ", ".join(
         f"{member} {each.reason.value}" for member, each in heard.items() if isinstance(each, Nack)

@@ -15,7 +15,7 @@ def members_after(
 ) -> tuple[StorageId, ...]:
     """Return the members that are left, and those that are added to them as the policy says.
 
-    These go on with the block itself: that they have room for it was seen when it was added.
+    The former go on with the block itself: adding it showed that they have room for it.
 
     Raises:
         NoSpaceError: fewer than the policy needs; the message says what was wrong with the others.

@@ -1,7 +1,7 @@
 """The storages that reported a block finalized: soft state, rebuilt from block reports.
 
-`judge` is what the NameNode makes of one reported replica; it is pure. `Replicas` remembers who
-holds the decided version and wakes those who wait for a block to be complete.
+`judge`, which is pure, decides what to do about one reported replica. `Replicas` remembers which
+storages hold the decided version and wakes those who wait for a block to be complete.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Verdict(enum.Enum):
     DAMAGED = "damaged"
     """A dead replica of a member: a full copy is to take its place (D9)."""
     ALARM = "alarm"
-    """An invariant is broken: nothing is touched, somebody must look."""
+    """An invariant is broken: touch nothing, somebody must look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def judge_dead(
     """Compare a dead replica at `storage`, which promised that generation, with the block's record
     (D7, D9, I9). `record` and `ours` are as in `judge`.
 
-    A copy that died before it became a member is made anew. It may be one by now, so that nobody
+    A copy that died before it became a member is made anew. It may be a member by now, so nobody
     may delete what it holds of the current version (D7).
     """
     if record is None or promised > record.generation:
@@ -131,7 +131,8 @@ def _judge_open(record: BlockRecord, summary: ReplicaSummary) -> Finding:
 
 
 def _judge_stranger(record: BlockRecord, promised: Generation) -> Finding:
-    """No member, so its replica goes (D7); but not what may be about to make it one.
+    """Judge a storage that is no member: its replica goes (D7), unless it may be about to make it
+    one.
 
     A copy of the decided version becomes a member by K12. A target of an APPEND or REBUILD under
     way has promised more than the current generation.
@@ -239,7 +240,9 @@ class Replicas:
         generation: Generation,
         last_crc: int | None = None,
     ) -> bool:
-        """`storage` holds the version `generation`. False: another holder's bytes differ (I7)."""
+        """Note that `storage` holds the version `generation`. False: another holder's bytes differ
+        (I7).
+        """
         storage = StorageId(sys.intern(storage))
         held = self._held.get(block)
         for other in held.versions() if held is not None else ():
@@ -260,14 +263,16 @@ class Replicas:
         return True
 
     def forget(self, block: BlockId, storage: StorageId) -> None:
-        """`storage` does not hold the block any more, or its replica is not to be trusted."""
+        """Note that `storage` no longer holds the block, or that its replica cannot be trusted."""
         if (blocks := self._by_storage.get(storage)) is not None:
             blocks.discard(block)
         if (held := self._held.get(block)) is not None:
             self._keep(block, _without(held, storage))
 
     def note_damaged(self, block: BlockId, storage: StorageId) -> None:
-        """The replica at `storage` is damaged, until it reports that it holds a version again."""
+        """Note that the replica at `storage` is damaged, until it reports that it holds a version
+        again.
+        """
         self.forget(block, storage)
         self._damaged[block] = self._damaged.get(block, frozenset()) | {storage}
 
@@ -287,7 +292,7 @@ class Replicas:
             del self._damaged[block]
 
     def forget_block(self, block: BlockId) -> None:
-        """The block was deleted."""
+        """Forget a block that was deleted."""
         self._damaged.pop(block, None)
         if (held := self._held.get(block)) is not None:
             for version in held.versions():
@@ -297,7 +302,7 @@ class Replicas:
         self._waiting.pop(block, None)
 
     def _keep(self, block: BlockId, held: _Held | None) -> None:
-        """Remember who holds the block now, None: nobody, and count it."""
+        """Remember the holders of the block now, None: none, and count it."""
         self.complete += self._has_enough(held) - self._has_enough(self._held.get(block))
         self._held.put(block, held)
 

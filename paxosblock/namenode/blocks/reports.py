@@ -1,11 +1,11 @@
 """Block reports: what DataNodes say they hold, against what the catalog says they should.
 
-Only the leader judges. The others take note, so that whoever leads next knows where blocks are.
+Only the leader judges. The others take note, so that the next leader knows where blocks are.
 
 A page of a full report speaks for a range of block ids: what it lacks of these, and of no others,
-the storage has lost. That was so when it was written, so it must not be taken behind what was
-written later. A storage sends one report after the other, and those that it gave up are told by
-their numbers (`_Turn`).
+the storage has lost. That was true when the page was written, so it must not be applied after one
+that was written later. A storage sends one report after the other, and their numbers show which of
+them it gave up (`_Turn`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from paxosblock.protocol.types import BlockId, Generation, ReplicaState, Storage
 SLICE = 256
 """Replicas that are judged before others get a turn."""
 REPORTED_PER_S: Final = 10_000
-"""Replicas that all full reports together may tell in a second: an eighth of a processor."""
+"""Replicas that all full reports together may name in a second: an eighth of a processor."""
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Reports:
         self._turns: dict[StorageId, _Turn] = {}
 
     async def take(self, report: BlockReport) -> ReportAnswer:
-        """Take in one report; tell up to which block its storage has reported all it holds.
+        """Take in one report; return up to which block its storage has reported all it holds.
 
         Raises:
             NotReadyError: it comes from a process that is not registered: register first.
@@ -107,7 +107,8 @@ class Reports:
         return ReportAnswer(up_to, again_after_s)
 
     async def _take(self, report: BlockReport) -> None:
-        # Whoever begins to lead meanwhile wants all of it again: to this, the page adds nothing.
+        # A NameNode that begins to lead meanwhile wants all of it again: to that, the page adds
+        # nothing.
         reported = self._datanodes.reported(report.storage)
         judging = self._judges()
         take = self._take_slice if judging else self._note_slice
@@ -129,12 +130,12 @@ class Reports:
         )
 
     def resume(self) -> None:
-        """Safe mode is over: ask those storages again that have something left over."""
+        """Ask again, after safe mode, the storages that have something left over."""
         while self._left_over:
             self._datanodes.ask_for_report(self._left_over.pop())
 
     async def damaged(self, block: BlockId, storage: StorageId, why: str) -> None:
-        """Somebody met bytes that do not match their checksum.
+        """Note that somebody met bytes that do not match their checksum.
 
         Raises:
             NotFoundError: there is no such block, or the storage is no member of it.
@@ -164,7 +165,7 @@ class Reports:
             self._take_one(summary, entry)
 
     async def _note_slice(self, summaries: tuple[ReplicaSummary, ...]) -> None:
-        """Note who says to hold what; the leader finds out whether it should."""
+        """Note which storages say that they hold what; the leader finds out whether they should."""
         for summary in summaries:
             if summary.state.registers.state is ReplicaState.FINALIZED:
                 self._take_holder(summary)
@@ -188,7 +189,7 @@ class Reports:
             case Verdict.FINALIZE:
                 assert record is not None, "only a member of a block is told to finalize it"
                 if summary.state.registers.state is ReplicaState.FINALIZED:
-                    self._take_holder(summary)  # of a version before: it may be whole all the same
+                    self._take_holder(summary)  # of an earlier version: it may still be whole
                 if self._finalizer.has_room:
                     self._finalizer.tell(record, storage)
             case Verdict.DELETE:
@@ -234,7 +235,7 @@ class Reports:
             self._finalizer.delete(block, storage, finding.up_to)
 
     def _take_holder(self, summary: ReplicaSummary) -> bool:
-        """Note who holds a version; False: its bytes are not those of the other holders."""
+        """Note a holder of a version; False: its bytes differ from those of the other holders."""
         state, crc = summary.state, summary.last.crc if summary.last else None
         sound = self._replicas.note(
             state.block, summary.storage, state.registers.accepted_generation, crc
@@ -258,7 +259,9 @@ class Reports:
         )
 
     async def _take_missing(self, report: BlockReport, covers: BlockRange, judging: bool) -> None:
-        """Blocks of its range that a page does not name: lost, unless they just came."""
+        """Handle blocks of its range that a page does not name: they are lost, unless they just
+        came.
+        """
         named = {summary.state.block for summary in report.replicas}
         left = covers
         while blocks := self._replicas.held(report.storage, left, SLICE):

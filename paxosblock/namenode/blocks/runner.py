@@ -1,7 +1,7 @@
 """Steps 1 to 3 of any recovery: one proposer of `protocol.recovery` and its conversation.
 
-SEAL, REBUILD and APPEND are run alike; what follows once a proposer is DECIDED (K5, K7) is the
-business of whoever allocated its generation.
+SEAL, REBUILD and APPEND run alike; the code that allocated the generation does what follows once a
+proposer is DECIDED (K5, K7).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ STARTS: Final = {
 """The first line of each kind in the history of a block."""
 
 SLOWEST_COPY_BYTES_PER_S: Final = 16 * MIB
-"""A log that is fetched more slowly is not waited for."""
+"""Bytes per second: nobody waits for a log that is fetched more slowly."""
 
 Heard = LastVote | Nack | PaxosBlockError
 """A member's answer, or why it gave none, when it was asked for its last vote."""
 
 
 def copy_s(size_bytes: int) -> float:
-    """Return the seconds that a copy of so many bytes may take."""
+    """Return the seconds that a copy of this many bytes may take."""
     return size_bytes / SLOWEST_COPY_BYTES_PER_S
 
 
@@ -47,7 +47,7 @@ class Runner:
     def __init__(
         self, acceptors: Acceptors, history: History, background: Background, *, timeout_s: float
     ) -> None:
-        """Ask by `acceptors`; each step is a line of `history`.
+        """Ask through `acceptors`; each step is a line of `history`.
 
         A target that is no member, and fetches the whole log, has longer than `timeout_s`.
         """
@@ -76,8 +76,8 @@ class Attempt:
         self.proposer = proposer
         self.heard: dict[StorageId, Heard] = {}
         self.refused: set[StorageId] = set()
-        """Targets that did not accept what was chosen when they were asked last. For a SEAL one
-        that is silent is none of them: a quorum may do without it.
+        """Targets that did not accept what was chosen when they were last asked. In a SEAL a silent
+        one does not count: a quorum may do without it.
         """
         self._stopped = False
         self._acceptors = acceptors
@@ -134,7 +134,7 @@ class Attempt:
         self._asking.clear()
 
     async def _keep_asking(self, storage: StorageId, question: NextGS | RecoveryWrite) -> None:
-        """Ask one member until it grants what is asked; nobody else waits for it."""
+        """Ask one member until it grants the request; nobody else waits for it."""
         while True:
             try:
                 answer = await self._acceptors.ask(

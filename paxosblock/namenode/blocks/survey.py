@@ -24,7 +24,7 @@ from paxosblock.protocol.recovery import best_vote
 
 
 class Surveyor:
-    """Puts together what a recovery heard and where the members are."""
+    """Combines what a recovery heard with where the members are."""
 
     def __init__(
         self, recoverer: Recoverer, datanodes: DataNodes, clock_s: Callable[[], float]

@@ -1,1 +1,1 @@
-"""Care for the number and places of replicas: what lacks is copied, what is too much leaves."""
+"""Care for the number and places of replicas: missing ones are copied, superfluous ones leave."""

@@ -45,7 +45,7 @@ class Volume:
         return self.used_bytes / self.total_bytes
 
     def with_more(self, size_bytes: int) -> Volume:
-        """Return the volume with so many bytes more, or less than it has."""
+        """Return the volume with this many bytes more (or fewer, below 0)."""
         size_bytes = max(-self.used_bytes, min(size_bytes, self.free_bytes))
         used, free = self.used_bytes + size_bytes, self.free_bytes - size_bytes
         return Volume(self.storage, self.node, self.rack, used, free)
@@ -89,7 +89,7 @@ class Balance:
 
     @property
     def furthest(self) -> float:
-        """Return how far the use of a volume is away from the mean at most."""
+        """Return the largest distance of a volume's use from the mean."""
         return max((abs(each.use - self.mean) for each in self.volumes.values()), default=0.0)
 
     @property
@@ -99,7 +99,7 @@ class Balance:
 
     @property
     def left_bytes(self) -> int:
-        """Return how many bytes must be moved at least."""
+        """Return the least number of bytes that must be moved."""
         volumes = self.volumes.values()
         over = sum(max(0.0, v.use - self.mean - self.threshold) * v.total_bytes for v in volumes)
         under = sum(max(0.0, self.mean - self.threshold - v.use) * v.total_bytes for v in volumes)

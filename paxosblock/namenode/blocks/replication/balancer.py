@@ -1,10 +1,10 @@
 """The balancer: has replicas moved from full storages to empty ones, while somebody asks for it.
 
 A move is a copy, which becomes a member (K12), and then the source leaves (K13): no block ever has
-fewer replicas than before, and whoever dies in between (this process, the one who asked, a
-DataNode) leaves a block with one too many, of which one is taken away as of any other. What is to
-be moved is chosen from what the DataNodes said last and from the moves that are under way; it is
-remembered nowhere. Which moves help is told by `balance.py`.
+fewer replicas than before, and whichever dies in between (this process, the one that asked, a
+DataNode) leaves a block with one too many, which is removed like any other. Moves are chosen from
+what the DataNodes said last and from the moves under way; nothing is remembered. `balance.py`
+decides which moves help.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ REST_S: Final = 5.0
 LEAVES_WITHIN_S: Final = 60.0
 """Seconds after its copy in which a move's source leaves, or another member is taken away."""
 FAILED_MAX: Final = 16
-"""Copies in a row that may fail before it is said that there is no use."""
+"""Copies in a row that may fail before the balancer gives up."""
 HEARTBEATS: Final = 3
 """Heartbeats until storages have certainly told what a move made of their use."""
 
@@ -130,7 +130,7 @@ class Balancer:
         self._wanted = asyncio.Event()
 
     def clear(self) -> None:
-        """Forget all: the term is over, or a new one begins."""
+        """Forget everything: the term is over, or a new one begins."""
         self._run = None
         for block in self._moving:
             self._reducer.prefer(block, None)
@@ -139,7 +139,7 @@ class Balancer:
         self._wanted.clear()
 
     def ask(self, request: BalanceRequest) -> BalanceStatus:
-        """Begin or go on for a session, or end it with `stop`; return how it stands.
+        """Begin or go on for a session, or end it with `stop`; return its state.
 
         Raises:
             ExistsError: there is another session, heard of a moment ago.
@@ -182,7 +182,7 @@ class Balancer:
         return None if run is None or now_s - run.heard_s > BALANCE_KEPT_S else run
 
     def _look(self, run: _Run, now_s: float) -> Balance:
-        """Return how the storages will stand when all moves are done that are under way."""
+        """Return the state of the storages once all moves under way are done."""
         volumes = (
             Volume(
                 report.storage, node.node, node.location.rack, report.used_bytes, report.free_bytes
@@ -196,7 +196,7 @@ class Balancer:
         return Balance(volumes, run.threshold).after(each.move for each in self._moving.values())
 
     async def _go_on(self, run: _Run, now_s: float) -> tuple[Balancing, str]:
-        """Begin what moves there is need and room for; return how it stands then."""
+        """Begin the moves that there is need and room for; return the state after that."""
         if self._holds():
             return Balancing.HELD_UP, "safe mode is on"
         if self._is_behind():
@@ -231,7 +231,7 @@ class Balancer:
         self, run: _Run, source: Volume, targets: tuple[Volume, ...], search: _Search, now_s: float
     ) -> None:
         usable = tuple(each for each in targets if each.storage in self._copies.targets)
-        if not usable:  # they failed a moment ago, or are known since a moment only
+        if not usable:  # they failed a moment ago, or have been known only for a moment
             search.rests_until_s = now_s + REST_S
             return
         covers = BlockRange(search.after, LAST_BLOCK)
@@ -275,7 +275,7 @@ class Balancer:
         run.next_s = max(run.next_s, now_s) + pause_s
 
     async def _follow(self, now_s: float) -> None:
-        """See what became of the moves that were begun."""
+        """Look at what became of the moves that were begun."""
         for block, moving in tuple(self._moving.items()):
             if moving.settled_s <= now_s:
                 del self._moving[block]

@@ -1,9 +1,9 @@
 """Copies of finalized blocks to other DataNodes: where from, where to, how many at a time, and K12.
 
 A copy is a `Finalize` with holders to a storage that is no member (D5): it fetches all chunks by
-itself. Once it reported Finalized it becomes a member (K12), whoever hears of it: the NameNode that
-asked for it, or one that leads later and finds it in a block report. What cannot become a member
-any more is deleted below the current version (D7).
+itself. Once it reported Finalized it becomes a member (K12), whichever NameNode hears of it: the
+one that asked for it, or one that leads later and finds it in a block report. A copy that can no
+longer become a member is deleted below the current version (D7).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from paxosblock.protocol.messages import Finalized
 from paxosblock.protocol.types import BlockId, Generation, StorageId
 
 TIMEOUT_S: Final = 600.0
-"""A copy that takes longer is given up here; should it end all the same, a report tells."""
+"""A copy that takes longer is given up here; if it ends after all, a report says so."""
 REST_S: Final = 10.0
-"""A target that failed gets no other copy for so long."""
+"""A target that failed gets no other copy for this long."""
 TARGETS_LOOKED_AT: Final = 64
-"""Storages that one copy is placed among: more would take longer and find no better place."""
+"""Storages among which one copy is placed: more would take longer and not find a better place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Copy:
 
 
 class Busy(Exception):
-    """There are a source and a place, but they have enough to do."""
+    """There are a source and a place, but they are busy."""
 
 
 class Copies:
@@ -115,7 +115,7 @@ class Copies:
         return len(self._under_way) < self._limits.per_target * len(self._targets)
 
     def look(self, view: View, now_s: float) -> None:
-        """Go by this view from now on; give up copies to storages that are not live any more."""
+        """Go by this view from now on; give up copies to storages that are no longer live."""
         self._view = view
         known = self._datanodes.candidates(1, now_s)
         self._known = {candidate.storage: candidate for candidate in known}
@@ -141,7 +141,7 @@ class Copies:
         """Choose the source and place of one more replica; None where there is none.
 
         Raises:
-            Busy: those that there are have enough to do for now.
+            Busy: all that there are have enough to do for now.
         """
         holders = self._replicas.holders(record)
         sources = sorted((each for each in need.sound if each in holders), key=self._load)
@@ -166,7 +166,7 @@ class Copies:
         self._under_way[block] = copy, self._background.start(self._make(copy), name)
 
     def clear(self) -> None:
-        """Forget all; their tasks have ended with the term."""
+        """Forget everything; the tasks have ended with the term."""
         self._under_way.clear()
         self._at_source.clear()
         self._at_target.clear()
@@ -176,8 +176,8 @@ class Copies:
     async def adopt(self, block: BlockId, storage: StorageId, generation: Generation) -> None:
         """K12: a storage that reported Finalized of this version becomes a member.
 
-        One that cannot any more is told to drop what it made: below the version that is current
-        now it is nobody's (D7).
+        One that no longer can is told to drop what it made: below the current version the replica
+        is no longer wanted (D7).
         """
         current = await self._join(block, storage, generation)
         if current is not None:
@@ -186,7 +186,7 @@ class Copies:
     async def _join(
         self, block: BlockId, storage: StorageId, generation: Generation
     ) -> BlockRecord | None:
-        """K12, or delete what is left of a block that is gone; None when there is no more to do.
+        """K12, or delete what is left of a block that is gone; None if there is nothing more to do.
 
         Otherwise the version is over: return the record as it is now.
         """
@@ -203,7 +203,7 @@ class Copies:
     # -- where from and where to ----------------------------------------------------------------
 
     def _load(self, storage: StorageId) -> tuple[bool, int, int]:
-        """Return what speaks against a holder as a source."""
+        """Return the reasons against a holder as a source."""
         home = self._known.get(storage)
         if home is None:
             return True, 0, 0
@@ -211,7 +211,7 @@ class Copies:
 
     def _place(self, record: BlockRecord, need: Need) -> Candidate | None:
         members = [(each, self._known[each]) for each in record.members if each in self._known]
-        # A node whose volume failed has others, and is taken again.
+        # A node whose volume failed has other volumes, and is taken again.
         nodes = {candidate.node for _, candidate in members if not candidate.failed}
         kept = tuple(candidate for each, candidate in members if each not in need.gone)
         helpful = [
@@ -283,7 +283,7 @@ def _goes_on(copied: BlockRecord, current: BlockRecord) -> bool:
 
 
 def _helps(candidate: Candidate, kept: tuple[Candidate, ...]) -> bool:
-    """True if a replica there, for one of a block that lacks none, puts it in better places."""
+    """True if a replica there, instead of one that the block has, puts it in better places."""
     if len({each.node for each in kept}) < len(kept):
         return True
     return candidate.rack not in {each.rack for each in kept}

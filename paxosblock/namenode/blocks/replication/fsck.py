@@ -1,8 +1,8 @@
 """Looking over the files below a path, some at a time: which blocks are not as they should be.
 
-The judgement is that of those who care for the blocks (`needs.py`). A page ends anywhere, also
-within a file of many blocks; the next one goes on behind the path that it ended with, whatever
-became of that meanwhile. Nothing is remembered here.
+It judges as replication does (`needs.py`). A page may end anywhere, even within a file of many
+blocks; the next one goes on after the path at which it ended, whatever became of that meanwhile.
+Nothing is remembered here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Assess = Callable[[Asked], Need]
 def check_slice(
     reads: Reads, path: str, after: Cursor | None, assess: Assess, page: CheckedFiles
 ) -> Cursor | None:
-    """Look at some files behind `after`; return where to go on, None at the end.
+    """Look at some files after `after`; return where to go on, None at the end.
 
     Raises:
         NotFoundError, NotDirectoryError: nothing is at `path`.
@@ -65,7 +65,7 @@ class _Level:
 def _walk(reads: Reads, path: str, after: Cursor | None) -> Iterator[_Step]:
     """Yield what is at `path` and below it, a directory before what is in it, behind `after`.
 
-    A path may be deeper than calls may be nested: so there is a stack of its own.
+    A path may be deeper than calls may be nested, so this has a stack of its own.
     """
     first, levels = _begin(reads, path, after)
     yield from first
@@ -142,7 +142,7 @@ def _findings(path: str, entry: BlockEntry, need: Need) -> Iterator[Finding]:
 
 
 def conditions(need: Need) -> Iterator[Condition]:
-    """Yield all that is wrong with a block that needs this."""
+    """Yield everything that is wrong with a block that has these needs."""
     if need.missing:
         yield Condition.CORRUPT if need.damaged else Condition.MISSING
     elif need.lacks:

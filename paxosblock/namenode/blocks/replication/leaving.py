@@ -1,9 +1,9 @@
 """DataNodes that are to leave: what still holds them up.
 
-Copying, and taking members away, is the business of those who care for all blocks; they go by where
-a storage stands. Here somebody only looks, over all blocks, as long as there is a node to look for.
-It may go when each of its blocks has enough replicas where they may stay: to leave for good, as
-many as are asked for; for a while (maintenance), min_replication.
+The monitor and the reducer copy and remove replicas of all blocks, and go by the standing of each
+storage. This only looks, over all blocks, as long as there is a node to look for. It may go when
+each of its blocks has enough replicas where they may stay: to leave for good, as many as are asked
+for; for a while (maintenance), min_replication.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from paxosblock.protocol.types import StorageId
 PAGE: Final = 250
 """Blocks that are looked at before others get a turn."""
 TOLD_MAX: Final = 100
-"""Blocks of a node that are told as examples of those that hold it up."""
+"""Blocks of a node that are given as examples of those that hold it up."""
 REST: Final = 4.0
-"""Pause between two looks, in times of what the last one took."""
+"""Pause between two looks, as a multiple of the time that the last one took."""
 PAUSE_S: Final = 0.5
 """Pause between two looks, at least."""
 
@@ -59,7 +59,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """All that one look goes by."""
+    """Everything that one look goes by."""
 
     view: View
     nodes: dict[str, _Seen]
@@ -99,8 +99,8 @@ class LeavingNodes:
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
-        """Some node is to leave or to stay since now, or this NameNode begins to lead: look anew,
-        and tell nothing that is older.
+        """Look anew, and report nothing older: some node is now to leave or to stay, or this
+        NameNode begins to lead.
         """
         self._seen.clear()
         self._changed.set()
@@ -113,7 +113,7 @@ class LeavingNodes:
         )
 
     async def turn(self) -> None:
-        """Look once, if there is anybody to look for; then rest."""
+        """Look once, if there is a node to look for; then rest."""
         if not self._datanodes.admin:
             await self._changed.wait()
         self._changed.clear()
@@ -135,7 +135,7 @@ class LeavingNodes:
             after = page[-1].entry.record.block
             await asyncio.sleep(0)
         found = {name: await self._told(look, node) for name, node in look.nodes.items()}
-        if not self._changed.is_set():  # else it may be of before the change
+        if not self._changed.is_set():  # otherwise it may be from before the change
             self._seen = found
 
     def _begin_look(self) -> _Look:
@@ -148,7 +148,7 @@ class LeavingNodes:
     def _held_up(self, look: _Look, node: _Seen, asked: Asked) -> HeldUp | None:
         """Return why the node is still needed for a block; None if it is not.
 
-        Of a block that is not wanted any more (0) nothing is needed.
+        A block that is no longer wanted (0) needs nothing.
         """
         record, wanted = asked.entry.record, asked.wanted
         for_good = node.record.admin is AdminState.DECOMMISSIONED

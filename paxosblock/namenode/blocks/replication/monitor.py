@@ -1,10 +1,10 @@
 """The replication monitor: finds blocks that lack replicas, and has them copied. Leader only.
 
-What a death took is read off by storage: when one is lost, asked to leave, or back, the blocks that
-it reported are looked at. Everything else (a member that says it has nothing, a file that asks for
-more) is found by a slow walk over all blocks, which also tells members again that should hold a
-decided block and have not reported it. Blocks that need anything are remembered and looked at again
-and again, so whatever mends them is noticed.
+The loss of a storage shows by its blocks: when one is lost, asked to leave, or back, the monitor
+looks at the blocks that it reported. A slow walk over all blocks finds everything else (a member
+that says it has nothing, a file that asks for more), and reminds members that should hold a decided
+block and have not reported it. Blocks that need anything are remembered and looked at again and
+again, so whatever mends them is noticed.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ WALKED_PER_S_AT_FIRST: Final = 15_000
 """The same for the first walk of a term, before which nobody knows what lacks."""
 WALK_PAUSE_S: Final = 30.0
 MISSING_NAMED: Final = 20
-"""Missing blocks that are named by an alarm; how many there are is told as a number."""
+"""Missing blocks that an alarm names; beyond that it gives their number."""
 ELSEWHERE: Final = 1 << 16
-"""The rank of a block that only should be in another place: after all that lack replicas."""
+"""The rank of a block that should only be in another place: after all that lack replicas."""
 
 
 @dataclass(slots=True)
@@ -153,19 +153,19 @@ class Monitor:
 
     @property
     def view(self) -> View:
-        """Return where all storages stood when that was looked at last."""
+        """Return the standing of all storages at the last look."""
         return self._view
 
     def look_at(self, block: BlockId) -> None:
-        """Something happened to a block: look at it soon."""
+        """Look at a block soon, as something happened to it."""
         self._news[block] = None
         self._wake.set()
 
     def take_finished(self, block: BlockId, storage: StorageId, generation: Generation) -> None:
-        """A storage that is no member reported the decided version: a copy, to be a member (K12).
+        """Take a copy for a member (K12): a storage that is none reported the decided version.
 
-        Also of a block that has enough: one is taken away then (K13). A Delete of the current
-        version might arrive after somebody else has made this storage a member (D7).
+        This holds even for a block that has enough: one is then removed (K13). A Delete of the
+        current version might arrive after somebody else has made this storage a member (D7).
         """
         self._finished[block, storage] = generation
         self._wake.set()
@@ -190,7 +190,7 @@ class Monitor:
             await self._begin_copies()
 
     async def _look(self) -> None:
-        """Make a new view; look at the blocks of storages that stand otherwise than before."""
+        """Make a new view; look at the blocks of storages whose standing has changed."""
         self._looked_s = self._clock_s()
         view = self._renew_view()
         changed = [each for each, place in view.places.items() if self._matters(each, place)]
@@ -264,7 +264,7 @@ class Monitor:
         now_s = self._clock_s()
         trouble = self._troubles.pop(block, None) or _Trouble(now_s)
         self._troubles[block] = trouble
-        # Members in service are being told what was decided (P5, D9): most need a moment only.
+        # Members in service are being told what was decided (P5, D9): most need only a moment.
         waits = need.may_mend and now_s - trouble.since_s < self._sight.replicate_after_s
         missing = need.missing and not (waits and need.lagging)
         self._count(block, trouble, missing=missing, corrupt=bool(need.damaged))
@@ -283,7 +283,7 @@ class Monitor:
         trouble.missing, trouble.corrupt = missing, corrupt
         if not self._missing:
             self._named = 0
-        # In safe mode it may only be that nobody has told yet.
+        # In safe mode it may only be that nobody has reported yet.
         if missing and not trouble.named and self._named < MISSING_NAMED and not self._holds():
             trouble.named = True
             self._named += 1

@@ -1,7 +1,7 @@
 """The needs of a finalized block: a pure look at its members, who holds it, and where they are.
 
-All who care for replicas go by it (who copies, who takes away, who tells people), so that none
-undoes what another one does.
+Everything that cares for replicas goes by it (copying, removing, reporting), so that none undoes
+the work of another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Standing(enum.Enum):
     IN_SERVICE = "in_service"
     """Live, and it has reported all that it holds: what it did not report, it does not hold."""
     AWAY = "away"
-    """It may be back, or tell what it holds, in a moment: counted, and not read from."""
+    """It may be back, or report what it holds, in a moment: counted, and not read from."""
     LEAVING = "leaving"
     """Asked to leave (decommission): read from, and not counted."""
     MAINTENANCE = "maintenance"
@@ -44,10 +44,10 @@ NOWHERE = Place("", Standing.LOST, live=False)
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All storages at one moment; `unknown` stands for those that nobody heard of.
+    """All storages at one moment; `unknown` stands for those never heard from.
 
-    `racks` is how many of them there are with a DataNode in service. So many replicas as `min_live`
-    should be on others than those in maintenance.
+    `racks` is the number of racks with a DataNode in service. At least `min_live` replicas should
+    be on DataNodes that are not in maintenance.
     """
 
     places: Mapping[StorageId, Place]
@@ -64,16 +64,16 @@ class View:
 class Need:
     """The needs of one block. Storages are in the order of the record's members.
 
-    `wanted` is how many replicas are asked for, 0 if it does not matter any more.
+    `wanted` is how many replicas are asked for, 0 if that no longer matters.
     """
 
     wanted: int
     counted: int = 0
     """Replicas that count, whether they can be read now or not."""
     lacks: int = 0
-    """Replicas more that should be made."""
+    """Additional replicas that should be made."""
     surplus: int = 0
-    """Replicas that count and are more than wanted, also without those in maintenance."""
+    """Replicas that count beyond those wanted, even without those in maintenance."""
     sound: tuple[StorageId, ...] = ()
     """Holders that can be read now: the sources of a copy."""
     lagging: tuple[StorageId, ...] = ()
@@ -83,10 +83,10 @@ class Need:
     gone: tuple[StorageId, ...] = ()
     """Members that do not count: lost, or asked to leave. They go once others are enough."""
     misplaced: tuple[StorageId, ...] = ()
-    """Members of which one may go for one in another place: on a node, or all in a rack, together
-    although there are others."""
+    """Members one of which may give way to one in another place: together on a node, or all in one
+    rack, although there are others."""
     missing: bool = False
-    """No replica is left that can be read, nor one that may come back in a moment."""
+    """No readable replica is left, nor one that may come back in a moment."""
 
     @property
     def in_order(self) -> bool:
@@ -103,7 +103,9 @@ class Need:
 
     @property
     def may_mend(self) -> bool:
-        """True if nothing will lack once all members in service have what they were told to get."""
+        """True if nothing will be missing once all members in service have what they were told to
+        get.
+        """
         return self.lacks <= len(self.lagging) + len(self.damaged)
 
 
@@ -152,7 +154,8 @@ def assess(
 
 
 def is_well(record: BlockRecord, wanted: int, holders: Collection[StorageId], view: View) -> bool:
-    """True only if `assess` would find a block without damage in order: most are at first sight.
+    """True only if `assess` would find a block without damage in order; most are in order at first
+    sight.
 
     Takes a third of its time, and all blocks of a cluster are looked at again and again.
     """

@@ -1,8 +1,9 @@
 """Members that leave (K13): damaged, gone for good, asked to leave, too many, in a crowded place.
 
-`leaver` is the choice, and pure. `Reducer` carries it out, one member of a block at a time: the
-guard of K13 counts who reported the present version, and after a member left nobody has, until
-those who stay have answered (P5). So the next one of the block waits for that by itself.
+`leaver`, which is pure, makes the choice. `Reducer` carries it out, one member of a block at a
+time: the guard of K13 counts members that reported the present version, and after one has left none
+have, until those that stay have answered (P5). So the next one of the block waits for that by
+itself.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ Fullness = Callable[[StorageId], float]
 
 @dataclass(frozen=True, slots=True)
 class Leaver:
-    """A member that is to leave, why, and who stays: others that have reported this version."""
+    """A member that is to leave, why, and the ones that stay: others that have reported this
+    version.
+    """
 
     storage: StorageId
     why: str
@@ -51,12 +54,12 @@ def leaver(
     *,
     preferred: StorageId | None = None,
 ) -> Leaver | None:
-    """Return who leaves a finalized block next; None when nobody does, or nobody may yet.
+    """Return the member that leaves a finalized block next; None if none does, or none may yet.
 
     Damaged and lagging members go first, then those that are lost or asked to leave, then of too
     many the one in the most crowded place, in the fullest storage. As many as are wanted stay that
     are sound, in service, and have reported this version; and a block that is in two racks stays
-    in two, unless who goes is of no use there.
+    in two, unless the member that goes is of no use there.
 
     Args:
         need: as `needs.assess` found it with the same `view`.
@@ -177,8 +180,8 @@ class Reducer:
     async def _part(self, record: BlockRecord, found: Leaver, *, told: bool) -> None:
         """K13, then P5 to those who stay and D7 to who left.
 
-        Should this end in between, those who stay are told by the walk over all blocks, and who
-        left when it reports.
+        If this ends in between, the walk over all blocks tells those that stay, and the one that
+        left hears it when it reports.
         """
         block, storage, generation = record.block, found.storage, record.finalized_generation
         try:

@@ -1,9 +1,10 @@
 """Safe mode: whether replicas may be copied and taken away, or too little is known of them yet.
 
-A NameNode that begins to lead knows replicas from reports only. Whoever acts before these are in
-takes what was not reported for lost. So nothing is copied or taken away until enough of the
-finalized blocks were reported, and a moment later; and never while an operator says so. Writers
-and readers wait for none of it. (HDFS: BlockManagerSafeMode, with the same threshold and moment.)
+A NameNode that begins to lead knows replicas only from reports. If it acted before they are in, it
+would take what was not reported for lost. So nothing is copied or taken away until enough of the
+finalized blocks were reported, and for a moment longer; and never while an operator says so.
+Writers and readers do not wait for any of it. (HDFS: BlockManagerSafeMode, with the same threshold
+and moment.)
 
 Time is an argument: seconds on a clock that does not go back.
 """
@@ -25,7 +26,8 @@ class SafeMode:
         self, threshold: float, extension_s: float, by_hand: Callable[[], bool] = lambda: False
     ) -> None:
         """Wait until the share `threshold` (0 to 1) of the finalized blocks was reported, and
-        `extension_s` longer. `by_hand` tells whether an operator entered it and did not leave yet.
+        `extension_s` longer. `by_hand` says whether an operator entered it and did not leave it
+        yet.
         """
         assert 0 <= threshold <= 1, "a share"
         self._threshold = threshold
@@ -45,19 +47,19 @@ class SafeMode:
 
     @property
     def waits(self) -> bool:
-        """True while it is to be told what was reported; it ends by itself when that is enough."""
+        """True while it needs to hear what was reported; it ends by itself when that is enough."""
         return self._waits
 
     def begin(self) -> None:
-        """This NameNode begins to lead: what it heard before is to be heard again."""
+        """Begin a term: what this NameNode heard before must be heard again."""
         self._waits = True
         self._met_s = None
 
     def look(self, reported: int, blocks: int, now_s: float) -> None:
         """Take in how many of the finalized `blocks` were `reported` with enough replicas.
 
-        Where there is none there is nothing to wait for. If the share falls again before the moment
-        is over, that moment begins anew.
+        If there is none there is nothing to wait for. If the share falls again before the moment is
+        over, that moment begins anew.
         """
         self._reported, self._blocks = min(reported, blocks), blocks
         if not blocks:
@@ -70,11 +72,11 @@ class SafeMode:
             self._waits = False
 
     def leave(self) -> None:
-        """An operator has waited for reports long enough: what is missing now stays missing."""
+        """End the wait for reports, as an operator asked: what is missing now stays missing."""
         self._waits = False
 
     def status(self, now_s: float) -> SafeModeStatus:
-        """Return it as people are told of it, with what the last look saw."""
+        """Return it as people see it, with what the last look saw."""
         return SafeModeStatus(
             on=self.holds,
             by_hand=self._by_hand(),

@@ -1,4 +1,4 @@
-"""The needs of blocks as they are seen now: for all who look, so that they agree."""
+"""The needs of blocks as they are now, for everything that looks at them, so that all agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paxosblock.namenode.catalog.members import Asked
 
 
 class Sight:
-    """Puts what was heard of DataNodes and replicas together."""
+    """Combines what was heard of DataNodes and replicas."""
 
     def __init__(
         self,
@@ -32,11 +32,13 @@ class Sight:
 
     @property
     def replicate_after_s(self) -> float:
-        """Return the seconds for which a DataNode that is dead is waited for."""
+        """Return the seconds for which a dead DataNode may come back before its replicas are
+        copied.
+        """
         return self._patience.replicate_after_s
 
     def view(self) -> View:
-        """Return where all storages are now."""
+        """Return the standing of all storages now."""
         return standing.look(self._datanodes, self._clock_s(), self._patience, self._min_live)
 
     def need(self, asked: Asked, view: View) -> Need:

@@ -22,9 +22,10 @@ _ASKED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The seconds for which a DataNode that is dead is waited for, from when on.
+    """The seconds for which a dead DataNode may come back before its replicas are copied, and their
+    start.
 
-    One that has not been heard of at all may have been dead since before `since_s`.
+    One that was never heard from may have been dead since before `since_s`.
     """
 
     replicate_after_s: float
@@ -33,7 +34,7 @@ class Patience:
 
 
 def look(datanodes: DataNodes, now_s: float, patience: Patience, min_live: int = 1) -> View:
-    """Return where all storages stand."""
+    """Return the standing of all storages."""
     places: dict[StorageId, Place] = {}
     racks = set()
     for node in datanodes:

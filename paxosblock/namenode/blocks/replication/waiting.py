@@ -1,4 +1,4 @@
-"""The blocks that wait for a copy, those first of which the fewest replicas are left."""
+"""The blocks that wait for a copy, the ones with the fewest replicas left first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paxosblock.protocol.types import BlockId
 
 
 class Waiting:
-    """Blocks by rank; of one rank who waits longest comes first.
+    """Blocks by rank; within a rank the one that has waited longest comes first.
 
     A block for which nothing can be done is parked, so that it stands in nobody's way.
     """
@@ -47,7 +47,7 @@ class Waiting:
         self._ranks.setdefault(rank, {})[block] = None
 
     def drop(self, block: BlockId) -> None:
-        """A block does not wait any more, if it did."""
+        """Let a block wait no longer, if it did."""
         rank = self._rank_of.pop(block, None)
         if block in self._parked:
             del self._parked[block]
@@ -55,7 +55,7 @@ class Waiting:
             self._take_out(block, rank)
 
     def park(self, block: BlockId) -> None:
-        """Nothing can be done for a waiting block now."""
+        """Set a waiting block aside, as nothing can be done for it now."""
         if block not in self._parked:
             self._take_out(block, self._rank_of[block])
             self._parked[block] = None
@@ -67,7 +67,7 @@ class Waiting:
             self._ranks.setdefault(self._rank_of[block], {})[block] = None
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget everything."""
         self._ranks.clear()
         self._rank_of.clear()
         self._parked.clear()
