@@ -76,7 +76,7 @@ def open_volume(folder: Path) -> int:
 def make_kv(folder: Path) -> None:
     """The folder of a cluster's only NameNode, with a snapshot, as an earlier version left it."""
     store = open_store(OsDisk(), folder, LIMITS, open_memory)
-    store.append([encode_transaction(PUT)])
+    store.journal.append([encode_transaction(PUT)])
     store.machine.apply(1, PUT)
     store.begin_flush().write()
     store.close()

@@ -7,9 +7,8 @@ block's fields.
 A chunk takes the short way, all of it on the event loop: a `pwrite` to the page cache, then the
 adoption. In disk mode the vote waits for the volume's group commit, and so does whoever asks for
 the registers (`unsynced`): the replica may be ahead of its disk, what is said of it is not. A
-control step checks, makes durable and adopts in one blocking function in a thread of the volume:
-no `await` is between the check of a generation and its being durable (PROTOCOL.md 5). Writes are
-fenced meanwhile.
+control step checks, makes durable and adopts in one blocking function in a thread of the volume, or
+by one record on the event loop: nobody else is let in between (PROTOCOL.md 5), writes are fenced.
 """
 
 from __future__ import annotations
@@ -288,17 +287,9 @@ class Block:
             return
         if files.file is None:
             await self.volume.run(self.volume.store.sync, files)
-            self._synced(files, replica.registers.accepted_generation, replica.length)
-            return
-        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(_: PaxosBlockError | None) -> None:
-            if not durable.done():
-                durable.set_result(None)
-
-        self._sync(replica.registers.accepted_generation, replica.length, done)
-        await durable
-        self.volume.check()
+        else:
+            await self.volume.committed(files.file)
+        self._synced(files, replica.registers.accepted_generation, replica.length)
 
     # -- control steps --------------------------------------------------------------------------
 
@@ -349,7 +340,8 @@ class Block:
         if step.effect is not None or self.unsynced:
             self.stepping = True
             try:
-                step = await self.volume.run(self._perform, request, draft, reserved_bytes)
+                if not await self._perform_by_record(request, step, reserved_bytes):
+                    step = await self.volume.run(self._perform, request, draft, reserved_bytes)
             except CorruptionError as error:  # nothing was changed
                 self.mark_corrupt(str(error))
                 return self.nack(generation_of(request), Reason.CORRUPT)
@@ -387,15 +379,32 @@ class Block:
         supplied = () if draft is None else draft.names
         return answer(self.volume.storage, self._seen(request), request, supplied)
 
-    def _perform(self, request: Control, draft: FetchedChunks | None, reserved_bytes: int) -> Step:
-        """Check, make durable, adopt: one blocking function in a thread of the volume."""
-        step = self._consult(request, draft)
+    async def _perform_by_record(self, request: Control, step: Step, reserved_bytes: int) -> bool:
+        """As `_perform`, if that takes one record of a file that replicas share; else False. The
+        lock and `stepping` keep everybody else out until it is durable and adopted."""
+        effect, after = step.effect, step.replica
+        if effect is None or after is None or self.corrupt:
+            return False
+        self._check_follows(request, step)
+        room = reserved_bytes if isinstance(request, Create) else 0
+        said = await self.volume.say(self.files, effect, after, room)
+        if said is not None:
+            self._adopt(said, after, after.length)
+        return said is not None
+
+    def _check_follows(self, request: Control, step: Step) -> None:
         before, after = self.replica, step.replica
         if after is not None:
             if before is None or self.corrupt:
                 after.check(request)
             else:
                 after.check_follows(before, request)
+
+    def _perform(self, request: Control, draft: FetchedChunks | None, reserved_bytes: int) -> Step:
+        """Check, make durable, adopt: one blocking function in a thread of the volume."""
+        step = self._consult(request, draft)
+        before = self.replica
+        self._check_follows(request, step)
         if isinstance(request, Create) and step.effect is not None:
             self.volume.check_room(reserved_bytes)
         if self.unsynced and not isinstance(step.effect, AdoptLog | DropReplica):

@@ -10,6 +10,7 @@ that nothing was changed.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -52,7 +53,7 @@ from paxosblock.disk import (
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.kept_room import KeptRoom
 from paxosblock.net.wire import HEADER_BYTES
-from paxosblock.protocol.effects import AdoptLog
+from paxosblock.protocol.effects import AdoptLog, Effect, StoreMetadata
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ReplicaState
@@ -120,6 +121,17 @@ class FileStore:
 
     def draft(self, block: BlockId, first: int) -> FetchedFile:
         return FetchedFile(self.disk, self.folder / TEMPORARY, block, first)
+
+    def say(self, files: Stored | None, effect: Effect, after: Replica) -> SmallPlace | None:
+        if not self.small.log.has_segment:
+            return None
+        with contextlib.suppress(NoSpaceError):
+            match effect:
+                case StoreMetadata(small=True) if files is None:
+                    return self.small.say_created(after)
+                case AdoptLog() if self._stays_small(files, after, effect):
+                    return self.small.say_finalized(after)
+        return None
 
     def create(self, replica: Replica, *, small: bool = False) -> Stored:
         """Make an empty replica, durably: a new one (D1), or a promise (D3)."""
@@ -332,12 +344,17 @@ class FileStore:
 
     # -- adopting -------------------------------------------------------------------------------
 
+    def _stays_small(self, files: Stored | None, after: Replica, effect: AdoptLog) -> bool:
+        finalized = after.registers.state is ReplicaState.FINALIZED
+        small = isinstance(files, SmallPlace) and self.small.may_finalize(after.block)
+        return small and finalized and not effect.append
+
     def _adopt_small(
         self, place: SmallPlace, after: Replica, effect: AdoptLog, draft: FetchedFile | None
     ) -> Stored:
         """A small replica stays one that is finalized as it is; any other goes to files."""
-        block, finalized = place.block, after.registers.state is ReplicaState.FINALIZED
-        if finalized and not effect.append and self.small.may_finalize(block):
+        block = place.block
+        if self._stays_small(place, after, effect):
             return self.spare.retried(lambda: self.small.finalize(after))
         if effect.keep == 0 and effect.append:
             copied = self._adopt_copy(None, after, draft, copy_of(place) + 1)

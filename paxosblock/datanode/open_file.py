@@ -61,6 +61,14 @@ class OpenFile:
         False: it is up to `sync`, and `done` is not called. A thread syncs this file now, a sync
         of it failed before, or the kernel refuses.
         """
+        return self._begin_sync_of(self.handle, kernel, done)
+
+    def _begin_sync_of(
+        self,
+        handle: FileHandle,
+        kernel: KernelSyncs,
+        done: Callable[[PaxosBlockError | None], None],
+    ) -> bool:
         if not self._syncing.acquire(blocking=False):
             return False
 
@@ -71,7 +79,7 @@ class OpenFile:
             self._syncing.release()
             done(self._failure)
 
-        if self._failure is None and kernel.begin(self.handle, ended):
+        if self._failure is None and kernel.begin(handle, ended):
             return True
         self._syncing.release()
         return False

@@ -172,9 +172,9 @@ class SmallLog(OpenFile):
             StorageError: as the disk says.
         """
         with self._rolling:
-            last = self._segments.get(self._last)
-            if last is not None and self._ours == self._last and last.end < SEGMENT_BYTES:
+            if self.has_segment:
                 return
+            last = self._segments.get(self._last)
             number, salt = self._last + 1, os.urandom(SALT_BYTES)
             path = self._path(number)
             header = SegmentHeader(salt, self._boot).encode()
@@ -247,8 +247,17 @@ class SmallLog(OpenFile):
     def begin_sync(
         self, kernel: KernelSyncs, done: Callable[[PaxosBlockError | None], None]
     ) -> bool:
-        """False: a thread does it, which finds most often that its record was covered."""
-        return False
+        """As `OpenFile.begin_sync`, of every record that was appended until now."""
+        with self._mutex:
+            segment = self._segments[self._last]
+            wanted = segment.end
+
+        def ended(error: PaxosBlockError | None) -> None:
+            if error is None:
+                segment.synced = max(segment.synced, wanted)
+            done(error)
+
+        return self._begin_sync_of(segment.handle, kernel, ended)
 
     def mark(self) -> None:
         """Append what tells that all until now is durable, unless a record does; does not sync."""
@@ -305,6 +314,12 @@ class SmallLog(OpenFile):
         return payload
 
     # -- segments -------------------------------------------------------------------------------
+
+    @property
+    def has_segment(self) -> bool:
+        """True if a control step need not begin one before it appends."""
+        last = self._segments.get(self._last)
+        return last is not None and self._ours == self._last and last.end < SEGMENT_BYTES
 
     @property
     def size_bytes(self) -> int:

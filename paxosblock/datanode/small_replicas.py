@@ -78,7 +78,7 @@ class SmallLoaded:
 
 
 class SmallReplicas:
-    """The small replicas of one volume. All methods but `append` and `may_finalize`
+    """The small replicas of one volume. All methods but `append`, `may_finalize` and `say_...`
     block."""
 
     def __init__(self, disk: Disk, folder: Path, boot: str) -> None:
@@ -163,8 +163,14 @@ class SmallReplicas:
 
     def create(self, replica: Replica) -> SmallPlace:
         """Make a replica without chunks, durably."""
-        self._say(Kind.CREATED, replica)
+        self.log.begin_segment()
+        place = self.say_created(replica)
         self.log.sync()
+        return place
+
+    def say_created(self, replica: Replica) -> SmallPlace:
+        """As `create`, durably with the next sync; the log has a segment."""
+        self._say(Kind.CREATED, replica)
         return SmallPlace(self.log, replica.block)
 
     def append(self, block: BlockId, log: ChunkLog, frame: Buffer) -> None:
@@ -187,13 +193,18 @@ class SmallReplicas:
 
     def finalize(self, replica: Replica) -> SmallPlace:
         """Become `replica`, durably, which has the chunk that is here, or none."""
-        self._say(Kind.FINALIZED, replica)
+        self.log.begin_segment()
+        place = self.say_finalized(replica)
         self.log.sync()
+        return place
+
+    def say_finalized(self, replica: Replica) -> SmallPlace:
+        """As `finalize`, durably with the next sync; the log has a segment."""
+        self._say(Kind.FINALIZED, replica)
         return SmallPlace(None, replica.block)
 
     def _say(self, kind: Kind, replica: Replica) -> None:
         data = describe(replica, self._boot, 0).encode()
-        self.log.begin_segment()
         with self._lock:
             entry = self._entries.get(replica.block)
             chunk = entry.chunk if entry is not None and replica.length else _NOWHERE

@@ -14,7 +14,7 @@ from paxosblock.checksum import Buffer
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.removals import Removals
 from paxosblock.disk import Room
-from paxosblock.protocol.effects import AdoptLog, DropReplica, StoreMetadata
+from paxosblock.protocol.effects import AdoptLog, DropReplica, Effect, StoreMetadata
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica, Step
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkName, Generation
@@ -80,7 +80,8 @@ class Records(NamedTuple):
 
 
 class ReplicaStore(Protocol):
-    """The replicas of one volume. All methods but `append`, `read_cached` and `size_bytes` block.
+    """The replicas of one volume. All methods but `append`, `say`, `read_cached` and `size_bytes`
+    block.
 
     After a StorageError nothing is known about the volume; NoSpaceError says that nothing was
     changed. Whatever is interrupted, `load` finishes or undoes at the next start.
@@ -118,6 +119,13 @@ class ReplicaStore(Protocol):
 
     def size_bytes(self, log: ChunkLog) -> int:
         """Return how much the records of the log take."""
+
+    def say(self, files: Stored | None, effect: Effect, after: Replica) -> Stored | None:
+        """Append the record by which `effect` makes a replica in `files` become `after`.
+
+        Return where it is then; it is durable when the file is synced in which it may be written.
+        None: it takes more than a record, or finds no room; nothing was changed.
+        """
 
     def create(self, replica: Replica, *, small: bool = False) -> Stored:
         """Make a replica without chunks, durably (D1, D3); a `small` one takes one short chunk."""

@@ -38,8 +38,16 @@ from paxosblock.datanode.store import Loaded, ReplicaStore, Stored
 from paxosblock.datanode.write_out import WriteOut
 from paxosblock.descriptors import scarce
 from paxosblock.disk import OF_A_NAMENODE, Disk, FileHandle, Room, blamed, is_shortage, opened
-from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
+from paxosblock.errors import (
+    ConfigError,
+    CorruptionError,
+    NoSpaceError,
+    PaxosBlockError,
+    StorageError,
+)
 from paxosblock.logs import facts
+from paxosblock.protocol.effects import Effect
+from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import BlockId, StorageId
 
 P = ParamSpec("P")
@@ -160,6 +168,47 @@ class Volume:
         self.check()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: step(*args, **kwargs))
+
+    async def say(
+        self, files: Stored | None, effect: Effect, after: Replica, room_bytes: int
+    ) -> Stored | None:
+        """As `ReplicaStore.say`, and durable; None, too, where less than `room_bytes` are free.
+
+        On the event loop: all records that are appended until the next sync share it.
+
+        Raises:
+            StorageError: the volume has failed, now or before.
+        """
+        try:
+            said = self.store.say(files, effect, after) if self._has_room(room_bytes) else None
+        except StorageError as error:
+            self.fail(error)
+            raise
+        if said is not None:
+            file = said.file or (None if files is None else files.file)
+            assert file is not None, "it is open until the replica takes no more writes"
+            await self.committed(file)
+        return said
+
+    async def committed(self, file: OpenFile) -> None:
+        """Wait until all that was written to `file` is on stable storage.
+
+        Raises:
+            StorageError: the volume has failed, now or before.
+        """
+        durable: asyncio.Future[None] = self._loop.create_future()
+
+        def done(error: PaxosBlockError | None) -> None:
+            if error is not None:
+                self.fail(error)
+            if not durable.done():
+                durable.set_result(None)
+
+        self.touch()
+        self.commit.wait(file, done)
+        await durable
+        # A sync of this step succeeds after a failed one, without the bytes which that dropped.
+        self.check()
 
     def note_damaged(self, block: BlockId, files: Stored | None) -> None:
         """Remember over the end of the process that the replica in `files` is dead; None: it is

@@ -62,7 +62,7 @@ class Workload:
             payloads.append(encode_transaction(Transaction(puts=((key, value),))))
             index = len(self.models)
             self.models.append({**self.models[-1], key: Versioned(value, index)})
-        storage.count_bytes(storage.append(payloads))
+        storage.count_bytes(storage.journal.append(payloads))
         self.acknowledged = len(self.models) - 1
         self._adopt(storage)
 
@@ -72,7 +72,7 @@ class Workload:
         self.disk.full = True
         try:
             with pytest.raises(NoSpaceError):
-                storage.append([payload])
+                storage.journal.append([payload])
         finally:
             self.disk.full = False
 
@@ -100,7 +100,7 @@ class Workload:
         revision = self._found(disk)
         assert self.acknowledged <= revision < len(self.models)
         again = open_store(disk, FOLDER, LIMITS, open_memory)
-        again.append([encode_transaction(Transaction(puts=((b"new", b""),)))])
+        again.journal.append([encode_transaction(Transaction(puts=((b"new", b""),)))])
         again.close()
         last = open_store(disk, FOLDER, LIMITS, open_memory).machine
         expected = {**self.models[revision], b"new": Versioned(b"", revision + 1)}
@@ -232,7 +232,7 @@ def test_a_missing_segment_is_refused(position: str) -> None:
     disk = SimulatedDisk()
     for _ in range(3):
         storage = open_store(disk, FOLDER, Limits(1, 1 << 30), open_memory)
-        storage.append([encode_transaction(Transaction(puts=((b"k", b"v"),)))])
+        storage.journal.append([encode_transaction(Transaction(puts=((b"k", b"v"),)))])
         storage.close()
     files = disk.files()
     segments = sorted(path for path in files if path.name.startswith("journal"))
@@ -246,7 +246,7 @@ def test_damage_behind_a_segment_s_last_entry_is_not_called_missing_entries() ->
     disk = SimulatedDisk()
     for _ in range(2):
         storage = open_store(disk, FOLDER, Limits(1, 1 << 30), open_memory)
-        storage.append([encode_transaction(Transaction(puts=((b"k", b"v"),)))])
+        storage.journal.append([encode_transaction(Transaction(puts=((b"k", b"v"),)))])
         storage.close()
     files = disk.files()
     first = min(path for path in files if path.name.startswith("journal"))

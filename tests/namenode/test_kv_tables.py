@@ -194,7 +194,7 @@ def test_whatever_reached_the_disk_is_the_map_after_an_entry_which_it_names(
         for index in range(1, 7):  # so few flushes that nothing is compacted while it is copied
             # Done twice, or on another state, it would end as a conflict, or leave another value.
             transaction = Transaction((Expect(b"k", index - 1),), ((b"k", b"%d" % index),))
-            store.append([encode_transaction(transaction)])
+            store.journal.append([encode_transaction(transaction)])
             check_left(folder, tmp_path / f"{index}-appended", [*maps, {b"k": value(index)}])
             assert store.machine.apply(index, transaction) == Committed(index)
             maps.append(everything(store.machine))
@@ -250,7 +250,7 @@ def earlier_folder(folder: Path) -> dict[bytes, Versioned]:
     store = open_store(OsDisk(), folder, Limits(segment_bytes=100), open_memory)
     with closing(store):
         for index in range(1, 6):
-            store.append([encode_transaction(put(b"k%d" % (index % 4)))])
+            store.journal.append([encode_transaction(put(b"k%d" % (index % 4)))])
             store.machine.apply(index, put(b"k%d" % (index % 4)))
             if index == 3:
                 flush = store.begin_flush()
@@ -336,7 +336,7 @@ def test_a_database_that_lacks_a_file_is_refused_in_one_line_and_left_as_it_is(
 
 def test_a_database_that_is_gone_is_no_empty_one(tmp_path: Path) -> None:
     with closing(open_store(OsDisk(), tmp_path, Limits())) as store:
-        store.append([encode_transaction(put(b"k"))])
+        store.journal.append([encode_transaction(put(b"k"))])
         store.machine.apply(1, put(b"k"))
         store.begin_flush().write()
         store.forget(1)

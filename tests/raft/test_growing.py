@@ -35,7 +35,7 @@ def write_catalog(disk: SimulatedDisk | OsDisk, folder: Path) -> None:
     puts = [Transaction(puts=((key, value),)) for key, value in CATALOG.items()]
     transactions = [Transaction(puts=((b"gone", b""),)), *puts, Transaction(deletes=(b"gone",))]
     for index, transaction in enumerate(transactions, 1):
-        store.append([encode_transaction(transaction)])
+        store.journal.append([encode_transaction(transaction)])
         store.machine.apply(index, transaction)
         if index == 20:
             store.begin_flush().write()

@@ -1,7 +1,7 @@
 """The engine with a single member: files, a state machine, and nobody to agree with.
 
 A commit goes: encode, queue, journal (whatever queued up during a sync goes with the next one),
-apply in order, answer. Disk work runs in threads, all else on the event loop: a batch is applied,
+apply in order, answer. Disk work runs beside the event loop, all else on it: a batch is applied,
 and others are decided, while the next one is being written.
 """
 
@@ -27,6 +27,7 @@ from paxosblock.errors import (
     StorageError,
     UnavailableError,
 )
+from paxosblock.namenode.kv.appending import Appending
 from paxosblock.namenode.kv.codec import prepare
 from paxosblock.namenode.kv.folder import Limits, StoreFolder, open_store
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
@@ -187,30 +188,32 @@ class SingleMemberStore:
     async def _write(self, folder: StoreFolder) -> None:
         """Move the queue through the journal into the state machine until the store closes."""
         loop = asyncio.get_running_loop()
+        appending = Appending(folder.journal, self._thread, self._disk.kernel_syncs())
         writing: _Batch | None = None
         try:
             while self._failure is None and (writing or await self._something_queued()):
-                writing = await self._finish(folder, writing or self._begin(folder))
+                writing = await self._finish(folder, appending, writing or self._begin(appending))
                 await self._wait_room(folder)
             if self._flushing is not None:
                 await self._flushing
         finally:
+            await appending.close()
             await loop.run_in_executor(self._thread, folder.close)
 
-    def _begin(self, folder: StoreFolder) -> _Batch:
-        """Let the thread write what is queued; nothing else is being written."""
-        batch, first = self._take(), folder.next_index
-        payloads = [pending.payload for pending in batch]
-        loop = asyncio.get_running_loop()
-        return _Batch(first, batch, loop.run_in_executor(self._thread, folder.append, payloads))
+    def _begin(self, appending: Appending) -> _Batch:
+        """Let what is queued be written; nothing else is being written."""
+        batch, first = self._take(), appending.next_index
+        return _Batch(first, batch, appending.begin([pending.payload for pending in batch]))
 
-    async def _finish(self, folder: StoreFolder, batch: _Batch) -> _Batch | None:
+    async def _finish(
+        self, folder: StoreFolder, appending: Appending, batch: _Batch
+    ) -> _Batch | None:
         """Apply a batch once it is durable; return the next one if it is being written already."""
         following: _Batch | None = None
         try:
             folder.count_bytes(await batch.written)
             if self._queue:
-                following = self._begin(folder)
+                following = self._begin(appending)
             await self._apply(batch.first, batch.pending)
             self._flush_if_due(folder)
         except NoSpaceError as error:

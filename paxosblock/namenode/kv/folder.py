@@ -7,7 +7,7 @@ folder/journal-<first index>    entries from that one on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ class Limits:
 
 
 class StoreFolder:
-    """An opened folder. `append`, `forget` and `close` belong to one thread at a time."""
+    """An opened folder. Its journal, `forget` and `close` belong to one thread at a time."""
 
     def __init__(
         self, disk: Disk, folder: Path, limits: Limits, lock: FileHandle, open_table: OpenTable
@@ -52,7 +52,7 @@ class StoreFolder:
         try:
             flushed = self.machine.revision
             self._replay()
-            self._journal = Journal(disk, folder, self.machine.revision + 1, limits.segment_bytes)
+            self.journal = Journal(disk, folder, self.machine.revision + 1, limits.segment_bytes)
             # What a crash may have left between a flush and the removal of what it replaces.
             remove_drafts(disk, folder)
             self.forget(flushed)
@@ -61,25 +61,11 @@ class StoreFolder:
             raise
 
     def __repr__(self) -> str:
-        return f"StoreFolder({str(self._folder)!r}, {self._journal!r})"
-
-    @property
-    def next_index(self) -> int:
-        """Index of the entry that will be appended next."""
-        return self._journal.next_index
+        return f"StoreFolder({str(self._folder)!r}, {self.journal!r})"
 
     @property
     def flush_due(self) -> bool:
         return self._journal_bytes >= self._limits.flush_bytes
-
-    def append(self, entries: Sequence[bytes]) -> int:
-        """Append the entries; return how many bytes they took, once they are durable.
-
-        Raises:
-            NoSpaceError: nothing was appended; try again when `has_room`.
-            StorageError: after it, only `close`.
-        """
-        return self._journal.append(entries)
 
     def count_bytes(self, written: int) -> None:
         """Count what was appended toward the next flush; not in the thread that appends."""
@@ -88,7 +74,7 @@ class StoreFolder:
     @property
     def has_room(self) -> bool:
         """True if it is worth while to append again after a NoSpaceError. Blocks."""
-        return self._journal.has_room
+        return self.journal.has_room
 
     def begin_flush(self) -> Flush:
         """Return what makes durable all that is applied, and count the journal's growth from now on
@@ -98,11 +84,11 @@ class StoreFolder:
 
     def forget(self, revision: int) -> None:
         """Remove the journal up to entry `revision`, which a flush has made durable."""
-        self._journal.remove_through(revision)
+        self.journal.remove_through(revision)
 
     def close(self) -> None:
         """Close the files and release the folder."""
-        self._journal.close()
+        self.journal.close()
         self.machine.close()
         self._disk.close(self._lock)
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
 from paxosblock.disk import Disk, FileHandle, cut_file, opened, read_file
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
+from paxosblock.kernel_syncs import KernelSyncs
 from paxosblock.namenode.kv.files import numbered, numbers, publish_open
 from paxosblock.namenode.kv.mark import DurableMark, read_mark
 from paxosblock.namenode.kv.segment import (
@@ -147,9 +148,47 @@ class Journal:
         except BaseException:
             self._failed = True
             raise
-        self._next_index += len(entries)
-        self._mark.move(self._next_index - 1)
+        self._count(len(entries))
         return size
+
+    def begin_append(
+        self, entries: Sequence[bytes], kernel: KernelSyncs, done: Callable[[int | Exception], None]
+    ) -> bool:
+        """As `append`, on the event loop, while the kernel syncs; beside `remove_through` only.
+
+        `done` is called with what `append` would return or raise. False: it is up to `append`,
+        which writes the same bytes at the same place if they were written; `done` is not called.
+
+        Raises:
+            StorageError: as `append`.
+        """
+        assert not self._failed, "a sync that failed is never retried"
+        if self._size >= self._segment_bytes:
+            return False
+        batch = encode_batch(self._salt, self._size, self._next_index, entries)
+        try:
+            self._disk.write(self._file, batch, self._size)
+        except NoSpaceError:
+            return False
+        except BaseException:
+            self._failed = True
+            raise
+
+        def synced(error: OSError | None) -> None:
+            if error is not None:
+                self._failed = True
+                done(StorageError.of("cannot sync", error))
+                return
+            self._size += len(batch)
+            self._count(len(entries))
+            done(len(batch))
+
+        return kernel.begin(self._file, synced)
+
+    def _count(self, entries: int) -> None:
+        """So many more are durable."""
+        self._next_index += entries
+        self._mark.move(self._next_index - 1)
 
     @property
     def has_room(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 from raftos.storage import FileStorage, Log
 
 from paxosblock.errors import NoSpaceError, StorageError
+from paxosblock.kernel_syncs import KernelSyncs
 from paxosblock.namenode.kv.journal import Journal
 from paxosblock.namenode.raft.log import RaftLog, Tail
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
@@ -80,9 +81,16 @@ class HardState(FileStorage):  # type: ignore[misc]  # raftos has no types
 class MemberLog(RaftLog, Log):  # type: ignore[misc]  # raftos has no types
     """Our log with raftos' counters."""
 
-    def __init__(self, tail: Tail, journal: Journal, executor: Executor, commit_index: int) -> None:
+    def __init__(
+        self,
+        tail: Tail,
+        journal: Journal,
+        executor: Executor,
+        kernel: KernelSyncs | None,
+        commit_index: int,
+    ) -> None:
         """`commit_index` is that of the snapshot: what it holds was committed."""
-        RaftLog.__init__(self, tail, journal, executor)
+        RaftLog.__init__(self, tail, journal, executor, kernel)
         self.commit_index = commit_index
         self.next_index: dict[str, int] = {}
         self.match_index: dict[str, int] = {}

@@ -18,6 +18,8 @@ from typing import ParamSpec, TypeVar
 
 from paxosblock.disk import Disk
 from paxosblock.errors import CorruptionError, NoSpaceError
+from paxosblock.kernel_syncs import KernelSyncs
+from paxosblock.namenode.kv.appending import Appending
 from paxosblock.namenode.kv.files import numbers
 from paxosblock.namenode.kv.journal import Journal, replay
 from paxosblock.namenode.raft.entry import (
@@ -104,11 +106,15 @@ class _Removal:
 class RaftLog:
     """The log of one member. `flush` runs in a task; the rest neither blocks nor waits."""
 
-    def __init__(self, tail: Tail, journal: Journal, executor: Executor) -> None:
-        """Take what `load_tail` found; all of it is durable. `executor` has one thread."""
+    def __init__(
+        self, tail: Tail, journal: Journal, executor: Executor, kernel: KernelSyncs | None = None
+    ) -> None:
+        """Take what `load_tail` found; all of it is durable. `executor` has one thread; the
+        `kernel` syncs in its place, if there is one."""
         self._tail = tail
         self._journal = journal
         self._executor = executor
+        self._appending = Appending(journal, executor, kernel)
         self._queue: list[bytes] = []
         self._arrived = asyncio.Event()
         self._next_position = journal.next_index
@@ -236,7 +242,7 @@ class RaftLog:
         waited = False
         while True:
             try:
-                await self._run(self._journal.append, batch)
+                await self._appending.begin(batch)
             except NoSpaceError as error:
                 waited = True
                 on_full(error)
@@ -264,9 +270,12 @@ class RaftLog:
         loop = asyncio.get_running_loop()
         return loop.run_in_executor(self._executor, lambda: step(*args, **kwargs))
 
-    def close(self) -> None:
-        """Close the files; blocks. What is still queued is lost: nobody was told of it."""
-        self._journal.close()
+    async def settled(self) -> None:
+        """Wait for what is being written; `flush` has ended. Nothing can be written any more.
+
+        What is still queued is lost: nobody was told of it.
+        """
+        await self._appending.close()
 
     def _remove_through(self, position: int) -> None:
         self._removal = _Removal(position, self._next_position - 1)

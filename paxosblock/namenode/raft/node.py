@@ -165,7 +165,8 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         """The answer of a leader to changes: its disk is full, and no other member took over."""
         self.machine: ReplicatedMachine = opened.machine
         self.hard_state = HardState(opened.votes, self.fail)
-        self.log = MemberLog(opened.tail, opened.journal, executor, opened.machine.revision)
+        kernel, revision = opened.disk.kernel_syncs(), opened.machine.revision
+        self.log = MemberLog(opened.tail, opened.journal, executor, kernel, revision)
         self.snapshot_index = opened.snapshot_index
         self._opened, self._transport, self._executor = opened, transport, executor
         self._snapshot_bytes, self._snapshot_mark = opened.snapshot_bytes, 0
@@ -213,6 +214,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         for task in (self._working, self._snapshotting):
             if task is not None:
                 await _finish(task, cancel=task is self._working)
+        await self.log.settled()
         await self.loop.run_in_executor(self._executor, self._opened.close)
 
     def fail(self, error: Exception) -> None:

@@ -1,0 +1,148 @@
+"""Control steps of small replicas, one record each: on the event loop, while the kernel syncs."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paxosblock.datanode.group_commit import GroupCommit
+from paxosblock.datanode.volume import Volume
+from paxosblock.disk import OsDisk, Room
+from paxosblock.errors import NoSpaceError, StorageError
+from paxosblock.kernel_syncs import Done, KernelSyncs
+from paxosblock.protocol.messages import Created, Finalized, LastVote, Reply, Vote
+from paxosblock.protocol.types import BlockId, Reason, ReplicaState
+from tests.datanode.node import BLOCK, Node, chunk, frame, name, refusal, running
+
+FIRST = BlockId(1)
+
+
+class Held(KernelSyncs):
+    """Syncs that end when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[Done] = []
+
+    def begin(self, file: int, done: Done) -> bool:
+        self.taken.append(done)
+        return True
+
+
+@asynccontextmanager
+async def held(folder: Path) -> AsyncIterator[tuple[Node, Held]]:
+    """A node whose log has a segment; from then on its syncs are held."""
+    async with running(folder) as node:
+        await node.create(FIRST, small=True)
+        kernel = Held()
+        with ThreadPoolExecutor(1) as threads:
+            node.volumes[0].commit = GroupCommit(threads, 1, kernel)
+            yield node, kernel
+        kernel.close()
+
+
+async def turns() -> None:
+    """Let everybody come as far as they can without the disk."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def seen(node: Node) -> tuple[ReplicaState, int] | None:
+    """State and length of the replica as everybody sees it."""
+    block = node.acceptor.find(BLOCK, node.storage)
+    state = None if block is None else block.state()
+    return None if state is None else (state.registers.state, state.length)
+
+
+def begun(step: Any) -> asyncio.Task[Reply]:
+    task: asyncio.Task[Reply] = asyncio.ensure_future(step)
+    return task
+
+
+async def test_no_thread_takes_part_in_the_life_of_a_small_replica(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as node:
+        await node.create(FIRST, small=True)
+        with monkeypatch.context() as patched:
+            patched.delattr(Volume, "run")
+            assert isinstance(await node.create(small=True), Created)
+            assert isinstance(await node.send(frame(0)), Vote)
+            assert isinstance(await node.finalize(1, [name(0)]), Finalized)
+    async with running(tmp_path) as node:
+        assert seen(node) == (ReplicaState.FINALIZED, 1)
+
+
+async def test_a_step_is_neither_told_nor_adopted_before_its_record_is_durable(
+    tmp_path: Path,
+) -> None:
+    async with held(tmp_path) as (node, kernel):
+        creating = begun(node.create(small=True))
+        await turns()
+        assert (creating.done(), seen(node), len(kernel.taken)) == (False, None, 1)
+        kernel.taken.pop()(None)
+        assert isinstance(await creating, Created)
+
+        voting = node.send(frame(0))
+        kernel.taken.pop()(None)
+        assert isinstance(await voting, Vote)
+        finalizing = begun(node.finalize(1, [name(0)]))
+        await turns()
+        assert (finalizing.done(), seen(node)) == (False, (ReplicaState.RBW, 1))
+        assert refusal(await node.send(frame(1, chunk(1)))) is Reason.FENCED
+        promising = begun(node.next_gs(2, base=1))
+        await turns()
+        assert not promising.done(), "nobody else is let in"
+        kernel.taken.pop()(None)
+        assert isinstance(await finalizing, Finalized)
+        assert isinstance(await promising, LastVote)
+
+
+async def test_steps_that_come_together_share_a_sync(tmp_path: Path) -> None:
+    async with held(tmp_path) as (node, kernel):
+        creating = [begun(node.create(BlockId(number), small=True)) for number in range(2, 12)]
+        await turns()
+        assert len(kernel.taken) == 1
+        kernel.taken.pop()(None)
+        await turns()
+        kernel.taken.pop()(None)
+        assert all(isinstance(each, Created) for each in await asyncio.gather(*creating))
+        assert kernel.taken == []
+
+
+async def test_a_sync_that_fails_takes_the_volume_and_tells_nothing(tmp_path: Path) -> None:
+    async with held(tmp_path) as (node, kernel):
+        creating = begun(node.create(small=True))
+        await turns()
+        kernel.taken.pop()(OSError(errno.EIO, os.strerror(errno.EIO)))
+        with pytest.raises(StorageError, match="Input/output error"):
+            await creating
+        assert "Input/output error" in node.volumes[0].failed
+
+
+class FullDisk(OsDisk):
+    """Has no room for anything new while it is `full`."""
+
+    full = False
+
+    def room(self, folder: Path) -> Room:
+        return Room(1 << 30, 0) if self.full else super().room(folder)
+
+
+async def test_on_a_full_disk_a_small_replica_is_finalized_and_none_is_made(tmp_path: Path) -> None:
+    disk = FullDisk()
+    async with running(tmp_path, disk=disk) as node:
+        await node.create(FIRST, small=True)
+        assert isinstance(await node.send(frame(0, block=FIRST)), Vote)
+        disk.full = True
+        assert isinstance(await node.finalize(1, [name(0)], block=FIRST), Finalized)
+        with pytest.raises(NoSpaceError, match="has no room"):
+            await node.create(small=True)
