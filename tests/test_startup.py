@@ -48,3 +48,33 @@ print(gc.isenabled(), os.environ.get("SSL_CERT_FILE"))
         timeout=60,
     )
     assert ran.stdout.splitlines() == ["False 0", f"True {chosen}"]
+
+
+def test_a_command_looks_for_garbage_hardly_ever_and_not_at_its_end() -> None:
+    """That took a quarter of the time of the short ones."""
+    program = """
+import gc, sys
+from paxosblock.__main__ import main
+looks = []
+gc.callbacks.append(lambda phase, info: phase == "start" and looks.append(info["generation"]))
+sys.argv[1:] = ["fs", "cat", "--help"]
+try:
+    main()
+finally:
+    print(looks, gc.get_freeze_count() > 10_000, gc.isenabled())
+"""
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.splitlines()[-1] == "[] True True"
+
+
+def test_a_server_looks_seldom_and_leaves_out_what_it_began_with() -> None:
+    program = """
+import gc
+from paxosblock.startup import collect_seldom
+collect_seldom()
+print(gc.get_threshold(), gc.get_freeze_count() > 1_000)
+"""
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.split() == ["(20000,", "10,", "10)", "True"]

@@ -54,6 +54,8 @@ A = TypeVar("A")
 CALL_TIMEOUT_S: Final = 5.0
 REPORT_TIMEOUT_S: Final = 60.0
 
+GATHER_S: Final = 0.02
+"""What changes within so long is reported together."""
 REFUSES: Final = "NameNode refuses this DataNode"
 _REFUSALS: Final = (InvalidRequestError, ConfigError)
 SPREAD: Final = 0.1
@@ -312,6 +314,7 @@ class _Link:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._next_full_s):
                 await self._news.wait()
+        await asyncio.sleep(GATHER_S)
 
     async def _report_page(self, storage: StorageId, after: BlockId) -> None:
         """Report some of what a storage holds, and note where the NameNode wants to go on.

@@ -29,7 +29,7 @@ from paxosblock.net.serving import listen as listen_at
 from paxosblock.net.stream import STREAM_PATH
 from paxosblock.net.stream_server import upgrade_handler
 from paxosblock.process import boot_id
-from paxosblock.startup import refuse_optimized_python
+from paxosblock.startup import collect_seldom, refuse_optimized_python
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ async def serve(
     async with running(
         config, listen=listen, paths=paths, namenodes=namenodes, node_id=node_id, upgrade=upgrade
     ) as node:
+        collect_seldom()
         await until_stopped(stop, node, "datanode")
         _log.info("DataNode closes")
 

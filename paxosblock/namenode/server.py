@@ -29,11 +29,7 @@ from paxosblock.net.rpc import RpcClient, RpcRouter
 from paxosblock.net.serving import Running, publish_address, stop_signal, until_stopped
 from paxosblock.net.serving import listen as listen_at
 from paxosblock.stall import StallWatch
-from paxosblock.startup import refuse_optimized_python
-
-YOUNG_OBJECTS_MAX = 20_000
-"""Python looks for objects that only hold each other when this many more were made than freed. With
-its own 700 it looks every 36 calls, at those that are under way, and takes 4 % of the time."""
+from paxosblock.startup import collect_seldom, refuse_optimized_python
 
 _log = logging.getLogger(__name__)
 
@@ -65,8 +61,7 @@ async def serve(
     async with running(config, listen=listen, path=path, node_id=node_id, peers=peers) as node:
         # What was imported and loaded stays, so no full collection need visit it again.
         gc.collect()
-        gc.freeze()
-        gc.set_threshold(YOUNG_OBJECTS_MAX)
+        collect_seldom()
         await until_stopped(stop, node, "namenode")
         _log.info("NameNode closes")
 

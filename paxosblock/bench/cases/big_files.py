@@ -54,7 +54,6 @@ from paxosblock.namenode.catalog.draft import Draft
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import Committed
 from paxosblock.namenode.node import NameNode, over_rpc
-from paxosblock.namenode.server import YOUNG_OBJECTS_MAX
 from paxosblock.net.rpc import RpcClient
 from paxosblock.protocol.finalize import BlockRecord
 from paxosblock.protocol.types import (
@@ -65,6 +64,7 @@ from paxosblock.protocol.types import (
     WriterId,
 )
 from paxosblock.stall import TICK_S, StallWatch
+from paxosblock.startup import collect_seldom
 from paxosblock.transaction import (
     BLOCKS_MOVED_MAX,
     OPERATIONS_MAX,
@@ -236,8 +236,7 @@ def as_in_a_namenode() -> Iterator[None]:
     """Collect garbage as a NameNode does."""
     thresholds = gc.get_threshold()
     gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS_MAX)
+    collect_seldom()
     try:
         yield
     finally:
