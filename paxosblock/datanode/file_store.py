@@ -10,7 +10,6 @@ that nothing was changed.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -53,10 +52,10 @@ from paxosblock.disk import (
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.kept_room import KeptRoom
 from paxosblock.net.wire import HEADER_BYTES
-from paxosblock.protocol.effects import AdoptLog, Effect, StoreMetadata
+from paxosblock.protocol.effects import AdoptLog, Effect
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
-from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ReplicaState
+from paxosblock.protocol.types import FIRST_GENERATION, BlockId
 from paxosblock.units import KIB, MIB
 
 T = TypeVar("T")
@@ -122,16 +121,8 @@ class FileStore:
     def draft(self, block: BlockId, first: int) -> FetchedFile:
         return FetchedFile(self.disk, self.folder / TEMPORARY, block, first)
 
-    def say(self, files: Stored | None, effect: Effect, after: Replica) -> SmallPlace | None:
-        if not self.small.log.has_segment:
-            return None
-        with contextlib.suppress(NoSpaceError):
-            match effect:
-                case StoreMetadata(small=True) if files is None:
-                    return self.small.say_created(after)
-                case AdoptLog() if self._stays_small(files, after, effect):
-                    return self.small.say_finalized(after)
-        return None
+    def say(self, files: Stored | None, effect: Effect, after: Replica) -> Stored | None:
+        return self.small.say(files, effect, after)
 
     def create(self, replica: Replica, *, small: bool = False) -> Stored:
         """Make an empty replica, durably: a new one (D1), or a promise (D3)."""
@@ -344,21 +335,15 @@ class FileStore:
 
     # -- adopting -------------------------------------------------------------------------------
 
-    def _stays_small(self, files: Stored | None, after: Replica, effect: AdoptLog) -> bool:
-        finalized = after.registers.state is ReplicaState.FINALIZED
-        small = isinstance(files, SmallPlace) and self.small.may_finalize(after.block)
-        return small and finalized and not effect.append
-
     def _adopt_small(
         self, place: SmallPlace, after: Replica, effect: AdoptLog, draft: FetchedFile | None
     ) -> Stored:
         """A small replica stays one that is finalized as it is; any other goes to files."""
-        block = place.block
-        if self._stays_small(place, after, effect):
+        if self.small.stays(place, after, effect):
             return self.spare.retried(lambda: self.small.finalize(after))
         if effect.keep == 0 and effect.append:
             copied = self._adopt_copy(None, after, draft, copy_of(place) + 1)
-            self._forget(block)
+            self._forget(place.block)
             return copied
 
         def move_out() -> ReplicaFiles:
@@ -370,7 +355,7 @@ class FileStore:
                 raise
 
         moved = self.spare.retried(move_out)
-        self._forget(block)
+        self._forget(place.block)
         return moved
 
     def _adopt_copy(

@@ -26,9 +26,10 @@ from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError
 from paxosblock.logs import facts
 from paxosblock.net.wire import HEADER_BYTES, Header
+from paxosblock.protocol.effects import AdoptLog, Effect, StoreMetadata
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica
-from paxosblock.protocol.types import SMALL_BYTES_MAX, BlockId
+from paxosblock.protocol.types import SMALL_BYTES_MAX, BlockId, ReplicaState
 from paxosblock.units import MIB
 
 MOVED_BYTES: Final = 8 * MIB
@@ -78,8 +79,7 @@ class SmallLoaded:
 
 
 class SmallReplicas:
-    """The small replicas of one volume. All methods but `append`, `may_finalize` and `say_...`
-    block."""
+    """The small replicas of one volume. All methods but `append`, `stays` and `say` block."""
 
     def __init__(self, disk: Disk, folder: Path, boot: str) -> None:
         """`folder` is the volume's; `load` comes first."""
@@ -164,12 +164,23 @@ class SmallReplicas:
     def create(self, replica: Replica) -> SmallPlace:
         """Make a replica without chunks, durably."""
         self.log.begin_segment()
-        place = self.say_created(replica)
+        place = self._say_created(replica)
         self.log.sync()
         return place
 
-    def say_created(self, replica: Replica) -> SmallPlace:
-        """As `create`, durably with the next sync; the log has a segment."""
+    def say(self, files: Stored | None, effect: Effect, after: Replica) -> SmallPlace | None:
+        """Append the record that is all of `effect`; see `ReplicaStore.say`."""
+        if not self.log.has_segment:
+            return None
+        with contextlib.suppress(NoSpaceError):
+            match effect:
+                case StoreMetadata(small=True) if files is None:
+                    return self._say_created(after)
+                case AdoptLog() if self.stays(files, after, effect):
+                    return self._say_finalized(after)
+        return None
+
+    def _say_created(self, replica: Replica) -> SmallPlace:
         self._say(Kind.CREATED, replica)
         return SmallPlace(self.log, replica.block)
 
@@ -186,20 +197,20 @@ class SmallReplicas:
             entry.chunk = self.log.append(Kind.CHUNK, block, frame)
             self._count(entry, len(frame))
 
-    def may_finalize(self, block: BlockId) -> bool:
-        """True if it is being written."""
-        entry = self._entries.get(block)
-        return entry is not None and not entry.finalized
+    def stays(self, files: Stored | None, after: Replica, effect: AdoptLog) -> bool:
+        """True if one that is being written is finalized as it is: any other goes to files."""
+        entry = self._entries.get(after.block) if isinstance(files, SmallPlace) else None
+        finalized = after.registers.state is ReplicaState.FINALIZED
+        return entry is not None and not entry.finalized and finalized and not effect.append
 
     def finalize(self, replica: Replica) -> SmallPlace:
         """Become `replica`, durably, which has the chunk that is here, or none."""
         self.log.begin_segment()
-        place = self.say_finalized(replica)
+        place = self._say_finalized(replica)
         self.log.sync()
         return place
 
-    def say_finalized(self, replica: Replica) -> SmallPlace:
-        """As `finalize`, durably with the next sync; the log has a segment."""
+    def _say_finalized(self, replica: Replica) -> SmallPlace:
         self._say(Kind.FINALIZED, replica)
         return SmallPlace(None, replica.block)
 

@@ -308,7 +308,7 @@ def test_a_snapshot_of_many_keys_is_brought_over_as_a_whole(tmp_path: Path) -> N
     keys = 2 * SLICE_KEYS + 1
     with closing(open_store(OsDisk(), tmp_path, Limits(), open_memory)) as store:
         many = Transaction(puts=tuple((b"%05d" % number, b"v") for number in range(keys)))
-        store.append([encode_transaction(many)])
+        store.journal.append([encode_transaction(many)])
         store.machine.apply(1, many)
         store.begin_flush().write()
         expected = everything(store.machine)
