@@ -55,7 +55,7 @@ CALL_TIMEOUT_S: Final = 5.0
 REPORT_TIMEOUT_S: Final = 60.0
 
 GATHER_S: Final = 0.02
-"""What changes within so long is reported together."""
+"""Seconds in which changes are gathered, to be reported together."""
 REFUSES: Final = "NameNode refuses this DataNode"
 _REFUSALS: Final = (InvalidRequestError, ConfigError)
 SPREAD: Final = 0.1
