@@ -162,8 +162,7 @@ class NameNodeConfig(NodeConfig):
     """Silence after which a NameNode stands for election; drawn at random between the two."""
     snapshot_growth_bytes: Bytes = 64 * MIB
     """Growth of the log after which its content is flushed to the catalog's database and the log up
-    to there dropped. Several NameNodes write the whole catalog instead, and not before the log has
-    grown by the last snapshot's size."""
+    to there dropped."""
 
     def check(self) -> None:
         """Raise ConfigError when two settings contradict each other."""

@@ -24,10 +24,10 @@ from paxosblock.namenode.kv import folder as kv_folder
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.folder import open_store
 from paxosblock.namenode.kv.interface import Transaction
-from paxosblock.namenode.kv.memory_table import open_memory
-from paxosblock.namenode.kv.snapshot import Pace
-from paxosblock.namenode.raft.machine import ReplicatedMachine
+from paxosblock.namenode.kv.memory_table import MEMORY, open_memory
+from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.member_folder import check_member, open_folder
+from paxosblock.namenode.raft.vote_file import Vote
 from paxosblock.protocol.types import BlockId
 from tests.datanode.node import name, running
 
@@ -90,11 +90,14 @@ def open_kv(folder: Path) -> int:
 
 
 def make_raft(folder: Path) -> None:
-    """The folder of one of several NameNodes, with a snapshot."""
+    """The folder of one of several NameNodes, with a snapshot, as an earlier version left it."""
     check_member(folder, MEMBERS, new_cluster=True)
-    opened = open_folder(OsDisk(), folder, SEGMENT_BYTES)
-    machine = ReplicatedMachine()
-    opened.write_snapshot(machine.snapshot_after(0), Pace(0))
+    opened = open_folder(OsDisk(), folder, SEGMENT_BYTES, MEMORY)
+    opened.votes.write(Vote(1, None))
+    entry = Entry(1, EntryKind.TRANSACTION, encode_transaction(PUT))
+    opened.journal.append([encode_entry(1, entry)])
+    opened.machine.apply(1, PUT, 1)
+    opened.machine.flush().write()
     opened.close()
 
 
@@ -271,7 +274,7 @@ def test_a_journal_of_the_format_before_is_refused_in_one_line(
 def test_a_list_of_members_without_a_format_is_read(tmp_path: Path) -> None:
     make_raft(tmp_path)
     (tmp_path / "members").write_text("".join(f"{member}\n" for member in MEMBERS))
-    assert open_raft(tmp_path) == 0
+    assert open_raft(tmp_path) == 1
 
 
 def test_a_garbled_mark_is_never_taken_for_one_of_a_later_format(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """The folder of a cluster's only NameNode becomes that of the first of several.
 
-The catalog is written as the snapshot with which a member begins (raft/planting.py), read back, and
-then a file in the old part says that it no longer counts. That is the one step that matters: before
-it the folder is a single NameNode's, and after it a member's, whatever else is in it. A conversion
-that was cut short before it begins anew. The old part stays as it was.
+The catalog is copied as the checkpoint with which a member begins (raft/planting.py), read back,
+and then a file in the old part says that it no longer counts. That is the one step that matters:
+before it the folder is a single NameNode's, and after it a member's, whatever else is in it. A
+conversion that was cut short before it begins anew. The old part stays as it was.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from typing import Final
 from paxosblock.disk import Disk, OsDisk
 from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.namenode.kv.folder import Limits, open_store
-from paxosblock.namenode.kv.rocks_table import open_rocks
-from paxosblock.namenode.kv.snapshot import Snapshot
+from paxosblock.namenode.kv.rocks_table import ROCKS
 from paxosblock.namenode.kv.state import StateMachine
-from paxosblock.namenode.kv.table import OpenTable
-from paxosblock.namenode.raft import member_folder, snapshot_file, vote_file
-from paxosblock.namenode.raft.machine import MachineSnapshot
+from paxosblock.namenode.kv.table import Receiver, Tables
+from paxosblock.namenode.raft import member_folder, vote_file
 from paxosblock.namenode.raft.member_folder import read_members, write_lines
-from paxosblock.namenode.raft.planting import FIRST_TERM, plant
+from paxosblock.namenode.raft.planting import FIRST_TERM, clear, plant
+from paxosblock.units import MIB
 
 ALONE: Final = "kv"
 REPLICATED: Final = "raft"
@@ -34,6 +33,9 @@ CONVERTED: Final = "converted"
 """The file in `kv` that says that the catalog is now in `raft`."""
 
 COMMAND: Final = "paxosblock admin grow"
+
+COPIED_BYTES: Final = 4 * MIB
+"""Bytes that are copied at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def grow(
     folder: Path,
     members: Sequence[str],
     lineage: str,
-    open_table: OpenTable = open_rocks,
+    tables: Tables = ROCKS,
 ) -> Grown:
     """Convert the folder of a cluster's only NameNode, which is there, under a fresh `lineage`.
 
@@ -93,31 +95,40 @@ def grow(
         if known != sorted(members):
             raise ConfigError(f"{folder} is that of one of {','.join(known)} already")
         return Grown()
-    store = open_store(disk, alone, Limits(), open_table)
+    store = open_store(disk, alone, Limits(), tables.open)
     try:
         machine = store.machine
         if not machine.revision:
             raise ConfigError(f"{folder} holds no catalog yet: start all with --new-cluster")
-        snapshot = MachineSnapshot(FIRST_TERM, Snapshot(machine.revision, machine))
-        plant(
-            disk,
-            replicated,
-            snapshot_file.encode(snapshot),
-            index=snapshot.index,
-            term=snapshot.term,
-            members=members,
-            lineage=lineage,
-        )
-        _check_same(disk, replicated, machine)
+        lock = clear(disk, replicated)
+        try:
+            receiver = tables.receive(disk, replicated)
+            _copy(machine, receiver)
+            plant(disk, replicated, receiver, members=members, lineage=lineage, term=FIRST_TERM)
+        finally:
+            disk.close(lock)
+        _check_same(disk, replicated, machine, tables)
         write_lines(disk, alone / CONVERTED, sorted(members))
         return Grown(len(machine), machine.revision)
     finally:
         store.close()
 
 
-def _check_same(disk: Disk, folder: Path, machine: StateMachine) -> None:
+def _copy(machine: StateMachine, receiver: Receiver) -> None:
+    checkpoint, offset = machine.checkpoint().make(), 0
+    try:
+        while offset < checkpoint.size_bytes:
+            piece = checkpoint.read(COPIED_BYTES, offset)
+            receiver.write(piece)
+            offset += len(piece)
+    finally:
+        checkpoint.close()
+
+
+def _check_same(disk: Disk, folder: Path, machine: StateMachine, tables: Tables) -> None:
     """Read back what was written, as a start would, before anybody relies on it."""
-    member = member_folder.open_folder(disk, folder, member_folder.Limits().segment_bytes)
+    segment_bytes = member_folder.Limits().segment_bytes
+    member = member_folder.open_folder(disk, folder, segment_bytes, tables)
     try:
         read = member.machine
         if (read.revision, len(read)) != (machine.revision, len(machine)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
@@ -24,6 +25,8 @@ from paxosblock.namenode.growing import (
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.folder import Limits
 from paxosblock.namenode.kv.interface import KeyValueStore
+from paxosblock.namenode.kv.rocks_table import ROCKS
+from paxosblock.namenode.kv.table import Checkpoint
 
 RESIGN_S = 1.0
 """Seconds that a successor may take to lead, before the next one is tried."""
@@ -148,7 +151,13 @@ def one_of(config: NameNodeConfig, folder: Path, peers: Peers) -> Engine:
     check_secret(peers.secret)
     check_member(replicated, peers.members, new_cluster=peers.new_cluster)
     lineage = read_lineage(OsDisk(), replicated)
-    seeds = Seeds(replicated, peers.address, peers.members, peers.secret, lineage)
+
+    async def checkpoint() -> Checkpoint:
+        return await store.checkpoint()
+
+    seeds = Seeds(
+        replicated, peers.address, peers.members, peers.secret, lineage, checkpoint=checkpoint
+    )
     key = key_of(peers.secret, lineage)
     transport = HttpTransport(peers.address, peers.members, key, seeds.note)
     options = options_of(config)
@@ -186,9 +195,8 @@ async def join(folder: Path, peers: Peers) -> None:
         ProtocolError, CorruptionError: what came was changed on its way.
         NoSpaceError, StorageError: the disk refuses; try again.
     """
-    from paxosblock.namenode.raft import snapshot_file  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.http_transport import check_secret  # noqa: PLC0415 - not needed alone
-    from paxosblock.namenode.raft.planting import plant  # noqa: PLC0415 - not needed alone
+    from paxosblock.namenode.raft.planting import clear, plant  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.seed import fetch_seed  # noqa: PLC0415 - not needed alone
     from paxosblock.namenode.raft.vote_file import NAME  # noqa: PLC0415 - not needed alone
 
@@ -197,21 +205,16 @@ async def join(folder: Path, peers: Peers) -> None:
     if (folder / REPLICATED / NAME).exists():
         raise ConfigError(f"--join: {folder} holds a member already; start without it")
     check_secret(peers.secret)
-    seed = await fetch_seed(peers.address, peers.members, peers.secret)
-
-    def begin() -> None:
-        head = snapshot_file.decode("the catalog of the others", memoryview(seed.snapshot))
-        plant(
-            OsDisk(),
-            folder / REPLICATED,
-            [seed.snapshot],
-            index=head.index,
-            term=head.term,
-            members=peers.members,
-            lineage=seed.lineage,
+    disk, replicated = OsDisk(), folder / REPLICATED
+    lock = await asyncio.to_thread(clear, disk, replicated)
+    try:
+        seed = await fetch_seed(
+            peers.address, peers.members, peers.secret, partial(ROCKS.receive, disk, replicated)
         )
-
-    await asyncio.to_thread(begin)
+        begin = partial(plant, disk, replicated, seed.receiver)
+        await asyncio.to_thread(begin, members=peers.members, lineage=seed.lineage)
+    finally:
+        disk.close(lock)
 
 
 async def _stay() -> None:

@@ -15,7 +15,7 @@ from paxosblock.config import NameNodeConfig
 from paxosblock.namenode.calls import Service
 from paxosblock.namenode.kv.engine import SingleMemberStore
 from paxosblock.namenode.kv.interface import KeyValueStore
-from paxosblock.namenode.kv.memory_table import open_memory
+from paxosblock.namenode.kv.memory_table import MEMORY
 from paxosblock.namenode.node import NameNode, over_rpc
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.store import ReplicatedStore
@@ -92,7 +92,7 @@ class NameNodes:
 
     def _store(self, seat: Seat, host: Host) -> KeyValueStore:
         if len(self.seats) == 1:
-            return SingleMemberStore(FOLDER / "kv", disk=seat.disk, open_table=open_memory)
+            return SingleMemberStore(FOLDER / "kv", disk=seat.disk, open_table=MEMORY.open)
         seat.transport = SimulatedTransport(self._network, seat.address, host)
         return ReplicatedStore(
             FOLDER / "raft",
@@ -102,6 +102,7 @@ class NameNodes:
             options=OPTIONS,
             disk=seat.disk,
             rng=random.Random(self._rng.random()),
+            tables=MEMORY,
         )
 
     def kill(self, seat: Seat, *, power_cut: bool = False) -> None:

@@ -807,8 +807,8 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "the database says of itself that it is the map after an earlier entry",
         "kv/rocks_table.py",
-        "        batch.put(_META, _ENCODER.encode(Meta(_FORMAT, self._revision, self._keys)))\n",
-        "        batch.put(_META, _ENCODER.encode(Meta(_FORMAT, self._settled, self._keys)))\n",
+        "        meta = Meta(_FORMAT, self._revision, self._keys, self._term)\n",
+        "        meta = Meta(_FORMAT, self._settled[0], self._keys, self._term)\n",
         TABLES,
     ),
     _recovery(
@@ -1237,9 +1237,9 @@ SOURCE: tuple[Mutant, ...] = (
     _recovery(
         "a folder counts as converted before the catalog is there",
         "growing.py",
-        "        snapshot = MachineSnapshot(FIRST_TERM, Snapshot(machine.revision, machine))\n",
+        "        lock = clear(disk, replicated)\n",
         "        write_lines(disk, alone / CONVERTED, sorted(members))\n"
-        "        snapshot = MachineSnapshot(FIRST_TERM, Snapshot(machine.revision, machine))\n",
+        "        lock = clear(disk, replicated)\n",
         "tests/raft/test_growing.py",
     ),
     _recovery(

@@ -87,7 +87,7 @@ async def serve(
 
 async def run(arguments: argparse.Namespace) -> None:
     ports = [int(port) for port in arguments.ports.split(",")]
-    limits = Limits(snapshot_bytes=arguments.snapshot_bytes, trailing_entries=100)
+    limits = Limits(flush_bytes=arguments.flush_bytes, trailing_entries=100)
     runner, store = await serve(arguments.folder, arguments.member, ports, Options(limits=limits))
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--member", type=int, required=True)
     parser.add_argument("--ports", required=True)
-    parser.add_argument("--snapshot-bytes", type=int, default=64 << 20)
+    parser.add_argument("--flush-bytes", type=int, default=64 << 20)
     uvloop.run(run(parser.parse_args()))
 
 

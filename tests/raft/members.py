@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from paxosblock.disk import Disk
 from paxosblock.errors import NoSpaceError, PaxosBlockError
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
+from paxosblock.namenode.kv.memory_table import MemoryReceiver, MemoryTable, open_memory
+from paxosblock.namenode.kv.table import Changes, Tables
 from paxosblock.namenode.raft.entry import Entry
 from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.node import RaftNode
@@ -21,6 +25,8 @@ from tests.raft.simulated_network import Network, SimulatedTransport
 from tests.raft.virtual_time import Host, VirtualTimeLoop
 
 STALL_S = 1.5
+FLUSHES = 0.03
+"""How often a table flushes by itself after an entry."""
 
 
 def node_of(store: ReplicatedStore) -> RaftNode:
@@ -28,6 +34,21 @@ def node_of(store: ReplicatedStore) -> RaftNode:
     node = store._node
     assert node is not None
     return node
+
+
+class RestlessTable(MemoryTable):
+    """Flushes now and then without being asked, as RocksDB does: what is on the disk may be ahead
+    of the member's own log."""
+
+    def __init__(self, opened: MemoryTable, rng: random.Random) -> None:
+        super().__init__(opened.snapshot(), opened.place)
+        self._rng = rng
+
+    def write(self, index: int, changes: Changes, term: int = 0) -> None:
+        super().write(index, changes, term)
+        if self._rng.random() < FLUSHES:
+            with suppress(NoSpaceError):
+                self.flush().write()
 
 
 @dataclass(slots=True)
@@ -106,6 +127,7 @@ class Members:
                 options=self.options,
                 disk=member.disk,
                 rng=random.Random(self.rng.random()),
+                tables=Tables(self._open_table, MemoryReceiver),
             )
             starting = host.run(self._start(member, store))
             member.process = Process(store, transport, host, starting)
@@ -136,6 +158,10 @@ class Members:
 
         machine.apply_entry = observed  # type: ignore[method-assign]  # only of this instance
 
+    def _open_table(self, disk: Disk, folder: Path) -> MemoryTable:
+        self._tables += 1
+        return RestlessTable(open_memory(disk, folder), random.Random(self._tables))
+
     def kill(self, member: Member) -> None:
         """End the process at once; what it had not synced is lost, in part, and garbled."""
         process = member.process
@@ -155,7 +181,7 @@ class Members:
         process.starting.cancel()
         if node is not None:
             node.stop()
-            for task in (node._working, node._snapshotting):
+            for task in (node._working, node._table_work):
                 if task is not None:
                     task.cancel()
 
@@ -217,5 +243,6 @@ class Members:
             asked_s, stands_s = self.rng.uniform(0, 0.001), self.rng.uniform(0.1, STALL_S)
             self.loop.in_world(asked_s, self.pause, member, stands_s)
 
+    _tables: int = 0
     blink: float = 0.0
     stall: float = 0.0

@@ -21,12 +21,10 @@ from raftos.state import Candidate, Follower, Leader
 
 from paxosblock.namenode.kv import journal, segment
 from paxosblock.namenode.kv.journal import Journal
-from paxosblock.namenode.raft import snapshot_file
+from paxosblock.namenode.kv.memory_table import MemoryReceiver, MemoryTable
 from paxosblock.namenode.raft.contract import HardState
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.log import RaftLog, _Removal
-from paxosblock.namenode.raft.machine import ReplicatedMachine
-from paxosblock.namenode.raft.member_folder import Opened
 from paxosblock.namenode.raft.node import RaftNode
 from paxosblock.namenode.raft.reads import FollowerReads, LeaderReads
 from paxosblock.namenode.raft.roles import Elector, RaftCandidate, RaftFollower
@@ -249,11 +247,21 @@ def a_snapshot_keeps_a_tail_that_does_not_match(patch: pytest.MonkeyPatch) -> No
 
 
 def snapshots_are_adopted_before_they_are_durable(patch: pytest.MonkeyPatch) -> None:
-    def receive(self: Opened, data: bytearray) -> tuple[int, ReplicatedMachine]:
-        snapshot = snapshot_file.decode("a received snapshot", memoryview(data))
-        return snapshot.term, ReplicatedMachine(snapshot.state)
+    def install(self: MemoryReceiver) -> MemoryTable:
+        return MemoryTable(self._snapshot, self._place)
 
-    patch.setattr(Opened, "receive_snapshot", receive)
+    patch.setattr(MemoryReceiver, "install", install)
+
+
+def entries_are_applied_while_a_table_is_installed(patch: pytest.MonkeyPatch) -> None:
+    """The one that a start would find is then not the later one."""
+    apply = RaftNode._apply
+
+    def hasty(self: Any) -> None:
+        self._installing = False
+        apply(self)
+
+    patch.setattr(RaftNode, "_apply", hasty)
 
 
 def followers_do_not_compare_terms(patch: pytest.MonkeyPatch) -> None:
@@ -327,6 +335,7 @@ FAULTS: tuple[Plant, ...] = (
     compaction_forgets_too_much,
     a_snapshot_keeps_a_tail_that_does_not_match,
     snapshots_are_adopted_before_they_are_durable,
+    entries_are_applied_while_a_table_is_installed,
     followers_do_not_compare_terms,
     followers_commit_what_the_leader_did_not_send,
     records_go_before_what_voids_them_is_durable,

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction
+from paxosblock.namenode.kv.memory_table import MEMORY
+from paxosblock.namenode.kv.state import StateMachine
 from paxosblock.namenode.raft import messages
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.messages import Deliver, Message
@@ -35,6 +37,12 @@ def put(key: bytes, value: bytes = b"v") -> Transaction:
 
 def entry(term: int, value: bytes = b"v") -> Entry:
     return Entry(term, EntryKind.TRANSACTION, encode_transaction(put(b"k", value)))
+
+
+def stream_of(machine: StateMachine) -> bytes:
+    """The bytes that another member gets of a machine."""
+    checkpoint = machine.checkpoint().make()
+    return checkpoint.read(checkpoint.size_bytes, 0)
 
 
 class Wire:
@@ -75,6 +83,7 @@ class Rig:
             options=self.options,
             disk=self.disk,
             rng=random.Random(1),
+            tables=MEMORY,
         )
         self.loop.run_until_complete(self.store.start())
 
@@ -83,7 +92,7 @@ class Rig:
         self.disk = self.disk.power_cut(random.Random(1))
         node = self.node
         node.stop()
-        for task in (node._working, node._snapshotting):
+        for task in (node._working, node._table_work):
             if task is not None:
                 task.cancel()
         self.start()

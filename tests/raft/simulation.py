@@ -71,11 +71,10 @@ def options_of(rng: random.Random) -> Options:
         append_full=rng.choice((1, 3)),
         apply_entries_max=(turn := rng.choice((1, 3, 256))),
         forget_entries_max=turn,
-        snapshot_pause_s=0,
         snapshot_chunk_bytes=rng.choice((64, 1024, 1 << 18)),
         limits=Limits(
             segment_bytes=rng.choice((200, 2000, 1 << 20)),
-            snapshot_bytes=rng.choice((300, 1500, 1 << 30)),
+            flush_bytes=rng.choice((300, 1500, 1 << 30)),
             trailing_entries=rng.choice((0, 3, 10)),
         ),
     )

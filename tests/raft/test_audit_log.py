@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
 from paxosblock.errors import Outcome, OutcomeUnknownError, UnavailableError
 from paxosblock.namenode.kv.codec import decode_transaction, encode_transaction
 from paxosblock.namenode.kv.interface import Committed, Transaction
-from paxosblock.namenode.raft import machine, snapshot_file
+from paxosblock.namenode.raft import machine
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import Limits
-from tests.raft.rig import ELECTION_S, OPTIONS, Rig, entry, rig
+from tests.raft.rig import ELECTION_S, OPTIONS, Rig, entry, rig, stream_of
 
 
 def terms(member: Rig) -> list[int | None]:
@@ -419,7 +418,7 @@ def test_a_leader_counts_itself_only_when_its_own_disk_has_the_entry() -> None:
 
 
 def test_no_entries_are_kept_for_a_member_that_went_away_before_it_had_the_snapshot() -> None:
-    limits = Limits(snapshot_bytes=1, trailing_entries=0)
+    limits = Limits(flush_bytes=1, trailing_entries=0)
     options = replace(OPTIONS, limits=limits, away_after_s=2.0)
     with rig(options=options) as member:
         log = member.node.log
@@ -436,10 +435,12 @@ def test_no_entries_are_kept_for_a_member_that_went_away_before_it_had_the_snaps
         assert kept_while_n1_is_silent(40) < 5
         assert not member.sent("install_snapshot"), "it may have been away for years"
         member.acknowledge("n1:1", last_log_index=0)
+        member.run()
         first = member.last("install_snapshot", "n1:1")
         assert kept_while_n1_is_silent(10) > 5, "it may be slow"
         assert kept_while_n1_is_silent(40) < 5, "it went away again"
         member.acknowledge("n1:1", last_log_index=0)
+        member.run()
         assert member.last("install_snapshot", "n1:1")["index"] > first["index"]
 
 
@@ -447,9 +448,9 @@ def test_a_snapshot_replaces_a_longer_log_that_does_not_match() -> None:
     """A deposed leader's; with its tail it would vote as if it lacked what the snapshot has."""
     made = ReplicatedMachine()
     for index in range(1, 4):
-        made.apply(index, Transaction())
-    data = b"".join(snapshot_file.encode(made.snapshot_after(2)))
-    about = {"term": 3, "leader_id": "n1:1", "index": 3, "request_id": 1}
+        made.apply(index, Transaction(), 2)
+    data = stream_of(made)
+    about = {"term": 3, "leader_id": "n1:1", "number": 1, "index": 3, "request_id": 1}
     with rig() as member:
         member.append([entry(1)] * 6)
         member.tell("n1:1", "install_snapshot", **about, size=len(data), offset=0, data=data)
@@ -460,33 +461,6 @@ def test_a_snapshot_replaces_a_longer_log_that_does_not_match() -> None:
             assert answer is None or not answer["vote_granted"]
             assert (member.node.log.last_log_index, member.node.log.last_log_term) == (3, 2)
             member.crash()
-
-
-def test_a_follower_that_gets_a_snapshot_lets_go_of_its_state_a_little_in_each_turn() -> None:
-    large = Transaction(puts=tuple((b"%06d" % number, b"") for number in range(5000)))
-    made = ReplicatedMachine()
-    for index in range(1, 10):
-        made.apply(index, Transaction())
-    data = b"".join(snapshot_file.encode(made.snapshot_after(1)))
-    with rig() as member:
-        member.append([Entry(1, EntryKind.TRANSACTION, encode_transaction(large))], commit=1)
-        before = member.node.machine._memory._items
-        leaves = [len(before._leaves)]
-        assert leaves[0] > 20
-
-        async def watch_every_turn() -> None:
-            while leaves[-1]:
-                await asyncio.sleep(0)
-                leaves.append(len(before._leaves))
-
-        member.loop.disk_delay = lambda: 0.0
-        watching = member.loop.create_task(watch_every_turn())
-        about = {"term": 1, "leader_id": "n1:1", "index": 9, "request_id": 1}
-        member.tell("n1:1", "install_snapshot", **about, size=len(data), offset=0, data=data)
-        assert watching.done()
-        assert member.node.machine.revision == 9
-        assert not member.node.machine.get(b"000001").exists
-        assert {was - is_now for was, is_now in pairwise(leaves)} <= {0, 1}
 
 
 def test_only_who_did_not_propose_an_entry_decodes_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -513,17 +487,67 @@ def test_an_entry_that_is_being_applied_when_a_snapshot_comes_is_part_of_it() ->
     large = Transaction(puts=tuple((b"%06d" % number, b"") for number in range(5000)))
     snapshot = ReplicatedMachine()
     for index in range(1, 10):
-        snapshot.apply(index, Transaction())
+        snapshot.apply(index, Transaction(), 1)
+    data = stream_of(snapshot)
+    about = {"term": 1, "leader_id": "n1:1", "number": 1, "index": 9, "request_id": 1}
     with rig() as member:
         member.append([Entry(1, EntryKind.TRANSACTION, encode_transaction(large))])
         node = member.node
         node.commit(1)
         assert node.machine.revision == 0, "it takes several turns"
-        node._adopt(9, 1, snapshot)
+        member.tell("n1:1", "install_snapshot", **about, size=len(data), offset=0, data=data)
         member.run()
         assert (node.machine.revision, len(node.machine), node.failure) == (9, 0, None)
         member.append([entry(1)], previous=(9, 1), commit=10)
         assert (node.machine.revision, len(node.machine)) == (10, 1)
+
+
+def test_nothing_is_applied_while_another_members_table_is_installed() -> None:
+    made = ReplicatedMachine()
+    for index in range(1, 4):
+        made.apply(index, Transaction(), 1)
+    data = stream_of(made)
+    about = {"term": 1, "leader_id": "n1:1", "number": 1, "index": 3, "request_id": 1}
+    with rig() as member:
+        member.may_stop = True
+        node = member.node
+        member.append([entry(1)] * 5)
+        member.loop.disk_delay = lambda: 0.2
+        member.tell("n1:1", "install_snapshot", **about, size=len(data), offset=0, data=data)
+        while not node._installing:
+            member.run(0.05)
+        member.append([], previous=(5, 1), commit=5)
+        assert node.machine.revision == 0
+        member.run(0.5)
+        assert (node.machine.revision, node.snapshot_index, node.failure) == (5, 3, None)
+
+
+def test_pieces_of_a_table_are_taken_once_in_order_and_of_the_latest_transfer() -> None:
+    made = ReplicatedMachine()
+    for index in range(1, 4):
+        made.apply(index, Transaction(), 1)
+    data = stream_of(made)
+    with rig() as member:
+        member.append([])
+
+        def offset_after(number: int, offset: int, end: int) -> int | None:
+            member.clear()
+            about = {"term": 1, "leader_id": "n1:1", "number": number, "index": 3, "request_id": 1}
+            piece = {"size": len(data), "offset": offset, "data": data[offset:end]}
+            member.tell("n1:1", "install_snapshot", **about, **piece)
+            answers = member.sent("install_snapshot_response")
+            assert {answer["number"] for answer in answers} <= {number}
+            return answers[0].get("offset", len(data)) if answers else None
+
+        assert offset_after(2, 9, 20) == 0, "it has nothing yet"
+        assert offset_after(2, 0, 9) == 9
+        assert offset_after(2, 0, 9) == 9, "repeated"
+        assert offset_after(2, 20, 30) == 9, "one was lost"
+        assert offset_after(1, 9, 20) is None, "a transfer that was given up"
+        assert offset_after(2, 9, 20) == 20
+        assert offset_after(3, 20, 30) == 0, "another one, whose bytes may be others"
+        assert offset_after(3, 0, len(data)) == len(data)
+        assert member.node.machine.revision == 3
 
 
 def test_a_follower_far_behind_gets_the_snapshot_in_pieces() -> None:
@@ -534,20 +558,19 @@ def test_a_follower_far_behind_gets_the_snapshot_in_pieces() -> None:
         member.acknowledge("n2:1")
         assert write.done()
         node = member.node
-        member.begin(node._snapshot(node.machine.snapshot_after(1)))
-        member.run()
         node.log.compact(2, 3)
         node.log.next_index["n1:1"] = 1
         node.log.match_index["n1:1"] = 0
         member.clear()
-        received = b""
+        received, answer = b"", {}
         member.run(0.15)
         while len(received) < member.last("install_snapshot")["size"]:
             piece = member.last("install_snapshot")
-            assert piece["offset"] == len(received)
+            assert (piece["offset"], piece["index"]) == (len(received), 2)
+            assert len(piece["data"]) <= 100
             received += piece["data"]
-            answer = {"term": 1, "index": piece["index"], "request_id": 1}
+            answer = {"term": 1, "number": piece["number"], "request_id": 1}
             member.tell("n1:1", "install_snapshot_response", **answer, offset=len(received))
-        assert received == node._opened.read_snapshot(2)
+        assert received == stream_of(node.machine)
         member.tell("n1:1", "install_snapshot_response", **answer, match=2)
         assert node.log.match_index["n1:1"] == 2

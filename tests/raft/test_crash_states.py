@@ -15,13 +15,15 @@ import pytest
 
 from paxosblock.errors import NoSpaceError
 from paxosblock.namenode.kv.interface import Transaction
-from paxosblock.namenode.kv.snapshot import Pace
+from paxosblock.namenode.kv.memory_table import MEMORY
+from paxosblock.namenode.kv.table import Table
 from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.log import RaftLog
-from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import Opened, open_folder
 from paxosblock.namenode.raft.vote_file import Vote
 from tests.disks.simulated import Burns, SimulatedDisk
+from tests.raft.rig import stream_of
 from tests.raft.simulation import virtual_loop
 
 FOLDER = Path("/member")
@@ -52,7 +54,7 @@ class Life:
     finished: bool = False
 
     async def run(self, story: Story) -> None:
-        opened = open_folder(self.disk, FOLDER, SEGMENT_BYTES)
+        opened = open_folder(self.disk, FOLDER, SEGMENT_BYTES, MEMORY)
         opened.votes.write(Vote(99, "a:1"))
         self.promised.vote = opened.votes.vote
         log = RaftLog(opened.tail, opened.journal, ThreadPoolExecutor(1))
@@ -64,28 +66,29 @@ class Life:
             flushing.cancel()
 
     async def replace(self, opened: Opened, log: RaftLog, index: int, term: int) -> None:
-        """Install a snapshot of entry `index` of `term`, which the log does not have, while a last
-        entry of before is on its way to the disk."""
+        """Install the table after entry `index` of `term`, which the log does not have, while a
+        last entry of before is on its way to the disk."""
         log.append(Entry(log.term_at(log.last_log_index) or 0, EntryKind.NOOP, b"some bytes"))
         await asyncio.sleep(0)
-        self.promised.terms = {}  # void as soon as the snapshot is there
-        opened.write_snapshot(snapshot(index, term), Pace(0))
+        self.promised.terms = {}  # void as soon as the table is there
+        before = opened.machine.adopt(received(opened, index, term))
         self.promised.snapshot = index
-        opened.remove_older_snapshots(index)
         log.reset(index, term)
+        before.discard()
         await asyncio.sleep(0)
 
     def compact(self, opened: Opened, log: RaftLog, index: int, cut_to: int | None) -> None:
-        """Write a snapshot of entry `index`; with `cut_to`, what follows is cut meanwhile, and an
+        """Flush the table after entry `index`; with `cut_to`, what follows is cut meanwhile, and an
         entry of that term takes its place, which is not on disk yet when records are removed."""
         term = log.term_at(index)
         assert term is not None
-        opened.write_snapshot(snapshot(index, term), Pace(0))
+        for each in range(opened.machine.revision + 1, index + 1):
+            opened.machine.apply(each, Transaction(), log.term_at(each) or 0)
+        opened.machine.flush().write()
         self.promised.snapshot = index
         if cut_to is not None:
             self._cut(log, index + 1)
             log.append(Entry(cut_to, EntryKind.NOOP, b"some bytes"))
-        opened.remove_older_snapshots(index)
         log.compact(index, index - 1)
 
     async def grow(self, log: RaftLog, term: int, cut: int | None = None, count: int = 4) -> None:
@@ -139,7 +142,7 @@ def anything(rng: random.Random) -> Story:
     """Whatever may happen to a log, in any order."""
 
     async def story(life: Life, opened: Opened, log: RaftLog) -> None:
-        committed = opened.snapshot_index
+        committed = opened.machine.revision
         for _ in range(rng.randint(2, 8)):
             last = log.last_log_index
             later = (log.term_at(last) or 0) + 1
@@ -159,19 +162,23 @@ def anything(rng: random.Random) -> Story:
     return story
 
 
-def snapshot(index: int, term: int) -> MachineSnapshot:
+def received(opened: Opened, index: int, term: int) -> Table:
+    """The table of another member, after entry `index` of `term`, as it is installed."""
     machine = ReplicatedMachine()
     for each in range(1, index + 1):
-        machine.apply(each, Transaction())
-    return machine.snapshot_after(term)
+        machine.apply(each, Transaction(), term)
+    receiver = opened.receive()
+    receiver.write(stream_of(machine))
+    assert receiver.check() == index
+    return receiver.install()
 
 
 def check(disk: SimulatedDisk, promised: Promised) -> None:
-    opened = open_folder(disk, FOLDER, SEGMENT_BYTES)
+    opened = open_folder(disk, FOLDER, SEGMENT_BYTES, MEMORY)
     assert promised.vote in (opened.votes.vote, Vote(0, None))
-    assert opened.snapshot_index >= promised.snapshot
+    assert opened.machine.revision >= promised.snapshot
     for index, term in promised.terms.items():
-        if index > opened.snapshot_index:
+        if index > opened.machine.revision:
             assert opened.tail.term_at(index) == term
     terms = [opened.tail.base_term, *(entry.term for entry in opened.tail.entries)]
     assert terms == sorted(terms), "void entries follow the snapshot: votes would be wrong"

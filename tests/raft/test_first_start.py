@@ -38,7 +38,9 @@ def test_a_member_is_never_made_anew(tmp_path: Path) -> None:
     assert VoteFile(OsDisk(), tmp_path).vote == Vote(7, "n1:1")
 
 
-@pytest.mark.parametrize("left", ["journal-00000000000000000001", "snapshot-00000000000000000007"])
+@pytest.mark.parametrize(
+    "left", ["journal-00000000000000000001", "snapshot-00000000000000000007", "db"]
+)
 def test_what_is_left_of_a_member_is_not_taken_for_an_empty_folder(
     tmp_path: Path, left: str
 ) -> None:
@@ -91,4 +93,4 @@ def test_the_configuration_sets_the_times_of_the_engine() -> None:
     options = options_of(config)
     assert options.heartbeat_s == 0.02
     assert (options.election_min_s, options.election_max_s) == (0.1, 0.3)
-    assert options.limits.snapshot_bytes == 1000
+    assert options.limits.flush_bytes == 1000

@@ -8,12 +8,11 @@ import pytest
 
 from paxosblock.errors import NoSpaceError, OutcomeUnknownError, UnavailableError
 from paxosblock.namenode.kv.interface import Committed, Transaction
-from paxosblock.namenode.raft import snapshot_file
 from paxosblock.namenode.raft.log import ROOM_POLL_S
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.store import GIVE_WAY_S
 from paxosblock.namenode.raft.vote_file import SPARE_BYTES, STEP_BYTES
-from tests.raft.rig import ELECTION_S, Rig, entry, put, rig
+from tests.raft.rig import ELECTION_S, Rig, entry, put, rig, stream_of
 
 
 def fill_leader(member: Rig) -> None:
@@ -134,9 +133,9 @@ def test_a_candidate_without_room_for_its_own_vote_stands_later() -> None:
 def test_a_follower_without_room_for_the_leader_s_snapshot_takes_it_later() -> None:
     machine = ReplicatedMachine()
     for index in range(1, 4):
-        machine.apply(index, Transaction())
-    data = b"".join(snapshot_file.encode(machine.snapshot_after(1)))
-    about = {"term": 1, "leader_id": "n1:1", "index": 3, "request_id": 1}
+        machine.apply(index, Transaction(), 1)
+    data = stream_of(machine)
+    about = {"term": 1, "leader_id": "n1:1", "number": 1, "index": 3, "request_id": 1}
     whole = {**about, "size": len(data), "offset": 0, "data": data}
     with rig() as member:
         member.append([])

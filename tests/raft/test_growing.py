@@ -15,7 +15,7 @@ from paxosblock.namenode.growing import CONVERTED, Grown, grow, grow_folder
 from paxosblock.namenode.kv.codec import encode_transaction
 from paxosblock.namenode.kv.folder import Limits, open_store
 from paxosblock.namenode.kv.interface import Transaction, Versioned
-from paxosblock.namenode.kv.memory_table import open_memory
+from paxosblock.namenode.kv.memory_table import MEMORY
 from paxosblock.namenode.membership import Peers, alone, one_of
 from paxosblock.namenode.raft.member_folder import check_member, open_folder, read_members
 from paxosblock.namenode.raft.planting import FIRST_TERM, read_lineage
@@ -31,7 +31,7 @@ SECRET = b"a secret of sixteen bytes"
 
 def write_catalog(disk: SimulatedDisk | OsDisk, folder: Path) -> None:
     """A store of a single NameNode: a flush, entries behind it, some of them removals."""
-    store = open_store(disk, folder, Limits(segment_bytes=300), open_memory)
+    store = open_store(disk, folder, Limits(segment_bytes=300), MEMORY.open)
     puts = [Transaction(puts=((key, value),)) for key, value in CATALOG.items()]
     transactions = [Transaction(puts=((b"gone", b""),)), *puts, Transaction(deletes=(b"gone",))]
     for index, transaction in enumerate(transactions, 1):
@@ -45,11 +45,11 @@ def write_catalog(disk: SimulatedDisk | OsDisk, folder: Path) -> None:
 def catalog_of(disk: SimulatedDisk, *, replicated: bool) -> dict[bytes, bytes]:
     """What a start of either kind finds."""
     if not replicated:
-        store = open_store(disk, KV, Limits(), open_memory)
+        store = open_store(disk, KV, Limits(), MEMORY.open)
         found = dict(store.machine.scan(b"", b""))
         store.close()
     else:
-        member = open_folder(disk, RAFT, 1 << 20)
+        member = open_folder(disk, RAFT, 1 << 20, MEMORY)
         assert member.votes.vote == Vote(FIRST_TERM, None)
         assert member.tail.last_index == member.machine.revision == len(CATALOG) + 2
         assert member.tail.term_at(member.tail.last_index) == FIRST_TERM
@@ -67,28 +67,28 @@ def prepared() -> SimulatedDisk:
 
 def test_the_catalog_is_the_same_afterwards_and_a_second_time_changes_nothing() -> None:
     disk = prepared()
-    assert grow(disk, FOLDER, MEMBERS, "line", open_memory) == Grown(len(CATALOG), len(CATALOG) + 2)
+    assert grow(disk, FOLDER, MEMBERS, "line", MEMORY) == Grown(len(CATALOG), len(CATALOG) + 2)
     assert catalog_of(disk, replicated=True) == CATALOG
     assert read_lineage(disk, RAFT) == "line"
     before = disk.files()
-    assert grow(disk, FOLDER, MEMBERS, "another", open_memory) == Grown()
+    assert grow(disk, FOLDER, MEMBERS, "another", MEMORY) == Grown()
     assert disk.files() == before
 
 
 def test_revisions_stay_so_that_what_was_read_before_is_still_expected() -> None:
     disk = prepared()
-    store = open_store(disk, KV, Limits(), open_memory)
+    store = open_store(disk, KV, Limits(), MEMORY.open)
     before: dict[bytes, Versioned] = dict(store.machine.scan(b"", b""))
     store.close()
-    grow(disk, FOLDER, MEMBERS, "line", open_memory)
-    member = open_folder(disk, RAFT, 1 << 20)
+    grow(disk, FOLDER, MEMBERS, "line", MEMORY)
+    member = open_folder(disk, RAFT, 1 << 20, MEMORY)
     assert dict(member.machine.scan(b"", b"")) == before
 
 
 def operations() -> int:
     disk = prepared()
     before = disk.operations
-    grow(disk, FOLDER, MEMBERS, "line", open_memory)
+    grow(disk, FOLDER, MEMBERS, "line", MEMORY)
     return disk.operations - before
 
 
@@ -101,12 +101,12 @@ def test_cut_short_anywhere_it_is_one_or_the_other_and_can_be_done_again(burns: 
             disk = prepared()
             disk.light(fuse, burns)
             with contextlib.suppress(StorageError, NoSpaceError):
-                grow(disk, FOLDER, MEMBERS, "line", open_memory)
+                grow(disk, FOLDER, MEMBERS, "line", MEMORY)
             left = disk.power_cut(random.Random(f"{fuse} {seed}"))
             converted = CONVERTED in left.names(KV)
             assert catalog_of(left, replicated=converted) == CATALOG
             counted[converted] += 1
-            grow(left.next_process(), FOLDER, MEMBERS, "line again", open_memory)
+            grow(left.next_process(), FOLDER, MEMBERS, "line again", MEMORY)
             assert catalog_of(left, replicated=True) == CATALOG
     assert counted[False] > 50
     assert counted[True] >= (1 if burns is Burns.AFTER else 0)
@@ -117,9 +117,9 @@ def test_killed_anywhere_it_can_be_done_again() -> None:
         disk = prepared()
         disk.light(fuse, Burns.AFTER)
         with contextlib.suppress(StorageError, NoSpaceError):
-            grow(disk, FOLDER, MEMBERS, "line", open_memory)
+            grow(disk, FOLDER, MEMBERS, "line", MEMORY)
         disk.next_process()
-        grow(disk, FOLDER, MEMBERS, "line again", open_memory)
+        grow(disk, FOLDER, MEMBERS, "line again", MEMORY)
         assert catalog_of(disk, replicated=True) == CATALOG
 
 
@@ -127,7 +127,7 @@ def test_on_a_full_disk_nothing_has_changed() -> None:
     disk = prepared()
     disk.full = True
     with pytest.raises(NoSpaceError):
-        grow(disk, FOLDER, MEMBERS, "line", open_memory)
+        grow(disk, FOLDER, MEMBERS, "line", MEMORY)
     disk.full = False
     assert CONVERTED not in disk.names(KV)
     assert catalog_of(disk.next_process(), replicated=False) == CATALOG
@@ -138,7 +138,7 @@ def test_a_damaged_catalog_is_not_converted() -> None:
     (snapshot,) = (path for path in disk.names_now if path.name.startswith("snapshot-"))
     disk.names_now[snapshot].data[60] ^= 1
     with pytest.raises(CorruptionError):
-        grow(disk, FOLDER, MEMBERS, "line", open_memory)
+        grow(disk, FOLDER, MEMBERS, "line", MEMORY)
     assert not [path for path in disk.files() if path.parent == RAFT]
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -15,19 +16,17 @@ from aiohttp import web
 from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, ProtocolError, UnavailableError
 from paxosblock.namenode.kv.interface import Versioned
-from paxosblock.namenode.kv.snapshot import Snapshot
+from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
+from paxosblock.namenode.kv.table import Checkpoint
 from paxosblock.namenode.membership import Peers, join
-from paxosblock.namenode.raft import snapshot_file
 from paxosblock.namenode.raft.http_transport import HttpTransport
-from paxosblock.namenode.raft.machine import MachineSnapshot
 from paxosblock.namenode.raft.member_folder import check_member, open_folder
-from paxosblock.namenode.raft.planting import key_of, plant, read_lineage
-from paxosblock.namenode.raft.seed import JOINED, SEED_PATH, Seeds, fetch_seed
+from paxosblock.namenode.raft.planting import key_of, read_lineage
+from paxosblock.namenode.raft.seed import JOINED, SEED_PATH, Seed, Seeds, fetch_seed
 from tests.waiting import wait_until_async
 
 SECRET, OTHER_SECRET = b"a secret of sixteen bytes", b"another one of them bytes"
 ITEMS = [(b"k%06d" % number, Versioned(b"v" * 100, number)) for number in range(1, 8000)]
-SNAPSHOT = b"".join(snapshot_file.encode(MachineSnapshot(1, Snapshot(9000, ITEMS))))
 
 
 def free_port() -> str:
@@ -51,23 +50,58 @@ async def served(add_to: Callable[[web.Application], None], address: str) -> Asy
         await runner.cleanup()
 
 
+class MemoryStream:
+    """A checkpoint, read as a whole, which is closed each time somebody has it."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        data = bytearray()
+        while len(data) < checkpoint.size_bytes:
+            data += checkpoint.read(1 << 20, len(data))
+        checkpoint.close()
+        self.data, self.closed = bytes(data), 0
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
+    def read(self, size_bytes: int, offset: int) -> bytes:
+        return self.data[offset : offset + size_bytes]
+
+    def close(self) -> None:
+        self.closed += 1
+
+
 class Giver:
     """A member that was a cluster's only NameNode: its folder, and what it answers."""
 
     def __init__(self, folder: Path, lineage: str = "line") -> None:
         self.address, self.joiner, self.third = (free_port() for _ in range(3))
         self.members = (self.address, self.joiner, self.third)
-        self.folder = folder / "raft"
-        plant(
-            OsDisk(),
-            self.folder,
-            [SNAPSHOT],
-            index=9000,
-            term=1,
-            members=self.members,
-            lineage=lineage,
+        self.folder, self.lineage, self.copies = folder, lineage, 0
+        folder.mkdir(exist_ok=True)
+        table = RocksTable(OsDisk(), folder / "filled", new=True)
+        table.fill(ITEMS, 9000, 1)
+        self.stream = MemoryStream(table.checkpoint().make())
+        table.close()
+        self.draft = folder / "draft"
+        self.draft.mkdir()
+        self.restart()
+
+    def restart(self) -> None:
+        """Give as a process does that was started again."""
+
+        async def checkpoint() -> Checkpoint:
+            self.copies += 1
+            return self.stream
+
+        self.seeds = Seeds(
+            self.folder, self.address, self.members, SECRET, self.lineage, checkpoint=checkpoint
         )
-        self.seeds = Seeds(self.folder, self.address, self.members, SECRET, lineage)
+
+    def fetch(self, address: str = "", within_s: float = 0.5) -> Awaitable[Seed]:
+        """Ask for the catalog, as the member that joins."""
+        receive = partial(ROCKS.receive, OsDisk(), self.draft)
+        return fetch_seed(address or self.joiner, self.members, SECRET, receive, within_s)
 
     @contextlib.asynccontextmanager
     async def serving(
@@ -101,6 +135,7 @@ async def test_a_new_member_begins_with_the_catalog_of_the_first(
     folder = tmp_path / "raft"
     check_member(folder, giver.members, new_cluster=False)
     assert read_lineage(OsDisk(), folder) == "line"
+    assert giver.stream.closed == giver.copies == 1
     member = open_folder(OsDisk(), folder, 1 << 20)
     assert list(member.machine.scan(b"", b"")) == ITEMS
     assert (member.tail.last_index, member.votes.vote.term) == (9000, 1)
@@ -139,7 +174,7 @@ async def test_one_that_was_heard_of_as_a_member_gets_nothing_ever_again(
         with pytest.raises(ConfigError, match=r"has been a member .* lost its folder gets it back"):
             await join(tmp_path, giver.peers())
         await wait_until_async((giver.folder / JOINED).exists)
-    giver.seeds = Seeds(giver.folder, giver.address, giver.members, SECRET, "line")
+    giver.restart()
     async with giver.serving():
         with pytest.raises(ConfigError, match="has been a member"):
             await join(tmp_path, giver.peers())
@@ -156,29 +191,29 @@ async def test_a_stranger_gets_nothing(giver: Giver) -> None:
     async with giver.serving():
         stranger = free_port()
         with pytest.raises(ConfigError, match="only NameNodes of this cluster are told"):
-            await fetch_seed(stranger, (giver.address, stranger, giver.third), SECRET)
+            await giver.fetch(stranger)
 
 
 async def test_a_cluster_that_did_not_come_from_one_namenode_gives_nothing(tmp_path: Path) -> None:
     giver = Giver(tmp_path, lineage="")
     async with giver.serving():
         with pytest.raises(UnavailableError, match="did not come from a single NameNode"):
-            await fetch_seed(giver.joiner, giver.members, SECRET, within_s=0.5)
+            await giver.fetch()
 
 
 async def test_where_nobody_is_it_says_whom_to_start(giver: Giver) -> None:
     with pytest.raises(UnavailableError, match="start the one first that was a cluster's only"):
-        await fetch_seed(giver.joiner, giver.members, SECRET, within_s=0.5)
+        await giver.fetch()
 
 
 async def test_the_first_one_may_come_later(giver: Giver) -> None:
-    asking = asyncio.create_task(fetch_seed(giver.joiner, giver.members, SECRET))
+    asking = asyncio.ensure_future(giver.fetch(within_s=30.0))
     await asyncio.sleep(0)
     async with giver.serving():
-        assert (await asking).snapshot == SNAPSHOT
+        assert (await asking).receiver.check() == 9000
 
 
-@pytest.mark.parametrize("at", [None, 0, 1000, len(SNAPSHOT) - 1, len(SNAPSHOT) + 31])
+@pytest.mark.parametrize("at", [None, 0, 1000, -33, -1])
 async def test_bytes_that_were_changed_on_their_way_are_refused(
     giver: Giver, at: int | None
 ) -> None:
@@ -196,10 +231,10 @@ async def test_bytes_that_were_changed_on_their_way_are_refused(
             body[at] ^= 1
         return web.Response(body=bytes(body), headers={"X-Raft-Lineage": lineage})
 
-    asked = fetch_seed(giver.joiner, giver.members, SECRET, within_s=5.0)
+    asked = giver.fetch(within_s=5.0)
     async with served(giver.seeds.add_to, behind), giver.serving(in_between):
         if at is None:
-            assert (await asked).snapshot == SNAPSHOT
+            assert (await asked).receiver.check() == 9000
         else:
             with pytest.raises(ProtocolError, match="changed on its way"):
                 await asked
@@ -208,16 +243,16 @@ async def test_bytes_that_were_changed_on_their_way_are_refused(
 async def test_an_answer_that_ends_too_early_is_asked_for_again(giver: Giver) -> None:
     async def cut(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"X-Raft-Lineage": "line"})
-        response.content_length = len(SNAPSHOT) + 32
+        response.content_length = len(giver.stream.data) + 32
         await response.prepare(request)
-        await response.write(SNAPSHOT[:1000])
+        await response.write(giver.stream.data[:1000])
         assert request.transport is not None
         request.transport.close()
         return response
 
     async with giver.serving(cut):
         with pytest.raises(UnavailableError):
-            await fetch_seed(giver.joiner, giver.members, SECRET, within_s=0.5)
+            await giver.fetch()
 
 
 async def test_an_empty_member_of_the_same_secret_is_a_stranger() -> None:

@@ -17,14 +17,15 @@ from paxosblock.disk import OsDisk
 from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError
 from paxosblock.namenode.kv.codec import decode_transaction, encode_transaction
 from paxosblock.namenode.kv.interface import Committed, Transaction, Versioned
-from paxosblock.namenode.kv.snapshot import Pace
-from paxosblock.namenode.raft import snapshot_file
+from paxosblock.namenode.kv.memory_table import MEMORY
+from paxosblock.namenode.kv.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
 from paxosblock.namenode.raft.log import RaftLog
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import Opened, open_folder
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 from tests.disks.simulated import SimulatedDisk
+from tests.raft.rig import stream_of
 from tests.waiting import wait_until_async
 
 FOLDER = Path("/member")
@@ -37,6 +38,14 @@ def entry(term: int, text: str = "") -> Entry:
 
 def put(key: bytes, value: bytes) -> bytes:
     return encode_transaction(Transaction(puts=((key, value),)))
+
+
+def install(opened: Opened, machine: ReplicatedMachine) -> None:
+    """Make the map of another member that of the next start."""
+    receiver = opened.receive()
+    receiver.write(stream_of(machine))
+    assert receiver.check() == machine.revision
+    receiver.install()
 
 
 class OpenLog:
@@ -61,7 +70,7 @@ class OpenLog:
 @asynccontextmanager
 async def opened_log(folder: Path, term: int = 9) -> AsyncIterator[OpenLog]:
     with ThreadPoolExecutor(1) as executor:
-        opened = open_folder(OsDisk(), folder, SEGMENT_BYTES)
+        opened = open_folder(OsDisk(), folder, SEGMENT_BYTES, MEMORY)
         if opened.votes.vote.term < term:
             opened.votes.write(Vote(term, None))
         work = OpenLog(opened, executor)
@@ -78,7 +87,7 @@ async def test_records_are_written_while_others_hear_that_those_before_are_durab
     tmp_path: Path,
 ) -> None:
     with ThreadPoolExecutor(1) as executor:
-        opened = open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
+        opened = open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY)
         log, told = RaftLog(opened.tail, opened.journal, executor), list[tuple[int, int]]()
         everything = asyncio.Event()
 
@@ -139,15 +148,15 @@ def test_a_damaged_vote_stops_the_start(tmp_path: Path) -> None:
     data[9] ^= 1
     file.write_bytes(data)
     with pytest.raises(CorruptionError, match=rf"^{file}: damaged; replace .* never by an older"):
-        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
+        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY)
 
 
 def test_a_folder_is_open_once_at_a_time(tmp_path: Path) -> None:
-    opened = open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
+    opened = open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY)
     with pytest.raises(ConfigError, match="in use by another process"):
-        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
+        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY)
     opened.close()
-    open_folder(OsDisk(), tmp_path, SEGMENT_BYTES).close()
+    open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY).close()
 
 
 async def test_s1_s2_entries_of_any_term_with_any_bytes_come_back(tmp_path: Path) -> None:
@@ -189,14 +198,14 @@ async def test_s6b_cutting_a_tail_writes_only_what_replaces_it(tmp_path: Path) -
 
 def test_s9_reading_touches_no_disk() -> None:
     disk = SimulatedDisk()
-    opened = open_folder(disk, FOLDER, 1 << 20)
+    opened = open_folder(disk, FOLDER, 1 << 20, MEMORY)
     disk.die()
     assert not opened.machine.get(b"absent").exists
 
 
 def test_s10_everything_of_a_member_lies_in_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "a:1"
-    open_folder(OsDisk(), folder, SEGMENT_BYTES).close()
+    open_folder(OsDisk(), folder, SEGMENT_BYTES, MEMORY).close()
     assert [path.name for path in tmp_path.iterdir()] == ["a:1"]
 
 
@@ -230,7 +239,7 @@ async def test_an_entry_counts_as_durable_only_when_it_is_the_one_that_was_writt
 
 def test_a_garbled_tail_that_was_never_synced_is_cut_off() -> None:
     disk = SimulatedDisk()
-    opened = open_folder(disk, FOLDER, 1 << 20)
+    opened = open_folder(disk, FOLDER, 1 << 20, MEMORY)
     opened.votes.write(Vote(1, None))
     opened.journal.append([encode_entry(1, entry(1, "kept"))])
     disk.light(2)
@@ -239,7 +248,7 @@ def test_a_garbled_tail_that_was_never_synced_is_cut_off() -> None:
     files = disk.files()
     segment = next(path for path in files if path.name.startswith("journal"))
     files[segment] = files[segment][:-1] + bytes([files[segment][-1] ^ 1])
-    tail = open_folder(SimulatedDisk(files), FOLDER, 1 << 20).tail
+    tail = open_folder(SimulatedDisk(files), FOLDER, 1 << 20, MEMORY).tail
     assert tail.entries == [entry(1, "kept")]
 
 
@@ -252,14 +261,14 @@ async def test_compaction_removes_segments_and_the_rest_follows_the_snapshot(
             index = work.log.append(Entry(1, EntryKind.TRANSACTION, put(b"k", b"%d" % number)))
             await work.flushed()
             if index <= 30:
-                machine.apply(index, decode_transaction(work.log.entry(index).payload))
+                machine.apply(index, decode_transaction(work.log.entry(index).payload), 1)
         before = len(list(tmp_path.glob("journal-*")))
-        work.opened.write_snapshot(machine.snapshot_after(1), Pace(0))
+        install(work.opened, machine)
         work.log.compact(30, 30 - 4)
         assert work.log.base_index == 25
         await wait_until_async(lambda: len(list(tmp_path.glob("journal-*"))) < before / 2)
     async with opened_log(tmp_path) as work:
-        assert work.opened.snapshot_index == 30
+        assert work.opened.machine.revision == 30
         assert work.log.last_log_index == 40
         assert work.opened.machine.get(b"k") == Versioned(b"29", 30)
 
@@ -272,8 +281,8 @@ async def test_a_start_removes_what_the_snapshot_covers(tmp_path: Path) -> None:
             work.log.append(Entry(1, EntryKind.NOOP, b"some bytes"))
             await work.flushed()
             if index <= 30:
-                machine.apply(index, Transaction())
-        work.opened.write_snapshot(machine.snapshot_after(1), Pace(0))
+                machine.apply(index, Transaction(), 1)
+        install(work.opened, machine)
     before = len(list(tmp_path.glob("journal-*")))
     for _ in range(2):
         async with opened_log(tmp_path) as work:
@@ -284,12 +293,12 @@ async def test_a_start_removes_what_the_snapshot_covers(tmp_path: Path) -> None:
 async def test_a_log_replaced_by_a_snapshot_does_not_come_back(tmp_path: Path) -> None:
     machine = ReplicatedMachine()
     for index in range(1, 11):
-        machine.apply(index, Transaction())
+        machine.apply(index, Transaction(), 3)
     async with opened_log(tmp_path) as work:
         for _ in range(12):
             work.log.append(entry(1))
         await work.flushed()
-        work.opened.write_snapshot(machine.snapshot_after(3), Pace(0))
+        install(work.opened, machine)
         work.log.reset(10, 3)
         work.log.append(entry(3))
     async with opened_log(tmp_path) as work:
@@ -303,13 +312,13 @@ async def test_entries_that_a_snapshot_replaced_do_not_follow_it(
     """Wherever a segment begins: the first one that is kept may begin with a void entry."""
     machine = ReplicatedMachine()
     for each in range(1, index + 1):
-        machine.apply(each, Transaction())
+        machine.apply(each, Transaction(), 3)
     async with opened_log(tmp_path) as work:
         for _ in range(18):
             work.log.append(entry(1))
             await work.flushed()
         before = len(list(tmp_path.glob("journal-*")))
-        work.opened.write_snapshot(machine.snapshot_after(3), Pace(0))
+        install(work.opened, machine)
         work.log.reset(index, 3)
         await wait_until_async(lambda: len(list(tmp_path.glob("journal-*"))) < before)
     async with opened_log(tmp_path) as work:
@@ -321,12 +330,12 @@ async def test_a_crash_before_the_base_was_written_loses_only_what_the_snapshot_
 ) -> None:
     machine = ReplicatedMachine()
     for index in range(1, 11):
-        machine.apply(index, Transaction())
+        machine.apply(index, Transaction(), 3)
     async with opened_log(tmp_path) as work:
         for _ in range(12):
             work.log.append(entry(1))
         await work.flushed()
-        work.opened.write_snapshot(machine.snapshot_after(3), Pace(0))
+        install(work.opened, machine)
     async with opened_log(tmp_path) as work:
         assert (work.log.base_index, work.terms()) == (10, [])
         work.log.append(entry(4))
@@ -336,7 +345,7 @@ async def test_a_crash_before_the_base_was_written_loses_only_what_the_snapshot_
 
 def test_a_journal_that_lost_what_it_had_confirmed_stops_the_start() -> None:
     disk = SimulatedDisk()
-    opened = open_folder(disk, FOLDER, SEGMENT_BYTES)
+    opened = open_folder(disk, FOLDER, SEGMENT_BYTES, MEMORY)
     opened.votes.write(Vote(1, None))
     for index in range(1, 4):
         opened.journal.append([encode_entry(index, entry(1, "some bytes"))])
@@ -345,7 +354,7 @@ def test_a_journal_that_lost_what_it_had_confirmed_stops_the_start() -> None:
     files[segment] = files[segment][: len(files[segment]) // 2]
     advice = "replace the folder as docs/operations.md says, never by an older copy"
     with pytest.raises(CorruptionError, match=f"cut short at .* 3, are missing; {advice}"):
-        open_folder(SimulatedDisk(files), FOLDER, SEGMENT_BYTES)
+        open_folder(SimulatedDisk(files), FOLDER, SEGMENT_BYTES, MEMORY)
 
 
 async def test_a_missing_segment_stops_the_start(tmp_path: Path) -> None:
@@ -357,7 +366,7 @@ async def test_a_missing_segment_stops_the_start(tmp_path: Path) -> None:
     assert len(segments) > 2
     segments[0].unlink()
     with pytest.raises(CorruptionError, match=r"entries 1 to \d+ are missing"):
-        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
+        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY)
 
 
 async def test_a_missing_journal_stops_the_start(tmp_path: Path) -> None:
@@ -366,7 +375,7 @@ async def test_a_missing_journal_stops_the_start(tmp_path: Path) -> None:
     for segment in tmp_path.glob("journal-*"):
         segment.unlink()
     with pytest.raises(CorruptionError, match="the journal is missing"):
-        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
+        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY)
 
 
 async def test_a_log_that_knows_a_later_term_than_the_vote_stops_the_start(tmp_path: Path) -> None:
@@ -374,45 +383,46 @@ async def test_a_log_that_knows_a_later_term_than_the_vote_stops_the_start(tmp_p
         work.log.append(entry(9))
     (tmp_path / "vote").unlink()
     with pytest.raises(CorruptionError, match="the log knows term 9, the vote only 0"):
-        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
+        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY)
 
 
 def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
-    machine = ReplicatedMachine()
-    machine.apply(1, Transaction(puts=((b"k", b"value"),)))
-    snapshot_file.write(OsDisk(), tmp_path, machine.snapshot_after(7), Pace(0))
-    snapshot, size = snapshot_file.load(OsDisk(), tmp_path)
-    assert (snapshot.index, snapshot.term) == (1, 7)
-    assert size == (tmp_path / f"snapshot-{1:020d}").stat().st_size
-    machine = ReplicatedMachine(snapshot.state)
+    opened = open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY)
+    opened.votes.write(Vote(7, None))
+    opened.machine.apply(1, Transaction(puts=((b"k", b"value"),)), 7)
+    opened.machine.flush().write()
+    opened.close()
+    opened = open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY)
+    machine = opened.machine
+    assert (machine.revision, machine.term, opened.tail.base_term) == (1, 7, 7)
     assert machine.get(b"k") == Versioned(b"value", 1)
-    assert machine.apply(2, Transaction(puts=((b"k", b"more"),))) == Committed(2)
+    assert machine.apply(2, Transaction(puts=((b"k", b"more"),)), 7) == Committed(2)
+    opened.close()
 
 
 def test_a_snapshot_of_an_earlier_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
     """That kept requests in front of the map."""
-    open_folder(OsDisk(), tmp_path, SEGMENT_BYTES).close()
+    open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY).close()
     earlier = struct.pack(">8sQQII", b"PBKRSNP1", 9, 3, 1, crc32c(b"\x90"))
     whole = earlier + crc32c(earlier).to_bytes(4, "big") + b"\x90"
     (tmp_path / f"snapshot-{9:020d}").write_bytes(whole)
     with pytest.raises(ConfigError, match=r"snapshot-0*9 was written by another version .* copy"):
-        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES)
+        open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY)
 
 
 @pytest.mark.parametrize("place", [9, 30, 60])
 def test_a_flipped_bit_in_a_snapshot_is_noticed(place: int) -> None:
-    machine = ReplicatedMachine()
-    machine.apply(1, Transaction(puts=((b"k", b"value"),)))
-    data = bytearray(b"".join(snapshot_file.encode(machine.snapshot_after(1))))
-    assert snapshot_file.decode("s", bytes(data)).index == 1
+    data = bytearray(b"".join(encode_snapshot(Snapshot(1, [(b"k", Versioned(b"value", 1))], 1))))
+    found = decode_snapshot("s", bytes(data))
+    assert (found.revision, found.term) == (1, 1)
     data[place] ^= 4
     with pytest.raises(CorruptionError, match=r"^s: damaged at offset \d+"):
-        snapshot_file.decode("s", bytes(data))
+        decode_snapshot("s", bytes(data))
 
 
 def test_opening_does_not_depend_on_what_a_crash_left_of_drafts(tmp_path: Path) -> None:
-    open_folder(OsDisk(), tmp_path, SEGMENT_BYTES).close()
+    open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY).close()
     (tmp_path / "vote.tmp").write_bytes(b"half")
     (tmp_path / f"snapshot-{7:020d}.tmp").write_bytes(b"half")
-    open_folder(OsDisk(), tmp_path, SEGMENT_BYTES).close()
+    open_folder(OsDisk(), tmp_path, SEGMENT_BYTES, MEMORY).close()
     assert list(tmp_path.glob("*.tmp")) == []

@@ -27,6 +27,7 @@ from paxosblock.namenode.kv.interface import (
     KeyValueStore,
     Transaction,
 )
+from paxosblock.namenode.kv.memory_table import MEMORY
 from paxosblock.namenode.raft.http_transport import HttpTransport
 from paxosblock.namenode.raft.member_folder import Limits
 from paxosblock.namenode.raft.options import Options
@@ -37,6 +38,14 @@ from tests.raft.rig import OPTIONS, Rig, Wire, entry, put, rig
 from tests.waiting import wait_until_async
 
 FOLDER = Path("/member")
+
+
+def alone_on(disk: SimulatedDisk, options: Options) -> ReplicatedStore:
+    """A cluster of one member, with its map in memory."""
+    transport = HttpTransport("a:1", ["a:1"], bytes(16))
+    return ReplicatedStore(
+        FOLDER, "a:1", ["a:1"], transport, options=options, disk=disk, tables=MEMORY
+    )
 
 
 def lead_alone(member: Rig) -> None:
@@ -181,12 +190,10 @@ def test_who_waits_for_the_end_of_a_lead_is_told() -> None:
         assert waiting.done()
 
 
-async def test_writes_and_reads_go_on_while_a_snapshot_is_written() -> None:
+async def test_writes_and_reads_go_on_during_a_flush() -> None:
     disk = SimulatedDisk()
     disk.breaks(Fault(("open",), path="/snapshot-", delay_s=HELD))
-    transport = HttpTransport("a:1", ["a:1"], bytes(16))
-    options = Options(limits=Limits(snapshot_bytes=1))
-    store = ReplicatedStore(FOLDER, "a:1", ["a:1"], transport, options=options, disk=disk)
+    store = alone_on(disk, Options(limits=Limits(flush_bytes=1)))
     await store.start()
     await store.wait_leadership()
     await store.commit(put(b"first"))
@@ -217,54 +224,24 @@ async def alone(folder: Path, limits: Limits) -> AsyncIterator[ReplicatedStore]:
 async def test_processes_that_live_shortly_do_not_let_the_journal_grow_for_ever(
     tmp_path: Path,
 ) -> None:
-    """None of them writes as much as a snapshot waits for."""
-    limits = Limits(segment_bytes=400, snapshot_bytes=1000)
+    """None of them writes as much as a flush waits for."""
+    limits = Limits(segment_bytes=400, flush_bytes=1000)
     for number in range(40):
         async with alone(tmp_path, limits) as store:
             for _ in range(5):
                 await store.commit(put(b"k", b"%0100d" % number))
         written = sum(file.stat().st_size for file in tmp_path.glob("journal-*"))
-        assert written < 4 * limits.snapshot_bytes
-    assert list(tmp_path.glob("snapshot-*"))
+        assert written < 4 * limits.flush_bytes
 
 
-async def test_a_restart_does_not_forget_that_the_snapshot_is_large(tmp_path: Path) -> None:
-    """The next one is due when the log has grown by as much."""
-    limits = Limits(segment_bytes=400, snapshot_bytes=1000)
-    async with alone(tmp_path, limits) as store:
-        for number in range(40):
-            await store.commit(put(b"%d" % number, bytes(1000)))
-    before = max(tmp_path.glob("snapshot-*"))
-    assert before.stat().st_size > 10 * limits.snapshot_bytes
-    async with alone(tmp_path, limits) as store:
-        await store.commit(put(b"0", bytes(1000)))
-    assert list(tmp_path.glob("snapshot-*")) == [before]
-
-
-async def test_closing_does_not_wait_for_the_pauses_of_a_snapshot() -> None:
-    disk = SimulatedDisk()
-    disk.breaks(Fault(("open",), path="/snapshot-"))
-    transport = HttpTransport("a:1", ["a:1"], bytes(16))
-    options = Options(snapshot_pause_s=3600, limits=Limits(snapshot_bytes=1))
-    store = ReplicatedStore(FOLDER, "a:1", ["a:1"], transport, options=options, disk=disk)
-    await store.start()
-    await store.wait_leadership()
-    await store.commit(put(b"key"))
-    await wait_until_async(lambda: disk.met)
-    await store.close()
-    assert len(numbers(disk.names(FOLDER), "snapshot")) == 1, "it was written to its end"
-
-
-async def test_what_a_snapshot_covers_is_dropped_from_memory_in_slices() -> None:
+async def test_what_a_flush_covers_is_dropped_from_memory_in_slices() -> None:
     disk = SimulatedDisk()
     disk.breaks(Fault(("open",), path="/snapshot-", delay_s=HELD))
-    transport = HttpTransport("a:1", ["a:1"], bytes(16))
-    limits = Limits(snapshot_bytes=1, trailing_entries=0)
-    options = Options(limits=limits, forget_entries_max=3)
-    store = ReplicatedStore(FOLDER, "a:1", ["a:1"], transport, options=options, disk=disk)
+    limits = Limits(flush_bytes=1, trailing_entries=0)
+    store = alone_on(disk, Options(limits=limits, forget_entries_max=3))
     await store.start()
     await store.wait_leadership()
-    for number in range(50):  # while the first snapshot waits; the next one covers them
+    for number in range(50):  # while the first flush waits; the next one covers them
         await store.commit(put(b"%d" % number))
     node = store._node
     assert node is not None

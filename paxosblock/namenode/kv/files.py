@@ -26,12 +26,12 @@ def numbers(names: Iterable[str], kind: str) -> list[int]:
 
 def publish(disk: Disk, path: Path, pieces: Iterable[Buffer]) -> int:
     """`disk.publish` with a draft in the same folder."""
-    return disks.publish(disk, _draft(path), path, pieces)
+    return disks.publish(disk, draft_of(path), path, pieces)
 
 
 def publish_open(disk: Disk, path: Path, pieces: Iterable[Buffer]) -> FileHandle:
     """`disk.publish_open` with a draft in the same folder."""
-    return disks.publish_open(disk, _draft(path), path, pieces)
+    return disks.publish_open(disk, draft_of(path), path, pieces)
 
 
 def remove_drafts(disk: Disk, folder: Path) -> None:
@@ -41,5 +41,6 @@ def remove_drafts(disk: Disk, folder: Path) -> None:
             disk.remove(folder / name)
 
 
-def _draft(path: Path) -> Path:
+def draft_of(path: Path) -> Path:
+    """Return the name of the file `path` until it is whole."""
     return path.with_name(path.name + _DRAFT)

@@ -1,8 +1,11 @@
-"""The table of the product: a RocksDB database in `kv/db`, so that memory does not bound it.
+"""The table of the product: a RocksDB database, so that memory does not bound it.
 
     key      value
     b""      Meta, in msgpack: which entry this is the map after, and how many keys there are
     k        revision u64 big-endian, value
+
+It is in the folder `db`, or, where another member sent it, `db-<the entry that it was after>`; the
+last of these counts.
 
 RocksDB's own log is off, for the journal is one. One entry, or some, are one batch, in which `Meta`
 changes, too. So whatever part of the table has reached the disk, by a flush that was asked for or
@@ -15,10 +18,11 @@ from __future__ import annotations
 
 import logging
 import struct
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Final
 
@@ -34,18 +38,28 @@ from rocksdict import (
     WriteOptions,
 )
 
+from paxosblock.checksum import Buffer
 from paxosblock.decoders import msgpack_decoder
 from paxosblock.disk import Disk
 from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.formats import FROM_A_COPY, refuse_later
+from paxosblock.namenode.kv.files import numbered, numbers
 from paxosblock.namenode.kv.interface import ABSENT, Item, Versioned
 from paxosblock.namenode.kv.journal import check_formats
+from paxosblock.namenode.kv.rocks_files import (
+    FileCheckpoint,
+    FileReceiver,
+    copy_files,
+    remove_database,
+)
 from paxosblock.namenode.kv.snapshot import load_snapshot, remove_older
-from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, Flush
+from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, Copy, Flush, Tables
 from paxosblock.units import KIB, MIB
 
 NAME: Final = "db"
 _DRAFT: Final = "db.new"
+_SENT: Final = "db.sent-"
+_COPIES: Final = count()
 _META: Final = b""
 _FORMAT: Final = 1
 _REVISION = struct.Struct(">Q")
@@ -69,15 +83,21 @@ CACHED_KEYS: Final = 32_768
 CACHED_VALUE_BYTES: Final = KIB
 """Longer values are not cached, so that the cache takes some 20 MiB, and at most 80."""
 
+CHECKED_AT_ONCE: Final = 500
+CHECK_PAUSE_S: Final = 0.001
+"""While all keys are read, the event loop gets the interpreter after so many for so long."""
+
 _log = logging.getLogger(__name__)
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True):
-    """The record in each batch. `keys` counts keys by their first byte."""
+    """The record in each batch: the map is after entry `revision`, which is of `term`; `keys`
+    counts keys by their first byte. With a single NameNode there are no terms."""
 
     format: int = 1
     revision: int = 0
     keys: dict[int, int] = {}
+    term: int = 0
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -97,9 +117,13 @@ class RocksTable:
             self._db = Rdict(str(path), _options(new))
         except Exception as error:
             raise _translated(path, error) from error
-        stored = self._stored(_META)
-        meta = Meta() if stored is None else _decode_meta(path, stored)
-        self._revision = self._settled = meta.revision
+        try:
+            stored = self._stored(_META)
+            meta = Meta() if stored is None else _decode_meta(path, stored)
+        except BaseException:
+            self._db.close()
+            raise
+        self._revision, self._term = self._settled = meta.revision, meta.term
         self._keys = Counter(meta.keys)
         self._pending: Changes = {}
         """Changes of the entries since the last batch: some of them make one."""
@@ -113,6 +137,10 @@ class RocksTable:
     @property
     def revision(self) -> int:
         return self._revision
+
+    @property
+    def term(self) -> int:
+        return self._term
 
     def __len__(self) -> int:
         return self._keys.total()
@@ -153,17 +181,17 @@ class RocksTable:
     def count(self, first: bytes) -> int:
         return self._keys[ord(first)]
 
-    def write(self, index: int, changes: Changes) -> None:
+    def write(self, index: int, changes: Changes, term: int = 0) -> None:
         assert index >= self._revision, "a table never goes back"
         for key, found in changes.items():
             self._keys[key[0]] += found.exists - self.get(key).exists
             self._remember(key, found)
         self._pending |= changes
-        self._revision = index
+        self._revision, self._term = index, term
         if len(self._pending) >= SLICE_KEYS:
             self._settle()
 
-    def write_in_slices(self, index: int, changes: Changes) -> Iterator[None]:
+    def write_in_slices(self, index: int, changes: Changes, term: int = 0) -> Iterator[None]:
         self._settle()
         before, keys, batch = self._revision, self._keys.copy(), WriteBatch(raw_mode=True)
         for number, key in enumerate(sorted(changes), 1):  # RocksDB takes them in half the time so
@@ -173,7 +201,7 @@ class RocksTable:
             if number % SLICE_KEYS == 0:
                 yield
         assert self._revision == before < index, "entries are applied one after the other"
-        self._keys, self._revision = keys, index
+        self._keys, self._revision, self._term = keys, index, term
         self._write(batch)
         # Quicker than to remember each, for all of this is one turn.
         for cached in (self._young, self._old):
@@ -185,6 +213,10 @@ class RocksTable:
         self._settle()
         return Flush(self._revision, self._flush)
 
+    def checkpoint(self) -> Copy:
+        self._settle()
+        return Copy(self._revision, self._copy)
+
     def close(self) -> None:
         # What cannot be flushed is in the log.
         for step in (self._settle, self._db.flush, self._db.close):
@@ -193,13 +225,44 @@ class RocksTable:
             except Exception as error:
                 _log.warning("%s", _translated(self._path, error))
 
-    def fill(self, items: Iterable[Item], revision: int) -> None:
+    def discard(self) -> None:
+        self.close()
+        remove_database(self._disk, self._path)
+        self._disk.sync_folder(self._path.parent)
+
+    def fill(self, items: Iterable[Item], revision: int, term: int) -> None:
         """Put all `items` into the table, which is empty and in use by nobody, durably."""
         remaining = iter(items)
         while some := dict(islice(remaining, SLICE_KEYS)):
-            self.write(revision, some)
-        self.write(revision, {})
+            self.write(revision, some, term)
+        self.write(revision, {}, term)
         self.flush().write()
+
+    def check(self) -> None:
+        """Read everything; blocks for long.
+
+        Raises:
+            CorruptionError: it is damaged, or not whole.
+        """
+        found: Counter[int] = Counter()
+        for number, (key, _) in enumerate(self.scan(b"", b"")):
+            found[key[0]] += 1
+            if number % CHECKED_AT_ONCE == 0:
+                time.sleep(CHECK_PAUSE_S)
+        if found != self._keys:
+            keys = f"{found.total()} keys of {len(self)}"
+            raise CorruptionError(f"{self._path}: damaged: {keys}")
+
+    def _copy(self) -> FileCheckpoint:
+        """Flush, and give the files second names in a folder beside this one."""
+        self._flush()
+        target = self._path.with_name(f"{_SENT}{next(_COPIES)}")
+        try:
+            copy_files(self._disk, self._path, target)
+            return FileCheckpoint(self._disk, target)
+        except BaseException:
+            remove_database(self._disk, target)
+            raise
 
     def _flush(self) -> None:
         """Write what is in memory to a file, durably."""
@@ -214,7 +277,7 @@ class RocksTable:
 
     def _settle(self) -> None:
         """Write what entries have changed, so that scans and flushes have it."""
-        if self._pending or self._revision > self._settled:
+        if self._pending or (self._revision, self._term) != self._settled:
             batch = WriteBatch(raw_mode=True)
             for key, found in self._pending.items():
                 _add(batch, key, found)
@@ -223,13 +286,14 @@ class RocksTable:
 
     def _write(self, batch: WriteBatch) -> None:
         """Write a batch, with which the database is the map after entry `revision`."""
-        batch.put(_META, _ENCODER.encode(Meta(_FORMAT, self._revision, self._keys)))
+        meta = Meta(_FORMAT, self._revision, self._keys, self._term)
+        batch.put(_META, _ENCODER.encode(meta))
         try:
             self._db.write(batch, self._unlogged)
         except Exception as error:
             # Also for lack of room: what the entry changes is in the log, and must be here.
             raise StorageError(str(_translated(self._path, error))) from error
-        self._settled = self._revision
+        self._settled = self._revision, self._term
 
     def _behind_gap(self, start: bytes) -> bytes:
         """Return the first place from `start` on where a key may be."""
@@ -280,28 +344,69 @@ class RocksTable:
         return stored
 
 
+class RocksReceiver:
+    """Takes a checkpoint of a database; see `Receiver`."""
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        """Begin a draft, in place of one that was there."""
+        self._disk = disk
+        self._folder = folder
+        self._revision = 0
+        self._files = FileReceiver(disk, folder / _DRAFT)
+
+    def write(self, data: Buffer) -> None:
+        self._files.write(data)
+
+    def check(self) -> int:
+        self._files.finish()
+        table = RocksTable(self._disk, self._files.folder)
+        try:
+            table.check()
+        finally:
+            table.close()
+        self._disk.sync_folder(self._files.folder)
+        self._revision = table.revision
+        return self._revision
+
+    def install(self) -> RocksTable:
+        assert self._revision > 0, "it was checked, and is after an entry"
+        path = numbered(self._folder, NAME, self._revision)
+        self._disk.rename(self._files.folder, path)
+        self._disk.sync_folder(self._folder)
+        return RocksTable(self._disk, path)
+
+    def discard(self) -> None:
+        self._files.discard()
+
+
 def open_rocks(disk: Disk, folder: Path) -> RocksTable:
     """Open the database in `folder`; see `OpenTable`.
 
     Where there is none, it is made under another name and gets its own when it is durable: empty,
     or with what is in the snapshot of a version before, which is removed then.
     """
-    names = disk.names(folder)
-    if _DRAFT in names:
-        _remove_database(disk, folder / _DRAFT)
-    if NAME not in names:
+    for name in disk.names(folder):
+        if name == _DRAFT or name.startswith(_SENT):
+            remove_database(disk, folder / name)
+    found = databases(disk.names(folder))
+    if not found:
         snapshot = load_snapshot(disk, folder)
         check_formats(disk, folder)  # nothing was changed until now
         table = RocksTable(disk, folder / _DRAFT, new=True)
         try:
-            table.fill(snapshot.items, snapshot.revision)
+            table.fill(snapshot.items, snapshot.revision, snapshot.term)
+            table.check()
         finally:
             table.close()
         disk.sync_folder(folder / _DRAFT)
         disk.rename(folder / _DRAFT, folder / NAME)
         disk.sync_folder(folder)
-    table = RocksTable(disk, folder / NAME)
+        found = [NAME]
+    table = RocksTable(disk, folder / found[-1])
     try:
+        # The crash came before these were removed.
+        for name in found[:-1]:
+            remove_database(disk, folder / name)
         remove_older(disk, folder, table.revision + 1)
     except BaseException:
         table.close()
@@ -309,10 +414,14 @@ def open_rocks(disk: Disk, folder: Path) -> RocksTable:
     return table
 
 
-def _remove_database(disk: Disk, path: Path) -> None:
-    for name in disk.names(path):
-        disk.remove(path / name)
-    disk.remove_folder(path)
+ROCKS = Tables(open_rocks, RocksReceiver)
+
+
+def databases(names: Iterable[str]) -> list[str]:
+    """Return those of `names` that are of a database, the one that counts last."""
+    known = list(names)
+    own = [NAME] if NAME in known else []
+    return [*own, *(numbered(Path(), NAME, index).name for index in numbers(known, NAME))]
 
 
 def _options(new: bool) -> Options:

@@ -1,6 +1,7 @@
-"""Snapshots: the whole map in one file, written aside and then named.
+"""Snapshots: the whole map in one file, as a table in memory, and earlier versions, keep it.
 
-    snapshot = header, slice, slice, ...        all integers big-endian
+    snapshot = [of a member], header, slice, slice, ...        all integers big-endian
+    member   = "PBKRSNP2", index u64, term u64, crc32c of these u32
     header   = "PBKSNAP1", revision u64, number of keys u64, crc32c of these u32
     slice    = length u32, crc32c u32, msgpack of [[key, [value, revision]], ...]
 
@@ -10,7 +11,6 @@ A slice's checksum goes on from the one before it, so slices cannot change place
 from __future__ import annotations
 
 import struct
-import threading
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,30 +19,25 @@ from typing import Protocol
 
 from paxosblock.checksum import crc32c
 from paxosblock.disk import Disk, read_file
-from paxosblock.errors import CorruptionError
+from paxosblock.errors import ConfigError, CorruptionError
 from paxosblock.formats import refuse_later_magic
 from paxosblock.namenode.kv.codec import Items, decode_items, encode_items
 from paxosblock.namenode.kv.files import numbered, numbers, publish
 from paxosblock.namenode.kv.interface import Item
+from paxosblock.namenode.kv.segment import OTHER_VERSION
 from paxosblock.units import KIB
 
 _KIND = "snapshot"
 _MAGIC = b"PBKSNAP1"
+_MAGIC_OF_A_MEMBER, _EARLIER = b"PBKRSNP2", b"PBKRSNP1"
 _HEADER = struct.Struct(">8sQQ")
 _CRC = struct.Struct(">I")
+_HEADER_BYTES = _HEADER.size + _CRC.size
 _SLICE = struct.Struct(">II")
 
 SLICE_BYTES = 16 * KIB
 """A slice is complete when its keys and values reach this. Encoding one holds the interpreter for
 well under a millisecond; writing it lets the event loop run."""
-
-
-FREED_TOGETHER = 1000
-"""Items; so many take some 50 microseconds."""
-
-PAUSE_S = 0.001
-"""After each slice, in a thread. The loop lets go of the interpreter in every system call; a writer
-that took it each time would make a turn in which 64 clients are answered three times as long."""
 
 
 class WholeMap(Sized, Iterable[Item], Protocol):
@@ -51,73 +46,59 @@ class WholeMap(Sized, Iterable[Item], Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The map after log entry `revision`, in order of the keys; `items` may be read but once."""
+    """The map after log entry `revision`, in order of the keys; `items` may be read but once.
+
+    `term` is that of the entry, 0 where there is a single NameNode.
+    """
 
     revision: int
     items: WholeMap
+    term: int = 0
 
 
 NOTHING = Snapshot(0, ())
 
 
-class Pace:
-    """The pace at which a thread writes a snapshot beside the event loop."""
-
-    def __init__(self, pause_s: float = PAUSE_S) -> None:
-        """Wait for `pause_s` after each piece."""
-        self._pause_s = pause_s
-        self._hurried = threading.Event()
-
-    def hurry(self) -> None:
-        """Wait no more: somebody waits for the end."""
-        self._hurried.set()
-
-    def of(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the pieces, one after the other."""
-        for piece in pieces:
-            yield piece
-            self._hurried.wait(self._pause_s)
+def snapshot_path(folder: Path, revision: int) -> Path:
+    """Return the path of the snapshot after entry `revision`."""
+    return numbered(folder, _KIND, revision)
 
 
 def write_snapshot(disk: Disk, folder: Path, snapshot: Snapshot) -> None:
     """Write the snapshot durably; blocks, so call it in a thread."""
-    publish(disk, numbered(folder, _KIND, snapshot.revision), encode_snapshot(snapshot))
+    publish(disk, snapshot_path(folder, snapshot.revision), encode_snapshot(snapshot))
 
 
 def load_snapshot(disk: Disk, folder: Path) -> Snapshot:
     """Return the newest snapshot in the folder; an empty one when there is none.
 
     Raises:
-        ConfigError: a later version wrote it.
+        ConfigError: another version wrote it.
         CorruptionError: it does not match its checksums. An older one is no substitute: the
             journal that would follow it is gone.
     """
     found = numbers(disk.names(folder), _KIND)
     if not found:
         return NOTHING
-    path = numbered(folder, _KIND, found[-1])
+    path = snapshot_path(folder, found[-1])
     snapshot = decode_snapshot(str(path), read_file(disk, path))
     if snapshot.revision != found[-1]:
         raise CorruptionError(f"{path}: is the snapshot of entry {snapshot.revision}")
     return snapshot
 
 
-def let_go(snapshot: Snapshot) -> None:
-    """Free what was decoded, in a thread, so that others get the interpreter in between."""
-    items = snapshot.items
-    while isinstance(items, list) and items:
-        del items[-FREED_TOGETHER:]
-
-
 def remove_older(disk: Disk, folder: Path, revision: int) -> None:
     """Remove snapshots before `revision`."""
     for found in numbers(disk.names(folder), _KIND):
         if found < revision:
-            disk.remove(numbered(folder, _KIND, found))
+            disk.remove(snapshot_path(folder, found))
 
 
 def encode_snapshot(snapshot: Snapshot) -> Iterator[bytes]:
-    """Yield the file's header and slices."""
+    """Yield the file's headers and slices."""
+    if snapshot.term:
+        member = _HEADER.pack(_MAGIC_OF_A_MEMBER, snapshot.revision, snapshot.term)
+        yield member + _CRC.pack(crc32c(member))
     header = _HEADER.pack(_MAGIC, snapshot.revision, len(snapshot.items))
     checksum = crc32c(header)
     yield header + _CRC.pack(checksum)
@@ -131,18 +112,21 @@ def decode_snapshot(name: str, whole: bytes | memoryview) -> Snapshot:
     """Read a snapshot file; `name` is for messages.
 
     Raises:
-        ConfigError: a later version wrote it.
+        ConfigError: another version wrote it.
         CorruptionError: damaged; says which file and offset.
     """
     data = memoryview(whole)
-    header, offset = data[: _HEADER.size], _HEADER.size + _CRC.size
-    checksum = crc32c(header)
-    if len(data) < offset or data[_HEADER.size : offset] != _CRC.pack(checksum):
-        raise _damaged(name, 0)
-    magic, revision, count = _HEADER.unpack(header)
-    refuse_later_magic(name, magic, _MAGIC)
-    if magic != _MAGIC:
-        raise CorruptionError(f"{name}: not a snapshot")
+    if data[: len(_EARLIER)] == _EARLIER:
+        raise ConfigError(f"{name} {OTHER_VERSION}")
+    index, term, offset = -1, 0, 0
+    if data[: len(_MAGIC) - 1] == _MAGIC_OF_A_MEMBER[:-1]:
+        index, term = _read_header(name, data, 0, _MAGIC_OF_A_MEMBER)
+        offset = _HEADER_BYTES
+    revision, count = _read_header(name, data, offset, _MAGIC)
+    if index not in (-1, revision):
+        raise CorruptionError(f"{name}: its parts belong to entries {index} and {revision}")
+    checksum = crc32c(data[offset : offset + _HEADER.size])
+    offset += _HEADER_BYTES
     items: Items = []
     while offset < len(data):
         body, end = _read_slice(name, data, offset, checksum)
@@ -151,7 +135,19 @@ def decode_snapshot(name: str, whole: bytes | memoryview) -> Snapshot:
         offset = end
     if len(items) != count:
         raise _damaged(name, offset)
-    return Snapshot(revision, items)
+    return Snapshot(revision, items, term)
+
+
+def _read_header(name: str, data: memoryview, offset: int, known: bytes) -> tuple[int, int]:
+    """Return the two numbers of a header."""
+    header, end = data[offset : offset + _HEADER.size], offset + _HEADER_BYTES
+    if len(data) < end or data[end - _CRC.size : end] != _CRC.pack(crc32c(header)):
+        raise _damaged(name, offset)
+    magic, first, second = _HEADER.unpack(header)
+    refuse_later_magic(name, magic, known)
+    if magic != known:
+        raise CorruptionError(f"{name}: not a snapshot")
+    return first, second
 
 
 def _read_slice(name: str, data: memoryview, offset: int, checksum: int) -> tuple[memoryview, int]:

@@ -21,7 +21,7 @@ from paxosblock.namenode.kv.interface import (
     Versioned,
 )
 from paxosblock.namenode.kv.memory_table import MemoryTable
-from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, Flush, Table
+from paxosblock.namenode.kv.table import SLICE_KEYS, Changes, Copy, Flush, Table
 
 EMPTY_KEYS = 20
 """Keys that looking whether a range is empty counts as."""
@@ -48,6 +48,11 @@ class StateMachine:
     def revision(self) -> int:
         return self._table.revision
 
+    @property
+    def term(self) -> int:
+        """Term of that entry; 0 where there is a single NameNode."""
+        return self._table.term
+
     def get(self, key: bytes) -> Versioned:
         return self._table.get(key)
 
@@ -59,8 +64,8 @@ class StateMachine:
     def count(self, first: bytes) -> int:
         return self._table.count(first)
 
-    def apply(self, index: int, transaction: Transaction) -> Committed | Conflict:
-        """Apply log entry `index`, which is later than any applied before.
+    def apply(self, index: int, transaction: Transaction, term: int = 0) -> Committed | Conflict:
+        """Apply log entry `index`, of `term`, which is later than any applied before.
 
         An entry whose preconditions do not hold changes nothing but `revision`.
 
@@ -71,16 +76,16 @@ class StateMachine:
         for precondition in transaction.expect:
             conflict = self._conflict(precondition)
             if conflict is not None:
-                self._table.write(index, {})
+                self._table.write(index, {}, term)
                 return conflict
         changes: Changes = dict.fromkeys(transaction.deletes, ABSENT)
         for key, value in transaction.puts:
             changes[key] = Versioned(value, index)
-        self._table.write(index, changes)
+        self._table.write(index, changes, term)
         return Committed(index)
 
     def apply_in_slices(
-        self, index: int, transaction: Transaction
+        self, index: int, transaction: Transaction, term: int = 0
     ) -> Generator[None, None, Committed | Conflict]:
         """Apply a log entry as `apply` does, and yield where others may have a turn.
 
@@ -88,12 +93,12 @@ class StateMachine:
         meanwhile. Who does not go on leaves the state as it was.
         """
         if len(transaction.expect) + len(transaction.puts) + len(transaction.deletes) < SLICE_KEYS:
-            return self.apply(index, transaction)
+            return self.apply(index, transaction, term)
         looked = 0
         for precondition in transaction.expect:
             conflict = self._conflict(precondition)
             if conflict is not None:
-                self._table.write(index, {})
+                self._table.write(index, {}, term)
                 return conflict
             looked += 1 if isinstance(precondition, Expect) else EMPTY_KEYS
             if looked >= SLICE_KEYS:
@@ -107,12 +112,16 @@ class StateMachine:
             changes[key] = found
             if number % SLICE_KEYS == 0:
                 yield
-        yield from self._table.write_in_slices(index, changes)
+        yield from self._table.write_in_slices(index, changes, term)
         return Committed(index)
 
     def flush(self) -> Flush:
         """Return what makes durable all that is applied by now."""
         return self._table.flush()
+
+    def checkpoint(self) -> Copy:
+        """Return what copies all that is applied by now, for another folder."""
+        return self._table.checkpoint()
 
     def close(self) -> None:
         """Release the table's files; blocks."""

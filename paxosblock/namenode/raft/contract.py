@@ -89,7 +89,7 @@ class MemberLog(RaftLog, Log):  # type: ignore[misc]  # raftos has no types
         kernel: KernelSyncs | None,
         commit_index: int,
     ) -> None:
-        """`commit_index` is that of the snapshot: what it holds was committed."""
+        """`commit_index` is that of the table on the disk: what it holds was committed."""
         RaftLog.__init__(self, tail, journal, executor, kernel)
         self.commit_index = commit_index
         self.next_index: dict[str, int] = {}

@@ -28,7 +28,7 @@ from paxosblock.net.control import split_address
 from paxosblock.units import MIB
 
 RAFT_PATH: Final = "/raft"
-UPGRADE: Final = "paxosblock-raft/3"
+UPGRADE: Final = "paxosblock-raft/4"
 SECRET_BYTES_MIN: Final = 16
 UNSENT_BYTES_MAX: Final = 64 * MIB
 """A message is dropped while so much is unsent; the engine sends again what matters."""

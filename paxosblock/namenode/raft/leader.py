@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -19,19 +20,10 @@ from paxosblock.namenode.raft.entry import Entry, EntryKind
 from paxosblock.namenode.raft.messages import Message
 from paxosblock.namenode.raft.reads import LeaderReads, refuse
 from paxosblock.namenode.raft.roles import AnyRole, prepare
+from paxosblock.namenode.raft.transfers import Outgoing
 
 ROUNDS_KEPT = 64
 """A heartbeat round without a majority is forgotten after so many later ones (L16)."""
-
-
-@dataclass(slots=True)
-class _Transfer:
-    """A snapshot on its way to a member."""
-
-    index: int
-    data: bytes
-    offset: int = 0
-    sent_at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -47,8 +39,7 @@ class _Peer:
     outdated: int = 0
     heard_at: float = float("-inf")
     full: bool = False
-    transfer: _Transfer | None = None
-    loading: bool = False
+    transfer: Outgoing | None = None
 
 
 @dataclass(slots=True)
@@ -74,7 +65,7 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         self._peers = {peer: _Peer() for peer in state.cluster}
         self._pending: dict[int, _Pending] = {}
         self.reads = LeaderReads(self)
-        self._sequence = 0
+        self._sequence = self._transfers = 0
         self._flushing = False
         self._successor: str | None = None
         self.noop_index = 0
@@ -105,6 +96,8 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         lost = OutcomeUnknownError("the leader stepped down before a majority")
         refuse([each.answer for each in pending.values()], lost)
         self.reads.stop()
+        for progress in self._peers.values():
+            _end_transfer(progress)
 
     # -- writes ---------------------------------------------------------------------------------
 
@@ -210,10 +203,11 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         self.response_map.pop(self.request_id - ROUNDS_KEPT, None)
         self._expire()
         self.reads.ask_again()
-        for peer, progress in self._peers.items():
+        for progress in self._peers.values():
             if self._away(progress):
-                progress.transfer = None
-            self._resend_piece(peer, progress)
+                _end_transfer(progress)
+            elif progress.transfer is not None:
+                progress.transfer.send_again()
 
     def _replicate(self, peer: str) -> None:
         """Send what the member lacks, as far as the window is open."""
@@ -374,37 +368,10 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         return away
 
     def _begin_transfer(self, peer: str, progress: _Peer) -> None:
-        if progress.transfer is None and not progress.loading and not self._away(progress):
-            progress.loading = True
-            self.state.load_snapshot(lambda index, data: self._loaded(peer, index, data))
-
-    def _loaded(self, peer: str, index: int, data: bytes | None) -> None:
-        progress = self._peers[peer]
-        progress.loading = False
-        if self.leads and data is not None:
-            progress.transfer = _Transfer(index, data)
-            self._send_piece(peer, progress.transfer)
-
-    def _send_piece(self, peer: str, transfer: _Transfer) -> None:
-        transfer.sent_at = self.loop.time()
-        end = transfer.offset + self._options.snapshot_chunk_bytes
-        message = {
-            "type": "install_snapshot",
-            "term": self.storage.term,
-            "leader_id": self.id,
-            "index": transfer.index,
-            "size": len(transfer.data),
-            "offset": transfer.offset,
-            "data": transfer.data[transfer.offset : end],
-            "request_id": self.request_id,
-        }
-        self.state.post(message, peer)
-
-    def _resend_piece(self, peer: str, progress: _Peer) -> None:
-        patience = self._options.election_min_s
-        transfer = progress.transfer
-        if transfer is not None and self.loop.time() - transfer.sent_at >= patience:
-            self._send_piece(peer, transfer)
+        if progress.transfer is None and not self._away(progress):
+            self._transfers += 1
+            failed = partial(_end_transfer, progress)
+            progress.transfer = Outgoing(self.state, peer, self._transfers, failed)
 
     @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
     def on_receive_install_snapshot_response(self, data: Message) -> None:
@@ -414,17 +381,16 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
         if transfer is None or data["term"] != self.storage.term:
             return
         self._peers[peer].heard_at = self.loop.time()
-        if data.get("index") != transfer.index:
+        if data.get("number") != transfer.number:
             return
         if "match" in data:
             self._transferred(peer, data["match"])
-        elif data["offset"] not in (transfer.offset, len(transfer.data)):
-            transfer.offset = data["offset"]
-            self._send_piece(peer, transfer)
+        else:
+            transfer.stored(data["offset"])
 
     def _transferred(self, peer: str, match: int) -> None:
         progress = self._peers[peer]
-        progress.transfer = None
+        _end_transfer(progress)
         progress.in_flight.clear()
         progress.outdated = self._sequence
         match = max(self.log.match_index[peer], match)
@@ -454,6 +420,12 @@ class RaftLeader(AnyRole, Leader):  # type: ignore[misc]  # raftos has no types
     def on_receive_pre_vote(self, data: Message) -> None:
         """There is a leader."""
         self.state.answer_pre_vote(data, False)
+
+
+def _end_transfer(progress: _Peer) -> None:
+    if progress.transfer is not None:
+        progress.transfer.end()
+        progress.transfer = None
 
 
 def majority_full(addresses: list[str]) -> NoSpaceError:

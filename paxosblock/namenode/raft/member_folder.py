@@ -1,4 +1,4 @@
-"""The folder of one member: lock, vote, newest snapshot, log after it. All of this blocks.
+"""The folder of one member: lock, vote, table, log after it. All of this blocks.
 
 folder/lock                     locked while a process has it open
 folder/members                  its format, and the addresses of all members, one in each line
@@ -6,7 +6,7 @@ folder/lineage                  the cluster of one NameNode that it comes from, 
 folder/joined                   in a cluster with a lineage: the others that were heard of (seed.py)
 folder/vote                     term and vote (vote_file.py)
 folder/spare                    room for the next votes on a full disk (vote_file.py)
-folder/snapshot-<index>         the machine after that entry (snapshot_file.py)
+folder/db                       the map, as the last flush left it (kv/rocks_table.py)
 folder/journal-<position>       records of the log from that one on (log.py)
 
 Before anything in it is opened, `check_member` asks whether it may take part in the cluster. A
@@ -28,10 +28,11 @@ from paxosblock.namenode.kv import mark
 from paxosblock.namenode.kv.files import publish, remove_drafts
 from paxosblock.namenode.kv.folder import opening
 from paxosblock.namenode.kv.journal import Journal, check_formats
-from paxosblock.namenode.kv.snapshot import Pace, let_go, remove_older
-from paxosblock.namenode.raft import snapshot_file, vote_file
+from paxosblock.namenode.kv.rocks_table import ROCKS, databases
+from paxosblock.namenode.kv.table import Receiver, Table, Tables
+from paxosblock.namenode.raft import vote_file
 from paxosblock.namenode.raft.log import Tail, has_journal, load_tail
-from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 from paxosblock.units import MIB
 
@@ -43,22 +44,21 @@ _KNOWN_FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes that files may reach, in bytes; `trailing_entries` stay in memory after a snapshot, so
-    that a member that is a little behind needs none.
+    """Sizes that files may reach, in bytes; `trailing_entries` stay in memory after a flush, so
+    that a member that is a little behind needs no copy of the map.
 
-    A snapshot is due when the log has grown by `snapshot_bytes` since the last one, in this process
-    and those before it, or by the size of that snapshot if that is more.
+    A flush is due when the log has grown by `flush_bytes` since the last one, in this process and
+    those before it.
     """
 
     segment_bytes: int = 16 * MIB
-    snapshot_bytes: int = 64 * MIB
+    flush_bytes: int = 64 * MIB
     trailing_entries: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An open folder and what it held. The methods block. `snapshot_bytes` is the size of the
-    newest snapshot, 0 without one."""
+    """An open folder and what it held. The methods block."""
 
     disk: Disk
     folder: Path
@@ -67,46 +67,20 @@ class Opened:
     machine: ReplicatedMachine
     tail: Tail
     journal: Journal
-    snapshot_bytes: int
+    tables: Tables
 
-    @property
-    def snapshot_index(self) -> int:
-        return self.machine.revision
-
-    def write_snapshot(self, snapshot: MachineSnapshot, pace: Pace) -> int:
-        """Write the snapshot durably; return its size in bytes."""
-        return snapshot_file.write(self.disk, self.folder, snapshot, pace)
-
-    def read_snapshot(self, index: int) -> bytes:
-        """Return the bytes of a snapshot that was written here."""
-        return snapshot_file.read(self.disk, self.folder, index)
-
-    def receive_snapshot(self, data: bytearray) -> tuple[int, ReplicatedMachine]:
-        """Check a snapshot that another member sent, and write it durably.
-
-        Returns:
-            The term of the last entry in it, and the machine after that entry.
-
-        Raises:
-            CorruptionError: it was damaged on its way; nothing was written.
-        """
-        snapshot = snapshot_file.decode("a received snapshot", memoryview(data))
-        machine = ReplicatedMachine(snapshot.state)
-        snapshot_file.keep(self.disk, self.folder, snapshot.index, memoryview(data))
-        let_go(snapshot.state)
-        return snapshot.term, machine
-
-    def remove_older_snapshots(self, index: int) -> None:
-        """Remove those before entry `index`, whose snapshot is durable."""
-        remove_older(self.disk, self.folder, index)
+    def receive(self) -> Receiver:
+        """Begin to take the map of another member, in place of one that was begun before."""
+        return self.tables.receive(self.disk, self.folder)
 
     def close(self) -> None:
         """Close the files and release the folder."""
         self.journal.close()
+        self.machine.close()
         self.disk.close(self.lock)
 
 
-def open_folder(disk: Disk, folder: Path, segment_bytes: int) -> Opened:
+def open_folder(disk: Disk, folder: Path, segment_bytes: int, tables: Tables = ROCKS) -> Opened:
     """Lock and load the folder of a member, or create it.
 
     Raises:
@@ -115,25 +89,41 @@ def open_folder(disk: Disk, folder: Path, segment_bytes: int) -> Opened:
         StorageError: the disk refuses.
     """
     with opening(disk, folder, WHEN_DAMAGED) as lock:
-        return _load(disk, folder, lock, segment_bytes)
+        return _load(disk, folder, lock, segment_bytes, tables)
 
 
-def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int) -> Opened:
+def _load(disk: Disk, folder: Path, lock: FileHandle, segment_bytes: int, tables: Tables) -> Opened:
     votes = VoteFile(disk, folder)
     _check_journal(disk, folder, votes)
-    snapshot, snapshot_bytes = snapshot_file.load(disk, folder)
     check_formats(disk, folder)
-    # Only now, when it is known that this program may change the folder.
-    remove_drafts(disk, folder)
-    votes.spare.give_back()
-    tail, journal = load_tail(disk, folder, snapshot.index, snapshot.term, segment_bytes)
-    _check_terms(folder, votes, tail)
-    # What a crash may have left between a snapshot and the removal of what it covers.
-    remove_older(disk, folder, snapshot.index)
-    journal.remove_through((tail.positions[0] if tail.positions else journal.next_index) - 1)
-    machine = ReplicatedMachine(snapshot.state)
-    votes.keep_room()
-    return Opened(disk, folder, lock, votes, machine, tail, journal, snapshot_bytes)
+    machine = ReplicatedMachine(_open_table(disk, folder, votes, tables))
+    try:
+        # Only now, when it is known that this program may change the folder.
+        remove_drafts(disk, folder)
+        votes.spare.give_back()
+        tail, journal = load_tail(disk, folder, machine.revision, machine.term, segment_bytes)
+        try:
+            _check_terms(folder, votes, tail)
+            # What a crash may have left between a flush and the removal of what it covers.
+            first = tail.positions[0] if tail.positions else journal.next_index
+            journal.remove_through(first - 1)
+            votes.keep_room()
+        except BaseException:
+            journal.close()
+            raise
+    except BaseException:
+        machine.close()
+        raise
+    return Opened(disk, folder, lock, votes, machine, tail, journal, tables)
+
+
+def _open_table(disk: Disk, folder: Path, votes: VoteFile, tables: Tables) -> Table:
+    """Open the table; on a full disk it takes the room that is kept for votes."""
+    try:
+        return tables.open(disk, folder)
+    except NoSpaceError:
+        votes.spare.give_back()
+        return tables.open(disk, folder)
 
 
 def _check_journal(disk: Disk, folder: Path, votes: VoteFile) -> None:
@@ -181,8 +171,8 @@ def check_member(folder: Path, members: Sequence[str], *, new_cluster: bool) -> 
 
 def _make(disk: Disk, folder: Path) -> None:
     disk.make_folder(folder)
-    of_a_member = ("journal-", "snapshot-", mark.NAME)
-    kept = [name for name in disk.names(folder) if name.startswith(of_a_member)]
+    of_a_member, names = ("journal-", "snapshot-", mark.NAME), disk.names(folder)
+    kept = [name for name in names if name.startswith(of_a_member)] or databases(names)
     if kept or (folder / vote_file.NAME).exists():
         raise ConfigError(f"--new-cluster: {folder} holds a member already; start without it")
     VoteFile(disk, folder).write(Vote(0, None))

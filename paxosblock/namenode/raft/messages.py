@@ -87,6 +87,7 @@ class _AppendEntriesResponse(TypedDict):
 class _InstallSnapshot(TypedDict):
     term: int
     leader_id: str
+    number: int
     index: int
     size: int
     offset: int
@@ -97,7 +98,7 @@ class _InstallSnapshot(TypedDict):
 class _InstallSnapshotResponse(TypedDict):
     term: int
     success: NotRequired[bool]
-    index: NotRequired[int]
+    number: NotRequired[int]
     offset: NotRequired[int]
     match: NotRequired[int]
     request_id: NotRequired[int]

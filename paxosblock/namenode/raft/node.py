@@ -9,28 +9,30 @@ import random
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from raftos.server import Node
 from raftos.state import Candidate, Follower, Leader, State
 
 from paxosblock.disk import blamed
-from paxosblock.errors import CorruptionError, NoSpaceError, StorageError, UnavailableError
+from paxosblock.errors import NoSpaceError, PaxosBlockError, StorageError, UnavailableError
 from paxosblock.namenode.kv.engine import disk_full
-from paxosblock.namenode.kv.snapshot import Pace
+from paxosblock.namenode.kv.table import Flush, Receiver
 from paxosblock.namenode.raft.contract import HardState, MemberLog, NotNowError, StoppedError
 from paxosblock.namenode.raft.leader import RaftLeader
-from paxosblock.namenode.raft.log import ROOM_POLL_S
-from paxosblock.namenode.raft.machine import MachineSnapshot, ReplicatedMachine
+from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import Opened
 from paxosblock.namenode.raft.messages import FIELDS, Message, Transport
 from paxosblock.namenode.raft.options import Options
 from paxosblock.namenode.raft.roles import RaftCandidate, RaftFollower
+from paxosblock.namenode.raft.transfers import Incoming
 
 _ROLES = {Follower: RaftFollower, Candidate: RaftCandidate, Leader: RaftLeader}
 _OF_A_LEADER = ("append_entries", "install_snapshot", "confirm")
 _WITHOUT_A_TERM = ("pre_vote",)
 """Messages whose term is no reason to follow: the sender has not been elected to anything."""
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +59,7 @@ class RaftState(State):  # type: ignore[misc]  # raftos has no types
         self.storage, self.log, self.state_machine = node.hard_state, node.log, node.machine
         self.options, self.rng, self.guarded = node.options, node.rng, node.guarded
         self.post, self.commit, self.refuse = node.post, node.commit, node.refuse
-        self.install, self.load_snapshot = node.install, node.load_snapshot
+        self.incoming, self.in_thread = node.incoming, node.in_thread
         self._members = frozenset(self.cluster)
         self._heard_at = float("-inf")
         self._rounds = 0
@@ -167,15 +169,17 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         self.hard_state = HardState(opened.votes, self.fail)
         kernel, revision = opened.disk.kernel_syncs(), opened.machine.revision
         self.log = MemberLog(opened.tail, opened.journal, executor, kernel, revision)
-        self.snapshot_index = opened.snapshot_index
+        self.snapshot_index = revision
+        """The last entry that is durable in the table: the log may forget those up to it."""
+        self.incoming = Incoming(self, opened.receive)
         self._opened, self._transport, self._executor = opened, transport, executor
-        self._snapshot_bytes, self._snapshot_mark = opened.snapshot_bytes, 0
+        self._flush_mark = 0
         self._working: asyncio.Task[None] | None = None
-        self._snapshotting: asyncio.Task[None] | None = None
-        self._pace = Pace(options.snapshot_pause_s)
+        self._table_work: asyncio.Task[None] | None = None
+        self._threads: set[asyncio.Future[Any]] = set()
         self._slices: Generator[None, None, object] | None = None
         """The rest of the entry that is being applied."""
-        self._applying = self._stopped = False
+        self._applying = self._installing = self._stopped = False
         self._waiters: list[asyncio.Future[None]] = []
         self.state: Any = type(f"RaftState_{self.host}_{self.port}", (RaftState,), {})(self)
 
@@ -197,7 +201,6 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         """End the role: nobody waits any longer. May be called twice."""
         if not self._stopped:
             self._stopped = True
-            self._pace.hurry()
             self.state.stop()
             self.state.set_leader(None)
             self.role_changed()
@@ -211,10 +214,11 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         """Stop, and release transport and folder."""
         self.stop()
         await self._transport.close()
-        for task in (self._working, self._snapshotting):
+        for task in (self._working, self._table_work):
             if task is not None:
                 await _finish(task, cancel=task is self._working)
         await self.log.settled()
+        await asyncio.gather(*self._threads, return_exceptions=True)
         await self.loop.run_in_executor(self._executor, self._opened.close)
 
     def fail(self, error: Exception) -> None:
@@ -286,6 +290,9 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
 
     def _apply(self) -> None:
         """Apply what is committed; when that takes long, let others run in between."""
+        self._applying = False
+        if self._installing:
+            return
         machine = self.machine
         end = min(machine.revision + self.options.apply_entries_max, self.log.commit_index)
         try:
@@ -298,7 +305,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         if self._applying:
             self.loop.call_soon(self._apply)
         self._wake()
-        self._snapshot_if_due()
+        self._flush_if_due()
 
     def _apply_next(self) -> bool:
         """Apply the next entry, or a slice of a long one: then False, others are to run first."""
@@ -349,7 +356,7 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
 
     def _on_durable(self) -> None:
         self.state.state.on_durable()
-        self._snapshot_if_due()
+        self._flush_if_due()
 
     def _on_full(self, error: NoSpaceError | None) -> None:
         if error is None:
@@ -361,47 +368,73 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
             _log.error("%s takes no changes: %s", self.address, self.full)
         self._wake()
 
-    # -- snapshots ------------------------------------------------------------------------------
+    # -- the table on the disk ------------------------------------------------------------------
 
-    def _snapshot_if_due(self) -> None:
-        grown = self.log.bytes_written - self._snapshot_mark
-        applied = self.machine.revision
-        due = grown >= max(self.options.limits.snapshot_bytes, self._snapshot_bytes)
-        # What the snapshot holds must be durable in the log too: records are removed by position.
-        if due and self.snapshot_index < applied <= self.log.durable_index:
-            term = self.log.term_at(applied)
-            if term is not None and self._free_for_snapshots():
-                self._snapshot_mark = self.log.bytes_written
-                self._work_on_snapshot(self._snapshot(self.machine.snapshot_after(term)))
+    def run(self, step: Callable[[], T]) -> asyncio.Future[T]:
+        """Run what blocks in a thread."""
+        return self.loop.run_in_executor(None, step)
 
-    def _free_for_snapshots(self) -> bool:
-        return not self._stopped and (self._snapshotting is None or self._snapshotting.done())
+    def in_thread(self, step: Callable[[], T], then: Callable[[T | None], None]) -> None:
+        """Call `then` with what `step` returned in a thread; with None if the disk refused."""
+        work = self.run(step)
+        self._threads.add(work)
 
-    def _work_on_snapshot(self, work: Coroutine[Any, Any, None]) -> None:
-        self._snapshotting = self.loop.create_task(work)
+        def done(work: asyncio.Future[T]) -> None:
+            self._threads.discard(work)
+            if work.cancelled():
+                return
+            error = work.exception()
+            if isinstance(error, PaxosBlockError):
+                _log.warning("%s: no copy for another member: %s", self.address, error)
+                self.guarded(lambda: then(None))()
+            else:
+                self.guarded(lambda: then(work.result()))()
 
-    async def _snapshot(self, snapshot: MachineSnapshot) -> None:
-        """Write the snapshot in a thread; then forget the entries that it covers."""
+        work.add_done_callback(done)
+
+    @property
+    def free_for_table(self) -> bool:
+        """True if nothing is being done with the table on the disk."""
+        return not self._stopped and (self._table_work is None or self._table_work.done())
+
+    def work_on_table(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do this while nothing else is done with it."""
+        assert self.free_for_table, "one at a time: else the log might lose what is not durable"
+        self._table_work = self.loop.create_task(self._work(work))
+
+    async def _work(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            written = await self.loop.run_in_executor(
-                None, self._opened.write_snapshot, snapshot, self._pace
-            )
-            self._snapshot_bytes = written
-            self.counters.snapshots_written += 1
-            self.snapshot_index = snapshot.index
-            await self._compact(snapshot.index)
+            await work
+        except Exception as error:  # our own mistake: what is on the disk must not be relied on
+            self.fail(error)
+
+    def _flush_if_due(self) -> None:
+        due = self.log.bytes_written - self._flush_mark >= self.options.limits.flush_bytes
+        # What is flushed must be durable in the log too: records are removed by position.
+        flushable = self.snapshot_index < self.machine.revision <= self.log.durable_index
+        if due and flushable and self.free_for_table:
+            self._flush_mark = self.log.bytes_written
+            self.work_on_table(self._flush_table(self.machine.flush()))
+
+    async def _flush_table(self, flush: Flush) -> None:
+        """Make durable what is applied; then forget the entries up to there."""
+        try:
+            await self.run(flush.write)
         except (NoSpaceError, StorageError) as error:
-            # The log still has everything; the next snapshot is another chance.
-            _log.warning("%s: no snapshot of entry %d: %s", self.address, snapshot.index, error)
+            # The log still has everything; the next flush is another chance.
+            _log.warning("%s: entry %d is not flushed: %s", self.address, flush.revision, error)
+        else:
+            self.counters.snapshots_written += 1
+            self.snapshot_index = flush.revision
+            await self._compact(flush.revision)
 
     async def _compact(self, index: int) -> None:
-        """Forget what the snapshot of `index` covers; from memory a slice in each turn."""
+        """Forget what the flush of `index` made durable; from memory a slice in each turn."""
         most = self.options.forget_entries_max
         while (end := self.log.base_index + most + 1) < self._keep_from():
             self.log.compact(index, end)
             await asyncio.sleep(0)
         self.log.compact(index, self._keep_from())
-        await self._remove_older_snapshots(index)
 
     def _keep_from(self) -> int:
         """The first entry to keep in memory for members that are behind."""
@@ -409,71 +442,38 @@ class RaftNode(Node):  # type: ignore[misc]  # raftos has no types
         role = self.state.state
         return min(trailing, role.needed_from()) if isinstance(role, RaftLeader) else trailing
 
-    async def _remove_older_snapshots(self, index: int) -> None:
-        remove = self._opened.remove_older_snapshots
-        await self.loop.run_in_executor(self._executor, remove, index)
+    async def install(self, receiver: Receiver) -> None:
+        """Go on from the table of another member, which was checked and is later than this one's.
 
-    def load_snapshot(self, loaded: Callable[[int, bytes | None], None]) -> None:
-        """Read the newest snapshot in a thread; call `loaded` with its index and bytes."""
-        index = self.snapshot_index
-        reading = self.loop.run_in_executor(None, self._opened.read_snapshot, index)
-
-        def done(reading: asyncio.Future[bytes]) -> None:
-            if not reading.cancelled():
-                error = reading.exception()
-                if error is not None and not isinstance(error, FileNotFoundError):
-                    _log.warning(
-                        "%s: cannot read the snapshot of %d: %s", self.address, index, error
-                    )
-                loaded(index, None if error else reading.result())
-
-        reading.add_done_callback(done)
-
-    def install(self, data: bytearray, message: Message) -> bool:
-        """Begin to install a snapshot that has come as a whole; False: busy, ask again."""
-        free = self._free_for_snapshots()
-        if free:
-            self._work_on_snapshot(self._install(data, message))
-        return free
-
-    async def _install(self, data: bytearray, message: Message) -> None:
-        receive = self._opened.receive_snapshot
+        Until it has taken the place of that, nothing is applied: what is on the disk must be the
+        later one.
+        """
+        self._installing = True
         try:
-            term, machine = await self.loop.run_in_executor(None, receive, data)
-            if self._stopped:
-                return
-            index = machine.revision
-            self.snapshot_index = max(self.snapshot_index, index)
-            self._adopt(index, term, machine)
-            await self._remove_older_snapshots(index)
-        except CorruptionError as error:
-            self.refuse(f"a snapshot: {error}")
+            table = await self.run(receiver.install)
+        except PaxosBlockError as error:
+            self.fail(error)  # only a start knows which one is there
             return
-        except NoSpaceError as error:
-            # The leader sends it again. Until this task ends, none is taken.
-            _log.warning("%s: no room for the leader's snapshot: %s", self.address, error)
-            await asyncio.sleep(ROOM_POLL_S)
+        finally:
+            self._installing = False
+        if self._stopped:
+            await self.run(table.close)
             return
-        except StorageError as error:
-            self.fail(error)
-            return
-        if isinstance(self.state.state, RaftFollower):
-            self.state.state.snapshot_installed(message)
-        for _ in machine.dissolve():  # whichever of the two states it is now
-            await asyncio.sleep(0)
+        self.snapshot_index, self._slices = table.revision, None
+        before = self.machine.adopt(table)
+        self.counters.snapshots_installed += 1
+        self._go_on_after(table.revision, table.term)
+        await self.run(before.discard)
 
-    def _adopt(self, index: int, term: int, machine: ReplicatedMachine) -> None:
-        """Go on from a durable snapshot, unless the log has brought us as far meanwhile."""
-        if index > self.machine.revision:
-            self._slices = None
-            self.machine.adopt(machine)
-            self.counters.snapshots_installed += 1
+    def _go_on_after(self, index: int, term: int) -> None:
+        """The durable table is that after the entry at `index`."""
         self.log.commit_index = max(self.log.commit_index, index)
         if self.log.term_at(index) == term:
             self.log.compact(index, index + 1)
         elif index > self.log.base_index:
             self.log.reset(index, term)
-        self._wake()
+        if not self._applying:
+            self._apply()
 
 
 async def _finish(task: asyncio.Task[None], cancel: bool) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from paxosblock.config import NameNodeConfig
 from paxosblock.errors import ConfigError
-from paxosblock.namenode.kv.snapshot import PAUSE_S
 from paxosblock.namenode.raft.member_folder import Limits
 from paxosblock.units import MIB
 
@@ -30,11 +29,10 @@ class Options:
     random value each time) asks whether it might be elected. A leader that does not reach a
     majority for `election_min_s` steps down. At most `apply_entries_max` entries are applied in one
     turn of the event loop, so that catching up delays no heartbeat; at most `forget_entries_max`
-    are dropped from memory, of those that a snapshot covers. Its writer waits for
-    `snapshot_pause_s` after each slice.
+    are dropped from memory, of those that a flush covers.
 
-    A member that answers nothing for `away_after_s` is away: its leader sends it no snapshot, and
-    keeps no entries that it would need after one.
+    A member that answers nothing for `away_after_s` is away: its leader sends it no copy of the
+    map, and keeps no entries that it would need after one.
 
     At most `append_window` messages are on their way to a member. While there is one, fewer than
     `append_full` entries wait for its answer and go together: a message costs more than an entry.
@@ -52,7 +50,6 @@ class Options:
     apply_entries_max: int = 256
     forget_entries_max: int = 8192
     snapshot_chunk_bytes: int = MIB
-    snapshot_pause_s: float = PAUSE_S
     pending_max: int = 16_384
     limits: Limits = field(default_factory=Limits)
 
@@ -66,7 +63,7 @@ def options_of(config: NameNodeConfig) -> Options:
         heartbeat_s=config.leader_heartbeat_s,
         election_min_s=config.election_min_s,
         election_max_s=config.election_max_s,
-        limits=Limits(snapshot_bytes=config.snapshot_growth_bytes),
+        limits=Limits(flush_bytes=config.snapshot_growth_bytes),
     )
 
 

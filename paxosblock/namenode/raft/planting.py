@@ -1,6 +1,6 @@
 """The folder of a member that begins with a catalog: a cluster of one NameNode becomes one of more.
 
-All members begin with the same snapshot, as the last entry of a first term in which nobody voted.
+All members begin with the same catalog, as the last entry of a first term in which nobody voted.
 So none of them can be elected without it, and nobody has promised anything yet: the very state that
 docs/operations.md makes by hand when the members change. The vote is written last; a folder
 without it is that of no member, and begun anew.
@@ -13,14 +13,15 @@ cluster were new, is a stranger to them: two of those could elect each other, wi
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from paxosblock.checksum import Buffer
-from paxosblock.disk import Disk
-from paxosblock.namenode.kv.files import numbered, publish
+from paxosblock.disk import Disk, FileHandle
 from paxosblock.namenode.kv.folder import opening
+from paxosblock.namenode.kv.rocks_files import remove_database
+from paxosblock.namenode.kv.rocks_table import NAME as DATABASE
+from paxosblock.namenode.kv.table import Receiver
 from paxosblock.namenode.raft import vote_file
 from paxosblock.namenode.raft.log import load_tail
 from paxosblock.namenode.raft.member_folder import (
@@ -30,7 +31,6 @@ from paxosblock.namenode.raft.member_folder import (
     write_lines,
     write_members,
 )
-from paxosblock.namenode.raft.snapshot_file import KIND
 from paxosblock.namenode.raft.vote_file import Vote, VoteFile
 
 FIRST_TERM: Final = 1
@@ -40,43 +40,64 @@ LINEAGE: Final = "lineage"
 _PURPOSE = b"paxosblock lineage "
 
 
-def plant(
-    disk: Disk,
-    folder: Path,
-    snapshot: Iterable[Buffer],
-    *,
-    index: int,
-    term: int,
-    members: Sequence[str],
-    lineage: str,
-) -> None:
-    """Make the folder of a member that begins with a snapshot, and hold it durably on return.
-
-    What is there is removed first: it must be no member's.
-
-    Args:
-        snapshot: the pieces of a snapshot file of the entry `index`, which is of `term`.
+def clear(disk: Disk, folder: Path) -> FileHandle:
+    """Empty the folder, which must be no member's; return the lock that is held on it.
 
     Raises:
         ConfigError: the folder is in use.
-        NoSpaceError, StorageError: the disk refuses; the folder is no member's then.
+        StorageError: the disk refuses.
     """
     with opening(disk, folder, WHEN_DAMAGED) as lock:
         _empty(disk, folder)
-        publish(disk, numbered(folder, KIND, index), snapshot)
+    return lock
+
+
+def plant(
+    disk: Disk,
+    folder: Path,
+    receiver: Receiver,
+    *,
+    members: Sequence[str],
+    lineage: str,
+    term: int | None = None,
+) -> None:
+    """Make a folder that is cleared that of a member, and hold it durably on return.
+
+    Args:
+        disk: how files are written.
+        folder: where they are.
+        receiver: has the checkpoint with which the member begins.
+        members: the addresses of all.
+        lineage: the cluster's.
+        term: of the checkpoint's last entry, instead of what that says.
+
+    Raises:
+        CorruptionError: the checkpoint is damaged.
+        NoSpaceError, StorageError: the disk refuses; the folder is no member's then.
+    """
+    receiver.check()
+    table = receiver.install()
+    try:
+        if term is not None:
+            table.write(table.revision, {}, term)
+            table.flush().write()
         write_lines(disk, folder / LINEAGE, [lineage])
         write_members(disk, folder, members)
-        _, journal = load_tail(disk, folder, index, term, Limits().segment_bytes)
+        _, journal = load_tail(disk, folder, table.revision, table.term, Limits().segment_bytes)
         journal.close()
-        VoteFile(disk, folder).write(Vote(term, None))
-    disk.close(lock)
+        VoteFile(disk, folder).write(Vote(table.term, None))
+    finally:
+        table.close()
 
 
 def _empty(disk: Disk, folder: Path) -> None:
     """Remove all but the lock; the vote first, without which the rest is nothing."""
     names = [name for name in disk.names(folder) if name != "lock"]
     for name in sorted(names, key=lambda name: name != vote_file.NAME):
-        disk.remove(folder / name)
+        if name.startswith(DATABASE):
+            remove_database(disk, folder / name)
+        else:
+            disk.remove(folder / name)
         if name == vote_file.NAME:
             disk.sync_folder(folder)
     disk.sync_folder(folder)

@@ -27,13 +27,17 @@ _OF_STATUS: tuple[tuple[str, str, Callable[[Status], float]], ...] = (
     ),
     (
         "raft_snapshot_index",
-        "Last entry that the newest snapshot holds.",
+        "Last entry that is durable in this member's database.",
         lambda it: it.snapshot_index,
     ),
-    ("raft_snapshots_written", "Snapshots written here.", lambda it: it.counters.snapshots_written),
+    (
+        "raft_snapshots_written",
+        "Flushes after which the log was cut here.",
+        lambda it: it.counters.snapshots_written,
+    ),
     (
         "raft_snapshots_installed",
-        "Snapshots received and installed here.",
+        "Databases received from a leader and installed here.",
         lambda it: it.counters.snapshots_installed,
     ),
     (

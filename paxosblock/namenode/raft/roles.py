@@ -7,7 +7,7 @@ storing what a leader sends (L1-L3), acknowledging only what is durable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from raftos.state import Candidate, Follower, validate_term
@@ -103,14 +103,6 @@ class Elector(AnyRole):
         """The log has become durable further."""
 
 
-@dataclass(slots=True)
-class _Incoming:
-    """A snapshot on its way, as far as it has come."""
-
-    index: int
-    data: bytearray = field(default_factory=bytearray)
-
-
 @dataclass(frozen=True, slots=True)
 class _Acknowledgement:
     """Say so when the entries up to `index` are durable, if the term is still the same."""
@@ -129,7 +121,6 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
         self._round = 0
         self._supporters: set[str] | None = None
         self._acknowledgements: list[_Acknowledgement] = []
-        self._incoming: _Incoming | None = None
         self.reads = FollowerReads(state)
 
     def stop(self) -> None:
@@ -300,34 +291,28 @@ class RaftFollower(Elector, Follower):  # type: ignore[misc]  # raftos has no ty
 
     @validate_term  # type: ignore[untyped-decorator]  # raftos has no types
     def on_receive_install_snapshot(self, data: Message) -> None:
-        """Collect the pieces of a snapshot; install it when it is complete."""
+        """Let the pieces be stored; once they are a whole, this member goes on from that."""
         self._hear_leader(data)
-        if data["index"] <= self.log.commit_index:
-            self._incoming = None
+        if data["index"] > self.log.commit_index:
+            self.state.incoming.take(data)
+        else:
+            self.state.incoming.give_up()
             self.snapshot_installed(data)
-            return
-        if self._incoming is None or self._incoming.index != data["index"]:
-            self._incoming = _Incoming(data["index"])
-        received = self._incoming.data
-        if data["offset"] == len(received):
-            received += data["data"]
-        if len(received) < data["size"]:
-            self._answer_snapshot(data, {"offset": len(received)})
-        elif self.state.install(received, data):
-            self._incoming = None
 
     def snapshot_installed(self, data: Message) -> None:
         """Tell the leader how much of the snapshot, which is committed here, is durable."""
-        self._answer_snapshot(data, {"match": min(data["index"], self.log.durable_index)})
+        self.answer_snapshot(data, {"match": min(data["index"], self.log.durable_index)})
 
-    def _answer_snapshot(self, data: Message, progress: Message) -> None:
-        answer = {
-            "type": "install_snapshot_response",
-            "term": self.storage.term,
-            "index": data["index"],
-            "request_id": data["request_id"],
-        }
-        self.state.post(answer | progress, data["sender"])
+    def answer_snapshot(self, data: Message, progress: Message) -> None:
+        """Tell the leader how far its snapshot has come; not one of another term."""
+        if data["term"] == self.storage.term:
+            answer = {
+                "type": "install_snapshot_response",
+                "term": data["term"],
+                "number": data["number"],
+                "request_id": data["request_id"],
+            }
+            self.state.post(answer | progress, data["sender"])
 
 
 class RaftCandidate(Elector, Candidate):  # type: ignore[misc]  # raftos has no types

@@ -1,7 +1,7 @@
-"""The snapshot with which a new member of a grown cluster begins: `GET /raft/seed` of the others.
+"""The catalog with which a new member of a grown cluster begins: `GET /raft/seed` of the others.
 
     request   X-Raft-From, X-Raft-To, X-Raft-Nonce (16 random bytes), X-Raft-Proof
-    answer    X-Raft-Lineage; the bytes of a snapshot file (snapshot_file.py), a tag of 32 bytes
+    answer    X-Raft-Lineage; the stream of a checkpoint (kv/rocks_files.py), a tag of 32 bytes
 
 Proof and tag are HMAC-SHA256 with the cluster's secret over both names and the nonce; the tag
 covers lineage and bytes, too. As in all that members say, nothing is encrypted.
@@ -17,7 +17,7 @@ import contextlib
 import hmac
 import logging
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,18 +25,19 @@ from typing import Final
 import aiohttp
 from aiohttp import web
 
-from paxosblock.disk import FileHandle, OsDisk
+from paxosblock.disk import OsDisk
 from paxosblock.errors import (
     ConfigError,
+    CorruptionError,
     NoSpaceError,
+    PaxosBlockError,
     ProtocolError,
     StorageError,
     UnavailableError,
 )
-from paxosblock.namenode.kv.files import numbered, numbers
+from paxosblock.namenode.kv.table import Checkpoint, Receiver
 from paxosblock.namenode.raft.member_folder import read_lines, write_lines
 from paxosblock.namenode.raft.secure_channel import NONCE_BYTES, Handshake
-from paxosblock.namenode.raft.snapshot_file import KIND
 from paxosblock.units import KIB
 
 SEED_PATH: Final = "/raft/seed"
@@ -65,11 +66,14 @@ class Seeds:
         members: Sequence[str],
         secret: bytes,
         lineage: str,
+        *,
+        checkpoint: Callable[[], Awaitable[Checkpoint]],
     ) -> None:
-        """Give away the newest snapshot in `folder`, which is this member's."""
+        """Give away what `checkpoint` makes; `folder` is this member's."""
         self._folder, self._address, self._secret = folder, address, secret
         self._others = frozenset(members) - {address}
         self._lineage = lineage
+        self._checkpoint = checkpoint
         self._disk = OsDisk()
         self._heard: dict[str, asyncio.Task[None]] = {}
         self._writing = asyncio.Lock()
@@ -103,38 +107,30 @@ class Seeds:
             return _refusal(404, f"{self._address} did not come from a single NameNode")
         if asked.caller in self._heard or asked.caller in await asyncio.to_thread(self._joined):
             return _refusal(409, f"{asked.caller} has been a member of this cluster")
-        async with self._newest() as file:
-            return await self._send(request, asked, file)
+        try:
+            checkpoint = await self._checkpoint()
+        except PaxosBlockError as error:
+            return _refusal(503, f"{self._address} cannot give it now: {error}")
+        try:
+            return await self._send(request, asked, checkpoint)
+        finally:
+            await asyncio.to_thread(checkpoint.close)
 
     def _joined(self) -> list[str]:
         there = JOINED in self._disk.names(self._folder)
         return read_lines(self._disk, self._folder / JOINED) if there else []
 
-    @contextlib.asynccontextmanager
-    async def _newest(self) -> AsyncIterator[FileHandle]:
-        """The newest snapshot; open, it may be replaced by a later one meanwhile."""
-
-        def find() -> FileHandle:
-            found = numbers(self._disk.names(self._folder), KIND)
-            assert found, "a grown cluster began with a snapshot"
-            return self._disk.open(numbered(self._folder, KIND, found[-1]))
-
-        file = await asyncio.to_thread(find)
-        try:
-            yield file
-        finally:
-            self._disk.close(file)
-
     async def _send(
-        self, request: web.Request, asked: _Asked, file: FileHandle
+        self, request: web.Request, asked: _Asked, checkpoint: Checkpoint
     ) -> web.StreamResponse:
-        size = self._disk.size(file)
+        size, offset = checkpoint.size_bytes, 0
         response = web.StreamResponse(headers={_LINEAGE: self._lineage})
         response.content_length = size + _TAG_BYTES
         await response.prepare(request)
         tag = asked.tag(self._secret, self._lineage)
-        for offset in range(0, size, _PIECE_BYTES):
-            piece = await asyncio.to_thread(self._disk.read, file, _PIECE_BYTES, offset)
+        while offset < size:
+            piece = await asyncio.to_thread(checkpoint.read, _PIECE_BYTES, offset)
+            offset += len(piece)
             tag.update(piece)
             await response.write(piece)
         await response.write(tag.digest())
@@ -144,20 +140,27 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """The bytes of a snapshot file, and the lineage of the cluster that it is of."""
+    """The draft that a member's checkpoint was written to, and the lineage of its cluster."""
 
     lineage: str
-    snapshot: bytearray
+    receiver: Receiver
 
 
 async def fetch_seed(
-    address: str, members: Sequence[str], secret: bytes, within_s: float = JOIN_WITHIN_S
+    address: str,
+    members: Sequence[str],
+    secret: bytes,
+    receive: Callable[[], Receiver],
+    within_s: float = JOIN_WITHIN_S,
 ) -> Seed:
     """Return what the member at `address` begins with, from one of the others.
+
+    `receive` begins a draft, and blocks.
 
     Raises:
         ConfigError: one of them knows it as a member, or has another secret or other peers.
         ProtocolError: what one of them sent was changed on its way.
+        NoSpaceError, StorageError: the disk refuses.
         UnavailableError: none had it within `within_s`.
     """
     others = [member for member in members if member != address]
@@ -167,9 +170,8 @@ async def fetch_seed(
         while asyncio.get_running_loop().time() < until_s:
             for peer in others:
                 try:
-                    return await _fetch(
-                        session, _Asked(address, peer, os.urandom(NONCE_BYTES)), secret
-                    )
+                    asked = _Asked(address, peer, os.urandom(NONCE_BYTES))
+                    return await _fetch(session, asked, secret, receive)
                 except UnavailableError as error:
                     why[peer] = str(error)
                 except (OSError, aiohttp.ClientError, TimeoutError):
@@ -182,7 +184,12 @@ async def fetch_seed(
     )
 
 
-async def _fetch(session: aiohttp.ClientSession, asked: _Asked, secret: bytes) -> Seed:
+async def _fetch(
+    session: aiohttp.ClientSession,
+    asked: _Asked,
+    secret: bytes,
+    receive: Callable[[], Receiver],
+) -> Seed:
     """Ask one of them.
 
     Raises:
@@ -194,16 +201,25 @@ async def _fetch(session: aiohttp.ClientSession, asked: _Asked, secret: bytes) -
     ) as found:
         if found.status != 200:
             raise _refused(asked, found.status, (await found.text()).strip())
-        data = bytearray()
-        async for piece in found.content.iter_any():
-            data += piece
-    lineage = found.headers.get(_LINEAGE, "")
-    tag = asked.tag(secret, lineage)
-    tag.update(memoryview(data)[:-_TAG_BYTES])
-    if not lineage or not hmac.compare_digest(tag.digest(), bytes(data[-_TAG_BYTES:])):
-        raise ProtocolError(f"{asked.called} sent a catalog that was changed on its way")
-    del data[-_TAG_BYTES:]
-    return Seed(lineage, data)
+        lineage = found.headers.get(_LINEAGE, "")
+        tag = asked.tag(secret, lineage)
+        left = (found.content_length or 0) - _TAG_BYTES
+        receiver = await asyncio.to_thread(receive)
+        while left > 0 and (piece := await found.content.read(min(left, _PIECE_BYTES))):
+            tag.update(piece)
+            left -= len(piece)
+            try:
+                await asyncio.to_thread(receiver.write, piece)
+            except CorruptionError as error:
+                raise ProtocolError(f"{_changed(asked)}: {error}") from error
+        proof = await found.content.read()
+    if left or not lineage or not hmac.compare_digest(tag.digest(), proof):
+        raise ProtocolError(_changed(asked))
+    return Seed(lineage, receiver)
+
+
+def _changed(asked: _Asked) -> str:
+    return f"{asked.called} sent a catalog that was changed on its way"
 
 
 def _refused(asked: _Asked, status: int, words: str) -> ConfigError | UnavailableError:

@@ -23,6 +23,8 @@ from paxosblock.errors import (
 )
 from paxosblock.namenode.kv.codec import prepare
 from paxosblock.namenode.kv.interface import Committed, Conflict, Transaction, View
+from paxosblock.namenode.kv.rocks_table import ROCKS
+from paxosblock.namenode.kv.table import Checkpoint, Tables
 from paxosblock.namenode.raft.leader import RaftLeader
 from paxosblock.namenode.raft.machine import ReplicatedMachine
 from paxosblock.namenode.raft.member_folder import Opened, open_folder
@@ -68,8 +70,11 @@ class ReplicatedStore:
         options: Options | None = None,
         disk: Disk | None = None,
         rng: random.Random | None = None,
+        tables: Tables = ROCKS,
     ) -> None:
         """Name the folder; nothing happens before `start`.
+
+        `tables` says how the map is kept; one in memory is written through `disk`, too.
 
         Raises:
             ConfigError: `address` is not one of `members`, or one is there twice.
@@ -81,6 +86,7 @@ class ReplicatedStore:
         self._options = options or Options()
         self._disk = disk or OsDisk()
         self._rng = rng or random.Random()
+        self._tables = tables
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="raft-journal")
         self._node: RaftNode | None = None
         self._machine = ReplicatedMachine()
@@ -95,7 +101,7 @@ class ReplicatedStore:
         loop = asyncio.get_running_loop()
         segment_bytes = self._options.limits.segment_bytes
         opening = loop.run_in_executor(
-            self._thread, open_folder, self._disk, self._folder, segment_bytes
+            self._thread, open_folder, self._disk, self._folder, segment_bytes, self._tables
         )
         try:
             opened: Opened = await opening
@@ -230,6 +236,16 @@ class ReplicatedStore:
                 if not await self.resign(GIVE_WAY_S):
                     node.refusal = node.full
                     await asyncio.sleep(GIVE_WAY_S)
+
+    async def checkpoint(self) -> Checkpoint:
+        """Return a copy of what is applied here, for a member that begins with it.
+
+        Raises:
+            NoSpaceError, StorageError: the disk refuses.
+            UnavailableError: the store is not open.
+        """
+        node = self._open()
+        return await node.run(node.machine.checkpoint().make)
 
     def status(self) -> Status:
         """Return how this member stands now.

@@ -1,0 +1,205 @@
+"""A table on its way to a member that the log does not reach any more: both ends.
+
+The leader makes a checkpoint of its table, and sends that from the disk in pieces: the next one
+when it is told that the one before is stored. A transfer has a number in its term. Whoever gets one
+writes the pieces beside its own table; once the whole is checked and durable it takes that one's
+place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from paxosblock.errors import (
+    ConfigError,
+    CorruptionError,
+    NoSpaceError,
+    PaxosBlockError,
+    StorageError,
+)
+from paxosblock.namenode.kv.table import Checkpoint, Receiver
+from paxosblock.namenode.raft.log import ROOM_POLL_S
+from paxosblock.namenode.raft.messages import Message
+from paxosblock.namenode.raft.roles import RaftFollower
+
+if TYPE_CHECKING:
+    from paxosblock.namenode.raft.node import RaftNode
+
+_log = logging.getLogger(__name__)
+
+
+class Outgoing:
+    """The leader's end."""
+
+    def __init__(self, state: Any, peer: str, number: int, failed: Callable[[], None]) -> None:
+        """Begin: make the checkpoint.
+
+        Args:
+            state: the member's.
+            peer: who gets it.
+            number: one that this leader has given to no other transfer.
+            failed: called when the disk refuses; `end` follows.
+        """
+        self._state = state
+        self._peer = peer
+        self.number = number
+        self._failed = failed
+        copy = state.state_machine.checkpoint()
+        self.index: int = copy.revision
+        """The table is as it was after this entry, or a later one."""
+        self._checkpoint: Checkpoint | None = None
+        self._offset = 0
+        self._piece = b""
+        """The bytes that are sent; none while they are being read."""
+        self._sent_at = 0.0
+        self._ended = False
+        state.in_thread(copy.make, self._made)
+
+    def stored(self, offset: int) -> None:
+        """The member has stored what comes before `offset`."""
+        checkpoint = self._checkpoint
+        if checkpoint is None or not self._piece or offset in (self._offset, checkpoint.size_bytes):
+            return  # it was told of twice, or the member has all of it and is reading it
+        self._offset = offset
+        self._read(checkpoint)
+
+    def send_again(self) -> None:
+        """Send what is not answered, if it has been so for a while."""
+        patience: float = self._state.options.election_min_s
+        if self._piece and self._state.loop.time() - self._sent_at >= patience:
+            self._send()
+
+    def end(self) -> None:
+        """Give back what the checkpoint takes; nothing is sent any more."""
+        self._ended = True
+        self._piece = b""
+        if self._checkpoint is not None:
+            self._state.in_thread(self._checkpoint.close, lambda closed: None)
+
+    def _made(self, checkpoint: Checkpoint | None) -> None:
+        self._checkpoint = checkpoint
+        if self._ended:
+            self.end()
+        elif checkpoint is None:
+            self._failed()
+        else:
+            self._read(checkpoint)
+
+    def _read(self, checkpoint: Checkpoint) -> None:
+        self._piece = b""
+        size = self._state.options.snapshot_chunk_bytes
+        self._state.in_thread(partial(checkpoint.read, size, self._offset), self._got)
+
+    def _got(self, piece: bytes | None) -> None:
+        if self._ended:
+            return
+        if piece is None:
+            self._failed()
+        else:
+            self._piece = piece
+            self._send()
+
+    def _send(self) -> None:
+        assert self._checkpoint is not None, "a piece of it was read"
+        self._sent_at = self._state.loop.time()
+        message = {
+            "type": "install_snapshot",
+            "term": self._state.storage.term,
+            "leader_id": self._state.id,
+            "number": self.number,
+            "index": self.index,
+            "size": self._checkpoint.size_bytes,
+            "offset": self._offset,
+            "data": self._piece,
+            "request_id": 0,
+        }
+        self._state.post(message, self._peer)
+
+
+class Incoming:
+    """The other end."""
+
+    def __init__(self, node: RaftNode, receive: Callable[[], Receiver]) -> None:
+        """Begin with nothing; `receive` begins a draft, and blocks."""
+        self._node = node
+        self._receive = receive
+        self._receiver: Receiver | None = None
+        self._transfer = 0, 0
+        """Term and number of the latest one."""
+        self._stored = 0
+
+    def take(self, piece: Message) -> None:
+        """Store the piece if it is the next one. While something else is done with the table it is
+        dropped: it comes again."""
+        transfer = piece["term"], piece["number"]
+        if transfer < self._transfer or not self._node.free_for_table:
+            return
+        if transfer != self._transfer:
+            self._transfer, self._stored = transfer, 0
+        if piece["offset"] == self._stored:
+            self._node.work_on_table(self._take(piece))
+        else:
+            self._answer(piece)
+
+    def give_up(self) -> None:
+        """The log has brought this member further: what was stored is not needed."""
+        if self._receiver is not None and self._node.free_for_table:
+            self._node.work_on_table(self._discard())
+
+    async def _take(self, piece: Message) -> None:
+        try:
+            self._stored = await self._store(piece)
+            if self._stored < piece["size"]:
+                self._answer(piece)
+            else:
+                await self._go_on_from_it(piece)
+        except (ConfigError, CorruptionError) as error:
+            self._node.refuse(f"a snapshot: {error}")
+            await self._discard()
+        except NoSpaceError as error:
+            # The leader sends it again, from the beginning. Until this task ends, none is taken.
+            _log.warning("%s: no room for the leader's table: %s", self._node.address, error)
+            await self._discard()
+            await asyncio.sleep(ROOM_POLL_S)
+        except StorageError as error:
+            self._node.fail(error)
+
+    async def _store(self, piece: Message) -> int:
+        """Store a piece; return how many bytes there are with it."""
+        if piece["offset"] == 0:
+            self._receiver = await self._node.run(self._receive)
+        assert self._receiver is not None, "what is stored begins with the first byte"
+        await self._node.run(partial(self._receiver.write, piece["data"]))
+        return int(piece["offset"]) + len(piece["data"])
+
+    async def _go_on_from_it(self, piece: Message) -> None:
+        receiver = self._receiver
+        assert receiver is not None, "all of it has come"
+        index = await self._node.run(receiver.check)
+        if self._node.role is None:
+            return
+        if index > self._node.machine.revision:
+            self._receiver, self._stored = None, 0
+            await self._node.install(receiver)
+        else:
+            await self._discard()
+        role = self._node.role
+        if isinstance(role, RaftFollower) and piece["index"] <= self._node.log.commit_index:
+            role.snapshot_installed(piece)
+
+    async def _discard(self) -> None:
+        receiver, self._receiver, self._stored = self._receiver, None, 0
+        if receiver is not None:
+            try:
+                await self._node.run(receiver.discard)
+            except PaxosBlockError as error:
+                _log.warning("%s: %s", self._node.address, error)
+
+    def _answer(self, piece: Message) -> None:
+        role = self._node.role
+        if isinstance(role, RaftFollower):
+            role.answer_snapshot(piece, {"offset": self._stored})

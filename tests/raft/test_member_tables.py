@@ -1,0 +1,355 @@
+"""A member's map in RocksDB: killed between any two steps, it has all that was durable."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from paxosblock.checksum import Buffer, crc32c
+from paxosblock.disk import FileHandle, OsDisk
+from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
+from paxosblock.namenode.kv.codec import encode_transaction
+from paxosblock.namenode.kv.interface import Expect, Transaction, Versioned
+from paxosblock.namenode.kv.memory_table import MEMORY
+from paxosblock.namenode.kv.rocks_table import ROCKS, RocksTable
+from paxosblock.namenode.raft.entry import Entry, EntryKind, encode_entry
+from paxosblock.namenode.raft.machine import ReplicatedMachine
+from paxosblock.namenode.raft.member_folder import Opened, open_folder
+from paxosblock.namenode.raft.vote_file import Vote
+
+SEGMENT_BYTES = 100
+TERM = 3
+
+
+def transaction(index: int) -> Transaction:
+    """One that, done twice or on another state, ends as a conflict."""
+    return Transaction((Expect(b"k", index - 1),), ((b"k", b"%d" % index), (b"%d" % index, b"")))
+
+
+def map_after(index: int) -> dict[bytes, Versioned]:
+    found = {b"%d" % each: Versioned(b"", each) for each in range(1, index + 1)}
+    return found | ({b"k": Versioned(b"%d" % index, index)} if index else {})
+
+
+def entry(index: int) -> Entry:
+    return Entry(TERM, EntryKind.TRANSACTION, encode_transaction(transaction(index)))
+
+
+def opened(folder: Path, disk: OsDisk | None = None) -> Opened:
+    return open_folder(disk or OsDisk(), folder, SEGMENT_BYTES)
+
+
+def log_to(member: Opened, index: int) -> None:
+    """Write the entries up to `index`, each as a batch of its own."""
+    if member.votes.vote.term < TERM:
+        member.votes.write(Vote(TERM, None))
+    for each in range(member.tail.last_index + 1, index + 1):
+        member.tail.positions.append(member.journal.next_index)
+        member.tail.entries.append(entry(each))
+        member.journal.append([encode_entry(each, entry(each))])
+
+
+def apply_to(member: Opened, index: int) -> None:
+    for each in range(member.machine.revision + 1, index + 1):
+        for _ in member.machine.apply_entry(each, entry(each)):
+            pass
+
+
+def left_by_a_crash(folder: Path) -> Path:
+    """The files as they are while the process goes on: what one that is killed leaves."""
+    left = folder.with_name(f"{folder.name}-left")
+    shutil.rmtree(left, ignore_errors=True)
+    shutil.copytree(folder, left)
+    return left
+
+
+def check_left(folder: Path, logged: int, installed: int = 0) -> int:
+    """Start on what is left, and go on; return after which entry the map was."""
+    left = left_by_a_crash(folder)
+    with closing(opened(left)) as member:
+        found = member.machine.revision
+        assert found in range(logged + 1) or found == installed
+        assert dict(member.machine.scan(b"", b"")) == map_after(found)
+        assert member.machine.term == (TERM if found else 0)
+        assert member.tail.base_index == found, "the log goes on where the map ends"
+        assert member.tail.last_index == max(found, logged)
+        log_to(member, member.tail.last_index + 1)
+        apply_to(member, member.tail.last_index)
+        assert dict(member.machine.scan(b"", b"")) == map_after(member.tail.last_index)
+    return found
+
+
+def test_between_apply_flush_and_the_cut_of_the_log_nothing_is_lost_or_done_twice(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "member"
+    flushed = set()
+    with closing(opened(folder)) as member:
+        for index in range(1, 7):
+            log_to(member, index)
+            check_left(folder, index)
+            apply_to(member, index)
+            flushed.add(check_left(folder, index))
+            if index % 2 == 0:
+                flush = member.machine.flush()
+                flush.write()
+                assert check_left(folder, index) >= index
+                member.journal.remove_through(member.tail.positions[index - 1])
+                assert check_left(folder, index) >= index
+    assert flushed >= {0, 2, 4}, "some were killed before the flush"
+
+
+def test_a_flush_ahead_of_the_own_log_is_gone_on_from(tmp_path: Path) -> None:
+    """RocksDB flushes by itself what a majority has, when this disk has not yet got it."""
+    folder = tmp_path / "member"
+    with closing(opened(folder)) as member:
+        log_to(member, 3)
+        apply_to(member, 5)  # the others have 4 and 5
+        member.machine.flush().write()
+        left = left_by_a_crash(folder)
+    with closing(opened(left)) as again:
+        assert (again.machine.revision, again.machine.term) == (5, TERM)
+        assert (again.tail.base_index, again.tail.base_term, again.tail.entries) == (5, TERM, [])
+        log_to(again, 6)
+    with closing(opened(left)) as again:
+        assert (again.machine.revision, again.tail.last_index) == (5, 6)
+
+
+# -- the table of another member -------------------------------------------------------------------
+
+
+class CutShort(OsDisk):
+    """The process ends at the n-th change of a file or a name."""
+
+    def __init__(self, steps: int = 1 << 30) -> None:
+        self.left = steps
+        self.error: type[StorageError | NoSpaceError] = StorageError
+
+    def _step(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise self.error("cut short")
+
+    def make_folder(self, folder: Path) -> None:
+        self._step()
+        super().make_folder(folder)
+
+    def create(self, path: Path) -> FileHandle:
+        self._step()
+        return super().create(path)
+
+    def write(self, file: FileHandle, data: Buffer, offset: int) -> None:
+        self._step()
+        super().write(file, data, offset)
+
+    def sync(self, file: FileHandle) -> None:
+        self._step()
+        super().sync(file)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._step()
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._step()
+        super().remove(path)
+
+    def remove_folder(self, folder: Path) -> None:
+        self._step()
+        super().remove_folder(folder)
+
+    def sync_folder(self, folder: Path) -> None:
+        self._step()
+        super().sync_folder(folder)
+
+
+def stream_after(index: int, folder: Path) -> bytes:
+    """What a member that has applied `index` entries sends."""
+    with closing(opened(folder)) as member:
+        apply_to(member, index)
+        checkpoint = member.machine.checkpoint().make()
+        with closing(checkpoint):
+            return b"".join(pieces(checkpoint.read, checkpoint.size_bytes))
+
+
+def pieces(read: Callable[[int, int], bytes], size: int, most: int = 1000) -> Iterator[bytes]:
+    offset = 0
+    while offset < size:
+        piece = read(most, offset)
+        assert 0 < len(piece) <= most
+        yield piece
+        offset += len(piece)
+
+
+def install(member: Opened, stream: bytes) -> None:
+    """What `RaftNode` does with the folder when a leader sends its table."""
+    receiver = member.receive()
+    for begin in range(0, len(stream), 10_000):
+        receiver.write(stream[begin : begin + 10_000])
+    receiver.check()
+    before = member.machine.adopt(receiver.install())
+    before.discard()
+
+
+def test_killed_anywhere_while_it_takes_the_leaders_table_it_has_that_one_or_its_own(
+    tmp_path: Path,
+) -> None:
+    stream = stream_after(9, tmp_path / "leader")
+    with closing(opened(tmp_path / "before")) as member:
+        log_to(member, 5)
+        apply_to(member, 4)
+    found, done = [], False
+    for steps in range(100):
+        folder, disk = tmp_path / f"{steps}", CutShort()
+        shutil.copytree(tmp_path / "before", folder)
+        with closing(opened(folder, disk)) as member:
+            disk.left = steps
+            done = True
+            try:
+                install(member, stream)
+            except StorageError:
+                done = False
+            found.append(check_left(folder, 5, installed=9))
+            disk.left = 1 << 30
+        shutil.rmtree(folder)
+        if done:
+            break
+    assert found == sorted(found), "once it has the leader's, it keeps that"
+    assert found.count(4) > 5
+    assert found.count(9) >= 3
+    assert done
+
+
+def test_after_the_leaders_table_was_taken_nothing_of_the_one_before_is_left(
+    tmp_path: Path,
+) -> None:
+    with closing(opened(tmp_path / "member")) as member:
+        log_to(member, 5)
+        for index in (9, 12):
+            install(member, stream_after(index, tmp_path / f"leader-{index}"))
+            names = {path.name for path in (tmp_path / "member").iterdir() if path.is_dir()}
+            assert names == {f"db-{index:020d}"}
+            assert dict(member.machine.scan(b"", b"")) == map_after(index)
+    assert not list(tmp_path.glob("leader-*/db.*")), "a checkpoint leaves nothing behind"
+    with closing(opened(tmp_path / "member")) as member:
+        assert member.machine.revision == 12
+
+
+@pytest.mark.parametrize("place", ["head", "list", "file", "end", "more"])
+def test_a_table_that_is_damaged_on_its_way_is_refused_and_the_own_one_stays(
+    tmp_path: Path, place: str
+) -> None:
+    stream = bytearray(stream_after(9, tmp_path / "leader"))
+    match place:
+        case "head":
+            stream[9] ^= 1
+        case "list":
+            stream[30] ^= 1
+        case "file":
+            stream[stream.index(b"\0\0\0\0\0\0\0\t9")] ^= 1
+        case "end":
+            del stream[-1:]
+        case _:
+            stream += b"more"
+    folder = tmp_path / "member"
+    with closing(opened(folder)) as member:
+        log_to(member, 5)
+        with pytest.raises(CorruptionError):
+            install(member, bytes(stream))
+        assert check_left(folder, 5) == 0
+        member.receive().discard()
+        assert not (folder / "db.new").exists()
+
+
+@pytest.mark.parametrize("name", ["../vote", "/vote", "", ".", "a/b", "a\nb"])
+def test_a_list_of_files_that_points_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    from paxosblock.namenode.kv import rocks_files  # noqa: PLC0415 - what it makes is private
+
+    listed = rocks_files._ENCODER.encode([(name, 1)])
+    head = rocks_files._HEAD.pack(rocks_files._MAGIC, len(listed))
+    crcs = [rocks_files._CRC.pack(crc32c(each)) for each in (head, listed)]
+    with closing(opened(tmp_path / "member")) as member:
+        receiver = member.receive()
+        with pytest.raises(CorruptionError, match="the list of files that came is damaged"):
+            receiver.write(head + crcs[0] + listed + crcs[1] + b"x")
+        receiver.discard()
+
+
+def test_a_checkpoint_is_the_map_after_an_entry_while_files_come_and_go(tmp_path: Path) -> None:
+    """The files are compacted while they get their second names."""
+    folder = tmp_path / "member"
+    with closing(opened(folder)) as member:
+        for index in range(1, 41):
+            apply_to(member, index)
+            copy = member.machine.checkpoint()
+            assert copy.revision == index
+            with closing(copy.make()) as checkpoint:
+                stream = b"".join(pieces(checkpoint.read, checkpoint.size_bytes, 1 << 20))
+            if index % 20 == 0:
+                receiver = ROCKS.receive(OsDisk(), tmp_path)
+                receiver.write(stream)
+                assert receiver.check() == index
+                receiver.discard()
+        assert len(list((folder / "db").glob("*.sst"))) < 20, "some were compacted"
+
+
+def test_reading_all_of_a_table_finds_keys_that_are_missing(tmp_path: Path) -> None:
+    with closing(RocksTable(OsDisk(), tmp_path / "db", new=True)) as table:
+        table.write(1, {b"a": Versioned(b"", 1), b"b": Versioned(b"", 1)})
+        table.check()
+        del table._db[b"a"]
+        with pytest.raises(CorruptionError, match="1 keys of 2"):
+            table.check()
+
+
+# -- folders of the version before -----------------------------------------------------------------
+
+
+def earlier_folder(folder: Path) -> None:
+    """A snapshot after entry 3, and a log to entry 5."""
+    with closing(open_folder(OsDisk(), folder, SEGMENT_BYTES, MEMORY)) as member:
+        log_to(member, 5)
+        apply_to(member, 3)
+        member.machine.flush().write()
+        member.journal.remove_through(member.tail.positions[1])
+
+
+def test_a_folder_of_the_version_before_is_brought_over_and_again_when_that_was_cut_short(
+    tmp_path: Path,
+) -> None:
+    earlier_folder(tmp_path / "earlier")
+    steps, done = 0, False
+    for steps in range(100):
+        folder = tmp_path / f"{steps}"
+        shutil.copytree(tmp_path / "earlier", folder)
+        done = True
+        try:
+            opened(folder, CutShort(steps)).close()
+        except StorageError:
+            done = False
+        assert check_left(folder, 5) == 3
+        assert not list((tmp_path / f"{steps}-left").glob("snapshot-*"))
+        if done:
+            break
+    assert done
+    assert steps > 5
+
+
+def test_the_machine_of_a_member_knows_the_term_of_its_last_entry(tmp_path: Path) -> None:
+    """Also when that was long, or changed nothing."""
+    long = Transaction(puts=tuple((b"%d" % number, b"") for number in range(3000)))
+    with closing(RocksTable(OsDisk(), tmp_path / "db", new=True)) as table:
+        machine = ReplicatedMachine(table)
+        for index, payload in enumerate((transaction(1), long, transaction(9)), 1):
+            data = encode_transaction(payload)
+            for _ in machine.apply_entry(index, Entry(index, EntryKind.TRANSACTION, data)):
+                pass
+            assert (machine.revision, machine.term) == (index, index)
+            table.flush().write()
+            left = left_by_a_crash(tmp_path / "db")
+            with closing(RocksTable(OsDisk(), left)) as again:
+                assert (again.revision, again.term) == (index, index)
