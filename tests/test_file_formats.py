@@ -66,7 +66,7 @@ def open_volume(folder: Path) -> int:
     async def load() -> int:
         volumes, _ = open_volumes(OsDisk(), [folder], "node-1", DataNodeConfig(), "boot-1")
         try:
-            return sum(not each.corrupt for each in await volumes[0].load(30.0))
+            return sum(not each.corrupt for each in (await volumes[0].load(30.0)).loaded)
         finally:
             volumes[0].close()
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
+from weakref import WeakValueDictionary
 
 from sortedcontainers import SortedDict
 
@@ -30,7 +31,12 @@ _NOWHERE: Final = StorageId("")
 
 
 class Acceptor:
-    """Every block of this node."""
+    """Every block of this node; it listens to them for who wants to know.
+
+    Most are finalized and at rest in the log of a volume. Of those it keeps only in which one, and
+    makes the `Block` when somebody asks for it, which goes when nobody has it any more: so there is
+    at most one at any time.
+    """
 
     def __init__(
         self,
@@ -43,8 +49,10 @@ class Acceptor:
         """`reserved_bytes` are kept free on each volume when new replicas ask for room."""
         self._volumes = {volume.storage: volume for volume in volumes}
         self._listener = listener
-        self._steps = ControlSteps(fetcher, self._forget_if_vacant, reserved_bytes)
-        self._blocks: dict[BlockId, Block] = SortedDict()  # block reports go by their order
+        self._steps = ControlSteps(fetcher, self._settle, reserved_bytes)
+        self._blocks: dict[BlockId, Block | Volume] = SortedDict()  # block reports go by order
+        self._awake: WeakValueDictionary[BlockId, Block] = WeakValueDictionary()
+        """The blocks at rest that somebody has at this moment."""
         for volume in volumes:
             volume.on_failure = self._volume_failed
 
@@ -54,23 +62,35 @@ class Acceptor:
         volumes = tuple(self._volumes.values())
         loading = (volume.load(hung_after_s) for volume in volumes)
         for volume, found in zip(volumes, await asyncio.gather(*loading), strict=True):
-            for loaded in found:
-                block = Block(loaded.block, volume, self._listener)
+            for loaded in found.loaded:
+                block = Block(loaded.block, volume, self)
                 block.load(loaded)
-                other = self._blocks.get(block.id)
-                if other is not None:
-                    block, other = _later(block, other)
-                    _log.error(
-                        "two volumes hold the same block",
-                        extra=facts(block=block.id, used=block.volume, ignored=other.volume),
-                    )
-                self._blocks[block.id] = block
+                self._add(block)
+            twice = [one for one in found.resting if one in self._blocks]
+            alone = dict.fromkeys(found.resting, volume)
+            for one in twice:
+                del alone[one]
+                block = Block(one, volume, self)
+                block.wake()
+                self._add(block)
+            self._blocks.update(alone)
+
+    def _add(self, block: Block) -> None:
+        other = self._owner(block.id)
+        if other is not None:
+            block, other = _later(block, other)
+            _log.error(
+                "two volumes hold the same block",
+                extra=facts(block=block.id, used=block.volume, ignored=other.volume),
+            )
+        self._blocks[block.id] = block
 
     async def close(self) -> None:
         """Let the control steps that are under way come to their end, then close every file."""
         await self._steps.close()
-        for block in self._blocks.values():
-            block.close()
+        for block in (*self._blocks.values(), *self._awake.values()):
+            if isinstance(block, Block):
+                block.close()
 
     def check_inside(self) -> None:
         """Raise NotReadyError while a NameNode must take in a volume that was upgraded or rolled
@@ -87,12 +107,13 @@ class Acceptor:
 
     def blocks(self) -> Iterator[Block]:
         """Every block that this node knows, the dead ones too."""
-        return iter(tuple(self._blocks.values()))
+        return (found for block in tuple(self._blocks) if (found := self._owner(block)))
 
     def behind(self, block: BlockId) -> Iterator[Block]:
         """The blocks with greater ids than `block`, in order; to be used before the next await."""
         ordered: SortedDict = self._blocks
-        return map(self._blocks.__getitem__, ordered.irange(block, inclusive=(False, True)))
+        later = ordered.irange(block, inclusive=(False, True))
+        return (found for each in later if (found := self._owner(each)))
 
     @property
     def open_count(self) -> int:
@@ -106,8 +127,19 @@ class Acceptor:
 
     def find(self, block: BlockId, storage: StorageId) -> Block | None:
         """The block, if its replica is at `storage`."""
-        found = self._blocks.get(block)
+        found = self._owner(block)
         return found if found is not None and found.volume.storage == storage else None
+
+    def _owner(self, block: BlockId) -> Block | None:
+        """The block, awake; None when nothing of it is here."""
+        found = self._blocks.get(block)
+        if not isinstance(found, Volume):
+            return found
+        awake = self._awake.get(block)
+        if awake is None:
+            awake = self._awake[block] = Block(block, found, self)
+            awake.wake()
+        return awake
 
     # -- votes ----------------------------------------------------------------------------------
 
@@ -115,7 +147,7 @@ class Acceptor:
         self, header: Header, frame: memoryview, reply: Callable[[Vote | Nack], None]
     ) -> None:
         """D2: `Block.vote` for the chunk in `frame`; without its block there is no vote."""
-        block = self._blocks.get(header.block)
+        block = self._owner(header.block)
         if block is None:
             reply(register.nack(_NOWHERE, header.block, header.generation))
         else:
@@ -133,19 +165,40 @@ class Acceptor:
         volume = self._volumes.get(storage)
         if volume is not None:
             volume.check()
-        block = self._blocks.get(request.block)
+        block = self._owner(request.block)
         if volume is None or (block is not None and block.volume is not volume):
             # A storage that is not here is lost; nobody else answers in its name (PROTOCOL.md 1).
             return register.nack(storage, request.block, register.generation_of(request))
         if isinstance(request, Read):
             return await self.read(request, storage)
         if block is None:
-            block = self._blocks[request.block] = Block(request.block, volume, self._listener)
+            block = Block(request.block, volume, self)
+        self._blocks[request.block] = block
         return await self._steps.take(block, request, envelope.peers)
 
-    def _forget_if_vacant(self, block: Block) -> None:
-        if block.vacant and self._blocks.get(block.id) is block:
+    def _settle(self, block: Block) -> None:
+        """Forget a block that is vacant, or at rest, after its last step."""
+        if self._blocks.get(block.id) is not block:
+            return
+        files = None if block.corrupt else block.files
+        if block.vacant:
             del self._blocks[block.id]
+        elif files is not None and block.volume.store.rests(files):
+            self._blocks[block.id] = block.volume  # `Block.wake` makes the same
+            self._awake[block.id] = block
+
+    # -- what the blocks tell ------------------------------------------------------------------
+
+    def replica_changed(self, block: BlockId, storage: StorageId) -> None:
+        """A replica was made, finalized, deleted, or changed by a recovery."""
+        self._listener.replica_changed(block, storage)
+
+    def replica_corrupt(self, block: BlockId, storage: StorageId, reason: str) -> None:
+        """A replica is dead: one that was at rest is not any more."""
+        found = self.find(block, storage)
+        if found is not None:
+            self._blocks[block] = found
+        self._listener.replica_corrupt(block, storage, reason)
 
     # -- reading the registers ------------------------------------------------------------------
 
@@ -164,10 +217,12 @@ class Acceptor:
 
     def _volume_failed(self, volume: Volume) -> None:
         """Let go of what was there: another volume of this node may be given these blocks."""
-        for block in self.blocks():
-            if block.volume is volume:
-                del self._blocks[block.id]
-                block.changed()
+        for block, found in tuple(self._blocks.items()):
+            if (found if isinstance(found, Volume) else found.volume) is volume:
+                del self._blocks[block]
+                owner = self._awake.get(block) if found is volume else found
+                if isinstance(owner, Block):
+                    owner.changed()
 
 
 def _later(one: Block, other: Block) -> tuple[Block, Block]:

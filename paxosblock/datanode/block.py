@@ -68,6 +68,7 @@ class Block:
     """The owner of the one replica of a block that this node may have."""
 
     __slots__ = (
+        "__weakref__",
         "_counted_bytes",
         "_counted_open",
         "_listener",
@@ -113,6 +114,14 @@ class Block:
         self.replica, self.files = loaded.replica, loaded.files
         self.corrupt, self.epoch = loaded.corrupt, loaded.epoch
         self.changed()
+
+    def wake(self) -> None:
+        """Begin with a replica that rests in the volume, which counts it already."""
+        loaded = self.volume.store.wake(self.id)
+        assert loaded.replica is not None, "it is sound"
+        self.replica, self.files = loaded.replica, loaded.files
+        self.synced = loaded.replica.length
+        self._counted_bytes = self.volume.store.size_bytes(loaded.replica.log)
 
     def close(self) -> None:
         """Close its files, as soon as their last users are done; no step is under way."""

@@ -32,13 +32,13 @@ from paxosblock.datanode.layout import (
     home,
     meta_name,
 )
-from paxosblock.datanode.load import load
+from paxosblock.datanode.load import load, wake
 from paxosblock.datanode.meta import Metadata, decode_metadata, describe
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import checked, record_start
 from paxosblock.datanode.removals import Removals
 from paxosblock.datanode.small_replicas import SmallPlace, SmallReplicas
-from paxosblock.datanode.store import FetchedChunks, Loaded, Records, Stored
+from paxosblock.datanode.store import FetchedChunks, Found, Loaded, Records, Stored
 from paxosblock.disk import (
     Disk,
     FileHandle,
@@ -82,9 +82,15 @@ class FileStore:
         """Folders in which a power cut may bring back what was removed, by `_leave` or before."""
         self._settling = threading.Lock()
 
-    def load(self) -> list[Loaded]:
+    def load(self) -> Found:
         """Load every replica; see `load.py`."""
         return load(self)
+
+    def rests(self, files: Stored) -> bool:
+        return isinstance(files, SmallPlace) and self.small.rests(files.block)
+
+    def wake(self, block: BlockId) -> Loaded:
+        return wake(self, block)
 
     def tidy(self) -> None:
         self.small.tidy()

@@ -29,14 +29,14 @@ from paxosblock.datanode.layout import (
 from paxosblock.datanode.meta import Metadata, decode_metadata
 from paxosblock.datanode.records import record_start, scan
 from paxosblock.datanode.small_replicas import SmallLoaded, SmallPlace
-from paxosblock.datanode.store import Loaded, Stored
+from paxosblock.datanode.store import Found, Loaded, Stored
 from paxosblock.disk import Disk, opened, read_file
 from paxosblock.errors import CorruptionError, NoSpaceError, StorageError
 from paxosblock.logs import facts
 from paxosblock.protocol.invariants import InvariantError
 from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.register import Replica, restarted
-from paxosblock.protocol.types import FIRST_GENERATION, BlockId, Generation, ReplicaState
+from paxosblock.protocol.types import BlockId, Generation, ReplicaState
 
 if TYPE_CHECKING:
     from paxosblock.datanode.file_store import FileStore
@@ -47,7 +47,7 @@ UNKNOWN_EPOCH: Final = Generation(2**63 - 1)
 _log = logging.getLogger(__name__)
 
 
-def load(store: FileStore) -> list[Loaded]:
+def load(store: FileStore) -> Found:
     """Load every replica of the volume.
 
     Raises:
@@ -58,50 +58,43 @@ def load(store: FileStore) -> list[Loaded]:
     found = by_block(disk, folder / RBW, folder / CURRENT)
     # All of it is read before anything is changed: a later format is nothing to be mended.
     ruling = {block: _ruling(store, found[block]) for block in sorted(found)}
-    small = store.small.load()
     damaged = read_damaged(disk, folder)
+    small = store.small.load()
     store.spare.give_back()
     for name in disk.names(folder / TEMPORARY):
         if not store.removals.find(name):
             disk.remove(folder / TEMPORARY / name)
     loaded = [_load_block(store, found[block], ruling.pop(block)) for block in sorted(found)]
-    loaded += [
-        _load_small(store, each) for each in small if not _has_files(store, found, each.block)
-    ]
+    for block in sorted(found):
+        if found[block].metas and block in store.small:
+            store.small.forget(block)  # it was moved to files of its own: it never comes back
+    loaded += [_load_small(store, each) for each in small if each.block in store.small]
+    loaded += [wake(store, block) for block in sorted(damaged) if store.small.rests(block)]
     found_again = [_doubted(replica, damaged) for replica in loaded if replica is not None]
     _forget_replaced(store, damaged, found_again)
-    return found_again
+    awake = {each.block for each in found_again}
+    resting = [block for block in store.small if block not in awake]
+    return Found(found_again, resting, store.small.frame_bytes(resting))
 
 
-def _has_files(store: FileStore, found: Mapping[BlockId, BlockFiles], block: BlockId) -> bool:
-    """True if a small replica was moved to files of its own, which count: it never comes back."""
-    if block not in found or not found[block].metas:
-        return False
-    store.small.forget(block)
-    return True
+def wake(store: FileStore, block: BlockId) -> Loaded:
+    """Return a replica that rests in the log, without a look at the disk."""
+    return Loaded(block, store.small.at_rest(block), SmallPlace(None, block))
 
 
 def _load_small(store: FileStore, found: SmallLoaded) -> Loaded:
     """A replica that was being written goes to files: whatever comes next, it is a recovery."""
     block, metadata, place = found.block, found.metadata, SmallPlace(None, found.block)
     if metadata is None:
-        return replace(_dead(block, None, None, found.corrupt), epoch=FIRST_GENERATION)
+        return _dead(block, None, None, found.corrupt)
     if found.corrupt:
         return _dead(block, metadata.replica(ChunkLog()), place, found.corrupt)
-    if not found.finalized:
-        replica = metadata.replica(store.small.log_of(block))
-        replica = restarted(replica, same_boot=metadata.boot == store.boot)
-        files = store.store_metadata(place, replica)
-        if files.file is not None:
-            files.file.retire()
-        return Loaded(block, replica, replace(files, file=None))
-    try:
-        replica = metadata.replica(ChunkLog.from_bytes(metadata.chunks))
-    except ValueError as error:
-        return _dead(block, metadata.replica(ChunkLog()), place, str(error))
-    if corrupt := _contradiction(replica):
-        return _dead(block, replica, place, corrupt)
-    return Loaded(block, replica, place)
+    replica = metadata.replica(store.small.log_of(block))
+    replica = restarted(replica, same_boot=metadata.boot == store.boot)
+    files = store.store_metadata(place, replica)
+    if files.file is not None:
+        files.file.retire()
+    return Loaded(block, replica, replace(files, file=None))
 
 
 @dataclass(frozen=True, slots=True)

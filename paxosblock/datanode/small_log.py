@@ -15,15 +15,17 @@ import threading
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from paxosblock.checksum import Buffer, crc32c
 from paxosblock.datanode.open_file import OpenFile
+from paxosblock.datanode.small_index import Index, decode_index, make_index
 from paxosblock.datanode.small_segment import (
     HEADER_BYTES,
     RECORD_BYTES,
     SALT_BYTES,
     Kind,
+    Position,
     Record,
     SegmentHeader,
     damaged,
@@ -32,7 +34,7 @@ from paxosblock.datanode.small_segment import (
     read_records,
     record_size,
 )
-from paxosblock.disk import Disk, FileHandle, publish_open
+from paxosblock.disk import Disk, FileHandle, publish, publish_open, read_file
 from paxosblock.errors import CorruptionError, NoSpaceError, PaxosBlockError, StorageError
 from paxosblock.kernel_syncs import KernelSyncs
 from paxosblock.protocol.types import BlockId
@@ -46,13 +48,6 @@ _END: Final = struct.Struct("<Q")
 _PREVIOUS_END: Final = HEADER_BYTES + RECORD_BYTES + _END.size
 
 T = TypeVar("T")
-
-
-class Position(NamedTuple):
-    """The place of a record."""
-
-    segment: int
-    offset: int
 
 
 class SegmentRemoved(Exception):
@@ -90,7 +85,7 @@ class SmallLog(OpenFile):
     __slots__ = ("_boot", "_folder", "_last", "_marked", "_mutex", "_ours", "_rolling", "_segments")
 
     def __init__(self, disk: Disk, folder: Path, boot: str) -> None:
-        """`records` comes first. All methods but `append` and `retire` block."""
+        """`open` and `last_records` come first. All methods but `append` and `retire` block."""
         super().__init__(disk, FileHandle(-1))
         self._folder = folder
         self._boot = boot
@@ -105,12 +100,13 @@ class SmallLog(OpenFile):
 
     # -- the start ------------------------------------------------------------------------------
 
-    def records(self) -> Iterator[tuple[int, Record]]:
-        """Yield every record with the number of its segment, in order; all of them are durable.
+    def open(self) -> list[int]:
+        """Open every segment; return the numbers of those that take no more records, in order.
 
         Raises:
-            ConfigError: a later version wrote a segment; nothing was changed.
-            StorageError: it is damaged, and nobody knows of which block; or as the disk says.
+            ConfigError: a later version wrote a segment.
+            CorruptionError: one is damaged, and nobody knows of which block.
+            StorageError: one is missing; or as the disk says.
         """
         numbers = segment_numbers(self._disk.names(self._folder))
         for number in numbers:
@@ -122,9 +118,13 @@ class SmallLog(OpenFile):
             # It was begun, and no more: the next one takes its place.
             self._disk.close(self._segments.pop(numbers.pop()).handle)
             self._last = numbers[-1]
-        for number in numbers:
-            end = None if number == numbers[-1] else self._end_before(number + 1)
-            yield from self._read_segment(number, end)
+        for number, following in pairwise(numbers):
+            end = self._end_before(following)
+            size = self._disk.size(self._segments[number].handle)
+            if end is None or size < end:
+                raise damaged(str(self._path(number)), size)
+            self._segments[number].end = self._segments[number].synced = end
+        return numbers[:-1]
 
     def _open(self, number: int) -> None:
         path = self._path(number)
@@ -137,29 +137,33 @@ class SmallLog(OpenFile):
         """Return where the segment before this one ended. None: this one, the `last`, does not
         say, for nothing was appended to it."""
         segment, name = self._segments[number], str(self._path(number))
-        size = self._disk.size(segment.handle) if last else _PREVIOUS_END
-        data = self._disk.read(segment.handle, size, 0)
-        boot = decode_header(name, data).boot
-        found = read_records(name, data, end=None, same_boot=last and boot == self._boot)
-        first = next(found, None)
+        end = None if last else _PREVIOUS_END
+        data = self._disk.read(segment.handle, end or self._disk.size(segment.handle), 0)
+        same_boot = decode_header(name, data).boot == self._boot
+        first = next(read_records(name, data, end=end, same_boot=same_boot), None)
         if first is None and last:
             return None
         if first is None or first.payload is None or first.kind is not Kind.PREVIOUS:
             raise damaged(name, HEADER_BYTES)
-        end: int = _END.unpack(first.payload)[0]
-        return end
+        said: int = _END.unpack(first.payload)[0]
+        return said
 
-    def _read_segment(self, number: int, end: int | None) -> Iterator[tuple[int, Record]]:
-        segment, name = self._segments[number], str(self._path(number))
-        if end is None:
-            self._disk.sync(segment.handle)  # its process may have died before it did
+    def last_records(self) -> Iterator[tuple[int, Record]]:
+        """Yield every record of the last segment, with its number; all of them are durable.
+
+        Raises:
+            CorruptionError: it is damaged, and nobody knows of which block.
+            StorageError: as the disk says.
+        """
+        segment, name = self._segments.get(self._last), str(self._path(self._last))
+        if segment is None:
+            return
+        self._disk.sync(segment.handle)  # its process may have died before it did
         data = self._disk.read(segment.handle, self._disk.size(segment.handle), 0)
-        if end is not None and len(data) < end:
-            raise damaged(name, len(data))
         same_boot = decode_header(name, data).boot == self._boot
-        for record in read_records(name, data, end=end, same_boot=same_boot):
+        for record in read_records(name, data, end=None, same_boot=same_boot):
             segment.end = record.end
-            yield number, record
+            yield self._last, record
         segment.synced = segment.end
 
     # -- writing --------------------------------------------------------------------------------
@@ -328,20 +332,49 @@ class SmallLog(OpenFile):
             return sum(segment.end for segment in self._segments.values())
 
     @property
-    def oldest(self) -> int | None:
-        """Return the number of the oldest segment if it takes no more records; else None."""
+    def whole(self) -> list[int]:
+        """Return the numbers of the segments that take no more records, the oldest one first."""
         with self._mutex:
-            first = min(self._segments, default=self._last)
-            return first if first < self._last else None
+            return sorted(number for number in self._segments if number < self._last)
 
     def records_of(self, number: int) -> Iterator[Record]:
-        """Yield the records of a segment that takes no more."""
+        """Yield the records of a segment that takes no more.
+
+        Raises:
+            CorruptionError: it is damaged.
+            StorageError: as the disk says.
+        """
         segment, name = self._segments[number], str(self._path(number))
         data = self._disk.read(segment.handle, segment.end, 0)
         yield from read_records(name, data, end=segment.end, same_boot=True)
 
+    def index_of(self, number: int) -> Index | None:
+        """Return the index of a segment that takes no more records, if it is there and sound."""
+        segment = self._segments[number]
+        try:
+            data = read_file(self._disk, self._index_path(number))
+        except StorageError:  # there is none, or it is as good as none
+            return None
+        return decode_index(data, segment.salt, segment.end)
+
+    def keep_index(self, number: int) -> Index:
+        """Make the index of such a segment, and keep it unless there is no room.
+
+        Raises:
+            CorruptionError: the segment is damaged.
+            StorageError: as the disk says.
+        """
+        segment, path = self._segments[number], self._index_path(number)
+        index = make_index(number, self.records_of(number))
+        with contextlib.suppress(NoSpaceError):  # made once more at the next start
+            draft = path.with_name(f"{path.name}.new")
+            publish(self._disk, draft, path, [index.encode(segment.salt, segment.end)])
+        return index
+
     def remove(self, number: int) -> None:
         """Remove the oldest segment, durably: nothing in it counts any more."""
+        with contextlib.suppress(StorageError):  # there need not be one
+            self._disk.remove(self._index_path(number))
         self._disk.remove(self._path(number))
         self._disk.sync_folder(self._folder)
         with self._mutex:
@@ -352,3 +385,6 @@ class SmallLog(OpenFile):
 
     def _path(self, number: int) -> Path:
         return self._folder / segment_name(number)
+
+    def _index_path(self, number: int) -> Path:
+        return self._folder / f"{segment_name(number)}.index"

@@ -9,21 +9,33 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
 from paxosblock.checksum import Buffer
 from paxosblock.datanode.layout import SMALL
 from paxosblock.datanode.meta import Metadata, decode_metadata, describe
-from paxosblock.datanode.small_log import Position, SegmentRemoved, SmallLog
-from paxosblock.datanode.small_segment import Kind, Record
+from paxosblock.datanode.small_index import (
+    NOWHERE,
+    PLACE,
+    Index,
+    Row,
+    created_row,
+    decode_row,
+    decode_sizes,
+    finalized_row,
+    read_finalized,
+)
+from paxosblock.datanode.small_log import SegmentRemoved, SmallLog
+from paxosblock.datanode.small_segment import RECORD_BYTES, Kind, Position, Record
 from paxosblock.datanode.store import Stored
 from paxosblock.disk import Disk, FileHandle
-from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError
+from paxosblock.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
 from paxosblock.logs import facts
 from paxosblock.net.wire import HEADER_BYTES, Header
 from paxosblock.protocol.effects import AdoptLog, Effect, StoreMetadata
@@ -37,12 +49,9 @@ MOVED_BYTES: Final = 8 * MIB
 LOOKED_AT_BYTES: Final = 256
 """To look at a record that does not count costs as much as to copy so many bytes."""
 WORTH_BYTES: Final = 64 * MIB
-"""Less than so much room is not worth to be won back,"""
-WORTH_TIMES: Final = 1
-"""nor less than so many times what counts."""
+"""Less than so much room is not worth to be won back, nor less than `WORTH_SHARE` of the log."""
+WORTH_SHARE: Final = 0.5
 _log = logging.getLogger(__name__)
-_PLACE: Final = struct.Struct("<QQ")
-_NOWHERE: Final = Position(0, 0)
 
 T = TypeVar("T")
 
@@ -54,52 +63,56 @@ class SmallPlace(Stored):
     block: BlockId
 
 
-class _Entry:
-    """The records that count of one replica."""
-
-    __slots__ = ("chunk", "finalized", "said", "size_bytes")
-
-    def __init__(self, said: Position, chunk: Position, size_bytes: int, *, finalized: bool):
-        self.said = said
-        """Its last record with metadata."""
-        self.chunk = chunk
-        self.size_bytes = size_bytes
-        """All of its records together, about."""
-        self.finalized = finalized
-
-
 @dataclass(frozen=True, slots=True)
 class SmallLoaded:
-    """A replica as it was found; without metadata it is dead."""
+    """A replica that is not at rest, as it was found; without metadata it is dead."""
 
     block: BlockId
     metadata: Metadata | None
-    finalized: bool
     corrupt: str = ""
 
 
 class SmallReplicas:
-    """The small replicas of one volume. All methods but `append`, `stays` and `say` block."""
+    """The small replicas of one volume. All methods but `append`, `rests`, `at_rest`, `stays` and
+    `say` block."""
 
     def __init__(self, disk: Disk, folder: Path, boot: str) -> None:
         """`folder` is the volume's; `load` comes first."""
         self.log = SmallLog(disk, folder / SMALL, boot)
         self._disk = disk
         self._boot = boot
-        self._entries: dict[BlockId, _Entry] = {}
+        self._rows: dict[BlockId, bytes] = {}
+        """What `decode_row` reads, of each replica."""
         self._live_bytes = 0
         self._lock = threading.Lock()
         """Held while a record is chosen and appended, so that none is copied meanwhile."""
+        self._unindexed_from = 1
+        """The whole segments below this one have their index, or cannot be read."""
         self._moving: tuple[int, Iterator[Record]] | None = None
         self._stuck = False
 
     def __contains__(self, block: BlockId) -> bool:
-        return block in self._entries
+        return block in self._rows
+
+    def __iter__(self) -> Iterator[BlockId]:
+        return iter(tuple(self._rows))
+
+    def _row(self, block: BlockId) -> Row | None:
+        data = self._rows.get(block)
+        return None if data is None else decode_row(data)
+
+    def _keep(self, block: BlockId, row: Row) -> None:
+        self._live_bytes += row.live_bytes - self._live_bytes_of(block)
+        self._rows[block] = row.encode()
+
+    def _live_bytes_of(self, block: BlockId) -> int:
+        data = self._rows.get(block)
+        return 0 if data is None else decode_sizes(data).live_bytes
 
     # -- the start ------------------------------------------------------------------------------
 
     def load(self) -> list[SmallLoaded]:
-        """Return every replica; changes nothing.
+        """Find every replica; return those that are not at rest. Nothing but indexes is written.
 
         Raises:
             ConfigError: a later version wrote it.
@@ -107,57 +120,108 @@ class SmallReplicas:
         """
         said: dict[BlockId, bytes | None] = {}
         torn: set[BlockId] = set()
-        for segment, record in self.log.records():
-            self._replay(segment, record, said, torn)
-        self._live_bytes = sum(entry.size_bytes for entry in self._entries.values())
-        return [self._loaded(block, said.pop(block), block in torn) for block in self._entries]
+        try:
+            for number in self.log.open():
+                index = self.log.index_of(number) or self.log.keep_index(number)
+                self._apply(number, index, said, torn)
+                self._unindexed_from = number + 1
+            for number, record in self.log.last_records():
+                self._replay(number, record, said, torn)
+        except CorruptionError as error:  # nobody knows of which block
+            raise StorageError(str(error)) from error
+        self._live_bytes = sum(decode_sizes(each).live_bytes for each in self._rows.values())
+        return [self._loaded(block, data, block in torn) for block, data in said.items()]
+
+    def _apply(
+        self, number: int, index: Index, said: dict[BlockId, bytes | None], torn: set[BlockId]
+    ) -> None:
+        for block in index.gone:
+            self._rows.pop(block, None)
+            said.pop(block, None)
+        self._rows.update(index.finalized)
+        for block in said.keys() & index.finalized.keys():
+            del said[block]
+        for kind, block, offset, size in index.others:
+            payload: memoryview | None = memoryview(b"")
+            if kind is not Kind.CHUNK:  # nobody looks into that one
+                payload = self._payload(Position(number, offset))
+            self._replay(number, Record(kind, block, offset, payload, size), said, torn)
+
+    def _payload(self, at: Position) -> memoryview | None:
+        try:
+            return memoryview(self.log.payload(at, self._disk.read))
+        except CorruptionError:
+            return None
 
     def _replay(
         self, segment: int, record: Record, said: dict[BlockId, bytes | None], torn: set[BlockId]
     ) -> None:
-        block, at = record.block, Position(segment, record.offset)
-        known = self._entries.get(block)
+        """Do what a record says. `said` gets the metadata of replicas that are not at rest, `torn`
+        those whose chunk is damaged."""
+        block, at, payload = record.block, Position(segment, record.offset), record.payload
+        known = self._row(block)
         match record.kind:
             case Kind.CREATED:  # of one that is known it is a copy
-                chunk, size = (known.chunk, known.size_bytes) if known else (_NOWHERE, 0)
-                self._entries[block] = _Entry(at, chunk, size + record.size, finalized=False)
-                said[block] = None if record.payload is None else bytes(record.payload)
+                chunk = NOWHERE if known is None else known.chunk
+                self._rows[block] = created_row(at, chunk, record.size).encode()
+                said[block] = None if payload is None else bytes(payload)
             case Kind.FINALIZED:
-                chunk, data = _NOWHERE, None
-                if record.payload is not None:
-                    chunk = Position(*_PLACE.unpack_from(record.payload))
-                    data = bytes(record.payload[_PLACE.size :])
-                size = record.size + (known.size_bytes if known else 0)
-                self._entries[block] = _Entry(at, chunk, size, finalized=True)
-                said[block] = data
+                row = read_finalized(at, record)
+                self._rows[block] = row.encode()
+                if row.registers is not None:
+                    said.pop(block, None)
+                else:
+                    said[block] = None if payload is None else bytes(payload[PLACE.size :])
             case Kind.CHUNK if known is not None:
-                known.chunk, known.size_bytes = at, known.size_bytes + record.size
-                if record.payload is None:
+                self._rows[block] = _with_chunk(known, at, record.size).encode()
+                if payload is None:
                     torn.add(block)
             case Kind.GONE:
-                self._entries.pop(block, None)
+                self._rows.pop(block, None)
                 said.pop(block, None)
                 torn.discard(block)
             case _:
                 pass
 
     def _loaded(self, block: BlockId, said: bytes | None, torn: bool) -> SmallLoaded:
-        finalized = self._entries[block].finalized
         if said is None:
-            return SmallLoaded(block, None, finalized, f"metadata of block {block} is damaged")
+            return SmallLoaded(block, None, f"metadata of block {block} is damaged")
         try:
             metadata = decode_metadata(said, block)
         except (CorruptionError, ConfigError) as error:  # its checksum is right
-            return SmallLoaded(block, None, finalized, str(error))
+            return SmallLoaded(block, None, str(error))
+        row = self._row(block)
+        if row is None or row.finalized:
+            return SmallLoaded(block, None, f"metadata of block {block} contradicts itself")
         lost = f"the chunk of block {block}, which this replica voted for, is damaged"
-        return SmallLoaded(block, metadata, finalized, lost if torn and not finalized else "")
+        return SmallLoaded(block, metadata, lost if torn else "")
 
     def log_of(self, block: BlockId) -> ChunkLog:
         """Return the log of a replica that is being written, from its chunk's own header."""
-        if self._entries[block].chunk == _NOWHERE:
+        row = self._row(block)
+        if row is None or row.chunk == NOWHERE:
             return ChunkLog()
         header = Header.unpack(self.frame(block))
         return ChunkLog().append(header.payload_length, header.payload_crc)
+
+    # -- replicas at rest -----------------------------------------------------------------------
+
+    def rests(self, block: BlockId) -> bool:
+        """True if it is finalized here: `at_rest` says all there is to know of it."""
+        row = self._row(block)
+        return row is not None and row.registers is not None
+
+    def at_rest(self, block: BlockId) -> Replica:
+        """Return a replica that rests."""
+        row = self._row(block)
+        registers = None if row is None else row.its_registers()
+        assert row is not None
+        assert registers is not None, "it rests"
+        return Replica(block, registers, ChunkLog.from_bytes(row.chunks))
+
+    def frame_bytes(self, blocks: Iterable[BlockId]) -> int:
+        """Return how much the frames of these replicas take."""
+        return sum(decode_sizes(self._rows[block]).frame_bytes for block in blocks)
 
     # -- steps ----------------------------------------------------------------------------------
 
@@ -193,15 +257,16 @@ class SmallReplicas:
         if len(log) or len(frame) > HEADER_BYTES + SMALL_BYTES_MAX:
             raise NoSpaceError(f"block {block} is more than the one short chunk that was announced")
         with self._lock:
-            entry = self._entries[block]
-            entry.chunk = self.log.append(Kind.CHUNK, block, frame)
-            self._count(entry, len(frame))
+            row = self._row(block)
+            assert row is not None, "it was created"
+            at = self.log.append(Kind.CHUNK, block, frame)
+            self._keep(block, _with_chunk(row, at, len(frame)))
 
     def stays(self, files: Stored | None, after: Replica, effect: AdoptLog) -> bool:
         """True if one that is being written is finalized as it is: any other goes to files."""
-        entry = self._entries.get(after.block) if isinstance(files, SmallPlace) else None
+        row = self._row(after.block) if isinstance(files, SmallPlace) else None
         finalized = after.registers.state is ReplicaState.FINALIZED
-        return entry is not None and not entry.finalized and finalized and not effect.append
+        return row is not None and not row.finalized and finalized and not effect.append
 
     def finalize(self, replica: Replica) -> SmallPlace:
         """Become `replica`, durably, which has the chunk that is here, or none."""
@@ -215,28 +280,27 @@ class SmallReplicas:
         return SmallPlace(None, replica.block)
 
     def _say(self, kind: Kind, replica: Replica) -> None:
-        data = describe(replica, self._boot, 0).encode()
+        block, metadata = replica.block, describe(replica, self._boot, 0)
+        payload = metadata.encode()
         with self._lock:
-            entry = self._entries.get(replica.block)
-            chunk = entry.chunk if entry is not None and replica.length else _NOWHERE
-            payload = _PLACE.pack(*chunk) + data if kind is Kind.FINALIZED else data
-            said = self.log.append(kind, replica.block, payload)
-            finalized = kind is Kind.FINALIZED
-            before = 0 if entry is None else entry.size_bytes
-            self._entries[replica.block] = _Entry(said, chunk, before, finalized=finalized)
-            self._count(self._entries[replica.block], len(payload))
-
-    def _count(self, entry: _Entry, size_bytes: int) -> None:
-        entry.size_bytes += size_bytes
-        self._live_bytes += size_bytes
+            known = self._row(block)
+            chunk = known.chunk if known is not None and replica.length else NOWHERE
+            if kind is Kind.FINALIZED:
+                payload = PLACE.pack(*chunk) + payload
+            said = self.log.append(kind, block, payload)
+            if kind is Kind.FINALIZED:
+                self._keep(block, finalized_row(said, chunk, len(payload), metadata))
+            else:
+                self._keep(block, created_row(said, chunk, len(payload)))
 
     def forget(self, block: BlockId) -> None:
         """Let it be no more here, durably."""
         self.log.begin_segment()
         with self._lock:
-            if block in self._entries:
+            if block in self._rows:
                 self.log.append(Kind.GONE, block)
-                self._live_bytes -= self._entries.pop(block).size_bytes
+                self._live_bytes -= self._live_bytes_of(block)
+                del self._rows[block]
         self.log.sync()
 
     # -- reading --------------------------------------------------------------------------------
@@ -249,7 +313,7 @@ class SmallReplicas:
             StorageError: as the disk says.
         """
         return self._where_it_is(
-            block, lambda entry: self.log.read(entry.chunk, size_bytes, how), chunk=True
+            block, lambda row: self.log.read(row.chunk, size_bytes, how), chunk=True
         )
 
     def frame(self, block: BlockId) -> bytes:
@@ -259,7 +323,7 @@ class SmallReplicas:
             CorruptionError: it is damaged, or there is none.
         """
         return self._where_it_is(
-            block, lambda entry: self.log.payload(entry.chunk, self._disk.read), chunk=True
+            block, lambda row: self.log.payload(row.chunk, self._disk.read), chunk=True
         )
 
     def metadata(self, block: BlockId) -> Metadata:
@@ -269,30 +333,29 @@ class SmallReplicas:
             CorruptionError: it is damaged, or gone.
         """
 
-        def read(entry: _Entry) -> bytes:
-            skipped = _PLACE.size if entry.finalized else 0
-            return self.log.payload(entry.said, self._disk.read_stored)[skipped:]
+        def read(row: Row) -> bytes:
+            skipped = PLACE.size if row.finalized else 0
+            return self.log.payload(row.said, self._disk.read_stored)[skipped:]
 
         return decode_metadata(self._where_it_is(block, read), block)
 
-    def _where_it_is(
-        self, block: BlockId, read: Callable[[_Entry], T], *, chunk: bool = False
-    ) -> T:
+    def _where_it_is(self, block: BlockId, read: Callable[[Row], T], *, chunk: bool = False) -> T:
         """Return what is read of its records, which may be copied to another place meanwhile."""
-        before = _NOWHERE
+        before = NOWHERE
         while True:
-            entry = self._entries.get(block)
-            place = _NOWHERE if entry is None else entry.chunk if chunk else entry.said
-            if entry is None or place in (_NOWHERE, before):
+            row = self._row(block)
+            place = NOWHERE if row is None else row.chunk if chunk else row.said
+            if row is None or place in (NOWHERE, before):
                 raise CorruptionError(f"block {block} is not where the log has it", block=block)
             with contextlib.suppress(SegmentRemoved):
-                return read(entry)
+                return read(row)
             before = place
 
     # -- room -----------------------------------------------------------------------------------
 
     def tidy(self) -> None:
-        """Mark what is durable, and win back some room if half of the log does not count.
+        """Mark what is durable, keep an index, and win back some room if half of the log does not
+        count.
 
         The oldest segment goes when all that counts in it was copied to the end of the log: a part
         of it with each call, so that no disk is busy with it.
@@ -302,13 +365,16 @@ class SmallReplicas:
             StorageError: as the disk says.
         """
         self.log.mark()
+        whole = self.log.whole
+        self._keep_index(whole)
         if self._stuck:
             return
         if self._moving is None:
-            oldest, lost_bytes = self.log.oldest, self.log.size_bytes - self._live_bytes
-            if oldest is None or lost_bytes < max(WORTH_BYTES, WORTH_TIMES * self._live_bytes):
+            size_bytes = self.log.size_bytes
+            lost_bytes = size_bytes - self._live_bytes
+            if not whole or lost_bytes < max(WORTH_BYTES, WORTH_SHARE * size_bytes):
                 return
-            self._moving = oldest, self.log.records_of(oldest)
+            self._moving = whole[0], self.log.records_of(whole[0])
         number, records = self._moving
         self.log.begin_segment()
         moved_bytes, more = 0, True
@@ -331,6 +397,16 @@ class SmallReplicas:
             self._moving = None
             self.log.remove(number)
 
+    def _keep_index(self, whole: list[int]) -> None:
+        """Keep the index of one segment that has none yet."""
+        number = next((each for each in whole if each >= self._unindexed_from), None)
+        if number is not None:
+            self._unindexed_from = number + 1
+            try:
+                self.log.keep_index(number)
+            except CorruptionError as error:  # what lives in it is known as long as this process
+                _log.error("segment is damaged", extra=facts(reason=error))
+
     def _move(self, at: Position, record: Record) -> int:
         """Copy a replica's records to the end if this one of them counts; return how many bytes
         that took.
@@ -338,27 +414,35 @@ class SmallReplicas:
         All that must be read in one order is copied together: a chunk counts only behind what says
         that its replica was created.
         """
+        block = record.block
         while True:
-            entry = self._entries.get(record.block)
-            if entry is None or at not in (entry.said, entry.chunk):
+            before, row = self._rows.get(block), self._row(block)
+            if row is None or at not in (row.said, row.chunk):
                 return 0
-            said, chunk, finalized = entry.said, entry.chunk, entry.finalized
+            said, chunk = row.said, row.chunk
             data, frame = self.log.payload(said, self._disk.read), b""
             if at == chunk:
                 assert record.payload is not None, "a chunk of an old segment is not checked"
                 frame = bytes(record.payload)
-            elif not finalized and chunk != _NOWHERE:
+            elif not row.finalized and chunk != NOWHERE:
                 frame = self.log.payload(chunk, self._disk.read)
             with self._lock:
-                now = self._entries.get(record.block)
-                if now is not entry or (entry.said, entry.chunk) != (said, chunk):
+                if self._rows.get(block) != before:
                     continue  # a step or a vote came meanwhile
-                if not finalized:
-                    said = self.log.append(Kind.CREATED, record.block, data)
+                if not row.finalized:
+                    said = self.log.append(Kind.CREATED, block, data)
                 if frame:
-                    chunk = self.log.append(Kind.CHUNK, record.block, frame)
-                if finalized:
-                    data = _PLACE.pack(*chunk) + data[_PLACE.size :]
-                    said = self.log.append(Kind.FINALIZED, record.block, data)
-                entry.said, entry.chunk = said, chunk  # only now: there may be no room for all
+                    chunk = self.log.append(Kind.CHUNK, block, frame)
+                if row.finalized:
+                    data = PLACE.pack(*chunk) + data[PLACE.size :]
+                    said = self.log.append(Kind.FINALIZED, block, data)
+                # Only now: there may be no room for all.
+                self._keep(block, replace(row, said=said, chunk=chunk))
             return len(frame) + len(data)
+
+
+def _with_chunk(row: Row, at: Position, frame_bytes: int) -> Row:
+    """Return the row of a replica whose chunk is there now."""
+    if row.finalized or row.chunk != NOWHERE:
+        return replace(row, chunk=at)  # a copy
+    return replace(row, chunk=at, live_bytes=row.live_bytes + RECORD_BYTES + frame_bytes)

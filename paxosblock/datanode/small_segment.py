@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from paxosblock.checksum import Buffer, crc32c
-from paxosblock.errors import StorageError
+from paxosblock.errors import CorruptionError
 from paxosblock.formats import FROM_A_SNAPSHOT, refuse_later_magic
 from paxosblock.protocol.types import BlockId
 
@@ -43,6 +43,13 @@ class Kind(enum.IntEnum):
     """It is no more here: deleted, or in files of its own."""
     MARK = 5
     """Nothing. It tells what is durable, as every record does."""
+
+
+class Position(NamedTuple):
+    """The place of a record."""
+
+    segment: int
+    offset: int
 
 
 class Record(NamedTuple):
@@ -77,7 +84,7 @@ def decode_header(name: str, data: Buffer) -> SegmentHeader:
 
     Raises:
         ConfigError: a later version wrote it.
-        StorageError: it is damaged.
+        CorruptionError: it is damaged.
     """
     view = memoryview(data)
     packed = view[: _SEGMENT.size]
@@ -104,7 +111,7 @@ def read_records(name: str, data: bytes, *, end: int | None, same_boot: bool) ->
         same_boot: the machine did not crash since it was written.
 
     Raises:
-        StorageError: it is damaged, and nobody knows of which block.
+        CorruptionError: it is damaged, and nobody knows of which block.
     """
     salt, offset = decode_header(name, data).salt, HEADER_BYTES
     view = memoryview(data)
@@ -112,9 +119,11 @@ def read_records(name: str, data: bytes, *, end: int | None, same_boot: bool) ->
     while offset < stop:
         found = _head(data, offset, salt)
         if found is None or offset + RECORD_BYTES + found[1] > stop:
-            if end is not None or _was_durable(data, offset, salt, same_boot=same_boot):
+            if end is None and not _was_durable(data, offset, salt, same_boot=same_boot):
+                return
+            found = _mended(data, offset, salt)
+            if found is None or offset + RECORD_BYTES + found[1] > stop:
                 raise damaged(name, offset)
-            return
         kind, size, block, _, crc = found
         payload: memoryview | None = view[offset + RECORD_BYTES : offset + RECORD_BYTES + size]
         # Old chunks are checked when they are read: there may be very many.
@@ -144,6 +153,22 @@ def _head(data: bytes, offset: int, salt: bytes) -> tuple[Kind, int, BlockId, in
     return Kind(kind), size, BlockId(block), durable, crc
 
 
+def _mended(data: bytes, offset: int, salt: bytes) -> tuple[Kind, int, BlockId, int, int] | None:
+    """Return what the head at `offset` said if one bit of it has flipped.
+
+    There is no second way to read it: heads whose checksums are right differ in six bits or more
+    (CRC32C, below 5,244 bits). Bytes of another use have another salt.
+    """
+    head = bytearray(data[offset : offset + RECORD_BYTES])
+    for bit in range(8 * len(head)):
+        head[bit // 8] ^= 1 << bit % 8
+        found = _head(bytes(head), 0, salt)
+        if found is not None:
+            return found
+        head[bit // 8] ^= 1 << bit % 8
+    return None
+
+
 def _was_durable(data: bytes, bad: int, salt: bytes, *, same_boot: bool) -> bool:
     """True if the record at `bad` was there as a whole once, so that no crash has torn it."""
     found = _head(data, bad, salt)
@@ -161,8 +186,8 @@ def _was_durable(data: bytes, bad: int, salt: bytes, *, same_boot: bool) -> bool
     return False
 
 
-def damaged(name: str, offset: int) -> StorageError:
+def damaged(name: str, offset: int) -> CorruptionError:
     """Return the error for a log of which nobody knows what it has promised."""
-    return StorageError(
+    return CorruptionError(
         f"{name} is damaged at offset {offset}: it is not known what its replicas have promised"
     )

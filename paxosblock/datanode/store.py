@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -45,6 +45,16 @@ class Loaded:
     epoch: Generation = FIRST_GENERATION
 
 
+class Found(NamedTuple):
+    """The replicas of a volume as they were found. Those that are `resting` are finalized and
+    sound, and nothing more is made of them before `wake`: there may be very many."""
+
+    loaded: Sequence[Loaded] = ()
+    resting: Sequence[BlockId] = ()
+    resting_bytes: int = 0
+    """The records of their chunks take so much."""
+
+
 class FetchedChunks(Protocol):
     """Successive chunks from a holder, until a log with them is adopted. All methods block."""
 
@@ -80,8 +90,8 @@ class Records(NamedTuple):
 
 
 class ReplicaStore(Protocol):
-    """The replicas of one volume. All methods but `append`, `say`, `read_cached` and `size_bytes`
-    block.
+    """The replicas of one volume. All methods but `append`, `say`, `read_cached`, `size_bytes`,
+    `rests` and `wake` block.
 
     After a StorageError nothing is known about the volume; NoSpaceError says that nothing was
     changed. Whatever is interrupted, `load` finishes or undoes at the next start.
@@ -90,8 +100,14 @@ class ReplicaStore(Protocol):
     removals: Removals
     """The files of deleted replicas that are still there."""
 
-    def load(self) -> list[Loaded]:
+    def load(self) -> Found:
         """Return every replica; those that may have lost votes are weak, durably (D8)."""
+
+    def rests(self, files: Stored) -> bool:
+        """True if the replica in `files` need not be remembered: `wake` returns the same."""
+
+    def wake(self, block: BlockId) -> Loaded:
+        """Return a replica that rests."""
 
     def room(self) -> Room:
         """Take what is missing of the room that is kept for promises; return what is left."""

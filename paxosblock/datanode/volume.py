@@ -34,7 +34,7 @@ from paxosblock.datanode.identity import (
 from paxosblock.datanode.layout import LOCK
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.snapshot import is_kept, refuse_half_rolled_back, settle
-from paxosblock.datanode.store import Loaded, ReplicaStore, Stored
+from paxosblock.datanode.store import Found, ReplicaStore, Stored
 from paxosblock.datanode.write_out import WriteOut
 from paxosblock.descriptors import scarce
 from paxosblock.disk import OF_A_NAMENODE, Disk, FileHandle, Room, blamed, is_shortage, opened
@@ -112,6 +112,7 @@ class Volume:
         """Kept by the scrubber."""
         self.on_failure: Callable[[Volume], None] = lambda _: None
         self._has_snapshot = False
+        self._closing = False
         self._lock = lock
         self._loop = asyncio.get_running_loop()
         self._damaged: dict[BlockId, Stored] = {}
@@ -249,12 +250,17 @@ class Volume:
         return time.monotonic() - self._served_s < SERVED_S
 
     @property
+    def working(self) -> bool:
+        """True if a step is under way, or the end of one is waited for by `close`."""
+        return bool(self._under_way or self.commit.waiting_count or self._closing)
+
+    @property
     def busy(self) -> bool:
         """True if something else than the scrubber uses it, or did a moment ago."""
         in_use = self._under_way or self.commit.waiting_count
         return bool(in_use) or time.monotonic() - self._touched_s < QUIET_S
 
-    async def load(self, hung_after_s: float) -> list[Loaded]:
+    async def load(self, hung_after_s: float) -> Found:
         """Load the replicas; none when the volume fails at it, or hangs for `hung_after_s`.
 
         However much there is to load: as long as the disk answers, it is waited for.
@@ -264,12 +270,14 @@ class Volume:
             if not await answers(self.disk, self.folder, hung_after_s):
                 loading.add_done_callback(lambda late: late.cancelled() or late.exception())
                 self.fail(hangs(self.folder, hung_after_s))
-                return []
+                return Found()
         try:
-            return loading.result()
+            found = loading.result()
         except (StorageError, NoSpaceError) as error:
             self.fail(error)
-            return []
+            return Found()
+        self.used_bytes += found.resting_bytes
+        return found
 
     async def enter(self, cluster: str) -> None:
         """Belong to `cluster` from now on, unless it does. Raises as `run`."""
@@ -368,6 +376,7 @@ class Volume:
 
     def close(self) -> None:
         """Let running steps end and give the folder free."""
+        self._closing = True
         if self._kernel is not None:
             self._loop.call_soon_threadsafe(self._kernel.close)
         self._threads.shutdown()
@@ -375,6 +384,7 @@ class Volume:
             self.store.close()
         with contextlib.suppress(StorageError):
             self.disk.close(self._lock)
+        self._closing = False
 
 
 @dataclass(frozen=True, slots=True)

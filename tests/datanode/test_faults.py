@@ -12,6 +12,7 @@ import pytest
 from paxosblock.datanode import volume as volume_module
 from paxosblock.datanode.identity import VERSION
 from paxosblock.datanode.open_file import OpenFile
+from paxosblock.datanode.store import Found
 from paxosblock.datanode.volume import answers, find_hung, open_volume
 from paxosblock.disk import OsDisk, publish
 from paxosblock.errors import (
@@ -378,7 +379,7 @@ async def test_a_disk_that_hangs_while_it_is_loaded_is_not_waited_for(tmp_path: 
         await node.create()
     volume = open_volume(disk, tmp_path, "node-1", boot="boot-1", sync_threads=1)
     disk.breaks(Fault(("read",), path=f"{tmp_path}/", delay_s=HELD))
-    assert await volume.load(0.1) == []
+    assert await volume.load(0.1) == Found()
     assert "it hangs" in volume.failed
     disk.mend()
     volume.close()
@@ -404,7 +405,7 @@ async def test_a_disk_that_is_slow_but_answers_is_loaded_however_long_it_takes(
     assert all(answered)
     assert not loading.done()
     disk.mend()
-    (loaded,) = await loading
+    (loaded,) = (await loading).loaded
     assert (loaded.block, volume.failed) == (BLOCK, "")
     volume.close()
 

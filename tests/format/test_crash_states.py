@@ -19,7 +19,6 @@ from paxosblock.datanode import small_log, small_replicas
 from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.identity import enter_cluster, give_identity, read_identity
 from paxosblock.datanode.layout import ReplicaFiles
-from paxosblock.datanode.load import load
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.records import check_records, record_start
 from paxosblock.datanode.store import Loaded, Stored
@@ -34,6 +33,7 @@ from paxosblock.protocol.types import (
 from tests.datanode.node import BLOCK, Holder, Node, chunk, frame, hold_group_commit, name, running
 from tests.disks.power_cut import Files, Moment
 from tests.disks.simulated import SimulatedDisk
+from tests.format.loading import load_all
 
 FOLDER = Path("/volume")
 STATES_PER_POINT = 60
@@ -394,9 +394,9 @@ class Truth:
         """Load `files` as after a crash of the machine; returns the disk as it was left."""
         disk = SimulatedDisk(files, records=True)
         store = FileStore(disk, FOLDER, boot)
-        loaded = load(store)
+        loaded = load_all(store)
         self._check_loaded(loaded, store)
-        again = load(FileStore(SimulatedDisk(disk.files()), FOLDER, "boot-4"))
+        again = load_all(FileStore(SimulatedDisk(disk.files()), FOLDER, "boot-4"))
         assert [_told(one) for one in again] == [_told(one) for one in loaded]
         return disk
 
@@ -477,7 +477,7 @@ def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     count in one is room worth to be won back."""
     monkeypatch.setattr(small_log, "SEGMENT_BYTES", 200)
     monkeypatch.setattr(small_replicas, "WORTH_BYTES", 1)
-    monkeypatch.setattr(small_replicas, "WORTH_TIMES", 0)
+    monkeypatch.setattr(small_replicas, "WORTH_SHARE", 0)
 
 
 async def _record(scenario: Callable[[Scenario], Awaitable[None]]) -> SimulatedDisk:
@@ -537,7 +537,7 @@ async def test_what_an_earlier_process_left_is_as_gone_as_the_replica_that_is_de
         assert not isinstance(await node.ask(Delete(BLOCK, Generation(1))), Nack)
         deleted = disk.history[-1]
     for files in deleted.states(STATES_PER_POINT, 1):
-        assert load(FileStore(SimulatedDisk(files), FOLDER, "boot-2")) == []
+        assert load_all(FileStore(SimulatedDisk(files), FOLDER, "boot-2")) == []
 
 
 def test_a_power_cut_while_a_volume_enters_a_cluster_leaves_it_in_none_or_in_this_one() -> None:

@@ -16,7 +16,6 @@ import pytest
 
 from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.layout import ReplicaFiles
-from paxosblock.datanode.load import load
 from paxosblock.datanode.records import check_records
 from paxosblock.datanode.scrubber import Scrubber
 from paxosblock.errors import CorruptionError
@@ -27,6 +26,7 @@ from paxosblock.units import GIB
 from tests.datanode.node import BLOCK, Holder, Node, chunk, name, running
 from tests.disks.power_cut import Files
 from tests.disks.simulated import SimulatedDisk
+from tests.format.loading import load_all
 from tests.waiting import wait_until_async
 
 FOLDER = Path("/volume")
@@ -115,7 +115,7 @@ async def heal_slowly(damage: Callable[[SimulatedDisk], None]) -> Healing:
 def is_healed(files: Files, before: Replica) -> bool:
     """Load what is left. False: it is the damaged replica, with all that it had."""
     disk = SimulatedDisk(files)
-    (loaded,) = load(FileStore(disk, FOLDER, "boot-2"))
+    (loaded,) = load_all(FileStore(disk, FOLDER, "boot-2"))
     assert loaded.block == BLOCK
     if loaded.replica is None:
         return False  # its metadata is damaged: nothing of it counts

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.identity import Identity, decode_identity
-from paxosblock.datanode.load import load
 from paxosblock.datanode.meta import decode_metadata, describe
 from paxosblock.datanode.records import checked, record_start
 from paxosblock.datanode.store import Loaded
@@ -21,6 +20,7 @@ from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import Durability, Generation, Registers, ReplicaState, StorageId
 from tests.datanode.node import BLOCK, WINDOW, chunk, frame, name
 from tests.disks.simulated import SimulatedDisk
+from tests.format.loading import load_all
 
 FOLDER = Path("/volume")
 CHUNKS = 6
@@ -62,7 +62,7 @@ def finalized() -> Replica:
 def load_one(part: str, data: bytes, meta: bytes, boot: str = BOOT) -> Loaded:
     """Load a volume with this one replica."""
     files = {FOLDER / part / f"blk_{BLOCK}": data, FOLDER / part / f"blk_{BLOCK}.meta": meta}
-    (loaded,) = load(FileStore(SimulatedDisk(files), FOLDER, boot))
+    (loaded,) = load_all(FileStore(SimulatedDisk(files), FOLDER, boot))
     return loaded
 
 
@@ -171,7 +171,7 @@ def test_foreign_files_are_left_alone() -> None:
     names = ["notes.txt", "blk_", "blk_-1", "blk_007", "blk_99999999999999999999", "blk_7.meta.bak"]
     files = {FOLDER / "rbw" / name: b"x" for name in names}
     disk = SimulatedDisk(files)
-    assert load(FileStore(disk, FOLDER, BOOT)) == []
+    assert load_all(FileStore(disk, FOLDER, BOOT)) == []
     assert disk.files() == files
 
 

@@ -13,7 +13,6 @@ from paxosblock.datanode.damaged_file import decode_damaged, encode_damaged
 from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.identity import Identity, decode_identity
 from paxosblock.datanode.layout import FOLDERS
-from paxosblock.datanode.load import load
 from paxosblock.datanode.meta import Metadata, decode_metadata, describe
 from paxosblock.net.wire import FrameKind, Header
 from paxosblock.protocol.log import ChunkLog
@@ -29,6 +28,7 @@ from paxosblock.protocol.types import (
     StorageId,
 )
 from tests.disks.simulated import SimulatedDisk
+from tests.format.loading import load_all
 
 BLOCK = BlockId(7)
 PAYLOADS = (b"hello ", b"world\n")
@@ -138,6 +138,6 @@ def test_the_example_loads_as_a_finalized_replica(examples: list[str]) -> None:
             folder / "current" / "blk_7.meta": from_dump(examples[2]),
         }
     )
-    (loaded,) = load(FileStore(disk, folder, "another boot"))
+    (loaded,) = load_all(FileStore(disk, folder, "another boot"))
     assert (loaded.replica, loaded.corrupt) == (replica(), "")
     assert "current" in FOLDERS

@@ -1,0 +1,190 @@
+"""The index of a segment of the log: what its records come to, so that a start need not read them
+(FORMAT.md 8).
+
+It is written once the segment takes no more records, and follows from them alone: one that is
+missing, damaged, or of other bytes than those that the segment has is made anew. What is kept of a
+replica in memory is the same row of bytes: there may be millions, and few are asked for.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import astuple
+
+from paxosblock.checksum import crc32c
+from paxosblock.datanode.meta import Metadata, decode_metadata
+from paxosblock.datanode.small_segment import (
+    RECORD_BYTES,
+    SALT_BYTES,
+    Kind,
+    Position,
+    Record,
+)
+from paxosblock.decoders import msgpack_decoder
+from paxosblock.errors import ConfigError, CorruptionError
+from paxosblock.net.wire import HEADER_BYTES
+from paxosblock.protocol.invariants import InvariantError
+from paxosblock.protocol.log import ENTRY_BYTES, ChunkLog, read_entries
+from paxosblock.protocol.types import BlockId, Registers
+
+MAGIC: Final = b"PXI1"
+NOWHERE: Final = Position(0, 0)
+PLACE: Final = struct.Struct("<QQ")
+"""Segment and offset of the chunk's record: the payload of a FINALIZED begins with it."""
+_HEAD: Final = struct.Struct("<4s8sQ")
+_CRC: Final = struct.Struct("<I")
+
+
+class _RowRegisters(Registers, frozen=True, gc=False, array_like=True):
+    """The registers without their names."""
+
+
+class Sizes(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The beginning of a row, which is all that a start looks at."""
+
+    live_bytes: int
+    """The records that count of the replica take so much."""
+    frame_bytes: int
+    """Its chunk's frame."""
+
+
+class Row(Sizes, frozen=True, gc=False, array_like=True):
+    """A small replica: where its records are, and once it is finalized its registers and table of
+    chunks. One that is finalized and has no registers is dead, for its metadata cannot be read.
+    """
+
+    said: Position
+    """Its last record with metadata."""
+    chunk: Position = NOWHERE
+    finalized: bool = False
+    registers: _RowRegisters | None = None
+    chunks: bytes = b""
+
+    def encode(self) -> bytes:
+        """Return the row as it is kept."""
+        return _ENCODER.encode(self)
+
+    def its_registers(self) -> Registers | None:
+        """Return the registers as the protocol has them."""
+        return None if self.registers is None else Registers(*astuple(self.registers))
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_ROW: Final = msgpack_decoder(Row)
+_SIZES: Final = msgpack_decoder(Sizes)
+
+
+def decode_row(data: bytes) -> Row:
+    """Return the row that was encoded."""
+    return _ROW.decode(data)
+
+
+def decode_sizes(data: bytes) -> Sizes:
+    """Return the beginning of the row that was encoded."""
+    return _SIZES.decode(data)
+
+
+def created_row(said: Position, chunk: Position, size_bytes: int) -> Row:
+    """Return the row of a replica whose CREATED has a payload of so many bytes."""
+    return Row(RECORD_BYTES + size_bytes, 0, said, chunk)
+
+
+def finalized_row(
+    said: Position, chunk: Position, size_bytes: int, metadata: Metadata | None
+) -> Row:
+    """Return the row of a replica whose FINALIZED has a payload of so many bytes.
+
+    Without metadata it is one that cannot be read.
+    """
+    live_bytes = RECORD_BYTES + size_bytes
+    if metadata is None:
+        return Row(live_bytes, 0, said, chunk, finalized=True)
+    registers, chunks = _RowRegisters(*astuple(metadata.registers)), metadata.chunks
+    frame_bytes = 0
+    for end, _ in read_entries(chunks[-ENTRY_BYTES:]):
+        frame_bytes = end + HEADER_BYTES * (len(chunks) // ENTRY_BYTES)
+        live_bytes += RECORD_BYTES + frame_bytes
+    return Row(live_bytes, frame_bytes, said, chunk, True, registers, chunks)
+
+
+def read_finalized(at: Position, record: Record) -> Row:
+    """Return the row of the FINALIZED at this place."""
+    if record.payload is None:
+        return finalized_row(at, NOWHERE, record.size, None)
+    place = Position(*PLACE.unpack_from(record.payload))
+    metadata: Metadata | None = None
+    try:
+        metadata = decode_metadata(bytes(record.payload[PLACE.size :]), record.block)
+        metadata.replica(ChunkLog.from_bytes(metadata.chunks)).check()
+    except (CorruptionError, ConfigError, InvariantError, ValueError):  # its checksum is right
+        metadata = None
+    return finalized_row(at, place, record.size, metadata)
+
+
+class Other(NamedTuple):
+    """A record that has to be looked at once more."""
+
+    kind: Kind
+    block: BlockId
+    offset: int
+    size_bytes: int
+
+
+class Index(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """All that the records of a segment say, if this is done in order of the fields: what is `gone`
+    is forgotten, the rows of what is `finalized` take the place of others, and then come the
+    `others`.
+    """
+
+    gone: list[BlockId]
+    finalized: dict[BlockId, bytes]
+    others: list[Other]
+
+    def encode(self, salt: bytes, end: int) -> bytes:
+        """Return the file, for the segment with this salt that ends there."""
+        data = _HEAD.pack(MAGIC, salt, end) + _ENCODER.encode(self)
+        return data + _CRC.pack(crc32c(data))
+
+
+_INDEX: Final = msgpack_decoder(Index)
+
+
+def decode_index(data: bytes, salt: bytes, end: int) -> Index | None:
+    """Return the index in the bytes of a file; None unless it is that of this very segment."""
+    assert len(salt) == SALT_BYTES
+    body_end = len(data) - _CRC.size
+    if body_end < _HEAD.size or _HEAD.unpack_from(data) != (MAGIC, salt, end):
+        return None
+    if _CRC.unpack_from(data, body_end)[0] != crc32c(memoryview(data)[:body_end]):
+        return None
+    return _INDEX.decode(memoryview(data)[_HEAD.size : body_end])
+
+
+def make_index(segment: int, records: Iterable[Record]) -> Index:
+    """Return the index of the segment with these records."""
+    gone: dict[BlockId, None] = {}
+    rows: dict[BlockId, bytes] = {}
+    others: dict[BlockId, list[Other]] = {}
+    for record in records:
+        block = record.block
+        match record.kind:
+            case Kind.GONE:
+                gone[block] = None
+                rows.pop(block, None)
+                others.pop(block, None)
+            case Kind.FINALIZED if (
+                row := read_finalized(Position(segment, record.offset), record)
+            ).registers is not None:
+                rows[block] = row.encode()
+                others.pop(block, None)
+            case Kind.CREATED | Kind.CHUNK | Kind.FINALIZED:
+                other = Other(record.kind, block, record.offset, record.size)
+                others.setdefault(block, []).append(other)
+            case Kind.PREVIOUS | Kind.MARK:
+                pass
+    left = sorted((one for each in others.values() for one in each), key=lambda one: one.offset)
+    return Index(list(gone), rows, left)

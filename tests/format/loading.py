@@ -1,0 +1,13 @@
+"""What a volume holds, with the replicas that rest until somebody asks for them."""
+
+from __future__ import annotations
+
+from paxosblock.datanode.file_store import FileStore
+from paxosblock.datanode.load import load
+from paxosblock.datanode.store import Loaded
+
+
+def load_all(store: FileStore) -> list[Loaded]:
+    """Load a volume as a DataNode that starts does, and look at every replica, in order."""
+    found = load(store)
+    return sorted((*found.loaded, *map(store.wake, found.resting)), key=lambda one: one.block)
