@@ -205,7 +205,8 @@ class DataNodeConfig(NodeConfig):
     """Most bytes in one reply to a read."""
     volume_hung_after_s: Seconds = 30.0
     """Seconds for which a volume does not answer before it counts as failed, until it does; one
-    that hangs while the node starts is left out until the next start."""
+    that hangs while the node starts is left out until the next start, and one that hangs while it
+    ends is not waited for any longer."""
     rack: Rack = DEFAULT_RACK
     """The place of this node, a path such as `/dc1/r7`: replicas of a block are in two racks
     whenever there are two."""

@@ -42,6 +42,11 @@ class Look:
         self._begun_at = ""
         self._last: StorageReport | None = None
 
+    @property
+    def under_way(self) -> bool:
+        """True if a look has not come to its end."""
+        return self._under_way is not None and not self._under_way.done()
+
     async def report(self) -> StorageReport:
         """The volume's state for the NameNode, within `PATIENCE_S`, the first time `LATE_S`."""
         loop = asyncio.get_running_loop()

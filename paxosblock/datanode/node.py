@@ -121,8 +121,14 @@ class DataNode:
         await self.acceptor.close()
         for look in self._looks:
             look.close()
-        for volume in self.volumes:
-            await asyncio.to_thread(volume.close)
+        await asyncio.gather(*(asyncio.to_thread(volume.close) for volume in self.volumes))
+
+    def busy(self) -> str:
+        """Return the folders of the volumes in which something is under way; "": in none."""
+        each = zip(self.volumes, self._looks, strict=True)
+        return ", ".join(
+            str(volume.folder) for volume, look in each if volume.working or look.under_way
+        )
 
     @property
     def failure(self) -> str:

@@ -24,7 +24,13 @@ from paxosblock.logs import facts
 from paxosblock.metrics import CONTENT_TYPE
 from paxosblock.net.guard import Guard
 from paxosblock.net.rpc import RpcClient, RpcRouter
-from paxosblock.net.serving import Running, publish_address, stop_signal, until_stopped
+from paxosblock.net.serving import (
+    Running,
+    end_within,
+    publish_address,
+    stop_signal,
+    until_stopped,
+)
 from paxosblock.net.serving import listen as listen_at
 from paxosblock.net.stream import STREAM_PATH
 from paxosblock.net.stream_server import upgrade_handler
@@ -43,7 +49,8 @@ async def serve(
     node_id: str,
     upgrade: bool = False,
 ) -> None:
-    """Run a DataNode until SIGTERM or SIGINT. Its process ends when its last volume fails.
+    """Run a DataNode until SIGTERM or SIGINT. Its process ends when its last volume fails, and at
+    the latest `volume_hung_after` behind the signal: a disk that hangs is not waited for.
 
     Args:
         listen: host:port; port 0 lets the system choose.
@@ -62,6 +69,7 @@ async def serve(
     ) as node:
         collect_seldom()
         await until_stopped(stop, node, "datanode")
+        end_within(config.volume_hung_after_s, "datanode", node)
         _log.info("DataNode closes")
 
 
@@ -94,7 +102,7 @@ async def running(
         publish_address(stack, node.volumes[0].folder, address)
         node.start(address)
         _log.info("DataNode serves", extra=facts(address=address, volumes=len(node.volumes)))
-        yield Running(address, node.wait_failure)
+        yield Running(address, node.wait_failure, node.busy)
 
 
 def _app(node: DataNode, guard: Guard) -> web.Application:

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,8 @@ class Running:
 
     address: str
     failure: Callable[[], Awaitable[PaxosBlockError]]
+    busy: Callable[[], str] = lambda: ""
+    """Name the disks that do something for it at this moment; any thread may ask."""
 
 
 def stop_signal() -> asyncio.Event:
@@ -68,6 +71,19 @@ async def until_stopped(stop: asyncio.Event, node: Running, role: str) -> None:
     finally:
         stopped.cancel()
         failed.cancel()
+
+
+def end_within(seconds: float, role: str, node: Running) -> None:
+    """End this process after so long if it has not ended by itself: while a disk hangs, nobody can
+    wait for the threads that hang in it."""
+
+    def end() -> None:
+        busy = node.busy() or "a thread"
+        _end(role, StorageError(f"{busy}: it hangs: ended without it after {seconds:g} s"))
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _end(role: str, failure: StorageError) -> NoReturn:

@@ -199,6 +199,10 @@ def test_a_volume_that_hangs_silences_nobody_is_named_and_comes_back_when_it_ans
         wait_until(lambda: not failed_volumes(cluster), what="the volume to be back")
         for path in ("/0", "/1", "/2", "/3", "/meanwhile"):
             assert read(fs, path) == data
+        cluster.break_disk(node, Fault(CALLS, path=f"{hung}/", delay_s=HELD))
+        wait_until(lambda: cluster.met(node), what="the node to meet the fault")
+        node.ask_to_stop()
+        assert wait_ended(node).endswith(f"{hung}: it hangs: ended without it after 1 s")
 
 
 @pytest.mark.parametrize("how", ["removed", "unreadable"])
