@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import itertools
-import struct
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +17,7 @@ from paxosblock.datanode.store import Records
 from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import CorruptionError, ProtocolError
 from paxosblock.net.wire import HEADER_BYTES, MAGIC, FrameKind, Header
-from paxosblock.protocol.log import ChunkLog, acknowledged_before, even_run, read_entries
+from paxosblock.protocol.log import ChunkLog, acknowledged_before, read_entries
 from paxosblock.protocol.types import BlockId, ChunkName, Durability
 from paxosblock.units import MIB
 
@@ -36,20 +34,16 @@ def record_start(log: ChunkLog, index: int) -> int:
 def checked(block: BlockId, log: ChunkLog, chunks: range, whole: Buffer) -> Records:
     """Check that `whole` is what this node wrote as the records of `chunks` of `log`.
 
-    There may be very many, so those of equally long chunks are checked without a step for each. A
-    header ends with the checksum of its bytes, so that of a whole header is always the same one,
-    and that of a record follows from its chunk's (`_mark`).
+    One checksum and no object for each record: there may be very many. A header ends with the
+    checksum of its bytes, so that of a whole header is always the same one, and that of a record
+    follows from its chunk's (`_mark`).
 
     Raises:
         CorruptionError: it is not; nothing of it may be served.
     """
-    view, start = memoryview(whole), log.start_of(chunks.start)
-    entries = [*read_entries(log.entries(chunks.start, chunks.stop))]
-    payloads = _even_payloads(start, entries, view)
-    done = len(payloads)
-    begin = entries[done - 1][0] if done else start
-    position, size, length, mark = begin - start + done * HEADER_BYTES, -1, 0, 0
-    for end, crc in entries[done:]:
+    view, payloads = memoryview(whole), list[memoryview]()
+    begin, position, size, length, mark = log.start_of(chunks.start), 0, -1, 0, 0
+    for end, crc in read_entries(log.entries(chunks.start, chunks.stop)):
         if end - begin != size:  # most often it is that of the chunk before
             size = end - begin
             length, mark = HEADER_BYTES + size, _mark(size)
@@ -61,23 +55,6 @@ def checked(block: BlockId, log: ChunkLog, chunks: range, whole: Buffer) -> Reco
     if position != len(view):
         raise _damaged(block, chunks.stop - 1)
     return Records(whole, payloads)
-
-
-def _even_payloads(start: int, entries: list[tuple[int, int]], view: memoryview) -> list[Buffer]:
-    """Return the user data of the records of equally long chunks, the first ones; none if one of
-    these is damaged, or there are no such."""
-    ends = [end for end, _ in entries]
-    count = even_run(start, ends)
-    if not count or view.nbytes < count * HEADER_BYTES + ends[count - 1] - start:
-        return []
-    size = ends[0] - start
-    records = view[: count * (HEADER_BYTES + size)]
-    parts = [*itertools.chain.from_iterable(struct.iter_unpack(f"{HEADER_BYTES}s{size}s", records))]
-    sums = [*map(crc32c, parts)]
-    crcs = [crc for _, crc in entries[:count]]
-    if sums[0::2].count(_ANY_HEADER) != count or sums[1::2] != crcs:
-        return []
-    return parts[1::2]
 
 
 @functools.lru_cache(4096)

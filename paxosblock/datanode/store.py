@@ -86,7 +86,7 @@ class Records(NamedTuple):
     """The records of successive chunks, checked: as they are on disk, and the user data of each."""
 
     whole: Buffer
-    payloads: list[Buffer]
+    payloads: list[memoryview]
 
 
 class ReplicaStore(Protocol):

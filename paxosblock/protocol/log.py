@@ -17,8 +17,6 @@ from paxosblock.protocol.types import ChunkIndex, ChunkName
 _ENTRY = struct.Struct("<QI")  # end of the chunk in bytes of user data, CRC32C
 ENTRY_BYTES: Final = _ENTRY.size
 """Bytes of one chunk's entry in what `ChunkLog.to_bytes` returns."""
-EVEN_BYTES_MAX: Final = 4096
-"""To copy a longer chunk takes longer than a step in Python."""
 
 
 def read_entries(data: bytes) -> Iterator[tuple[int, int]]:
@@ -30,22 +28,6 @@ def read_entries(data: bytes) -> Iterator[tuple[int, int]]:
     if len(data) % ENTRY_BYTES:
         raise ValueError(f"{len(data)} bytes are no log of chunks")
     return _ENTRY.iter_unpack(data)
-
-
-def even_run(begin: int, ends: list[int]) -> int:
-    """Return how many chunks, from the one that begins at `begin` on, are equally long and short,
-    if these are all or all but the last; else 0.
-
-    Such a run is best copied in pieces, and checked without a step for each (`EVEN_BYTES_MAX`).
-    """
-    size = ends[0] - begin if ends else 0
-    if not 0 < size <= EVEN_BYTES_MAX:
-        return 0
-    even = range(begin + size, begin + size * len(ends) + 1, size)
-    middle = len(ends) // 2  # most that are not even are found out here
-    if ends[middle - 1] != even[middle - 1] or ends[:-1] != [*even[:-1]]:
-        return 0
-    return len(ends) - (ends[-1] != even[-1])
 
 
 def acknowledged_before(index: int, window: int) -> int:

@@ -19,7 +19,7 @@ from paxosblock.datanode.records import record_start
 from paxosblock.namenode.catalog import keys
 from paxosblock.namenode.catalog.records import BlockEntry, FileInode, decode_entry, decode_inode
 from paxosblock.protocol.finalize import BlockRecord
-from paxosblock.protocol.register import Replica
+from paxosblock.protocol.log import ChunkLog
 from paxosblock.protocol.types import BlockId, Durability, Generation, ReplicaState, StorageId
 from tests.disks.power_cut import File
 from tests.lives.cluster import NAMENODE_CONFIG, Cluster, Machine
@@ -318,7 +318,7 @@ def _held(machine: Machine, block: Block) -> Held | None:
         block.volume.storage,
         replica.registers.state,
         replica.length,
-        _kept(replica, file) if is_open else replica.length,
+        kept_chunks(replica.log, file) if is_open else replica.length,
         replica.log.size_bytes,
         file,
         bool(block.corrupt),
@@ -328,12 +328,12 @@ def _held(machine: Machine, block: Block) -> Held | None:
     )
 
 
-def _kept(replica: Replica, file: File | None) -> int:
-    """Return how many chunks of a replica are on the disk for sure; one without a file of its own
-    is in the log of small ones, which tells nothing here."""
+def kept_chunks(log: ChunkLog, file: File | None) -> int:
+    """Return how many chunks of an open replica are on the disk for sure; one without a file of its
+    own is in the log of small ones, which tells nothing here."""
     if file is None:
         return 0
-    size, log = len(file.durable), replica.log
+    size = len(file.durable)
     return max(each for each in range(len(log) + 1) if record_start(log, each) <= size)
 
 

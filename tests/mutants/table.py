@@ -208,13 +208,6 @@ SOURCE: tuple[Mutant, ...] = (
         "tests/services/test_full_disk.py",
     ),
     _store(
-        "equally long records are served without their checksums",
-        "datanode/records.py",
-        "!= count or sums[1::2] != crcs:",
-        "!= count:",
-        "tests/datanode/test_reads.py",
-    ),
-    _store(
         "chunks are taken for synced without a sync",
         "datanode/block.py",
         "            self.volume.store.sync(self.files)\n",
@@ -1361,6 +1354,20 @@ SOURCE: tuple[Mutant, ...] = (
         "MAGIC if self.registers.epoch else OF_THE_FIRST_EPOCH",
         "OF_THE_FIRST_EPOCH",
         UNREADABLE,
+    ),
+    _recovery(
+        "a block that was begun to be opened again stays so though nobody asks for it",
+        "blocks/reopener.py",
+        "        loop.call_later(SET_UP_S, self._end_unasked, key)\n",
+        "",
+        REOPENING,
+    ),
+    _recovery(
+        "a copy of the request that opens a file begins another APPEND",
+        "catalog/reopening.py",
+        "record.finalized and not record.reopening\n",
+        "record.finalized\n",
+        REOPENING,
     ),
     _recovery(
         "a block is opened again at any one of its members",
