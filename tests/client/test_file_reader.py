@@ -222,6 +222,32 @@ def receive(reply: Run, header: Header, payload: bytes) -> None:
 VERSION = Version(Generation(0), Generation(1), 3)
 
 
+@pytest.mark.parametrize("sizes", [(2, 2, 2, 2), (3, 3, 3, 1), (2, 2, 2, 3), (1, 2, 1, 2), (0, 3)])
+def test_each_byte_of_a_run_is_checked(sizes: tuple[int, ...]) -> None:
+    """Also of chunks that are equally long, and are looked at together."""
+    data, log = os.urandom(sum(sizes)), ChunkLog()
+    for size in sizes:
+        log = log.append(size, crc32c(data[log.size_bytes : log.size_bytes + size]))
+    block, version = BlockId(7), Version(Generation(0), Generation(1), len(sizes))
+    header = Header(FrameKind.RUN, payload_length=len(data), block=block)
+
+    def received(payload: bytes) -> tuple[bytes, int]:
+        target = _Target(block, 0, memoryview(bytearray(len(data))))
+        sink = _Sink(target, version)
+        sink.reply_received(Run(0, 0, log.to_bytes()), 1)
+        place = sink.payload_buffer(header)
+        assert place is not None
+        place[:] = payload
+        sink.chunk_received(header, place)
+        return bytes(target.into), sink.chunk_bytes
+
+    assert received(data) == (data, max(sizes))
+    for at in range(len(data)):
+        flipped = bytes(byte ^ (place == at) for place, byte in enumerate(data))
+        with pytest.raises(CorruptionError, match=f"chunk {log.index_at(at)} of block 7"):
+            received(flipped)
+
+
 def test_of_a_run_that_covers_more_only_what_is_wanted_is_taken() -> None:
     into = bytearray(3)
     target = _Target(BlockId(7), 1, memoryview(into))
