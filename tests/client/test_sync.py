@@ -451,9 +451,10 @@ print(file.read())
 
 async def test_a_forked_process_has_a_client_of_its_own() -> None:
     script = """
-import os, sys
+import os, sys, warnings
 from paxosblock import Client
 from paxosblock.errors import DeadlineError, InvalidRequestError
+warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads, from Python 3.12 on
 with Client([sys.argv[1]]) as fs:
     with fs.create("/a") as out:
         out.write(b"hello")

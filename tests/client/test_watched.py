@@ -43,9 +43,12 @@ class NodeEnd(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """There is no buffer."""
 
+    def write(self, data: Any) -> None:
+        self.sent += data
+
     def writelines(self, list_of_data: Any) -> None:
         for data in list_of_data:
-            self.sent += data
+            self.write(data)
 
     def abort(self) -> None:
         self.aborted = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from dataclasses import dataclass, field
 
@@ -212,9 +213,12 @@ def test_a_frozen_copy_lets_go_of_what_was_read() -> None:
     assert len(frozen) <= MANY // 2
 
 
-def test_the_garbage_collector_visits_no_leaf() -> None:
+def test_the_garbage_collector_visits_at_most_the_leaves_themselves() -> None:
+    """From Python 3.14 on it visits every dict; before, none that holds nothing to be visited."""
     real = OrderedMap(items_of(MANY))
     real.freeze()
     for number in range(0, 2 * MANY, 3):
         real.put(key_of(number), Versioned(b"new", 1))
-    assert not any(gc.is_tracked(leaf) for leaf in leaves_of(real))
+    leaves = leaves_of(real)
+    assert not any(gc.is_tracked(held) for leaf in leaves for held in gc.get_referents(leaf))
+    assert sys.version_info >= (3, 14) or not any(gc.is_tracked(leaf) for leaf in leaves)
