@@ -1,4 +1,4 @@
-"""One block at this node: the owner of its replica, its files, and who waits for it to change.
+"""One block at this node: the owner of its replica, its files, and those who wait for a change.
 
 `vote`, `read` and `step` are the ways in, and they keep one order: `answer` says what would be, the
 effect is carried out, the new replica is adopted, the reply leaves. Nobody else assigns to a
@@ -87,7 +87,7 @@ class Block:
     )
 
     def __init__(self, block: BlockId, volume: Volume, listener: Listener) -> None:
-        """Nothing is here yet; `load` says what the disk holds."""
+        """Start with nothing; `load` says what the disk holds."""
         self.id = block
         self.volume = volume
         self.replica: Replica | None = None
@@ -144,10 +144,10 @@ class Block:
 
     @property
     def unsynced(self) -> bool:
-        """True if this replica tells of chunks that must not be told before they are durable.
+        """True if this replica has chunks that must not be reported before they are durable.
 
-        In disk mode a chunk is adopted when the system has it, and named to nobody before the disk
-        has it.
+        In disk mode a chunk is adopted when the system has it, and reported to nobody before the
+        disk has it.
         """
         replica = self.replica
         return (
@@ -209,7 +209,7 @@ class Block:
             reply(vote)
 
     def _refuses_chunk(self, header: Header, frame: memoryview) -> Reason | None:
-        """Reasons of this node, beside those of the acceptor."""
+        """Reasons of this node to refuse, besides those of the acceptor."""
         if self.volume.failed:
             return Reason.NO_REPLICA
         if self.corrupt:
@@ -375,11 +375,11 @@ class Block:
         return heals(self.replica, request, self.epoch)
 
     def _seen(self, request: Control) -> Replica | None:
-        """Return what the acceptor is to see: a dead one is none to a full copy."""
+        """Return what the acceptor should see: to a full copy, a dead replica is none."""
         return None if self.corrupt and self._ends(request) else self.replica
 
     def _refusal(self, request: Control) -> Nack | None:
-        """Return why a dead replica does not answer (D9); None when the acceptor is to be asked."""
+        """Return why a dead replica does not answer (D9); None if the acceptor has to answer."""
         if not self.corrupt or self._ends(request):
             return None
         return self.nack(generation_of(request), Reason.CORRUPT)
@@ -436,14 +436,14 @@ class Block:
     def _adopt(self, files: Stored | None, replica: Replica | None, synced: int) -> None:
         """Become `replica`, of which `synced` chunks are on stable storage.
 
-        Called in a thread of the volume while the event loop looks on: what is said of the new
-        replica must not be seen beside the old one, of which it may not be true.
+        It is called in a thread of the volume while the event loop may read: it must never see the
+        new replica's attributes beside the old replica, for which they may not be true.
         """
         self.files, self.replica = files, replica
         self.synced, self.corrupt, self.epoch = synced, "", FIRST_GENERATION
 
     async def _bury(self) -> Answer:
-        """D7 for a dead replica: whatever it promised is void, for it is no member any more."""
+        """D7 for a dead replica: whatever it promised is void, for it is no longer a member."""
         await self.volume.run(self.volume.store.purge, self.id)
         if self.files is not None and self.files.file is not None:
             self._retire(self.files.file)
@@ -455,7 +455,7 @@ class Block:
     # -- who looks on ---------------------------------------------------------------------------
 
     def mark_corrupt(self, reason: str) -> None:
-        """The replica's bytes are not what was voted for: it is dead from here on."""
+        """Note that the replica's bytes are not what was voted for: it is dead from here on."""
         if not self.corrupt:
             self.corrupt = reason
             _log.error("replica is dead", extra=facts(block=self.id, reason=reason))
@@ -467,7 +467,7 @@ class Block:
         return self._reading[1] if self._reading and self._reading[0] is files else None
 
     def open_for_readers(self, files: Stored, file: OpenFile) -> bool:
-        """Keep `file`, that of `files`, open until the next change; False when it came before."""
+        """Keep `file`, that of `files`, open until the next change; False if that came first."""
         if self.files is not files or self._reading is not None:
             file.retire()
             return False

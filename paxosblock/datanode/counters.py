@@ -14,7 +14,7 @@ class Counters:
     """The instruments that the parts of a DataNode share."""
 
     def __init__(self, acceptor: Acceptor, volumes: Sequence[Volume]) -> None:
-        """Ask `acceptor` and `volumes` for what they know anyway, when somebody looks."""
+        """Read from `acceptor` and `volumes` what they know anyway, when somebody looks."""
         self.metrics = NodeMetrics("datanode")
         self.streams = self.metrics.gauge("streams", "Open data streams.")
         self._votes = self.metrics.counter("votes", "Votes for chunks.")

@@ -1,4 +1,4 @@
-"""The point that the scrubber of a volume has come to: its `scrub` file (FORMAT.md 7).
+"""The point that the scrubber of a volume has reached: its `scrub` file (FORMAT.md 7).
 
 It is a hint. Without it, or when it cannot be read, replicas are only read once more.
 """
@@ -53,7 +53,7 @@ class Cursor:
 
 
 NEVER: Final = Cursor(LAST_BLOCK, begun_ms=0)
-"""Of a volume that was never scrubbed: the next pass is due."""
+"""The cursor of a volume that was never scrubbed: the next pass is due."""
 
 
 def decode_cursor(data: bytes) -> Cursor:

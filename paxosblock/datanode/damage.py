@@ -12,7 +12,8 @@ from paxosblock.protocol.register import Replica
 async def is_damaged(
     block: Block, replica: Replica, files: Stored, error: CorruptionError | StorageError
 ) -> bool:
-    """Take `error` for damage of what was read of `replica` in `files`, and mark it as dead.
+    """Take `error` as damage of what was read of `replica` in `files`, and mark the replica as
+    dead.
 
     False, and nothing is marked, where the replica changed meanwhile: a recovery may cut or move a
     file while it is read, which is no corruption; read again.

@@ -65,7 +65,7 @@ class FetchedFile:
         return file
 
     def discard(self) -> None:
-        """Remove it, unless it became something."""
+        """Remove it, unless it became a replica's file."""
         if self._file is not None:
             self._disk.close(self._file)
             self._file = None

@@ -1,8 +1,8 @@
 """Group commit: one `fdatasync` of a file covers every vote that waits for it.
 
 A vote that comes while its file is being synced waits for the next sync, because the running one
-may have passed its bytes already. Lives on the event loop; only the syncs run beside it: in the
-kernel where it does that (`kernel_syncs.py`), else in threads.
+may have passed its bytes already. It lives on the event loop; only the syncs run beside it: in the
+kernel if that can (`kernel_syncs.py`), otherwise in threads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from paxosblock.errors import PaxosBlockError
 from paxosblock.kernel_syncs import SYNCS_AT_ONCE, KernelSyncs
 
 Done = Callable[[PaxosBlockError | None], None]
-"""Called on the event loop once the bytes are on stable storage, or with why they may not be."""
+"""Called on the event loop once the bytes are on stable storage, or with the error because of which
+they may not be."""
 
 
 class GroupCommit:

@@ -38,11 +38,11 @@ _LINES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The storage a folder is, the node it belongs to, and its cluster, "" before it had one.
+    """The storage that a folder is, the node it belongs to, and its cluster, "" before it had one.
 
     Every snapshot begins a new `timeline`, which a rollback ends; "" is the first. While there are
     timelines in `before`, no NameNode has said that it knows of this one: the cluster knows the
-    storage in one of those, and nothing may be promised or told meanwhile (FORMAT.md 7).
+    storage in one of those, and nothing may be promised or reported meanwhile (FORMAT.md 7).
     """
 
     storage: StorageId
@@ -142,7 +142,7 @@ def begin_timeline(disk: Disk, folder: Path, identity: Identity) -> Identity:
 def return_to(disk: Disk, folder: Path, earlier: Identity) -> Identity:
     """Make the volume at `folder` what it was when it was `earlier`, durably.
 
-    What it promised since is forgotten, so it must be taken in anew: by a cluster that never knew
+    It has forgotten what it promised since, so a cluster must accept it anew, one that never knew
     it in a later timeline.
     """
     return _replaced(disk, folder, replace(earlier, before=earlier.known_in))

@@ -33,7 +33,7 @@ def home(state: ReplicaState) -> str:
 def data_name(block: BlockId, epoch: Generation, copy: int) -> str:
     """The block file; a full copy that replaces another file of this block gets the next `copy`.
 
-    It tells the `epoch` of the log, too: somebody must know when the meta file is damaged (D9).
+    Its name has the `epoch` of the log, too, for when the meta file is damaged (D9).
     """
     stem = f"blk_{block}_{epoch}" if epoch else f"blk_{block}"
     return f"{stem}.{copy}" if copy else stem
@@ -59,7 +59,7 @@ class ReplicaFiles(Stored):
 
 
 def copy_of(files: Stored) -> int:
-    """Return the number by which `damaged` knows what is there of a block."""
+    """Return the number by which `damaged` refers to what is there of a block."""
     return files.copy if isinstance(files, ReplicaFiles) else 0
 
 

@@ -1,4 +1,4 @@
-"""The seam between blocks and whoever tells the NameNodes of them."""
+"""The seam between blocks and the reporter, which tells the NameNodes of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from paxosblock.protocol.types import BlockId, StorageId
 
 
 class Listener(Protocol):
-    """The one who is told about replicas (the reporter). Called on the event loop."""
+    """Hears about replicas (the reporter). Called on the event loop."""
 
     def replica_changed(self, block: BlockId, storage: StorageId) -> None:
         """A replica was made, finalized, deleted, or changed by a recovery."""

@@ -1,4 +1,4 @@
-"""The acceptor's messages and replicas as logs tell them."""
+"""The acceptor's messages and replicas as logs show them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paxosblock.protocol.types import Registers
 
 
 def log_texts(**subjects: Control | Reply | Replica | None) -> dict[str, str]:
-    """Return each message or replica as a log tells it: its name and the numbers that matter."""
+    """Return each message or replica as a log shows it: its name and the numbers that matter."""
     return {key: _text(subject) for key, subject in subjects.items()}
 
 
@@ -29,8 +29,9 @@ def _text(subject: Control | Reply | Replica | None) -> str:
 
 @functools.cache
 def _told_of(kind: type) -> tuple[tuple[str, Callable[[object], object]], ...]:
-    """Return what is told of the messages or replicas of this type: each number's word, and a
-    function that finds it. A step would look for all of them four times."""
+    """Return what logs show of the messages or replicas of this type: each number's word, and a
+    function that finds it. Otherwise a step would look for all of them four times.
+    """
     places: list[tuple[type, str]] = [(kind, "")]
     if hasattr(kind, "registers"):
         places.append((Registers, "registers."))

@@ -1,9 +1,10 @@
-"""Looks at a volume for the heartbeat, in a thread of its own: one that hangs silences no other.
+"""Looks at a volume for the heartbeat, in a thread of its own: one that hangs does not silence
+others.
 
-A disk that does not answer is no disk that failed: nothing it was given was dropped, so all that
-was promised and voted on it still holds. While it hangs, the heartbeat says that it failed, so that
-nothing is placed there and its blocks are copied; when it answers, it is there again with all it
-had, like a DataNode that was cut off. Should its answer be an error, it has failed for good.
+A disk that does not answer has not failed: it dropped nothing, so everything that was promised and
+voted on it still holds. While it hangs, the heartbeat says that it failed, so that nothing is
+placed there and its blocks are copied; when it answers, it is there again with all it had, like a
+DataNode that was cut off. If its answer is an error, it has failed for good.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from paxosblock.datanode.volume import Volume
 from paxosblock.logs import facts
 
 PATIENCE_S: Final = 0.5
-"""Seconds that a heartbeat waits for a look; what the one before saw is told then."""
+"""Seconds that a heartbeat waits for a look; after that it reports what the look before saw."""
 LATE_S: Final = 3.0
-"""Seconds after which a volume that does not answer gets no new blocks: it tells of no room."""
+"""Seconds after which a volume that does not answer gets no new blocks: it reports no room."""
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class Look:
         await asyncio.wait((look,), timeout=max(left_s, 0))
         if not look.done():
             return self._silent(loop.time() - self._begun_s)
-        if self._under_way is look:  # else another heartbeat has noted it
+        if self._under_way is look:  # otherwise another heartbeat has noted it
             self._under_way = None
             self._answered(look.result())
         return look.result()
@@ -82,5 +83,5 @@ class Look:
         return replace(last, free_bytes=free_bytes, failed=volume.failed or volume.hung)
 
     def close(self) -> None:
-        """Look no more. The thread ends when the look that is under way does."""
+        """Stop looking. The thread ends when the look that is under way does."""
         self._thread.shutdown(wait=False)

@@ -1,7 +1,7 @@
 """The metadata of a replica as bytes: everything of its registers that must survive (FORMAT.md 3).
 
-The file is replaced as a whole. Of an rbw replica it says how many chunks were on stable storage
-when they were accepted; of a finalized one it also has the table of all chunks.
+The file is replaced as a whole. For an rbw replica it says how many chunks were on stable storage
+when they were accepted; for a finalized one it also has the table of all chunks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from paxosblock.protocol.register import Replica
 from paxosblock.protocol.types import BlockId, Registers, ReplicaState
 
 MAGIC: Final = b"PXM2"
-"""That of a replica whose block file tells its epoch: an earlier program would not find that."""
+"""The format of a replica whose block file's name has its epoch: an earlier program would not find
+that file."""
 OF_THE_FIRST_EPOCH: Final = b"PXM1"
 _HEAD = struct.Struct("<4sI")
 _CRC = struct.Struct("<I")

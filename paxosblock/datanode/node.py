@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class DataNode:
-    """One node; `load` before anybody is answered, `start` when it can be reached."""
+    """One node; call `load` before it answers anything, `start` when it can be reached."""
 
     def __init__(
         self,
@@ -144,7 +144,9 @@ class DataNode:
         return {each.storage: each.failed or each.hung or "ok" for each in self.volumes} | lost
 
     async def wait_failure(self) -> PaxosBlockError:
-        """Return why this node is of no use, once every volume has failed or nobody takes it in."""
+        """Return why this node is of no use, once every volume has failed or no NameNode accepts
+        it.
+        """
         failed = asyncio.create_task(self._wait_volumes())
         refused = asyncio.create_task(self._reporter.wait_refusal())
         try:
@@ -164,7 +166,7 @@ class DataNode:
         return next(filter(None, (volume.identity.cluster for volume in self.volumes)), "")
 
     async def enter(self, cluster: str) -> None:
-        """Belong to `cluster`, which a NameNode told: every volume keeps that for ever.
+        """Belong to `cluster`, which a NameNode named: every volume keeps that for ever.
 
         Raises:
             ConfigError: this node belongs to another one already.

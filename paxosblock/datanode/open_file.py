@@ -31,8 +31,8 @@ class OpenFile:
     def sync(self) -> None:
         """Bring what was written to stable storage. Blocks.
 
-        The system tells of what it dropped once: a second `fdatasync` would succeed. So whoever
-        syncs after a failed one, or beside it, fails as well.
+        The system reports only once what it dropped: a second `fdatasync` would succeed. So a sync
+        after a failed one, or beside it, fails as well.
 
         Raises:
             StorageError: this sync or an earlier one failed.
@@ -40,7 +40,9 @@ class OpenFile:
         self._bring(self._disk.sync)
 
     def write_out(self) -> None:
-        """Bring what was written to the disk, where only `sync` lets it be found again. As that."""
+        """Bring what was written to the disk, as `sync` does; but only `sync` makes sure that it is
+        found again.
+        """
         self._bring(self._disk.write_out)
 
     def _bring(self, step: Callable[[FileHandle], None]) -> None:

@@ -1,4 +1,4 @@
-"""Work that must not take more than so many bytes per second from others."""
+"""Work that must not take more than a number of bytes per second from others."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 from paxosblock.units import MIB
 
 GIVES_WAY: Final = 4
-"""The rate is divided by this while others are to be let by: a copy never stands still."""
+"""The rate is divided by this while others should pass: a copy never stands still."""
 LEAST_BYTES_PER_S: Final = MIB
 """Not below this, or pieces of a copy would take longer than they are waited for."""
 
 
 class Pace:
-    """Lets those who `take` bytes wait for each other, so that all together keep to a rate, which
-    is lower while `gives_way()`.
+    """Makes callers of `take` wait for each other, so that together they keep to a rate, which is
+    lower while `gives_way()`.
 
-    Whoever comes after a pause is served at once: time that nobody used is not kept for later.
+    A caller after a pause goes on at once: time that nobody used is not kept for later.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Pace:
         self._bytes_per_s = bytes_per_s
         self._gives_way = gives_way
         self._free_s = 0.0
-        """The time of the loop at which all is over that was taken up to now."""
+        """The time of the loop at which everything taken so far is over."""
 
     @property
     def bytes_per_s(self) -> float:

@@ -32,7 +32,7 @@ from paxosblock.units import KIB, MIB
 MAX_LOADS: Final = 16
 """Replies of chunks that are read from the disks at a time; bounds the memory they take."""
 MAX_INLINE_BYTES: Final = 2 * MIB + 256 * KIB
-"""As much is read on the event loop if the system has it in memory: a request of our client."""
+"""This much is read on the event loop if the system has it in memory: a request of our client."""
 MAX_INLINE_CHUNKS: Final = 4096
 MAX_CHUNKS: Final = 16 * 1024
 """Chunks in one reply: bounds what their names and headers take beside their bytes."""
@@ -175,7 +175,7 @@ class Reader:
             return None
         size_bytes = store.size_of(log, chunks)
         with file.used():
-            # The way through a thread costs more than to copy what is in memory already.
+            # The way through a thread costs more than copying what is in memory already.
             if size_bytes <= MAX_INLINE_BYTES and len(chunks) <= MAX_INLINE_CHUNKS:
                 volume.check()
                 volume.touch()

@@ -1,8 +1,8 @@
 """The files of deleted replicas: they go one after the other, at a bounded rate.
 
-A replica is gone when its metadata is (D7). Its bytes are given back to the file system later, for
-that is work of its journal, and on a disk mounted `discard` of the disk itself, behind which every
-`fdatasync` waits. Until then the file is in `tmp/`, and a restart finds it there.
+A replica is gone when its metadata is (D7). Its bytes go back to the file system later, for that is
+work for the journal, and on a disk mounted `discard` for the disk itself, and every `fdatasync`
+waits for it. Until then the file is in `tmp/`, and a restart finds it there.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Removals:
         return size_bytes
 
     def remove_all(self) -> None:
-        """Remove everything at once: somebody needs the room."""
+        """Remove everything at once, as somebody needs the room."""
         while self.remove_next() is not None:
             pass
 

@@ -11,9 +11,9 @@ from paxosblock.errors import StorageError
 from paxosblock.units import KIB
 
 FILE_BYTES: Final = 64 * KIB
-"""A file counts as so much at least: its name, too, is work for the file system."""
+"""A file counts as at least this much: its name, too, is work for the file system."""
 SCARCE: Final = 10
-"""Room is worth more than peace where less than one part in so many of a disk is free."""
+"""Room matters more than peace if less than one part in this many of a disk is free."""
 
 
 class Remover:

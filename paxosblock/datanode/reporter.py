@@ -109,7 +109,7 @@ def summarize(block: Block) -> ReplicaSummary | None:
 
 
 def reported(block: Block) -> ReplicaSummary | DeadReplica | None:
-    """Return what block reports say of a block; None when nothing of it is here."""
+    """Return what block reports say about a block; None if nothing of it is here."""
     if not block.corrupt:
         return summarize(block)
     replica = block.replica
@@ -136,7 +136,7 @@ class Reporter:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, address: str) -> None:
-        """Begin to report; `address` is where this node is reached."""
+        """Begin to report; `address` is that of this node."""
         self._tasks = [asyncio.create_task(link.run(address)) for link in self._links]
 
     async def close(self) -> None:
@@ -148,7 +148,7 @@ class Reporter:
                 await task
 
     async def wait_refusal(self) -> ConfigError:
-        """Return why this node is nobody's, once no NameNode takes it in and one refuses it.
+        """Return why this node has no cluster, once no NameNode accepts it and one refuses it.
 
         It is of another cluster, or works on a copy: nothing that it waits for would mend that.
         """
@@ -170,7 +170,7 @@ class Reporter:
             link.note_changed(block, storage)
 
     def replica_corrupt(self, block: BlockId, storage: StorageId, reason: str) -> None:
-        """A replica is dead, and is told as that from now on."""
+        """Report a replica as dead from now on."""
         self.replica_changed(block, storage)
 
 
@@ -188,7 +188,7 @@ class _Sender:
 
 
 class _Link:
-    """All that one NameNode was told and has yet to be told."""
+    """Everything that one NameNode has been told and has yet to be told."""
 
     def __init__(self, address: str, sender: _Sender) -> None:
         self.address = address
@@ -208,7 +208,7 @@ class _Link:
         self._registered = asyncio.Event()
         self._storages: tuple[StorageReport, ...] = ()
         self._unreported: dict[StorageId, BlockId] = {}
-        """Storages whose full report is under way, and the block behind which it goes on."""
+        """Storages whose full report is under way, and the block after which it goes on."""
         self._next_full_s = 0.0
         self._number = 0
         self._answers = _Standing("NameNode answers", "NameNode does not answer")
@@ -243,7 +243,7 @@ class _Link:
             self.taken_in, self.refusal = True, None
         elif isinstance(error, _REFUSALS):
             self.taken_in, self.refusal = False, error
-        # One that nobody takes in ends, and says so then.
+        # A node that nobody accepts ends, and says so then.
         if self._on_answer() or self.refusal is None:
             self._answers.note(self.address, error)
 
@@ -301,7 +301,7 @@ class _Link:
                 await asyncio.sleep(self._config.heartbeat_interval_s)
 
     async def _report_next(self) -> None:
-        """News first, for somebody may be waiting for them; then a page of a full report."""
+        """Send news first, for somebody may be waiting for them; then a page of a full report."""
         now_s = asyncio.get_running_loop().time()
         await self._report_news()
         if not self._unreported and now_s >= self._next_full_s:
@@ -409,7 +409,7 @@ class _Standing:
         self._said = well
 
     def note(self, address: str, error: PaxosBlockError | None) -> None:
-        """Take note of an attempt that came off, or failed."""
+        """Take note of an attempt that succeeded or failed."""
         refused = isinstance(error, _REFUSALS)
         words = self._well if error is None else REFUSES if refused else self._ill
         if words != self._said:

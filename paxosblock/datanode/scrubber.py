@@ -1,10 +1,11 @@
 """Reads every replica of a volume once in a period: damage is found while other replicas are whole.
 
-What it meets is damage as if a reader had met it: the replica is dead, the NameNodes hear of it,
-and it is copied anew (PROTOCOL.md, D9). A pass goes through the blocks in order of their ids, in
-slices that take some milliseconds each, in a thread of the volume. While clients use the volume it
-waits, unless the pass would then not end within its period; and it never reads more than so many
-bytes in a second. Nothing that it reads stays in the system's memory, or comes from there.
+Damage that it meets has the same effect as damage that a reader meets: the replica is dead, the
+NameNodes hear of it, and it is copied anew (PROTOCOL.md, D9). A pass goes through the blocks in
+order of their ids, in slices that take some milliseconds each, in a thread of the volume. While
+clients use the volume it waits, unless the pass would then not end within its period; and it never
+reads more than so many bytes in a second. Nothing that it reads stays in the system's memory, or
+comes from there.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from paxosblock.units import KIB, MIB
 SLICE_BYTES: Final = MIB
 """User bytes that are read at a time, or one chunk if that is longer."""
 SEEK_BYTES: Final = 256 * KIB
-"""To find a replica costs a disk as much as to read so many bytes: small blocks are not free."""
+"""Finding a replica costs a disk as much as reading this many bytes: small blocks are not free."""
 SAVE_EVERY_S: Final = 60.0
-"""Seconds after which the cursor is written again; so much is read once more after a restart."""
+"""Seconds after which the cursor is written again; a restart repeats at most this much."""
 LOOK_AGAIN_S: Final = 60.0
 """Seconds after which the clock is looked at again, which may have been set."""
 LOOKED_AT_MAX: Final = 10_000
@@ -104,7 +105,7 @@ class Scrubber:
         self._saved_s = asyncio.get_running_loop().time()
 
     async def _wait_due(self) -> None:
-        """Wait until a pass is to begin, or to go on that an earlier process began."""
+        """Wait until a pass is to begin, or until one that an earlier process began is to go on."""
         cursor = self._cursor
         if not cursor.ended:
             return
@@ -136,7 +137,7 @@ class Scrubber:
             _log.info("scrub ended", extra=told)
 
     async def _next(self) -> Block | None:
-        """Return the volume's block behind the cursor; None behind the last one."""
+        """Return the volume's block after the cursor; None after the last one."""
         after = self._cursor.block
         while True:
             looked_at = 0
@@ -179,8 +180,8 @@ class Scrubber:
     async def _read(self, block: Block, replica: Replica, files: Stored) -> bool:
         """Compare all that is on stable storage of a replica with what was written.
 
-        Of one that is being written these are the chunks that were synced: nothing but a control
-        step touches them any more, and that changes the registers or the files. False: it did.
+        For one that is being written these are the chunks that were synced: only a control step
+        still touches them, and that changes the registers or the files. False: it did.
 
         Raises:
             CorruptionError, StorageError: it is not that, unless it changed meanwhile.
@@ -222,7 +223,9 @@ class Scrubber:
     # -- when -----------------------------------------------------------------------------------
 
     async def _turn(self, cost_bytes: int) -> None:
-        """Wait until so many bytes may be read: for the rate, and for who uses the volume."""
+        """Wait until this many bytes may be read: for the rate, and for clients that use the
+        volume.
+        """
         loop = asyncio.get_running_loop()
         pause_s = max(self._may_read_s - loop.time(), 0.0)
         while True:

@@ -37,15 +37,15 @@ from paxosblock.logs import facts
 PREVIOUS: Final = "previous"
 ROLLBACK: Final = "ROLLBACK"
 LOCK: Final = "previous.lock"
-"""Whoever makes or removes a snapshot holds it; a running node does not, so that its snapshot can
-be removed meanwhile."""
+"""The lock of a process that makes or removes a snapshot; a running node does not hold it, so that
+its snapshot can be removed meanwhile."""
 _PARTS: Final = (CURRENT, RBW, SMALL)
 
 _log = logging.getLogger(__name__)
 
 
 def saved_identity(disk: Disk, folder: Path) -> Identity | None:
-    """Return who the volume was when its snapshot was made; None: it has none.
+    """Return the identity of the volume when its snapshot was made; None: it has none.
 
     Raises:
         ConfigError: a later version wrote it.
@@ -78,7 +78,7 @@ def settle(disk: Disk, folder: Path, identity: Identity, *, upgrade: bool) -> Id
     what an interrupted step left.
 
     Returns:
-        Who the volume is from now on: beside a snapshot, in a timeline of its own.
+        The identity of the volume from now on: beside a snapshot, in a timeline of its own.
 
     Raises:
         NoSpaceError: there is no room for the copies; no snapshot was made.
@@ -150,9 +150,9 @@ def finalize(disk: Disk, folders: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def check_rollback(disk: Disk, folders: Sequence[Path]) -> tuple[Identity, ...]:
-    """Return who the volumes of a node were when their snapshots were made.
+    """Return the identities of the volumes of a node when their snapshots were made.
 
-    Those of which a rollback was interrupted count, and beside one those that are done with it.
+    Volumes with an interrupted rollback count, and beside such a one those that have finished it.
 
     Raises:
         ConfigError: not all volumes have a snapshot, or a later version wrote one.
@@ -169,8 +169,8 @@ def check_rollback(disk: Disk, folders: Sequence[Path]) -> tuple[Identity, ...]:
 def roll_back(disk: Disk, folders: Sequence[Path]) -> None:
     """Make the volumes of a node what they were when their snapshots were made.
 
-    What was written since is gone, and what was promised is forgotten: until a NameNode has taken
-    the storage in again, in the timeline of then, nothing is promised or told in its name.
+    What was written since is gone, and what was promised is forgotten: until a NameNode has
+    accepted the storage again, in its former timeline, nothing is promised or reported in its name.
 
     Raises:
         ConfigError: a process uses a volume; or as `check_rollback`, and nothing was changed.

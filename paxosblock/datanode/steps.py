@@ -1,7 +1,7 @@
 """Control requests at a DataNode: promise, recovery, finalization, creation, deletion.
 
 Each becomes one `Block.step`, which goes on when its asker has gone. Chunks that a recovery or
-finalization needs are fetched before, and the request is checked again after.
+finalization needs are fetched before it, and the request is checked again afterwards.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class ControlSteps:
     async def take(
         self, block: Block, request: Control, peers: tuple[StorageAddress, ...]
     ) -> Answer:
-        """Answer `request`; `peers` tells where the holders it names are reached.
+        """Answer `request`; `peers` has the addresses of the holders that it names.
 
         Raises:
             NoSpaceError: the volume is full; nothing was changed.
             StorageError: the volume has failed.
         """
-        # The step goes on in its thread when the asker has gone, so the lock must stay with it.
+        # The step goes on in its thread after the asker has gone, so the lock must stay with it.
         task = asyncio.create_task(self._take(block, request, peers))
         self._under_way[block.id] += 1
         self._running.add(task)

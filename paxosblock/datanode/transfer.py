@@ -3,9 +3,9 @@
 Memory is bounded: one piece (`max_read_bytes` of the holder) at a time, checked, then written to a
 draft in `tmp/`. When a holder fails, the next one goes on where it stopped.
 
-A whole replica that a finalization asks for is a copy: a writer or reader may be waiting for
-anything else, for a copy nobody does. So copies have lanes of their own, keep to a pace, and leave
-the reserve of the volume to the others.
+A whole replica that a finalization asks for is a copy: nobody waits for a copy, while a writer or
+reader may be waiting for anything else. So copies have lanes of their own, keep to a pace, and
+leave the reserve of the volume to the others.
 """
 
 from __future__ import annotations

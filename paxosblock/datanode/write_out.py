@@ -3,8 +3,8 @@
 A vote of durability `memory` leaves when the system has the chunk. Left alone the system keeps all
 of a block in memory, and its end, which syncs it, waits for the whole of it; meanwhile everybody
 else's syncs wait, too. So the way to the disk begins while the block is written, piece by piece
-(`sync_file_range`, which ends nothing in the file system's journal), and whoever writes faster than
-the disk waits for it. Lives on the event loop.
+(`sync_file_range`, which ends nothing in the file system's journal), and a writer that is faster
+than the disk waits for it. It lives on the event loop.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PIECE_BYTES: Final = 8 * MIB
 """Bytes of one file whose way to the disk is begun together."""
 
 BOUND_BYTES: Final = 64 * MIB
-"""Bytes of a volume that the disk does not have yet, beyond which writers wait: as much has the end
-of a block to wait for at most."""
+"""Bytes of a volume that the disk does not have yet, beyond which writers wait: the end of a block
+has to wait for at most this much."""
 
 
 class WriteOut:
