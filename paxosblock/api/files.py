@@ -17,8 +17,8 @@ class GetFile(msgspec.Struct, frozen=True):
 
     They begin at `place`, or with the block that holds byte `offset`, the last block if the file
     ends before. With a `file_id` it is the file of that id, whatever it is called by now, so that
-    all pages are of one file. `host` is the machine of the client: each member's distance from it
-    is told.
+    all pages are of one file. `host` is the machine of the client: the answer has each member's
+    distance from it.
     """
 
     path: str

@@ -185,7 +185,7 @@ def bench_read(run: Run) -> None:
 
 
 def bench_commit(run: Run) -> None:
-    """One transaction that publishes so many files."""
+    """One transaction that publishes that many files."""
     for count in COMMITTED_FILES:
         for number in run.bench.rounds:
             work, place = f"/bench/work-{count}-{number}", f"/bench/published-{count}-{number}"

@@ -58,7 +58,7 @@ _folder = click.option(
     "--racks",
     type=click.IntRange(1),
     default=1,
-    help="Of a new cluster: DataNodes stand in so many racks in turn.  [default: 1]",
+    help="Racks of a new cluster; its DataNodes are put into them in turn.  [default: 1]",
 )
 @click.option(
     "--base-port",

@@ -352,7 +352,7 @@ def _local_target(local: str, force: bool) -> Iterator[BinaryIO]:
     scratch = Path(local + COPYING)
     try:
         scratch.touch()
-    except OSError as error:  # of the name that was asked for, not of ours
+    except OSError as error:  # about the name that was asked for, not ours
         raise UserError(local, reason_of(error)) from error
     try:
         with open(scratch, "wb") as out:

@@ -156,7 +156,7 @@ def read_option(parse: Callable[[str], T], written: str) -> T:
 
 
 def output_options() -> list[click.Parameter]:
-    """Return the options that say how results and failures are told."""
+    """Return the options that say how to print results and failures."""
     return [
         click.Option(
             ["--json"],

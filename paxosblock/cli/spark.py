@@ -155,7 +155,7 @@ def fsck(session: Session, path: str, deep: bool, master: str) -> None:
 @click.command(cls=Verb)
 @click.argument("path")
 @click.option("--small", default="64MiB", show_default=True, help="Shorter files are merged.")
-@click.option("--target", default="128MiB", show_default=True, help="About so long files are made.")
+@click.option("--target", default="128MiB", show_default=True, help="Length of the files, about.")
 @click.option("--recursive", "-r", is_flag=True, help="Also the directories below.")
 @click.option(
     "--format",

@@ -265,7 +265,7 @@ class AsyncDataNode:
         Raises:
             InvalidRequestError: a negative offset.
             NotFoundError: there is no replica here.
-            CorruptionError: its bytes do not match their checksum; the NameNode is told.
+            CorruptionError: its bytes do not match their checksum; the NameNode hears of it.
             UnavailableError, DeadlineError: no answer.
         """
         if offset < 0:

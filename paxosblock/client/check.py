@@ -40,7 +40,7 @@ class ReplicaHealth(enum.Enum):
     DIFFERENT = "different"
     """Its checksums are right, and its bytes are not those of the other replicas."""
     BEHIND = "behind"
-    """It has not got the decided version yet."""
+    """It does not have the decided version yet."""
     MISSING = "missing"
     """Its DataNode has no such replica."""
     UNREACHABLE = "unreachable"

@@ -23,11 +23,12 @@ class Progress:
         self._acknowledged = -1
 
     def begin(self, retry_for_s: float) -> None:
-        """Begin a call, which tries for so many seconds."""
+        """Begin a call, which tries for this many seconds."""
         self._retry_for_s, self._backoff = retry_for_s, None
 
     def failed(self, acknowledged: int, reason: str) -> Backoff | None:
-        """Note that a block failed, for `reason`, when so many bytes of the file were acknowledged.
+        """Note that a block failed, for `reason`, when this many bytes of the file were
+        acknowledged.
 
         Returns:
             What to wait for before the next one; None behind the first, which is begun at once.

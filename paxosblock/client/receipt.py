@@ -117,7 +117,7 @@ class Ledger:
     def receipt(
         self, length: int, durability: Durability, block: BlockWriter | None
     ) -> FlushReceipt:
-        """Return the receipt for a file of so many acknowledged bytes that goes on in `block`.
+        """Return the receipt for a file of this many acknowledged bytes that goes on in `block`.
 
         It tells of blocks that ended, or were asked about, since the one before.
         """

@@ -465,7 +465,7 @@ class DataNode(DataNodeBase):
         Raises:
             InvalidRequestError: a negative offset.
             NotFoundError: there is no replica here.
-            CorruptionError: its bytes do not match their checksum; the NameNode is told.
+            CorruptionError: its bytes do not match their checksum; the NameNode hears of it.
             UnavailableError, DeadlineError: no answer.
         """
         return self._run(self._fs.read, block, offset, max_length)

@@ -55,7 +55,7 @@ class ClientBase:
         self._background.while_waiting = tell
 
     def retry_for(self, seconds: float) -> None:
-        """Let calls of this client and of its files try for so long from now on (`retry_for`)."""
+        """Let calls of this client and of its files try for this long from now on (`retry_for`)."""
         self._client.retry_for(seconds)
 
     @property

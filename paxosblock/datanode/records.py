@@ -59,7 +59,7 @@ def checked(block: BlockId, log: ChunkLog, chunks: range, whole: Buffer) -> Reco
 
 @functools.lru_cache(4096)
 def _mark(size_bytes: int) -> int:
-    """Return what any header before so many bytes does to their CRC32C."""
+    """Return what any header in front of this many bytes does to their CRC32C."""
     zeros = bytes(size_bytes)
     return crc32c(zeros, _ANY_HEADER) ^ crc32c(zeros)
 

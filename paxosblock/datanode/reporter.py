@@ -195,7 +195,7 @@ class _Link:
         self.asked = False
         """The NameNode answered, or did not in time."""
         self.taken_in = False
-        """It took this process in, and has not refused it since."""
+        """It accepted this process, and has not refused it since."""
         self.refusal: PaxosBlockError | None = None
         self._on_answer = sender.on_answer
         self._node = sender.node

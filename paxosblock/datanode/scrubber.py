@@ -4,8 +4,8 @@ Damage that it meets has the same effect as damage that a reader meets: the repl
 NameNodes hear of it, and it is copied anew (PROTOCOL.md, D9). A pass goes through the blocks in
 order of their ids, in slices that take some milliseconds each, in a thread of the volume. While
 clients use the volume it waits, unless the pass would then not end within its period; and it never
-reads more than so many bytes in a second. Nothing that it reads stays in the system's memory, or
-comes from there.
+reads more than its share of bytes in a second. Nothing that it reads stays in the system's memory,
+or comes from there.
 """
 
 from __future__ import annotations

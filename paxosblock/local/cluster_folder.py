@@ -87,7 +87,7 @@ class Membership:
         return sum(member.role is role for member in self.members)
 
     def with_namenodes(self, count: int) -> Membership:
-        """Return the same with so many NameNodes, the new ones at any free ports."""
+        """Return the same with this many NameNodes, the new ones at any free ports."""
         known = self.count(Role.NAMENODE)
         host = self.members[0].listen.rpartition(":")[0]
         added = (

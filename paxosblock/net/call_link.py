@@ -75,7 +75,7 @@ class CallLink(asyncio.Protocol):
     """One connection to a node."""
 
     def __init__(self, address: str, on_lost: Callable[[CallLink], None]) -> None:
-        """To the node at `address` (host:port); `on_lost` is told when the connection is gone."""
+        """To the node at `address` (host:port); `on_lost` is called when the connection is gone."""
         self.address = address
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()

@@ -79,7 +79,7 @@ class CallSession(asyncio.Protocol):
     def __init__(
         self, router: RpcRouter, bodies: Bodies, on_lost: Callable[[CallSession], None]
     ) -> None:
-        """`on_lost` is told when the connection is gone."""
+        """`on_lost` is called when the connection is gone."""
         self._router = router
         self._bodies = bodies
         self._on_lost = on_lost

@@ -93,7 +93,7 @@ async def answer(call: Registered, name: str, body: bytes | bytearray) -> bytes:
     """Return the msgpack of the answer to a call, which is called `name` in the logs.
 
     Raises:
-        PaxosBlockError: what the caller is told instead.
+        PaxosBlockError: what the caller gets instead.
     """
     REQUEST_ID.set(name)
     try:
@@ -117,7 +117,7 @@ class RpcClient:
         """Not connected."""
         self._links: dict[str, CallLink] = {}
         self._open: set[CallLink] = set()
-        """Those, and others on which something is still under way."""
+        """These, and others on which something is still under way."""
         self._connecting: dict[str, asyncio.Task[CallLink]] = {}
 
     async def __aenter__(self) -> Self:

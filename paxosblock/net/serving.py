@@ -1,4 +1,4 @@
-"""The life of a node's port: it is opened, it is told where the node is reached, it is closed."""
+"""The life of a node's port: it is opened, its address is written down, it is closed."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _write_limit(total: int, sync: bool, folder: Path) -> float:
 async def _bare(
     bench: Bench, streams: int, measure: Callable[..., float], *arguments: object
 ) -> float:
-    """Return the MiB/s of so many bare streams together, each with processes of its own."""
+    """Return the MiB/s of that many bare streams together, each with processes of its own."""
     await bench.quiet()
     each = [asyncio.to_thread(measure, *arguments, folder=bench.folder) for _ in range(streams)]
     return sum(await asyncio.gather(*each))

@@ -71,7 +71,7 @@ class Healed:
 
 
 async def write_blocks(fs: AsyncClient, path: str, count: int, block_bytes: int) -> None:
-    """Write a file of so many blocks."""
+    """Write a file of that many blocks."""
     piece = bytes(min(block_bytes, CHUNK_BYTES))
     async with await fs.create(path, block_size=block_bytes, chunk_size=len(piece)) as out:
         for _ in range(count * block_bytes // len(piece)):
@@ -130,7 +130,7 @@ class Writer:
 
 
 async def rate(writer: Writer, seconds: float) -> float:
-    """Return MiB/s of the writer over so many seconds."""
+    """Return MiB/s of the writer over that many seconds."""
     before, begun = writer.acknowledged_bytes, time.perf_counter()
     await asyncio.sleep(seconds)
     written = writer.acknowledged_bytes - before
@@ -195,7 +195,7 @@ async def _three_lost(bench: Bench, cluster: LocalCluster, number: int) -> None:
 
 
 def modelled_mib_per_s(blocks: int) -> float:
-    """Return what the model of large clusters says of so many blocks lost in this one."""
+    """Return what the model of large clusters says of that many blocks lost in this one."""
     namenode = replace(NameNodeConfig(), block_size_bytes=BLOCK_BYTES)
     scale = Scale(DATANODES, blocks, namenode, DataNodeConfig())
     return blocks * BLOCK_BYTES / MIB / Healing(scale, 0.0, random.Random(1)).run()

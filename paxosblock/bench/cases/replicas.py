@@ -70,7 +70,7 @@ REGISTERS: Final = Registers(
 
 
 def fill(volume: Path, count: int) -> None:
-    """Make a volume with so many replicas."""
+    """Make a volume with that many replicas."""
     disk = OsDisk()
     disk.make_folder(volume)
     give_identity(disk, volume, NODE)
@@ -94,7 +94,7 @@ class NeverSynced(OsDisk):
 
 
 def fill_log(volume: Path, count: int) -> None:
-    """Make a volume with so many small replicas."""
+    """Make a volume with that many small replicas."""
     fill(volume, 0)
     disk = NeverSynced()
     begin_small(disk, volume, give_identity(disk, volume, NODE))

@@ -82,7 +82,7 @@ async def small_files(bench: Bench) -> None:
 
 
 async def _write_small(fs: AsyncClient, folder: str, durability: str, count: int) -> list[float]:
-    """Write so many files side by side; return the seconds of each."""
+    """Write that many files side by side; return the seconds of each."""
     numbers, times, piece = iter(range(count)), list[float](), os.urandom(SMALL_BYTES)
 
     async def task() -> None:

@@ -171,7 +171,7 @@ class ClusterFileSystem(AsyncFileSystem):
                 `block_size`, `durability`, `chunk_size`, `window`, `retry_for`, ...
 
         Raises:
-            ConfigError: no cluster is told, an option is unknown, or a value makes no sense.
+            ConfigError: no cluster is named, an option is unknown, or a value makes no sense.
         """
         self.namenodes = cluster_addresses(namenodes)
         self._own_hosts = OwnHosts(self.namenodes)

@@ -348,7 +348,7 @@ class CompressedFile(io.RawIOBase):
 
 
 class TextFile(io.TextIOWrapper):
-    """Text on top of a file being written, which is told when the block raises."""
+    """Text on top of a file being written, which learns when the block raises."""
 
     def __init__(self, file: Any, **options: Any) -> None:
         """`file`: a `WriteFile` or `CompressedFile`; `options`: of `io.TextIOWrapper`."""

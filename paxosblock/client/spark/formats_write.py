@@ -37,7 +37,7 @@ _EXTENSIONS: Final = {
     FileFormat.BINARY: ".bin",
 }
 CODEC_EXTENSIONS: Final = {"gzip": ".gz", "zstd": ".zst"}
-"""Of files that are compressed as a whole."""
+"""Endings of files that are compressed as a whole."""
 _WHOLE_FILES: Final = frozenset({FileFormat.CSV, FileFormat.TEXT})
 """Formats whose files are compressed as a whole, from outside."""
 

@@ -323,7 +323,7 @@ def _targets(values: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     for each in several or (path,):
         target, namenodes = _target(each, namenodes)
         found.append(target)
-    assert namenodes is not None, "one path, be it empty, was looked at"
+    assert namenodes is not None, "one path was looked at, even if it was empty"
     return tuple(found), namenodes
 
 

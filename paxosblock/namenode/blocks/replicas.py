@@ -330,7 +330,8 @@ class Replicas:
         """Members that hold all chunks of a finalized block, under whichever generation.
 
         What was finalized before in the same epoch is at least as long as what is decided now: a
-        member that left (K13), or a cut (K8), leaves those who stay whole, before they are told.
+        member that left (K13), or a cut (K8), leaves those that stay whole, even before they hear
+        of it.
         """
         held = self._held.get(record.block)
         if held is None or not record.finalized:

@@ -47,7 +47,7 @@ class Changes:
 
         The first try decides on what is applied here, which saves a round among the NameNodes: if
         that is old, the transaction is refused when it is applied. Nobody
-        would refuse a result that changes nothing, such as an error; so it is told from a
+        would refuse a result that changes nothing, such as an error; so that comes from a
         linearizable view only.
         """
         view, certain = await self._store.barrier() if alone else self._store.view(), alone
