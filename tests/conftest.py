@@ -16,7 +16,11 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-SPARK = "tests/spark/"
+TOGETHER: Final = ("tests/spark/", "tests/outside/", "tests/cli/")
+"""Folders of which one process runs all: their tests share what takes long to start, a session of
+Spark, of which two would not fit on a small machine, or a cluster."""
+WAITS: Final = "tests/services/"
+"""Where tests wait for processes rather than compute."""
 MEASURED: Final = re.compile(r"tests/(protocol|scripts|format|datanode|namenode)/")
 TOO_LONG: Final = re.compile(r"crash|runtest|process|explor|planted|full_disk", re.IGNORECASE)
 """What takes long, which tracing doubles, or runs in processes of its own."""
@@ -33,12 +37,20 @@ def repository() -> Path:
 
 
 class FilesTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """One process runs all tests of a file, which may share a cluster, and one process all tests
-    with Spark: they share a session, and two of those would not fit on a small machine.
-    """
+    """One process runs all tests of a file, which may share a cluster, or of a whole folder."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return SPARK if nodeid.startswith(SPARK) else nodeid.partition("::")[0]
+        return _scope(nodeid)
+
+
+def _scope(nodeid: str) -> str:
+    """What one process runs: a folder or a file."""
+    folders = (folder for folder in TOGETHER if nodeid.startswith(folder))
+    return next(folders, _file(nodeid))
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesTogether:
@@ -47,8 +59,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesTo
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark first: the longest piece of work must not begin when all others have ended."""
-    items.sort(key=lambda item: not item.nodeid.startswith(SPARK))
+    """The longest pieces first: none must begin when all others have ended. Then files that wait,
+    between those that compute: while one process waits another has its processor."""
+    places = {folder: float(place) for place, folder in enumerate(TOGETHER, -len(TOGETHER))}
+    files = dict.fromkeys(_file(item.nodeid) for item in items)
+    for waits in (True, False):
+        alike = [file for file in files if file.startswith(WAITS) is waits]
+        places |= {file: place / len(alike) for place, file in enumerate(alike)}
+    items.sort(key=lambda item: places[_scope(item.nodeid)])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -69,14 +69,14 @@ def sleeps(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[LocalCluster]:
     """One NameNode and three DataNodes, for all tests that only use files."""
     with LocalCluster(datanodes=3) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def client(cluster: LocalCluster) -> Iterator[Client]:
     """A client of the shared cluster."""
     with Client(cluster.url) as client:

@@ -19,7 +19,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{group}: a group of pyarrow's own tests")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Four DataNodes, so that one may be missing; whoever kills one starts it again."""
     leases = {"lease_soft_limit": "2s", "lease_hard_limit": "3s"}
@@ -29,7 +29,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         PaxosBlockFileSystem.clear_instance_cache()  # those that fsspec keeps are closed in time
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def fs(cluster: LocalCluster) -> Iterator[PaxosBlockFileSystem]:
     """The file system as fsspec itself makes it from a URL."""
     fs, _ = fsspec.url_to_fs(cluster.url, durability="memory")

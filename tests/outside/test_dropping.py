@@ -51,8 +51,19 @@ fs, path = fsspec.url_to_fs(sys.argv[1])
 
 @contextmanager
 def begun(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a program beside the test; killed if that ends first."""
-    head = "import fsspec, sys\nfs, path = fsspec.url_to_fs(sys.argv[1])"
+    """Run a program beside the test; killed if that ends first.
+
+    When all others have done what they do at its end it tells what still runs on fsspec's loop.
+    """
+    head = """
+import atexit, sys
+@atexit.register
+def tell():
+    for task in asyncio.all_tasks(fsspec.asyn.loop[0]):
+        print(task, file=sys.stderr)
+import asyncio, fsspec.asyn
+fs, path = fsspec.url_to_fs(sys.argv[1])
+"""
     program = subprocess.Popen(
         [sys.executable, "-c", head + script, *arguments],
         stdin=subprocess.PIPE,
