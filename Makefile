@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 SHELL := bash
 MAKEFLAGS += --no-print-directory
+# Where this is set, each of the thousand processes that the tests start compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)

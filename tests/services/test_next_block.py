@@ -24,7 +24,10 @@ CONFIG = ClientConfig(retry_for_s=30.0)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = {"datanode": {"block_report_interval": "1s"}}
+    settings = {
+        "namenode": {"safe_mode_extension": "0s"},  # nothing is deleted meanwhile
+        "datanode": {"block_report_interval": "1s"},
+    }
     path = tmp_path_factory.mktemp("ahead")
     with LocalCluster(datanodes=4, path=path, settings=settings) as cluster:
         yield cluster
