@@ -98,7 +98,6 @@ def shell(tmp_path: Path, repository: Path) -> Iterator[Shell]:
     shell.close()
 
 
-@pytest.mark.timeout(240)
 def test_every_block_of_the_tutorial_does_what_the_page_says(
     shell: Shell, repository: Path, tmp_path: Path
 ) -> None:

@@ -72,7 +72,7 @@ def spark(repository: Path) -> Iterator[SparkSession]:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """More time than other tests: on a busy machine the start of Spark alone takes minutes, which
     counts as the first test's."""
-    item.add_marker(pytest.mark.timeout(300))
+    item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 
-@pytest.mark.timeout(300)
 def test_four_ways_of_counting_agree_after_a_datanode_was_killed(
     spark: SparkSession, repository: Path
 ) -> None:
