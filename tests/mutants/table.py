@@ -303,6 +303,13 @@ SOURCE: tuple[Mutant, ...] = (
         HOSTILE_FILES,
     ),
     _store(
+        "a step of a small replica is told before its record is durable",
+        "datanode/volume.py",
+        "            await self.committed(file)\n",
+        "",
+        "tests/datanode/test_small_steps.py",
+    ),
+    _store(
         "a chunk's checksum is not compared on arrival",
         "datanode/block.py",
         "        if crc32c(frame[HEADER_BYTES:]) != header.payload_crc:\n",
@@ -759,6 +766,13 @@ SOURCE: tuple[Mutant, ...] = (
         "        self._disk.sync(self._file)\n        self._size += len(batch)\n",
         "        self._size += len(batch)\n",
         JOURNAL_CRASH_STATES,
+    ),
+    _recovery(
+        "a batch of the journal counts before the kernel has synced it",
+        "kv/journal.py",
+        "        return kernel.begin(self._file, synced)\n",
+        "        synced(None)\n        return kernel.begin(self._file, lambda _: None)\n",
+        "tests/namenode/test_kv_appending.py",
     ),
     _recovery(
         "what a refused batch left in the journal is not cut off",
