@@ -71,7 +71,7 @@ class Acceptor:
             for one in twice:
                 del alone[one]
                 block = Block(one, volume, self)
-                block.wake()
+                block.load(volume.store.wake(one), at_rest=True)
                 self._add(block)
             self._blocks.update(alone)
 
@@ -138,7 +138,7 @@ class Acceptor:
         awake = self._awake.get(block)
         if awake is None:
             awake = self._awake[block] = Block(block, found, self)
-            awake.wake()
+            awake.load(found.store.wake(block), at_rest=True)
         return awake
 
     # -- votes ----------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class Acceptor:
         if block.vacant:
             del self._blocks[block.id]
         elif files is not None and block.volume.store.rests(files):
-            self._blocks[block.id] = block.volume  # `Block.wake` makes the same
+            self._blocks[block.id] = block.volume  # `_owner` makes the same
             self._awake[block.id] = block
 
     # -- what the blocks tell ------------------------------------------------------------------

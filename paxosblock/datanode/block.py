@@ -109,19 +109,14 @@ class Block:
         self._counted_bytes = 0
         self._counted_open = False
 
-    def load(self, loaded: Loaded) -> None:
-        """Begin with what the volume found when it was loaded."""
+    def load(self, loaded: Loaded, *, at_rest: bool = False) -> None:
+        """Begin with what the volume found. One `at_rest` is durable, and was counted before."""
         self.replica, self.files = loaded.replica, loaded.files
         self.corrupt, self.epoch = loaded.corrupt, loaded.epoch
+        if at_rest and self.replica is not None:
+            log = self.replica.log
+            self.synced, self._counted_bytes = len(log), self.volume.store.size_bytes(log)
         self.changed()
-
-    def wake(self) -> None:
-        """Begin with a replica that rests in the volume, which counts it already."""
-        loaded = self.volume.store.wake(self.id)
-        assert loaded.replica is not None, "it is sound"
-        self.replica, self.files = loaded.replica, loaded.files
-        self.synced = loaded.replica.length
-        self._counted_bytes = self.volume.store.size_bytes(loaded.replica.log)
 
     def close(self) -> None:
         """Close its files, as soon as their last users are done; no step is under way."""
@@ -163,9 +158,8 @@ class Block:
 
     def state(self) -> ReadReply | None:
         """The registers as they are reported; None when there is no living replica."""
-        if self.corrupt:
-            return None
-        reply = answer(self.volume.storage, self.replica, Read(self.id)).reply
+        known = None if self.corrupt else self.replica
+        reply = answer(self.volume.storage, known, Read(self.id)).reply
         return reply if isinstance(reply, ReadReply) else None
 
     # -- chunks ---------------------------------------------------------------------------------
@@ -485,11 +479,10 @@ class Block:
         is_open = self.replica is not None and self.replica.registers.state is ReplicaState.RBW
         self.volume.open_count += is_open - self._counted_open
         self._counted_open = is_open
-        if self._watchers:
-            watchers, self._watchers = self._watchers, []
-            for watcher in watchers:
-                if not watcher.done():
-                    watcher.set_result(None)
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            if not watcher.done():
+                watcher.set_result(None)
 
     def close_for_readers(self) -> None:
         """Close the file that is open for them, as soon as its last user is done."""
@@ -504,5 +497,4 @@ class Block:
         try:
             await watcher
         finally:
-            if watcher in self._watchers:
-                self._watchers.remove(watcher)
+            self._watchers = [one for one in self._watchers if one is not watcher]

@@ -21,7 +21,6 @@ from paxosblock.datanode.damaged_file import write_damaged
 from paxosblock.datanode.fetched import FetchedFile
 from paxosblock.datanode.layout import (
     CURRENT,
-    FOLDERS,
     RBW,
     SPARE,
     TEMPORARY,
@@ -491,16 +490,3 @@ def _ours(files: Stored) -> ReplicaFiles:
 
 def _writable(replica: Replica) -> bool:
     return home(replica.registers.state) == RBW
-
-
-def make_folders(disk: Disk, folder: Path) -> None:
-    """Make the sub-folders of a volume, durably, unless they are there."""
-    for name in FOLDERS:
-        disk.make_folder(folder / name)
-
-
-def holds_blocks(disk: Disk, folder: Path) -> bool:
-    """True if something below `folder` looks like a replica's file."""
-    present = disk.names(folder)
-    parts = [folder / name for name in (CURRENT, RBW) if name in present]
-    return bool(by_block(disk, folder, *parts))

@@ -108,3 +108,16 @@ def by_block(disk: Disk, *folders: Path) -> dict[BlockId, BlockFiles]:
                 kept = Generation(int(epoch)) if epoch else FIRST_GENERATION
                 files.datas.append(FoundFile(folder, name, int(copy or 0), kept))
     return found
+
+
+def make_folders(disk: Disk, folder: Path) -> None:
+    """Make the sub-folders of a volume, durably, unless they are there."""
+    for name in FOLDERS:
+        disk.make_folder(folder / name)
+
+
+def holds_blocks(disk: Disk, folder: Path) -> bool:
+    """True if something below `folder` looks like a replica's file."""
+    present = disk.names(folder)
+    parts = [folder / name for name in (CURRENT, RBW) if name in present]
+    return bool(by_block(disk, folder, *parts))

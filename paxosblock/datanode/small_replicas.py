@@ -73,8 +73,8 @@ class SmallLoaded:
 
 
 class SmallReplicas:
-    """The small replicas of one volume. All methods but `append`, `rests`, `at_rest`, `stays` and
-    `say` block."""
+    """The small replicas of one volume. All methods but `append`, `stays`, `say`, `rests` and
+    `at_rest` block."""
 
     def __init__(self, disk: Disk, folder: Path, boot: str) -> None:
         """`folder` is the volume's; `load` comes first."""
@@ -82,7 +82,7 @@ class SmallReplicas:
         self._disk = disk
         self._boot = boot
         self._rows: dict[BlockId, bytes] = {}
-        """What `decode_row` reads, of each replica."""
+        """The row of each replica, encoded."""
         self._live_bytes = 0
         self._lock = threading.Lock()
         """Held while a record is chosen and appended, so that none is copied meanwhile."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
 from paxosblock.api.reports import StorageReport
-from paxosblock.datanode.file_store import FileStore, holds_blocks, make_folders
+from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.group_commit import GroupCommit
 from paxosblock.datanode.identity import (
     VERSION,
@@ -31,7 +31,7 @@ from paxosblock.datanode.identity import (
     read_identity,
     take_in,
 )
-from paxosblock.datanode.layout import LOCK
+from paxosblock.datanode.layout import LOCK, holds_blocks, make_folders
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.snapshot import is_kept, refuse_half_rolled_back, settle
 from paxosblock.datanode.store import Found, ReplicaStore, Stored

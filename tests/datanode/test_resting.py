@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
+from paxosblock.api.datanode import ReplicaSummary
 from paxosblock.datanode.block import Block
 from paxosblock.datanode.layout import ReplicaFiles
 from paxosblock.datanode.reporter import reported
@@ -44,7 +45,8 @@ async def test_no_object_is_made_of_a_replica_at_rest_until_somebody_asks() -> N
     async with running(FOLDER, disk=disk) as node:
         assert (node.acceptor.count, objects(node)) == (len(BLOCKS), 0)
         summaries = [reported(block) for block in node.acceptor.behind(BlockId(0))]
-        assert [each.state.block for each in summaries if each] == list(BLOCKS)  # type: ignore[union-attr]
+        assert all(isinstance(each, ReplicaSummary) for each in summaries)
+        assert [each.id for each in node.acceptor.behind(BlockId(0))] == list(BLOCKS)
         assert objects(node) == 0
         held = owner(node, BLOCKS[0])
         assert owner(node, BLOCKS[0]) is held

@@ -25,9 +25,9 @@ from msgspec.structs import replace
 from paxosblock.bench.host import processor_s, resident_bytes
 from paxosblock.bench.suite import DATANODE, Bench, case
 from paxosblock.checksum import crc32c
-from paxosblock.datanode.file_store import FileStore, make_folders
+from paxosblock.datanode.file_store import FileStore
 from paxosblock.datanode.identity import begin_small, give_identity
-from paxosblock.datanode.layout import CURRENT, data_name, meta_name
+from paxosblock.datanode.layout import CURRENT, data_name, make_folders, meta_name
 from paxosblock.datanode.meta import describe
 from paxosblock.disk import FileHandle, OsDisk
 from paxosblock.errors import UnavailableError
