@@ -113,6 +113,8 @@ def fill_log(volume: Path, count: int) -> None:
         place = store.create(Replica(block, empty, ChunkLog()), small=True)
         store.append(place, ChunkLog(), header.pack() + PAYLOAD)
         store.adopt(place, Replica(block, REGISTERS, LOG), AdoptLog(1, ()), None)
+    for _ in store.small.log.whole:
+        store.tidy()  # keeps one index, as a DataNode does with each heartbeat
     store.close()
 
 
