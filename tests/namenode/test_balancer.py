@@ -215,7 +215,7 @@ async def test_when_nobody_asks_any_more_what_is_under_way_ends_and_nothing_else
     await with_new(cluster)
     cluster.scene.network.hung.add(StorageId(NEW))
     await cluster.ask()
-    await wait_until_async(lambda: len(cluster.scene.node.copies) == 3)  # one for each pair
+    await wait_until_async(lambda: len(cluster.copied()) == 3)  # one for each pair
     for _ in range(3):
         await cluster.pass_time(BALANCE_KEPT_S / 2)
     begun = cluster.copied()
