@@ -73,7 +73,8 @@ class ReadBytes(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Stream call: chunks of `version` that cover user bytes [offset, offset + size_bytes).
 
     The answer is a `Run`. It may cover less than was asked for (the DataNode bounds a reply), but
-    at least one chunk unless `offset` is past the end.
+    at least one chunk unless `offset` is past the end. `exact`: of the first and the last chunk it
+    need not have more than the part that was asked for.
     """
 
     block: BlockId
@@ -81,6 +82,7 @@ class ReadBytes(msgspec.Struct, frozen=True, tag=True, gc=False):
     version: Version
     offset: int
     size_bytes: int
+    exact: bool = False
 
 
 class FetchChunks(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -114,7 +116,8 @@ class Run(msgspec.Struct, frozen=True, tag=True, gc=False):
 
     `names` are 12 bytes for each, as the holder's log has them (`ChunkLog.entries`): where in the
     block it ends, and the CRC32C that its writer gave it. One frame and one reply per small chunk
-    would cost both ends more than the bytes of the chunks do.
+    would cost both ends more than the bytes of the chunks do. A part of a chunk (`exact`) has the
+    CRC32C that the holder made of bytes that it had checked.
     """
 
     first: int

@@ -33,8 +33,9 @@ from paxosblock.errors import (
     TruncatedError,
     UnavailableError,
 )
+from paxosblock.even_run import EvenRun
 from paxosblock.net.wire import FrameKind, Header
-from paxosblock.protocol.log import read_entries
+from paxosblock.protocol.log import ENTRY_BYTES, read_entries
 from paxosblock.protocol.messages import Nack
 from paxosblock.protocol.read import (
     QuorumRead,
@@ -211,9 +212,15 @@ class BlockReader:
         connection = await self._core.reading.get(member.address)
         timeout_s = min(SLOW_AFTER_S, self._core.config.rpc_timeout_s)
         while not target.complete:
-            sink = _Sink(target, self.extent.version)
+            exact = target.left < self.chunk_bytes
+            sink = _Sink(target, self.extent.version, exact=exact)
             request = ReadBytes(
-                target.block, member.storage, self.extent.version, target.position, target.left
+                target.block,
+                member.storage,
+                self.extent.version,
+                target.position,
+                target.left,
+                exact,
             )
             try:
                 await connection.fetch(request, sink, timeout_s)
@@ -222,7 +229,8 @@ class BlockReader:
                 raise
             if not sink.advanced:
                 raise ProtocolError(f"{member.address} serves no more of block {target.block}")
-            self.chunk_bytes = sink.chunk_bytes or self.chunk_bytes
+            if not exact:  # else these may be parts
+                self.chunk_bytes = sink.chunk_bytes or self.chunk_bytes
 
     async def _report(self, member: Member, error: CorruptionError) -> None:
         """Tell the NameNode, once for each replica; the read goes on whether it hears or not."""
@@ -299,15 +307,15 @@ class _Target:
 class _Sink:
     """Takes the run of chunks of one reply, each chunk verified."""
 
-    def __init__(self, target: _Target, version: Version) -> None:
+    def __init__(self, target: _Target, version: Version, *, exact: bool = False) -> None:
         self.chunk_bytes = 0
-        """The size of the longest chunk that came."""
+        """The size of the longest chunk that came, or part of one if the request was `exact`."""
+        self._exact = exact
         self._target = target
         self._version = version
         self._begin = target.position
         self._run = Run(0, 0, b"")
-        self._ends: list[int] = []
-        self._crcs: list[int] = []
+        self._even = EvenRun(0, 0, b"")
         self._size_bytes = 0
 
     @property
@@ -321,18 +329,18 @@ class _Sink:
             raise _GoneError(f"{reply.storage} has block {reply.block} no more", block=reply.block)
         if not isinstance(reply, Run) or count != (1 if reply.names else 0):
             raise ProtocolError(f"{count} frames follow {reply}")
+        names, even = reply.names, EvenRun.of(reply.names, reply.offset)
         try:
-            names = [*read_entries(reply.names)]
+            ends = [end for end, _ in read_entries(names[even.chunks * ENTRY_BYTES :])]
         except ValueError as error:
             raise ProtocolError(f"a run of chunks has no names: {error}") from error
-        ends, self._crcs = [end for end, _ in names], [crc for _, crc in names]
-        begins_right = reply.offset <= self._target.position and (reply.first or not reply.offset)
-        in_version = 0 <= reply.first <= self._version.length - len(ends)
-        rises = [reply.offset, *ends] == sorted((reply.offset, *ends))
-        if not begins_right or not in_version or not rises:
+        begins_right = reply.offset <= self._target.position
+        begins_right &= bool(reply.first) or not reply.offset or self._exact
+        in_version = 0 <= reply.first <= self._version.length - len(names) // ENTRY_BYTES
+        ends = [reply.offset + even.chunks * even.size_bytes, *ends]
+        if not begins_right or not in_version or ends != sorted(ends):
             raise ProtocolError(f"{reply} is no answer to {self._version}")
-        self._run, self._ends = reply, ends
-        self._size_bytes = ends[-1] - reply.offset if ends else 0
+        self._run, self._even, self._size_bytes = reply, even, ends[-1] - reply.offset
 
     def take_back(self) -> None:
         """Forget a reply that was not complete: it is not certain where its chunks belong."""
@@ -346,35 +354,22 @@ class _Sink:
     def chunk_received(self, header: Header, payload: memoryview) -> None:
         """The run, in its place or in a buffer lent by the connection."""
         self._check(header)
-        run, even = self._run, self._even(payload)
-        begin = self._ends[even - 1] - run.offset if even else 0
-        longest = begin // even if even else 0
-        for index in range(even, len(self._ends)):
-            stop = self._ends[index] - run.offset
-            if crc32c(payload[begin:stop]) != self._crcs[index]:
-                chunk = run.first + index
+        run, even = self._run, self._even
+        if even.chunks and not even.is_good(payload):  # a step for each tells which one is not
+            even = even._replace(chunks=0)
+        longest, begin = even.size_bytes, even.chunks * even.size_bytes
+        rest = read_entries(run.names[even.chunks * ENTRY_BYTES :])
+        for index, (end, crc) in enumerate(rest, run.first + even.chunks):
+            stop = end - run.offset
+            if crc32c(payload[begin:stop]) != crc:
                 raise CorruptionError(
-                    f"chunk {chunk} of block {header.block} does not match its checksum",
+                    f"chunk {index} of block {header.block} does not match its checksum",
                     block=header.block,
-                    index=chunk,
+                    index=index,
                 )
             longest, begin = max(longest, stop - begin), stop
         self.chunk_bytes = longest
         self._target.accept(run.offset, payload)
-
-    def _even(self, payload: memoryview) -> int:
-        """Return how many chunks, the first ones, are equally long and good; 0 if not all but the
-        last are. What is damaged, or not even, is left to a step for each.
-        """
-        offset, ends, count = self._run.offset, self._ends, len(self._ends) - 1
-        size = ends[0] - offset if ends else 0
-        middle = count // 2  # most that are not even are found out here
-        if size <= 0 or ends[middle] != offset + (middle + 1) * size:
-            return 0
-        if ends[:count] != [*range(offset + size, offset + count * size + 1, size)]:
-            return 0
-        sums = [crc32c(payload[at : at + size]) for at in range(0, count * size, size)]
-        return count if sums == self._crcs[:count] else 0
 
     def _check(self, header: Header) -> None:
         came = header.kind, header.block, header.index, header.payload_length

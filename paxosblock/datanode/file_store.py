@@ -335,6 +335,12 @@ class FileStore:
             return None
         return checked(block, log, chunks, into)
 
+    def read_part(
+        self, file: OpenFile, log: ChunkLog, index: int, start: int, into: memoryview
+    ) -> bool:
+        position = record_start(log, index) + HEADER_BYTES + start
+        return file is not self.small.log and self.disk.read_cached(file.handle, into, position)
+
     def size_of(self, log: ChunkLog, chunks: range) -> int:
         return record_start(log, chunks.stop) - record_start(log, chunks.start)
 

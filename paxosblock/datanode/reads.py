@@ -2,7 +2,9 @@
 
 Nothing leaves unchecked: every record is compared with the log and its checksum before it is sent.
 A mismatch is an error, the replica is dead from then on, and the NameNode hears of it. DataNodes
-get records; readers get user data, and the log's names with it to check it again.
+get records; readers get user data, and the log's names with it to check it again. Who reads a small
+part of a chunk gets no more than that: its whole chunk was checked now, or not long ago, and the
+part by what was found then (`checked_pieces.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ from collections import OrderedDict
 from typing import Final
 
 from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Run, Watch
+from paxosblock.checksum import Buffer, crc32c
 from paxosblock.datanode.acceptor import Acceptor
 from paxosblock.datanode.block import Block
+from paxosblock.datanode.checked_pieces import CheckedPieces
 from paxosblock.datanode.damage import is_damaged
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.pace import Pace
@@ -22,7 +26,7 @@ from paxosblock.errors import CorruptionError, NotReadyError, StorageError
 from paxosblock.net.buffers import BufferPool
 from paxosblock.net.calls import Bulk
 from paxosblock.net.wire import MAX_CHUNK_BYTES, FrameKind, Header
-from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.log import ENTRY_BYTES, ChunkLog, entry, read_entries
 from paxosblock.protocol.messages import Nack, ReadReply
 from paxosblock.protocol.read import holds, is_good
 from paxosblock.protocol.register import Replica, nack
@@ -60,6 +64,7 @@ class Reader:
         self._loads = asyncio.Semaphore(MAX_LOADS)
         self._buffers = BufferPool(MAX_BUFFERS)
         self._open: OrderedDict[BlockId, Block] = OrderedDict()
+        self._pieces = CheckedPieces()
 
     async def watch(self, request: Watch) -> ReadReply | Nack:
         """The state once there is news, or after `wait_ms` (see `Watch`).
@@ -102,10 +107,18 @@ class Reader:
             if request.offset >= log.size_bytes or request.size_bytes <= 0:
                 return Bulk(Run(len(log), log.size_bytes, b""), 0, ())
             first = log.index_at(request.offset)
-            stop = log.index_at(min(request.offset + request.size_bytes, log.size_bytes) - 1) + 1
+            end = min(request.offset + request.size_bytes, log.size_bytes)
+            stop = log.index_at(end - 1) + 1
+            wanted = range(request.offset, end) if request.exact else None
+            if wanted is not None and stop - first == 1:
+                part = self._known_part(block, log, first, wanted)
+                if part is not None:
+                    return part
             loaded = await self._load(block, replica, log, first, stop)
             if loaded is not None:
-                return _run(block.id, log, *loaded)
+                if wanted is not None and stop - first == 1:
+                    self._pieces.remember(block.id, log[first], loaded[1].payloads[0])
+                return _run(block.id, log, *loaded, wanted)
         raise NotReadyError(f"block {request.block} is being recovered", block=request.block)
 
     async def fetch_chunks(self, request: FetchChunks) -> Nack | Bulk:
@@ -139,6 +152,28 @@ class Reader:
         if block is not None and block.corrupt:
             return block.nack(generation, Reason.CORRUPT)
         return nack(request.storage, request.block, generation)
+
+    def _known_part(self, block: Block, log: ChunkLog, index: int, wanted: range) -> Bulk | None:
+        """A part of a chunk whose pieces are known, if the system has it in memory.
+
+        None also when it is damaged: then it is up to `_load` to find that out.
+        """
+        files, begin, name = block.files, log.start_of(index), log[index]
+        file = None if files is None else files.file or block.opened(files)
+        start = wanted.start - begin
+        pieces = self._pieces.around(block.id, name, range(start, wanted.stop - begin))
+        if file is None or pieces is None:
+            return None
+        block.volume.check()
+        block.volume.touch()
+        into = self._buffers.take(len(pieces.span))
+        if not block.volume.store.read_part(file, log, index, pieces.span.start, into):
+            return None
+        if not pieces.are_good(into):
+            return None
+        part = into[start - pieces.span.start :][: len(wanted)]
+        names = entry(wanted.stop, crc32c(part))
+        return _framed(block.id, Run(index, wanted.start, names), [part])
 
     async def _load(
         self, block: Block, replica: Replica, log: ChunkLog, first: int, stop: int
@@ -199,14 +234,29 @@ class Reader:
         return opened
 
 
-def _run(block: BlockId, log: ChunkLog, chunks: range, records: Records) -> Bulk:
-    """The answer to a reader: the user data of all chunks in one frame."""
-    parts = records.payloads if len(chunks) <= MAX_PIECES else [b"".join(records.payloads)]
-    index, start = ChunkIndex(chunks.start), log.start_of(chunks.start)
-    size_bytes = log.start_of(chunks.stop) - start
+def _run(
+    block: BlockId, log: ChunkLog, chunks: range, records: Records, wanted: range | None
+) -> Bulk:
+    """The answer to a reader: the user data of all chunks, or what is `wanted` of them."""
+    start, names, parts = log.start_of(chunks.start), records.even.names, records.payloads
+    if len(parts) > MAX_PIECES:
+        parts = [b"".join(parts)]
+    if wanted is not None and len(parts) == len(chunks):
+        ends = [end for end, _ in read_entries(names)]
+        end = min(wanted.stop, ends[-1])
+        parts[-1] = parts[-1][: end - log.start_of(chunks.stop - 1)]
+        parts[0] = parts[0][wanted.start - start :]
+        start, ends[-1] = wanted.start, end
+        first, last = entry(ends[0], crc32c(parts[0])), entry(end, crc32c(parts[-1]))
+        names = first if len(parts) == 1 else first + names[ENTRY_BYTES:-ENTRY_BYTES] + last
+    return _framed(block, Run(chunks.start, start, names), parts)
+
+
+def _framed(block: BlockId, run: Run, parts: list[Buffer]) -> Bulk:
+    """The reply, and one frame with all the bytes."""
+    index, size_bytes = ChunkIndex(run.first), sum(map(len, parts))
     header = Header(FrameKind.RUN, payload_length=size_bytes, block=block, index=index)
-    reply = Run(index, start, log.entries(chunks.start, chunks.stop))
-    return Bulk(reply, 1, (header.pack(), *parts))
+    return Bulk(run, 1, (header.pack(), *parts))
 
 
 def _records(log: ChunkLog, chunks: range, records: Records) -> Bulk:

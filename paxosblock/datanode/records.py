@@ -16,8 +16,9 @@ from paxosblock.datanode.meta import Metadata
 from paxosblock.datanode.store import Records
 from paxosblock.disk import Disk, FileHandle
 from paxosblock.errors import CorruptionError, ProtocolError
+from paxosblock.even_run import EvenRun
 from paxosblock.net.wire import HEADER_BYTES, MAGIC, FrameKind, Header
-from paxosblock.protocol.log import ChunkLog, acknowledged_before, read_entries
+from paxosblock.protocol.log import ENTRY_BYTES, ChunkLog, acknowledged_before, read_entries
 from paxosblock.protocol.types import BlockId, ChunkName, Durability
 from paxosblock.units import MIB
 
@@ -34,27 +35,32 @@ def record_start(log: ChunkLog, index: int) -> int:
 def checked(block: BlockId, log: ChunkLog, chunks: range, whole: Buffer) -> Records:
     """Check that `whole` is what this node wrote as the records of `chunks` of `log`.
 
-    One checksum and no object for each record: there may be very many. A header ends with the
-    checksum of its bytes, so that of a whole header is always the same one, and that of a record
-    follows from its chunk's (`_mark`).
+    At most one checksum and no object for each record: there may be very many. A header ends with
+    the checksum of its bytes, so that of a whole header is always the same one, and that of a
+    record follows from its chunk's (`_mark`).
 
     Raises:
         CorruptionError: it is not; nothing of it may be served.
     """
-    view, payloads = memoryview(whole), list[memoryview]()
-    begin, position, size, length, mark = log.start_of(chunks.start), 0, -1, 0, 0
-    for end, crc in read_entries(log.entries(chunks.start, chunks.stop)):
+    view, begin = memoryview(whole), log.start_of(chunks.start)
+    even = EvenRun.of(log.entries(chunks.start, chunks.stop), begin)
+    records, size, length, mark = Records(whole, begin, even), -1, 0, 0
+    if even.chunks:
+        size, length, mark = even.size_bytes, HEADER_BYTES + even.size_bytes, _mark(even.size_bytes)
+        if not even.is_good(view, HEADER_BYTES, mark):  # a step for each tells which one is not
+            even = even._replace(chunks=0)
+    begin, position = begin + even.chunks * size, even.chunks * length
+    rest = read_entries(even.names[even.chunks * ENTRY_BYTES :])
+    for index, (end, crc) in enumerate(rest, chunks.start + even.chunks):
         if end - begin != size:  # most often it is that of the chunk before
             size = end - begin
             length, mark = HEADER_BYTES + size, _mark(size)
-        record = view[position : position + length]
-        if crc32c(record) ^ mark != crc:
-            raise _damaged(block, chunks.start + len(payloads))
-        payloads.append(record[HEADER_BYTES:])
+        if crc32c(view[position : position + length]) ^ mark != crc:
+            raise _damaged(block, index)
         begin, position = end, position + length
     if position != len(view):
         raise _damaged(block, chunks.stop - 1)
-    return Records(whole, payloads)
+    return records
 
 
 @functools.lru_cache(4096)

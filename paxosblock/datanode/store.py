@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import functools
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
@@ -14,8 +16,10 @@ from paxosblock.checksum import Buffer
 from paxosblock.datanode.open_file import OpenFile
 from paxosblock.datanode.removals import Removals
 from paxosblock.disk import Room
+from paxosblock.even_run import EvenRun
+from paxosblock.net.wire import HEADER_BYTES
 from paxosblock.protocol.effects import AdoptLog, DropReplica, Effect, StoreMetadata
-from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.log import ENTRY_BYTES, ChunkLog, read_entries
 from paxosblock.protocol.register import Replica, Step
 from paxosblock.protocol.types import FIRST_GENERATION, BlockId, ChunkName, Generation
 
@@ -82,16 +86,42 @@ class FetchedChunks(Protocol):
         """Forget them, unless a log was adopted with them."""
 
 
-class Records(NamedTuple):
-    """The records of successive chunks, checked: as they are on disk, and the user data of each."""
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of successive chunks, checked, as they are on disk; the first chunk begins at
+    user byte `begin` of its block."""
 
     whole: Buffer
-    payloads: list[memoryview]
+    begin: int
+    even: EvenRun
+    """Its names are those of all chunks."""
+
+    @property
+    def payloads(self) -> list[Buffer]:
+        """Return the user data of all chunks in order; of those that are equally long, together."""
+        even, view = self.even, memoryview(self.whole)
+        stride = HEADER_BYTES + even.size_bytes
+        begin, position = self.begin + even.chunks * even.size_bytes, even.chunks * stride
+        parts = list[Buffer]()
+        if even.chunks:
+            split = _split(even.chunks, even.size_bytes)
+            parts.append(b"".join(split.unpack_from(view)))
+        for end, _ in read_entries(even.names[even.chunks * ENTRY_BYTES :]):
+            stop = position + HEADER_BYTES + end - begin
+            parts.append(view[position + HEADER_BYTES : stop])
+            begin, position = end, stop
+        return parts
+
+
+@functools.lru_cache(16)
+def _split(chunks: int, size_bytes: int) -> struct.Struct:
+    """Return what takes the user data out of equally long records."""
+    return struct.Struct(f"{HEADER_BYTES}x{size_bytes}s" * chunks)
 
 
 class ReplicaStore(Protocol):
-    """The replicas of one volume. All methods but `append`, `say`, `read_cached`, `size_bytes`,
-    `rests` and `wake` block.
+    """The replicas of one volume. All methods but `append`, `say`, `read_cached`, `read_part`,
+    `size_bytes`, `rests` and `wake` block.
 
     After a StorageError nothing is known about the volume; NoSpaceError says that nothing was
     changed. Whatever is interrupted, `load` finishes or undoes at the next start.
@@ -201,6 +231,13 @@ class ReplicaStore(Protocol):
         self, file: OpenFile, block: BlockId, log: ChunkLog, chunks: range, into: memoryview
     ) -> Records | None:
         """As `read`, into a buffer of their size; None unless the system has all in memory."""
+
+    def read_part(
+        self, file: OpenFile, log: ChunkLog, index: int, start: int, into: memoryview
+    ) -> bool:
+        """Fill `into` with user data of chunk `index` from byte `start` of it on, unchecked; False
+        unless the system has all in memory, and the replica has a file of its own.
+        """
 
     def check_metadata(self, files: Stored, replica: Replica) -> None:
         """Compare what is kept beside the chunks with `replica`, which is what was written.

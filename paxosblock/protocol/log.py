@@ -30,6 +30,11 @@ def read_entries(data: bytes) -> Iterator[tuple[int, int]]:
     return _ENTRY.iter_unpack(data)
 
 
+def entry(end: int, crc: int) -> bytes:
+    """Return the entry that `read_entries` reads as (`end`, `crc`)."""
+    return _ENTRY.pack(end, crc)
+
+
 def acknowledged_before(index: int, window: int) -> int:
     """Return how many chunks a writer knows to be acknowledged, at least, when it sends this one.
 
@@ -55,7 +60,7 @@ class ChunkLog:
 
     def _add(self, size_bytes: int, crc: int) -> None:
         self.size_bytes += size_bytes
-        self._buffer += _ENTRY.pack(self.size_bytes, crc)
+        self._buffer += entry(self.size_bytes, crc)
         self._count += 1
 
     @classmethod

@@ -27,7 +27,7 @@ from paxosblock.errors import (
     UnavailableError,
 )
 from paxosblock.net.wire import FrameKind, Header
-from paxosblock.protocol.log import ChunkLog
+from paxosblock.protocol.log import ChunkLog, entry
 from paxosblock.protocol.read import Version
 from paxosblock.protocol.types import BlockId, ChunkIndex, Generation
 from paxosblock.units import KIB
@@ -222,7 +222,9 @@ def receive(reply: Run, header: Header, payload: bytes) -> None:
 VERSION = Version(Generation(0), Generation(1), 3)
 
 
-@pytest.mark.parametrize("sizes", [(2, 2, 2, 2), (3, 3, 3, 1), (2, 2, 2, 3), (1, 2, 1, 2), (0, 3)])
+@pytest.mark.parametrize(
+    "sizes", [(2, 2, 2, 2), (3, 3, 3, 1), (1, 2, 1, 2), (0, 3), (5,) * 20, (5,) * 20 + (6, 5)]
+)
 def test_each_byte_of_a_run_is_checked(sizes: tuple[int, ...]) -> None:
     """Also of chunks that are equally long, and are looked at together."""
     data, log = os.urandom(sum(sizes)), ChunkLog()
@@ -256,6 +258,29 @@ def test_of_a_run_that_covers_more_only_what_is_wanted_is_taken() -> None:
     assert sink.payload_buffer(RUN) is None
     sink.chunk_received(RUN, memoryview(b"abcde"))
     assert (bytes(into), target.complete, sink.chunk_bytes) == (b"bcd", True, 3)
+
+
+def test_a_part_of_the_first_chunk_is_taken_only_where_a_part_was_asked_for() -> None:
+    log = ChunkLog().append(3, crc32c(b"abc"))
+    part = Run(0, 1, entry(3, crc32c(b"bc")))
+    header = Header(FrameKind.RUN, payload_length=2, block=BlockId(7))
+    for exact in (True, False):
+        into = bytearray(2)
+        target = _Target(BlockId(7), 1, memoryview(into))
+        sink = _Sink(target, replace(VERSION, length=len(log)), exact=exact)
+        if not exact:
+            with pytest.raises(ProtocolError, match="no answer"):
+                sink.reply_received(part, 1)
+            continue
+        sink.reply_received(part, 1)
+        place = sink.payload_buffer(header)
+        assert place is not None
+        place[:] = b"bd"
+        with pytest.raises(CorruptionError):
+            sink.chunk_received(header, place)
+        place[:] = b"bc"
+        sink.chunk_received(header, place)
+        assert (bytes(into), target.complete) == (b"bc", True)
 
 
 async def test_one_living_replica_is_enough_to_read_a_finalized_file() -> None:

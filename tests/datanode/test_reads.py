@@ -12,9 +12,10 @@ import pytest
 from paxosblock.api.datanode import Chunks, FetchChunks, ReadBytes, Run, Watch
 from paxosblock.checksum import crc32c
 from paxosblock.datanode import reads
+from paxosblock.datanode.checked_pieces import PIECE_BYTES
 from paxosblock.datanode.reads import MAX_CHUNKS, MAX_LOADS, MAX_PIECES
 from paxosblock.datanode.store import FetchedChunks
-from paxosblock.disk import OsDisk
+from paxosblock.disk import FileHandle, OsDisk
 from paxosblock.errors import CorruptionError
 from paxosblock.net.calls import Bulk
 from paxosblock.net.wire import HEADER_BYTES, FrameKind, Header
@@ -57,10 +58,11 @@ async def three_finalized_chunks(node: Node) -> None:
 
 
 async def read(
-    node: Node, offset: int, size: int, version: Version = FINAL
+    node: Node, offset: int, size: int, version: Version = FINAL, *, exact: bool = False
 ) -> tuple[Served, bytes]:
     """Read bytes that must be served; return which chunks came, and their user data."""
-    answer = await node.reader.read_bytes(ReadBytes(BLOCK, node.storage, version, offset, size))
+    request = ReadBytes(BLOCK, node.storage, version, offset, size, exact)
+    answer = await node.reader.read_bytes(request)
     assert isinstance(answer, Bulk)
     run = answer.reply
     assert isinstance(run, Run)
@@ -113,6 +115,63 @@ async def test_one_reply_is_bounded_but_never_empty(tmp_path: Path) -> None:
         assert (await read(node, 0, 300))[0] == Served(0, 0, 1)
     async with running(tmp_path, max_read_bytes=1) as node:
         assert (await read(node, 250, 50))[0] == Served(2, 200, 1)
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "served"),
+    [(110, 5, (1, 110, 1)), (199, 1, (1, 199, 1)), (150, 100, (1, 150, 2)), (50, 200, (0, 50, 3)),
+     (0, 300, (0, 0, 3)), (290, 100, (2, 290, 1)), (300, 10, (3, 300, 0))],
+)  # fmt: skip
+async def test_who_wants_no_more_than_a_range_gets_parts_with_checksums_of_their_own(
+    tmp_path: Path, offset: int, size: int, served: tuple[int, int, int]
+) -> None:
+    async with running(tmp_path) as node:
+        await three_finalized_chunks(node)
+        data = b"".join(map(chunk, range(3)))[offset : offset + size]
+        assert await read(node, offset, size, exact=True) == (served, data)
+    async with running(tmp_path, max_read_bytes=1) as node:
+        if offset < 200 < offset + size:
+            data, served = data[: 100 - offset % 100], (offset // 100, offset, 1)
+            assert await read(node, offset, size, exact=True) == (served, data)
+
+
+LARGE = chunk(0, 10 * PIECE_BYTES + 1)
+ONLY = Version(Generation(0), Generation(1), 2)
+
+
+class Counting(SimulatedDisk):
+    """A disk in memory that counts what is read."""
+
+    read_bytes = 0
+
+    def read_cached(self, file: FileHandle, into: memoryview, offset: int) -> bool:
+        self.read_bytes += len(into)
+        return super().read_cached(file, into, offset)
+
+
+async def test_parts_of_a_chunk_that_was_checked_are_read_without_the_rest_of_it() -> None:
+    disk = Counting()
+    async with running(Path("/volume"), disk=disk) as node:
+        await small_chunks(node, [chunk(5), LARGE])
+        for offset, size in ((0, 9), (PIECE_BYTES - 5, 9), (len(LARGE) - 9, 9), (PIECE_BYTES, 1)):
+            served = await read(node, 100 + offset, size, ONLY, exact=True)
+            assert served == ((1, 100 + offset, 1), LARGE[offset : offset + size])
+        first = HEADER_BYTES + len(LARGE)
+        assert disk.read_bytes == first + 2 * PIECE_BYTES + PIECE_BYTES + 1 + PIECE_BYTES
+
+
+async def test_damage_of_a_chunk_whose_pieces_are_known_is_found_where_it_is_read(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as node:
+        await small_chunks(node, [chunk(5), LARGE])
+        await read(node, 100, 9, ONLY, exact=True)
+        flip(tmp_path / "current" / "blk_7", 2 * HEADER_BYTES + 100 + PIECE_BYTES + 7)
+        with pytest.raises(CorruptionError, match="chunk 1 of block 7"):
+            await read(node, 100 + PIECE_BYTES, 1, ONLY, exact=True)
+        assert [block for block, _, _ in node.notes.corrupt] == [BLOCK]
+        answer = await node.reader.read_bytes(ReadBytes(BLOCK, node.storage, ONLY, 0, 1))
+        assert refusal(answer) is Reason.CORRUPT
 
 
 async def test_very_many_small_chunks_are_one_frame_of_user_data(tmp_path: Path) -> None:

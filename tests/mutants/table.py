@@ -335,10 +335,31 @@ SOURCE: tuple[Mutant, ...] = (
     _store(
         "bytes are served unchecked",
         "datanode/records.py",
-        "        if crc32c(record) ^ mark != crc:\n",
-        "        if not record:\n",
+        "        if crc32c(view[position : position + length]) ^ mark != crc:\n",
+        "        if not length:\n",
         "tests/datanode/test_reads.py",
         HOSTILE_FILES,
+    ),
+    _store(
+        "of chunks that are looked at together only the first ones are checked",
+        "even_run.py",
+        "            if crc32c(data[first * stride : stop * stride]) != joined:\n",
+        "            if not first and crc32c(data[: stop * stride]) != joined:\n",
+        "tests/test_even_run.py",
+    ),
+    _store(
+        "chunks of two lengths are looked at as if they were equally long",
+        "even_run.py",
+        "                == (*range(offset + size, offset + count * size + 1, size),)\n",
+        "                != ()\n",
+        "tests/test_even_run.py",
+    ),
+    _store(
+        "a part of a chunk that was checked before is served unchecked",
+        "datanode/reads.py",
+        "        if not pieces.are_good(into):\n",
+        "        if not into:\n",
+        "tests/datanode/test_reads.py",
     ),
     _store(
         "what was found damaged is taken for sound after a restart",
@@ -1172,15 +1193,15 @@ SOURCE: tuple[Mutant, ...] = (
     _client(
         "a chunk is read without its checksum",
         "block_reader.py",
-        "            if crc32c(payload[begin:stop]) != self._crcs[index]:\n",
+        "            if crc32c(payload[begin:stop]) != crc:\n",
         "            if stop < begin:\n",
         FILE_READER,
     ),
     _client(
         "equally long chunks are read without their checksums",
         "block_reader.py",
-        "return count if sums == self._crcs[:count] else 0",
-        "return count if sums else 0",
+        "        if even.chunks and not even.is_good(payload):",
+        "        if even.chunks and not even.names:",
         FILE_READER,
     ),
     _client(
