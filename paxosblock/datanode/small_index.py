@@ -1,9 +1,9 @@
-"""The index of a segment of the log: what its records come to, so that a start need not read them
+"""The index of a segment of the log: it sums up the records, so that a start need not read them
 (FORMAT.md 8).
 
-It is written once the segment takes no more records, and follows from them alone: one that is
-missing, damaged, or of other bytes than those that the segment has is made anew. What is kept of a
-replica in memory is the same row of bytes: there may be millions, and few are asked for.
+It is written once the segment takes no more records, and follows from them alone: an index that is
+missing, damaged, or made of other bytes than the segment has is made anew. Memory holds the same
+row of bytes for each replica: there may be millions, and few are asked for.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Sizes(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The beginning of a row, which is all that a start looks at."""
 
     live_bytes: int
-    """The records that count of the replica take so much."""
+    """Bytes of the replica's records, those that count."""
     frame_bytes: int
-    """Its chunk's frame."""
+    """Bytes of its chunk's frame."""
 
 
 class Row(Sizes, frozen=True, gc=False, array_like=True):
-    """A small replica: where its records are, and once it is finalized its registers and table of
-    chunks. One that is finalized and has no registers is dead, for its metadata cannot be read.
+    """A small replica: the place of its records and, once it is finalized, its registers and table
+    of chunks. A finalized one without registers is dead: its metadata cannot be read.
     """
 
     said: Position
@@ -65,7 +65,7 @@ class Row(Sizes, frozen=True, gc=False, array_like=True):
     chunks: bytes = b""
 
     def encode(self) -> bytes:
-        """Return the row as it is kept."""
+        """Return the row as bytes."""
         return _ENCODER.encode(self)
 
     def its_registers(self) -> Registers | None:
@@ -79,26 +79,26 @@ _SIZES: Final = msgpack_decoder(Sizes)
 
 
 def decode_row(data: bytes) -> Row:
-    """Return the row that was encoded."""
+    """Return the row that `Row.encode` made bytes of."""
     return _ROW.decode(data)
 
 
 def decode_sizes(data: bytes) -> Sizes:
-    """Return the beginning of the row that was encoded."""
+    """Return the beginning of that row."""
     return _SIZES.decode(data)
 
 
 def created_row(said: Position, chunk: Position, size_bytes: int) -> Row:
-    """Return the row of a replica whose CREATED has a payload of so many bytes."""
+    """Return the row of a replica whose CREATED record has a payload of `size_bytes`."""
     return Row(RECORD_BYTES + size_bytes, 0, said, chunk)
 
 
 def finalized_row(
     said: Position, chunk: Position, size_bytes: int, metadata: Metadata | None
 ) -> Row:
-    """Return the row of a replica whose FINALIZED has a payload of so many bytes.
+    """Return the row of a replica whose FINALIZED record has a payload of `size_bytes`.
 
-    Without metadata it is one that cannot be read.
+    `metadata` is None if it cannot be read.
     """
     live_bytes = RECORD_BYTES + size_bytes
     if metadata is None:
@@ -112,7 +112,7 @@ def finalized_row(
 
 
 def read_finalized(at: Position, record: Record) -> Row:
-    """Return the row of the FINALIZED at this place."""
+    """Return the row of the FINALIZED record at this place."""
     if record.payload is None:
         return finalized_row(at, NOWHERE, record.size, None)
     place = Position(*PLACE.unpack_from(record.payload))
@@ -135,9 +135,8 @@ class Other(NamedTuple):
 
 
 class Index(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """All that the records of a segment say, if this is done in order of the fields: what is `gone`
-    is forgotten, the rows of what is `finalized` take the place of others, and then come the
-    `others`.
+    """Everything that the records of a segment say. Its fields are applied in order: the blocks in
+    `gone` are forgotten, the rows in `finalized` replace earlier ones, then `others` are replayed.
     """
 
     gone: list[BlockId]
@@ -145,7 +144,7 @@ class Index(msgspec.Struct, frozen=True, gc=False, array_like=True):
     others: list[Other]
 
     def encode(self, salt: bytes, end: int) -> bytes:
-        """Return the file, for the segment with this salt that ends there."""
+        """Return the bytes of the file, for the segment with this `salt` that ends at `end`."""
         data = _HEAD.pack(MAGIC, salt, end) + _ENCODER.encode(self)
         return data + _CRC.pack(crc32c(data))
 
@@ -154,7 +153,7 @@ _INDEX: Final = msgpack_decoder(Index)
 
 
 def decode_index(data: bytes, salt: bytes, end: int) -> Index | None:
-    """Return the index in the bytes of a file; None unless it is that of this very segment."""
+    """Return the index in the bytes of a file; None unless it belongs to this very segment."""
     assert len(salt) == SALT_BYTES
     body_end = len(data) - _CRC.size
     if body_end < _HEAD.size or _HEAD.unpack_from(data) != (MAGIC, salt, end):
@@ -165,7 +164,7 @@ def decode_index(data: bytes, salt: bytes, end: int) -> Index | None:
 
 
 def make_index(segment: int, records: Iterable[Record]) -> Index:
-    """Return the index of the segment with these records."""
+    """Return the index of `segment`, which has these records."""
     gone: dict[BlockId, None] = {}
     rows: dict[BlockId, bytes] = {}
     others: dict[BlockId, list[Other]] = {}

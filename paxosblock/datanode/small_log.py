@@ -1,8 +1,8 @@
 """The log of a volume's small replicas: segments are appended to, synced and read (FORMAT.md 8).
 
-One sync covers every record that any replica's step or vote has appended until then. A record gets
-to its place on whichever thread, the event loop's as well: that is a `pwrite` under a mutex, which
-nobody holds while the disk syncs or a segment begins.
+One sync covers every record that any replica's step or vote has appended until then. Any thread may
+append a record, the event loop's too: that is a `pwrite` under a mutex, which nobody holds while
+the disk syncs or a segment begins.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from paxosblock.protocol.types import BlockId
 from paxosblock.units import MIB
 
 SEGMENT_BYTES: Final = 64 * MIB
-"""A control step begins a new segment behind so many bytes."""
+"""A control step begins a new segment once the last one has so many bytes."""
 NO_BLOCK: Final = BlockId(0)
 _NAME: Final = re.compile(r"log_([1-9][0-9]{0,17})")
 _END: Final = struct.Struct("<Q")
@@ -51,11 +51,11 @@ T = TypeVar("T")
 
 
 class SegmentRemoved(Exception):
-    """The record is not at this place any more, but at a later one."""
+    """The record is no longer at this place, but at a later one."""
 
 
 class Segment:
-    """A file of the log. It is closed when it was removed and nobody reads it any more."""
+    """A file of the log. Once it is removed, it is closed as soon as nobody reads it."""
 
     __slots__ = ("end", "handle", "readers", "removed", "salt", "synced")
 
@@ -64,7 +64,7 @@ class Segment:
         self.salt = salt
         self.end = end
         self.synced = end
-        """So many bytes are on stable storage."""
+        """The first so many bytes are on stable storage."""
         self.readers = 0
         self.removed = False
 
@@ -75,17 +75,17 @@ def segment_name(number: int) -> str:
 
 
 def segment_numbers(names: list[str]) -> list[int]:
-    """The numbers of the segments among the names of files, in order."""
+    """Return the numbers of the segments among the names of files, in order."""
     return sorted(int(found[1]) for name in names if (found := _NAME.fullmatch(name)))
 
 
 class SmallLog(OpenFile):
-    """The log, which is the open file of each replica in it: for votes, which wait for a sync."""
+    """The log. To votes, which wait for a sync, it is the open file of every replica in it."""
 
     __slots__ = ("_boot", "_folder", "_last", "_marked", "_mutex", "_ours", "_rolling", "_segments")
 
     def __init__(self, disk: Disk, folder: Path, boot: str) -> None:
-        """`open` and `last_records` come first. All methods but `append` and `retire` block."""
+        """Call `open` and `last_records` first. All methods but `append` and `retire` block."""
         super().__init__(disk, FileHandle(-1))
         self._folder = folder
         self._boot = boot
@@ -95,7 +95,8 @@ class SmallLog(OpenFile):
         self._last = 0
         """The number of the last segment; 0: there is none."""
         self._ours = 0
-        """The same, once this process has begun one: what another one wrote is never changed."""
+        """The same once this process has begun one, else 0: a segment of an earlier process is
+        never appended to."""
         self._marked = Position(0, 0)
 
     # -- the start ------------------------------------------------------------------------------
@@ -105,8 +106,8 @@ class SmallLog(OpenFile):
 
         Raises:
             ConfigError: a later version wrote a segment.
-            CorruptionError: one is damaged, and nobody knows of which block.
-            StorageError: one is missing; or as the disk says.
+            CorruptionError: a segment is damaged, and nobody knows which blocks it had.
+            StorageError: a segment is missing; or as the disk says.
         """
         numbers = segment_numbers(self._disk.names(self._folder))
         for number in numbers:
@@ -115,7 +116,7 @@ class SmallLog(OpenFile):
             if following != number + 1:
                 raise StorageError(f"{self._path(number + 1)} is missing")
         if len(numbers) > 1 and self._end_before(numbers[-1], last=True) is None:
-            # It was begun, and no more: the next one takes its place.
+            # It was only begun: the next segment takes its place.
             self._disk.close(self._segments.pop(numbers.pop()).handle)
             self._last = numbers[-1]
         for number, following in pairwise(numbers):
@@ -134,8 +135,8 @@ class SmallLog(OpenFile):
         self._last = number
 
     def _end_before(self, number: int, *, last: bool = False) -> int | None:
-        """Return where the segment before this one ended. None: this one, the `last`, does not
-        say, for nothing was appended to it."""
+        """Return where the segment before this one ended; None if this one, the `last`, does not
+        say, because nothing was appended to it."""
         segment, name = self._segments[number], str(self._path(number))
         end = None if last else _PREVIOUS_END
         data = self._disk.read(segment.handle, end or self._disk.size(segment.handle), 0)
@@ -152,13 +153,13 @@ class SmallLog(OpenFile):
         """Yield every record of the last segment, with its number; all of them are durable.
 
         Raises:
-            CorruptionError: it is damaged, and nobody knows of which block.
+            CorruptionError: it is damaged, and nobody knows which blocks it had.
             StorageError: as the disk says.
         """
         segment, name = self._segments.get(self._last), str(self._path(self._last))
         if segment is None:
             return
-        self._disk.sync(segment.handle)  # its process may have died before it did
+        self._disk.sync(segment.handle)  # its process may have died before it synced
         data = self._disk.read(segment.handle, self._disk.size(segment.handle), 0)
         same_boot = decode_header(name, data).boot == self._boot
         for record in read_records(name, data, end=None, same_boot=same_boot):
@@ -169,10 +170,10 @@ class SmallLog(OpenFile):
     # -- writing --------------------------------------------------------------------------------
 
     def begin_segment(self) -> None:
-        """Make sure that the last segment is one of this process, with room for a record.
+        """Make sure that the last segment belongs to this process and has room for a record.
 
         Raises:
-            NoSpaceError: there is no room.
+            NoSpaceError: the disk has no room for a new segment.
             StorageError: as the disk says.
         """
         with self._rolling:
@@ -221,7 +222,7 @@ class SmallLog(OpenFile):
     def sync(self) -> None:
         """Bring every record that was appended until now to stable storage.
 
-        Whoever waits here while another one syncs most often finds that its record was covered.
+        A caller that waits here while another one syncs mostly finds its record synced, too.
 
         Raises:
             StorageError: this sync or an earlier one failed.
@@ -245,13 +246,13 @@ class SmallLog(OpenFile):
             segment.synced = max(segment.synced, wanted)
 
     def _bring(self, step: Callable[[FileHandle], None]) -> None:
-        """As `sync`, also for whoever only wants the disk to begin."""
+        """As `sync`, for `write_out` too."""
         self.sync()
 
     def begin_sync(
         self, kernel: KernelSyncs, done: Callable[[PaxosBlockError | None], None]
     ) -> bool:
-        """As `OpenFile.begin_sync`, of every record that was appended until now."""
+        """As `OpenFile.begin_sync`, for every record that was appended until now."""
         with self._mutex:
             segment = self._segments[self._last]
             wanted = segment.end
@@ -264,7 +265,7 @@ class SmallLog(OpenFile):
         return self._begin_sync_of(segment.handle, kernel, ended)
 
     def mark(self) -> None:
-        """Append what tells that all until now is durable, unless a record does; does not sync."""
+        """If all is durable and no record says so yet, append one that does; do not sync it."""
         with self._mutex, contextlib.suppress(NoSpaceError):
             if not self._ours:
                 return
@@ -274,10 +275,10 @@ class SmallLog(OpenFile):
                 self._marked = Position(self._last, segment.end)
 
     def retire(self) -> None:
-        """Nothing: it is not the file of one replica."""
+        """Do nothing: it is not the file of a single replica."""
 
     def close(self) -> None:
-        """Close every segment; nobody uses one any more."""
+        """Close every segment; nobody may use the log any more."""
         for segment in self._segments.values():
             self._disk.close(segment.handle)
         self._segments.clear()
@@ -285,10 +286,10 @@ class SmallLog(OpenFile):
     # -- reading --------------------------------------------------------------------------------
 
     def read(self, at: Position, size_bytes: int, how: Callable[[FileHandle, int, int], T]) -> T:
-        """Return what `how`, a method of the disk, reads of the payload of the record there.
+        """Read `size_bytes` of the payload of the record at `at` by `how`, a method of the disk.
 
         Raises:
-            SegmentRemoved: its records were copied.
+            SegmentRemoved: the records of its segment were copied to later ones.
             StorageError: as the disk says.
         """
         with self._mutex:
@@ -305,7 +306,7 @@ class SmallLog(OpenFile):
                     self._disk.close(segment.handle)
 
     def payload(self, at: Position, how: Callable[[FileHandle, int, int], bytes]) -> bytes:
-        """Return the payload of the record there; raise as `read`, and CorruptionError."""
+        """Return the payload of the record at `at`. Raises as `read`, and CorruptionError."""
         header = Position(at.segment, at.offset - RECORD_BYTES)
         with self._mutex:
             segment = self._segments.get(at.segment)
@@ -321,24 +322,24 @@ class SmallLog(OpenFile):
 
     @property
     def has_segment(self) -> bool:
-        """True if a control step need not begin one before it appends."""
+        """True if a control step need not begin a segment before it appends."""
         last = self._segments.get(self._last)
         return last is not None and self._ours == self._last and last.end < SEGMENT_BYTES
 
     @property
     def size_bytes(self) -> int:
-        """Return how long all segments are."""
+        """The length of all segments together."""
         with self._mutex:
             return sum(segment.end for segment in self._segments.values())
 
     @property
     def whole(self) -> list[int]:
-        """Return the numbers of the segments that take no more records, the oldest one first."""
+        """The numbers of the segments that take no more records, the oldest one first."""
         with self._mutex:
             return sorted(number for number in self._segments if number < self._last)
 
     def records_of(self, number: int) -> Iterator[Record]:
-        """Yield the records of a segment that takes no more.
+        """Yield the records of a segment that takes no more records.
 
         Raises:
             CorruptionError: it is damaged.
@@ -353,12 +354,12 @@ class SmallLog(OpenFile):
         segment = self._segments[number]
         try:
             data = read_file(self._disk, self._index_path(number))
-        except StorageError:  # there is none, or it is as good as none
+        except StorageError:  # a missing or unreadable index is made anew
             return None
         return decode_index(data, segment.salt, segment.end)
 
     def keep_index(self, number: int) -> Index:
-        """Make the index of such a segment, and keep it unless there is no room.
+        """Make the index of such a segment, and write it unless there is no room.
 
         Raises:
             CorruptionError: the segment is damaged.
@@ -366,14 +367,14 @@ class SmallLog(OpenFile):
         """
         segment, path = self._segments[number], self._index_path(number)
         index = make_index(number, self.records_of(number))
-        with contextlib.suppress(NoSpaceError):  # made once more at the next start
+        with contextlib.suppress(NoSpaceError):  # the next start makes it again
             draft = path.with_name(f"{path.name}.new")
             publish(self._disk, draft, path, [index.encode(segment.salt, segment.end)])
         return index
 
     def remove(self, number: int) -> None:
         """Remove the oldest segment, durably: nothing in it counts any more."""
-        with contextlib.suppress(StorageError):  # there need not be one
+        with contextlib.suppress(StorageError):  # it may have no index
             self._disk.remove(self._index_path(number))
         self._disk.remove(self._path(number))
         self._disk.sync_folder(self._folder)

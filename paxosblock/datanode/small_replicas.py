@@ -1,8 +1,8 @@
 """The small replicas of a volume, which share a log in place of files of their own (FORMAT.md 8).
 
 A writer that will send one short chunk says so in its Create (PROTOCOL.md, D1). Such a replica is a
-few records: that it was created, its chunk, that it is finalized. Whatever else happens to it comes
-to few of them, and takes it to files of its own first (`FileStore`); it never comes back.
+few records: that it was created, its chunk, that it is finalized. Anything else happens to few
+replicas, and first moves the replica to files of its own (`FileStore`); it never comes back.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from paxosblock.protocol.types import SMALL_BYTES_MAX, BlockId, ReplicaState
 from paxosblock.units import MIB
 
 MOVED_BYTES: Final = 8 * MIB
-"""So much of what counts is copied out of the oldest segment at a time."""
+"""At most this much is copied out of the oldest segment at a time."""
 LOOKED_AT_BYTES: Final = 256
-"""To look at a record that does not count costs as much as to copy so many bytes."""
+"""Looking at a record that does not count costs as much as copying so many bytes."""
 WORTH_BYTES: Final = 64 * MIB
-"""Less than so much room is not worth to be won back, nor less than `WORTH_SHARE` of the log."""
+"""Winning back less room than this, or less than `WORTH_SHARE` of the log, is not worth it."""
 WORTH_SHARE: Final = 0.5
 _log = logging.getLogger(__name__)
 
@@ -58,14 +58,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SmallPlace(Stored):
-    """A replica in the log. The file is the log while the replica is being written."""
+    """A replica in the log. While the replica is being written, `file` is the log."""
 
     block: BlockId
 
 
 @dataclass(frozen=True, slots=True)
 class SmallLoaded:
-    """A replica that is not at rest, as it was found; without metadata it is dead."""
+    """A replica that is not at rest, as the start found it; without metadata it is dead."""
 
     block: BlockId
     metadata: Metadata | None
@@ -77,7 +77,7 @@ class SmallReplicas:
     `at_rest` block."""
 
     def __init__(self, disk: Disk, folder: Path, boot: str) -> None:
-        """`folder` is the volume's; `load` comes first."""
+        """`folder` is the volume's; call `load` first."""
         self.log = SmallLog(disk, folder / SMALL, boot)
         self._disk = disk
         self._boot = boot
@@ -85,9 +85,9 @@ class SmallReplicas:
         """The row of each replica, encoded."""
         self._live_bytes = 0
         self._lock = threading.Lock()
-        """Held while a record is chosen and appended, so that none is copied meanwhile."""
+        """Held while a record is chosen and appended, so that `tidy` copies none meanwhile."""
         self._unindexed_from = 1
-        """The whole segments below this one have their index, or cannot be read."""
+        """Every whole segment below this number has its index, or cannot be read."""
         self._moving: tuple[int, Iterator[Record]] | None = None
         self._stuck = False
 
@@ -112,10 +112,10 @@ class SmallReplicas:
     # -- the start ------------------------------------------------------------------------------
 
     def load(self) -> list[SmallLoaded]:
-        """Find every replica; return those that are not at rest. Nothing but indexes is written.
+        """Find every replica; return those that are not at rest. It writes nothing but indexes.
 
         Raises:
-            ConfigError: a later version wrote it.
+            ConfigError: a later version wrote the log.
             StorageError: the log is damaged, or as the disk says.
         """
         said: dict[BlockId, bytes | None] = {}
@@ -127,7 +127,7 @@ class SmallReplicas:
                 self._unindexed_from = number + 1
             for number, record in self.log.last_records():
                 self._replay(number, record, said, torn)
-        except CorruptionError as error:  # nobody knows of which block
+        except CorruptionError as error:  # nobody knows which blocks are lost
             raise StorageError(str(error)) from error
         self._live_bytes = sum(decode_sizes(each).live_bytes for each in self._rows.values())
         return [self._loaded(block, data, block in torn) for block, data in said.items()]
@@ -143,7 +143,7 @@ class SmallReplicas:
             del said[block]
         for kind, block, offset, size in index.others:
             payload: memoryview | None = memoryview(b"")
-            if kind is not Kind.CHUNK:  # nobody looks into that one
+            if kind is not Kind.CHUNK:  # `_replay` does not look into a chunk
                 payload = self._payload(Position(number, offset))
             self._replay(number, Record(kind, block, offset, payload, size), said, torn)
 
@@ -156,12 +156,12 @@ class SmallReplicas:
     def _replay(
         self, segment: int, record: Record, said: dict[BlockId, bytes | None], torn: set[BlockId]
     ) -> None:
-        """Do what a record says. `said` gets the metadata of replicas that are not at rest, `torn`
-        those whose chunk is damaged."""
+        """Apply a record. `said` gets the metadata of replicas that are not at rest, `torn` the
+        replicas whose chunk is damaged."""
         block, at, payload = record.block, Position(segment, record.offset), record.payload
         known = self._row(block)
         match record.kind:
-            case Kind.CREATED:  # of one that is known it is a copy
+            case Kind.CREATED:  # if the replica is known, it is a copy of its first record
                 chunk = NOWHERE if known is None else known.chunk
                 self._rows[block] = created_row(at, chunk, record.size).encode()
                 said[block] = None if payload is None else bytes(payload)
@@ -197,7 +197,7 @@ class SmallReplicas:
         return SmallLoaded(block, metadata, lost if torn else "")
 
     def log_of(self, block: BlockId) -> ChunkLog:
-        """Return the log of a replica that is being written, from its chunk's own header."""
+        """Return the log of a replica that is being written, as its chunk's header has it."""
         row = self._row(block)
         if row is None or row.chunk == NOWHERE:
             return ChunkLog()
@@ -207,7 +207,7 @@ class SmallReplicas:
     # -- replicas at rest -----------------------------------------------------------------------
 
     def rests(self, block: BlockId) -> bool:
-        """True if it is finalized here: `at_rest` says all there is to know of it."""
+        """True if the block is finalized here, so that `at_rest` returns all there is to know."""
         row = self._row(block)
         return row is not None and row.registers is not None
 
@@ -220,7 +220,7 @@ class SmallReplicas:
         return Replica(block, registers, ChunkLog.from_bytes(row.chunks))
 
     def frame_bytes(self, blocks: Iterable[BlockId]) -> int:
-        """Return how much the frames of these replicas take."""
+        """Return how many bytes the frames of these replicas take."""
         return sum(decode_sizes(self._rows[block]).frame_bytes for block in blocks)
 
     # -- steps ----------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ class SmallReplicas:
         return place
 
     def say(self, files: Stored | None, effect: Effect, after: Replica) -> SmallPlace | None:
-        """Append the record that is all of `effect`; see `ReplicaStore.say`."""
+        """Append the one record that makes `effect` happen; see `ReplicaStore.say`."""
         if not self.log.has_segment:
             return None
         with contextlib.suppress(NoSpaceError):
@@ -252,7 +252,7 @@ class SmallReplicas:
         """Hand the record of the chunk after `log` to the operating system.
 
         Raises:
-            NoSpaceError: it is more than its writer said; or as the disk says.
+            NoSpaceError: it is more than its writer announced; or as the disk says.
         """
         if len(log) or len(frame) > HEADER_BYTES + SMALL_BYTES_MAX:
             raise NoSpaceError(f"block {block} is more than the one short chunk that was announced")
@@ -263,13 +263,14 @@ class SmallReplicas:
             self._keep(block, _with_chunk(row, at, len(frame)))
 
     def stays(self, files: Stored | None, after: Replica, effect: AdoptLog) -> bool:
-        """True if one that is being written is finalized as it is: any other goes to files."""
+        """True if `effect` finalizes a replica that is being written here as it is; any other
+        effect moves it to files."""
         row = self._row(after.block) if isinstance(files, SmallPlace) else None
         finalized = after.registers.state is ReplicaState.FINALIZED
         return row is not None and not row.finalized and finalized and not effect.append
 
     def finalize(self, replica: Replica) -> SmallPlace:
-        """Become `replica`, durably, which has the chunk that is here, or none."""
+        """Finalize as `replica`, durably, which has the chunk that is here, or none."""
         self.log.begin_segment()
         place = self._say_finalized(replica)
         self.log.sync()
@@ -294,7 +295,7 @@ class SmallReplicas:
                 self._keep(block, created_row(said, chunk, len(payload)))
 
     def forget(self, block: BlockId) -> None:
-        """Let it be no more here, durably."""
+        """Note that the block is no longer in the log, durably."""
         self.log.begin_segment()
         with self._lock:
             if block in self._rows:
@@ -306,10 +307,10 @@ class SmallReplicas:
     # -- reading --------------------------------------------------------------------------------
 
     def read(self, block: BlockId, size_bytes: int, how: Callable[[FileHandle, int, int], T]) -> T:
-        """Return what `how`, a method of the disk, reads of so many bytes of its chunk's frame.
+        """Read `size_bytes` of the frame of the block's chunk by `how`, a method of the disk.
 
         Raises:
-            CorruptionError: it has none.
+            CorruptionError: it has no chunk.
             StorageError: as the disk says.
         """
         return self._where_it_is(
@@ -317,7 +318,7 @@ class SmallReplicas:
         )
 
     def frame(self, block: BlockId) -> bytes:
-        """Return its chunk's frame.
+        """Return the frame of the block's chunk.
 
         Raises:
             CorruptionError: it is damaged, or there is none.
@@ -327,7 +328,7 @@ class SmallReplicas:
         )
 
     def metadata(self, block: BlockId) -> Metadata:
-        """Return what the disk itself says of it.
+        """Return the block's metadata, read from the disk itself.
 
         Raises:
             CorruptionError: it is damaged, or gone.
@@ -340,7 +341,7 @@ class SmallReplicas:
         return decode_metadata(self._where_it_is(block, read), block)
 
     def _where_it_is(self, block: BlockId, read: Callable[[Row], T], *, chunk: bool = False) -> T:
-        """Return what is read of its records, which may be copied to another place meanwhile."""
+        """Return what `read` reads of the block's records, though `tidy` may move them meanwhile."""
         before = NOWHERE
         while True:
             row = self._row(block)
@@ -354,11 +355,11 @@ class SmallReplicas:
     # -- room -----------------------------------------------------------------------------------
 
     def tidy(self) -> None:
-        """Mark what is durable, keep an index, and win back some room if half of the log does not
+        """Mark what is durable, write an index, and win back some room if half of the log does not
         count.
 
-        The oldest segment goes when all that counts in it was copied to the end of the log: a part
-        of it with each call, so that no disk is busy with it.
+        The oldest segment is removed when all that counts in it was copied to the end of the log.
+        Each call copies only a part of it, so that the disk is not busy with it for long.
 
         Raises:
             NoSpaceError: there is no room for the copies.
@@ -386,7 +387,7 @@ class SmallReplicas:
                     moved = self._move(Position(number, record.offset), record)
                     moved_bytes += max(moved, LOOKED_AT_BYTES)
         except NoSpaceError:
-            self._moving = None  # begun again, when there is room
+            self._moving = None  # a later call begins again, when there is room
             raise
         except CorruptionError as error:  # a reader or the scrubber finds it
             _log.warning("no room is won back", extra=facts(reason=error))
@@ -398,21 +399,21 @@ class SmallReplicas:
             self.log.remove(number)
 
     def _keep_index(self, whole: list[int]) -> None:
-        """Keep the index of one segment that has none yet."""
+        """Write the index of one segment that has none yet."""
         number = next((each for each in whole if each >= self._unindexed_from), None)
         if number is not None:
             self._unindexed_from = number + 1
             try:
                 self.log.keep_index(number)
-            except CorruptionError as error:  # what lives in it is known as long as this process
+            except CorruptionError as error:  # memory has its rows as long as this process lives
                 _log.error("segment is damaged", extra=facts(reason=error))
 
     def _move(self, at: Position, record: Record) -> int:
         """Copy a replica's records to the end if this one of them counts; return how many bytes
         that took.
 
-        All that must be read in one order is copied together: a chunk counts only behind what says
-        that its replica was created.
+        Records whose order matters are copied together: a chunk counts only behind the record that
+        its replica was created.
         """
         block = record.block
         while True:
@@ -442,7 +443,7 @@ class SmallReplicas:
 
 
 def _with_chunk(row: Row, at: Position, frame_bytes: int) -> Row:
-    """Return the row of a replica whose chunk is there now."""
+    """Return the row with its chunk at `at`."""
     if row.finalized or row.chunk != NOWHERE:
         return replace(row, chunk=at)  # a copy
     return replace(row, chunk=at, live_bytes=row.live_bytes + RECORD_BYTES + frame_bytes)

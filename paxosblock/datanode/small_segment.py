@@ -1,9 +1,9 @@
 """A segment of the log of small replicas as bytes (FORMAT.md 8): writing, reading, torn or damaged.
 
-A segment gets its name when its header is durable, and is only ever appended to. What a crash left
-at its end is told from damage by three things: whether the process that wrote it lived in this boot
-of the machine, for then the system has all it was given; a later record, which says up to where the
-segment had been durable; and the next segment, which says where this one ended.
+A segment gets its name when its header is durable, and is only ever appended to. Three things tell
+damage from what a crash left at its end: the boot of the machine in which its process lived, for in
+this boot the system still has all it was given; a later record, which says up to where the segment
+was durable; and the next segment, which says where this one ended.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ class Kind(enum.IntEnum):
     """The things that a record says of its block."""
 
     PREVIOUS = 0
-    """Nothing: that the segment before had so many bytes (u64). The first of each segment."""
+    """Of no block: the segment before had so many bytes (u64). The first of each segment."""
     CREATED = 1
-    """It is a replica that is being written. The payload is its metadata."""
+    """The replica is being written. The payload is its metadata."""
     CHUNK = 2
     """The payload is its one chunk: the frame from the wire."""
     FINALIZED = 3
-    """It is finalized. The payload: segment and offset of its chunk's record, its metadata."""
+    """The replica is finalized. The payload: segment and offset of its chunk's record, its
+    metadata."""
     GONE = 4
-    """It is no more here: deleted, or in files of its own."""
+    """The replica is no longer here: it is deleted, or in files of its own."""
     MARK = 5
-    """Nothing. It tells what is durable, as every record does."""
+    """Of no block: it says what is durable, as every record does."""
 
 
 class Position(NamedTuple):
@@ -69,7 +70,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """The beginning of a segment: whose bytes follow."""
+    """The beginning of a segment."""
 
     salt: bytes
     boot: str
@@ -107,11 +108,11 @@ def read_records(name: str, data: bytes, *, end: int | None, same_boot: bool) ->
     """Yield the records of the segment `name`.
 
     Args:
-        end: where it ended, as the next segment says; None: it is the last one.
-        same_boot: the machine did not crash since it was written.
+        end: the offset at which it ended, as the next segment says; None if it is the last one.
+        same_boot: True if the machine did not crash since it was written.
 
     Raises:
-        CorruptionError: it is damaged, and nobody knows of which block.
+        CorruptionError: it is damaged, and nobody knows which blocks it had.
     """
     salt, offset = decode_header(name, data).salt, HEADER_BYTES
     view = memoryview(data)
@@ -126,7 +127,7 @@ def read_records(name: str, data: bytes, *, end: int | None, same_boot: bool) ->
                 raise damaged(name, offset)
         kind, size, block, _, crc = found
         payload: memoryview | None = view[offset + RECORD_BYTES : offset + RECORD_BYTES + size]
-        # Old chunks are checked when they are read: there may be very many.
+        # Chunks of old segments are checked when they are read: there may be very many.
         if (kind is not Kind.CHUNK or end is None) and crc32c(payload or b"") != crc:
             if end is None and not _was_durable(data, offset, salt, same_boot=same_boot):
                 return
@@ -136,8 +137,8 @@ def read_records(name: str, data: bytes, *, end: int | None, same_boot: bool) ->
 
 
 def record_size(data: bytes, salt: bytes) -> tuple[int, int]:
-    """Return size and checksum of the payload whose record begins with `data`; (0, 1), which no
-    payload has, if that is damaged."""
+    """Return size and checksum of the payload whose record begins with `data`; if that is damaged,
+    (0, 1), which no payload has."""
     found = _head(data, 0, salt)
     return (0, 1) if found is None else (found[1], found[4])
 
@@ -154,10 +155,10 @@ def _head(data: bytes, offset: int, salt: bytes) -> tuple[Kind, int, BlockId, in
 
 
 def _mended(data: bytes, offset: int, salt: bytes) -> tuple[Kind, int, BlockId, int, int] | None:
-    """Return what the head at `offset` said if one bit of it has flipped.
+    """Return what the head at `offset` said before one bit of it flipped; None if more is damaged.
 
-    There is no second way to read it: heads whose checksums are right differ in six bits or more
-    (CRC32C, below 5,244 bits). Bytes of another use have another salt.
+    Only one head is possible: heads whose checksums are right differ in six bits or more (CRC32C,
+    below 5,244 bits). Bytes that were no head of this segment have another salt.
     """
     head = bytearray(data[offset : offset + RECORD_BYTES])
     for bit in range(8 * len(head)):
@@ -170,7 +171,7 @@ def _mended(data: bytes, offset: int, salt: bytes) -> tuple[Kind, int, BlockId, 
 
 
 def _was_durable(data: bytes, bad: int, salt: bytes, *, same_boot: bool) -> bool:
-    """True if the record at `bad` was there as a whole once, so that no crash has torn it."""
+    """True if the whole record at `bad` was on the disk once, so that no crash has torn it."""
     found = _head(data, bad, salt)
     if same_boot:  # only the last write may be cut short, by the end of the process in it
         cut = len(data) - bad < RECORD_BYTES or (
@@ -187,7 +188,7 @@ def _was_durable(data: bytes, bad: int, salt: bytes, *, same_boot: bool) -> bool
 
 
 def damaged(name: str, offset: int) -> CorruptionError:
-    """Return the error for a log of which nobody knows what it has promised."""
+    """Return the error for a log whose replicas' promises nobody knows."""
     return CorruptionError(
         f"{name} is damaged at offset {offset}: it is not known what its replicas have promised"
     )
